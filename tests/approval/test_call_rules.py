@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from threegate.core import limits
 from threegate.core.canonical import canonical_bytes
 from threegate.core.errors import Refused
 from threegate.core.json_operators import first_match
-from threegate.request.job import Job, JobServer
+from threegate.request.job import EarlierCall, Job, JobServer, ServerState
 from threegate.request.model import ToolCall
 
 JAIL = JobServer(place="jail", argv=("/usr/bin/hub",), hosts=(), binds=(), secrets=())
@@ -249,3 +250,14 @@ def test_free_text_never_goes_to_a_server_with_network(server: JobServer) -> Non
         opened(call({"a": "x"}, server), [item])
     (number,) = rules(schema(a=WHOLE), "a any").widened
     opened(call({"a": 1}, server), [number])
+
+
+def test_a_grant_for_a_stateful_server_says_so_and_leaves_the_state_open() -> None:
+    used = ServerState("p", 1, (EarlierCall("TR-a", "issue", "{}", "succeeded"),))
+    (item,) = rules(schema(a=TEXT), "a = x*").widened
+    fresh, later = (call({"a": "xy"}, replace(JAIL, state=state)) for state in (ServerState(), used))
+    pattern = opened(fresh, [item]).pattern
+    assert pattern["server"]["state"] is None
+    assert matches(fresh, [item], pattern) and matches(later, [item], pattern)
+    assert not matches(call({"a": "xy"}), [item], pattern), "one that has a fresh process is another server"
+    assert not matches(later, [item], opened(call({"a": "xy"}), [item]).pattern)

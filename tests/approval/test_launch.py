@@ -14,6 +14,7 @@ from tests.approval.material import APPROVED, CREATED, DATA_SHA, NOW, TTL, Appro
 from threegate.approval import PinnedFile, check_launch, launch_checks, load_operators
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings
+from threegate.request.job import JobServer, ServerState
 
 
 def code_of(facts: Any) -> str:
@@ -107,6 +108,14 @@ def test_a_statement_for_something_else_is_refused(approved: Approved, changes: 
 def test_another_meaning_is_refused(approved: Approved) -> None:
     job = replace(approved.job, limits=replace(approved.job.limits, open_files=1))
     assert code_of(approved.facts(job=job)) == "job_changed"
+
+
+def test_another_state_of_its_server_is_refused_as_that(approved: Approved) -> None:
+    """Only where its server keeps one; of any other it is another meaning."""
+    server = JobServer("jail", ("/usr/bin/hub",), (), (), ())
+    for state, code in ((None, "job_changed"), (ServerState(), "state_changed")):
+        job = replace(approved.job, server=replace(server, state=state))
+        assert code_of(approved.facts(job=job)) == code
 
 
 def test_approved_before_created_is_refused(key: Path) -> None:

@@ -52,6 +52,7 @@ NOT_RUN = {
     "threegate tools add notes --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes": (
         "needs an installed server: tests/tools/test_tools_command.py"
     ),
+    "threegate tools add mind --stateful -- /opt/mind/node_modules/.bin/mcp-server-mind": "the same",
     "threegate tools list": "the same",
     "threegate tools test notes": "the same",
     "threegate tools show notes": "the same",

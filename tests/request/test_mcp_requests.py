@@ -11,7 +11,7 @@ import yaml
 
 from tests.request.examples import MCP, MCP_KEYS, apply, ids, mcp, read, request
 from threegate.request.exposure import exposure_of
-from threegate.request.job import JobServer, Platform, build_job, effective_risk
+from threegate.request.job import EarlierCall, JobServer, Platform, ServerState, build_job, effective_risk
 from threegate.request.model import Request, ToolCall
 from threegate.request.render_draft import render_request
 from threegate.request.schema import request_schema_2
@@ -124,10 +124,15 @@ def test_the_job_binds_the_call_and_its_server() -> None:
     digests = {digest(found.call, SERVER), digest(found.call, None)}
     for item in fields(ToolCall):
         digests.add(digest(replace(found.call, **{item.name: "other"}), SERVER))
+    others: dict[str, Any] = {"place": "other", "account": "other", "state": ServerState()}
     for item in fields(JobServer):
-        value: Any = "other" if item.name in ("place", "account") else ("other",)
+        value = others.get(item.name, ("other",))
         digests.add(digest(found.call, replace(SERVER, **{item.name: value})))
-    assert len(digests) == 2 + len(fields(ToolCall)) + len(fields(JobServer))
+    first = EarlierCall("TR-a", "add", "{}", "succeeded")
+    states = [ServerState("p", 1, (first,)), ServerState("q", 1, (first,)), ServerState("p", 2, (first,))]
+    states += [ServerState("p", 1, (replace(first, **{item.name: "other"}),)) for item in fields(EarlierCall)]
+    digests.update(digest(found.call, replace(SERVER, state=state)) for state in states)
+    assert len(digests) == 2 + len(fields(ToolCall)) + len(fields(JobServer)) + len(states)
 
 
 def test_the_schema_agrees() -> None:

@@ -69,11 +69,11 @@ class Gate:
     place: Place
     run: AgentRun
 
-    def add(self, server: RealServer) -> None:
+    def add(self, server: RealServer, *more: str) -> None:
         """`threegate tools add`, signed."""
         variables = [word for key, value in server.env.items() for word in ("--env", f"{key}={value}")]
         self.place.run(
-            "tools", "add", server.name, "--bind", f"{server.folder}:rw", *variables,
+            "tools", "add", server.name, "--bind", f"{server.folder}:rw", *variables, *more,
             "--as", "operator", "--key", str(self.place.key), "--yes", "--", *server.argv, expect=0,
         )  # fmt: skip
 
@@ -109,12 +109,12 @@ class Gate:
 
 
 @contextmanager
-def gate(root: Path, servers: Sequence[RealServer]) -> Iterator[Gate]:
+def gate(root: Path, servers: Sequence[RealServer], *more: str) -> Iterator[Gate]:
     """The servers added, and everything at work."""
     place = make_place(root)
     made = Gate(place, make_run(place))
     for server in servers:
-        made.add(server)
+        made.add(server, *more)
     with made.working():
         yield made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,3 +201,18 @@ def test_every_field_of_every_answer_is_the_servers(
             assert offered.get("title") == (f"{server.name}: {tool['title']}" if "title" in tool else None)
             assert offered["description"].endswith(f" {tool['description']}")
         assert {tool["name"] for tool in tools} == {call.tool for call in CALLS if call.server == server.name}
+
+
+@pytest.mark.soak
+def test_a_stateful_server_goes_on_where_it_was(servers: dict[str, RealServer], tmp_path: Path) -> None:
+    """The reference server switches its logging on, and off; in between it writes messages that nobody asked for."""
+    with (
+        gate(tmp_path, [servers[E]], "--stateful") as behind,
+        behind.door() as door,
+        servers[E].direct() as direct,
+    ):
+        for _ in range(3):
+            given = door.call(door_name(E, "toggle-simulated-logging"), {})["result"]["content"]
+            wanted = direct.call("toggle-simulated-logging", {})["result"]["content"]
+            assert given[0]["text"].split()[0] == wanted[0]["text"].split()[0]
+            time.sleep(6)

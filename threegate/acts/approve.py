@@ -46,6 +46,7 @@ from threegate.review.reviewed_draft import (
 from threegate.shown.request_sections import job_exposure
 from threegate.shown.signed_text import shown_request, signed_text
 from threegate.shown.time_read import Reading
+from threegate.tools.process_states import refuse_other_state
 from threegate.trail import LockedTrail, Owner, moves
 from threegate.trail.payloads import Approved
 from threegate.trail.payloads.placed import owner_fields
@@ -289,6 +290,9 @@ def _refuse_what_cannot_run(
     batch: BatchPlace | None,
 ) -> bool:
     """Make every check of a launch now; returns whether only the quorum is missing."""
+    call, server = sealed.request.call, sealed.job.server
+    if call is not None and server is not None:
+        refuse_other_state(context.workspace, reviewed.owner, call.manifest_sha256, server)
     facts = facts_for_launch(
         context.workspace,
         held,

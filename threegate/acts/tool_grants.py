@@ -80,7 +80,7 @@ def look_at_calls(
         platform=policy.platform,
         write_class=context.contracts.write_class(policy, request),
         time_cap_sec=context.contracts.time_cap_sec(policy, request),
-        server=requested_call(context.workspace, index, call).server,
+        server=requested_call(context.workspace, index, call, owner).server,
     )
     refuse_write(job, allowed=policy.settings.approval.grants_write)
     opened(job, rules.widened)
@@ -96,6 +96,13 @@ def calls_sections(calls: GrantedCalls) -> list[Section]:
         Field("asked by", who_asks(calls.owner)),
         Fact("effect", "read, as its contract says" if reads else "MAY WRITE (approval.grants_write is on)"),
     ]
+    if calls.manifest.stateful:
+        items.append(
+            Fact(
+                "STATEFUL",
+                "each of these calls is made whatever was called before it, and no card shows that",
+            )
+        )
     items += [Field("argument", str(item).removeprefix(ARGUMENTS)) for item in rules.widened]
     items += [Field("not there", name) for name in rules.absent]
     if not rules.widened:

@@ -70,6 +70,7 @@ class WantedServer:
     env: tuple[str, ...] = ()
     """NAME=VALUE."""
     secrets: tuple[str, ...] = ()
+    stateful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
         initialize={},
         tools=(),
         program=program_digests(argv, [item.path for item in binds]),
+        stateful=wanted.stateful,
     )
     return LookedAt(_asked(context.workspace, context.policy.settings, manifest))
 

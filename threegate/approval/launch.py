@@ -227,7 +227,13 @@ def _check_policy(state: LaunchState) -> str:
 
 
 def _check_job(state: LaunchState) -> str:
-    found = state.facts.job.digest
+    server, found = state.facts.job.server, state.facts.job.digest
+    if state.statement.job_sha256 != found and server is not None and server.state is not None:
+        # Bytes and policy are the signed ones, so is the manifest, which the bytes name: it can only be this.
+        raise Refused(
+            "state_changed",
+            "its server was called, or its process ended, since it was signed; ask for the call again",
+        )
     if state.statement.job_sha256 != found:
         raise Refused("job_changed", "the request means something else today than when it was signed")
     return f"sha256 {found}"

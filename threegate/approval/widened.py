@@ -128,6 +128,9 @@ def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
         raise _mismatch(f"at most {limits.GRANT_PARTS} parts can be widened")
     meaning = job.meaning()
     values: dict[str, Any] = {}
+    if job.server is not None and job.server.state is not None:
+        # That it is stateful stays: a grant is for calls that are made whatever was called before.
+        meaning["server"]["state"] = None
     for part in parts:
         kind, _, name = part.partition(".")
         if kind == "inputs":

@@ -52,6 +52,13 @@ def add(
         typer.Option("--bind", metavar="DIR[:rw]", help="A folder that it sees, read-only without :rw."),
     ] = None,
     place: Annotated[str, typer.Option("--in", metavar="jail|host", help="Where it runs.")] = "jail",
+    stateful: Annotated[
+        bool,
+        typer.Option(
+            "--stateful",
+            help="One process for each run of an agent, which keeps what calls leave in it; else a fresh one for each call.",
+        ),
+    ] = False,
     account: Annotated[
         str,
         typer.Option(
@@ -84,6 +91,7 @@ def add(
         tuple(bind or ()),
         tuple(env or ()),
         tuple(secret or ()),
+        stateful,
     )
     looked = look_at_new(context, wanted)
     _show(server_sections(looked.manifest), json_)
@@ -105,6 +113,7 @@ def list_(json_: JsonFlag = False) -> None:
     from threegate.launch.context import open_context
     from threegate.review.server_card import runs_where
     from threegate.tools.manifest import read_manifest, server_names
+    from threegate.tools.process_states import count_processes
 
     context = open_context(workspace_here())
     with context.trail.locked() as held:
@@ -113,8 +122,11 @@ def list_(json_: JsonFlag = False) -> None:
     for server in server_names(index):
         try:
             manifest = read_manifest(context.workspace, index, server)
-            rows.append({**_row(manifest), "problem": None})
+            processes = count_processes(context.workspace, manifest.digest)
+            rows.append({**_row(manifest), "processes": processes, "problem": None})
             text = f"{len(manifest.tools)} tools, {runs_where(manifest)}"
+            if manifest.stateful:
+                text += f"; stateful, {rows[-1]['processes']} running"
         except ThreeGateError as error:
             rows.append({"server": server, "problem": str(error)})
             text = str(error)
@@ -231,6 +243,7 @@ def _row(manifest: Manifest) -> dict[str, Any]:
         "server": manifest.server,
         "place": manifest.place,
         "account": manifest.account,
+        "stateful": manifest.stateful,
         "hosts": list(manifest.allow),
         "tools": [tool.name for tool in manifest.tools],
         "manifest_sha256": manifest.digest,

@@ -505,6 +505,16 @@ TOOLS_STDERR_BYTES: Final = 4 * KIB
 """Of what a server writes to standard error, kept for its last line."""
 TOOLS_WORDS_CHARS: Final = 200
 """Of a server's own words in a message of ours."""
+TOOLS_KEPT: Final = 8
+"""Processes of stateful servers that a daemon has at once."""
+TOOLS_IDLE_SECONDS: Final = 900.0
+"""So long such a process may be there without a call."""
+TOOLS_EARLIER_CALLS: Final = 100
+"""Calls of such a process that the card of the next one lists; older ones are counted."""
+TOOLS_EARLIER_CHARS: Final = 200
+"""Of the arguments of each call in that list."""
+TOOLS_STATE_BYTES: Final = 4 * MIB
+"""The file that lists these processes with their calls."""
 TOOLS_TREE_ENTRIES: Final = 200_000
 TOOLS_TREE_BYTES: Final = 4096 * MIB
 """Files of one program that are pinned."""

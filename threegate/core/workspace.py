@@ -238,6 +238,11 @@ class Workspace:
         return self.control / "output.json"
 
     @cached_property
+    def servers_file(self) -> Path:
+        """What the processes of stateful servers have done, while a daemon runs; derived, for who signs the next call."""
+        return self.control / "servers.json"
+
+    @cached_property
     def projects_file(self) -> Path:
         """The projects that may be changed."""
         return self.tool_exec / "projects.json"

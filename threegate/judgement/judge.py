@@ -36,6 +36,8 @@ class Clearance:
     approved_utc: datetime
     nonce: str
     seal: object = field(repr=False)
+    grant: str | None = None
+    """id of the grant that it runs under."""
 
     def __post_init__(self) -> None:
         if self.seal is not _SEAL:
@@ -194,6 +196,7 @@ def judge(
         approved_utc=approval.approved_utc,
         nonce=approval.nonce,
         seal=_SEAL,
+        grant=approval.grant,
     )
     return Cleared(clearance, approval, assessment)
 

@@ -139,7 +139,8 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
             from threegate.tools.requested_call import requested_call
 
             try:
-                call = requested_call(context.workspace, held.index, request.call)
+                owner = draft_owner(history)
+                call = requested_call(context.workspace, held.index, request.call, owner)
             except Refused as error:
                 call = error
     if drill:

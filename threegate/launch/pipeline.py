@@ -26,7 +26,7 @@ from threegate.request.job import Job
 from threegate.results import ResultFacts, reserve_result, write_record
 from threegate.results.released import stage_released
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
-from threegate.trail import moves, payloads
+from threegate.trail import Owner, moves, payloads
 from threegate.trail.locked_trail import advance_head
 
 _ENDS: Final[Mapping[str, type[payloads.End]]] = {
@@ -73,6 +73,8 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
         _hand_evidence(context, approved, control)
     status = RunningStatus(approved.requester_folders(context.workspace), claimed.name, judgement)
     control.lasting = status.write
+    control.owner = draft_owner(approved.history)
+    control.run_ended = lambda: _run_ended(context, control.owner)
     outcome, attempts = _attempts(context, approved, clearance, control)
     # From here to `finish` a crash still means `interrupted`: the record is synced before the event that names its
     # digest, so an event never promises a result that recovery could not write again.
@@ -117,6 +119,12 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
     done = finish(context, claimed, request, result, ended, control.run_folder, judgement)
     control.recorded()
     return done
+
+
+def _run_ended(context: Context, owner: Owner | None) -> bool:
+    with context.trail.locked() as held:
+        run = held.index.run(owner)
+    return run is not None and run.ended
 
 
 def _starts_late(context: Context, job: Job) -> bool:

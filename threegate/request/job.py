@@ -106,6 +106,36 @@ class JobChange:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierCall:
+    """A call that the process of a stateful server was sent before."""
+
+    request_id: str
+    tool: str
+    """Its name at the server."""
+    arguments: str
+    """In canonical form, shortened."""
+    status: str
+    """How the request ended; ``running`` while it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What the process of a stateful server has done for whoever asks. All empty: none is there, the call starts a fresh one."""
+
+    process: str = ""
+    """A random name that no other process has."""
+    count: int = 0
+    """Calls since it started."""
+    calls: tuple[EarlierCall, ...] = ()
+    """The newest of them, at most TOOLS_EARLIER_CALLS, in their order."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the Job and the daemon's list of processes have it."""
+        calls = [{name: getattr(call, name) for name in EarlierCall.__slots__} for call in self.calls]
+        return {"process": self.process, "count": self.count, "calls": calls}
+
+
+@dataclass(frozen=True, slots=True)
 class JobServer:
     """Where an mcp request's server runs and what it can reach there, as its manifest says; in words for a screen."""
 
@@ -119,6 +149,8 @@ class JobServer:
     """Names of the secrets that it is given."""
     account: str = ""
     """The account that it runs as; empty: the daemon's own."""
+    state: ServerState | None = None
+    """What earlier calls may have left in its process; None for a server that has a fresh process for each call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +256,8 @@ def _call_meaning(call: ToolCall) -> dict[str, Any]:
 
 def _server_meaning(server: JobServer) -> dict[str, Any]:
     lists = {name: list(getattr(server, name)) for name in ("argv", "hosts", "binds", "secrets")}
-    return {"place": server.place, "account": server.account, **lists}
+    state = {} if server.state is None else {"state": server.state.to_json()}
+    return {"place": server.place, "account": server.account, **lists, **state}
 
 
 def effective_risk(request: Request, exposure: Exposure, change: JobChange | None = None) -> Risk:

@@ -41,6 +41,7 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "project_changed": "The project is not what the change was made from; nothing of it was changed.",
     "tool_error": "The tool was called and answered with an error.",
     "tools_changed": "The server is not what was signed any more; nothing was called.",
+    "state_changed": "The server was called or ended since the call was signed; nothing was called.",
     "input_required": "The tool was called and asked for something instead of answering.",
 }
 

@@ -25,6 +25,7 @@ APPROVAL: Final[dict[str, str]] = {
     "request_changed": "the bytes are not those that were read or signed: look again, approve again",
     "shown_changed": "the text that was signed is not what the request would be shown as now: approve again",
     "job_changed": "the same bytes would mean another job now (another version): approve again",
+    "state_changed": "a stateful server was called, or its process ended, since the call was shown: ask for the call again",
     "input_missing": "a pinned input is not there any more",
     "input_changed": "an input is not the one that was declared or signed",
     "policy_changed": "settings, contracts, images or versions changed since: approve again",
@@ -127,6 +128,7 @@ STATUSES: Final[dict[str, str]] = {
     "project_changed": "nothing was changed: the project is not what the change was made from; propose it again",
     "tool_error": "the tool was called, and answered with an error",
     "tools_changed": "nothing was called: the server is not what was signed any more (`threegate tools refresh`)",
+    "state_changed": "nothing was called: the server was called, or its process ended, since this call was signed; ask again",
     "input_required": "the tool asked for something before it answered: ask again with it among the arguments",
 }
 

@@ -292,7 +292,7 @@ def _reviewed(
         if request.call is not None:
             from threegate.tools.requested_call import requested_call
 
-            call = requested_call(context.workspace, held.index, request.call)
+            call = requested_call(context.workspace, held.index, request.call, draft.owner)
         job = build_job(
             request,
             input_sizes={copy.sha256: copy.size for copy in copies},

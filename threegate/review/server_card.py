@@ -59,6 +59,13 @@ def difference_section(changed: Iterable[Difference]) -> Section:
     return Section("WHAT CHANGED SINCE IT WAS SIGNED", tuple(items))
 
 
+def process_kind(manifest: Manifest) -> str:
+    """How many calls a process of it answers."""
+    if manifest.stateful:
+        return "one for each run of an agent (or account): what a call leaves in it meets the calls after it"
+    return "a fresh one for each call"
+
+
 def runs_where(manifest: Manifest) -> str:
     """One line on the walls around it."""
     if manifest.place == "jail":
@@ -72,7 +79,7 @@ def runs_where(manifest: Manifest) -> str:
 def _process(manifest: Manifest) -> Iterable[Item]:
     yield Field("name", manifest.server)
     yield Fact("runs", runs_where(manifest))
-    yield Fact("process", "a fresh one for each call")
+    yield Fact("process", process_kind(manifest))
     yield Listing("command", shlex.join(manifest.argv), "the command")
     for name, value in manifest.env.items():
         yield Field("variable", f"{name}={value}")

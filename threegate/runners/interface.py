@@ -35,6 +35,7 @@ Status = Literal[
     "project_changed",
     "tool_error",
     "tools_changed",
+    "state_changed",
     "input_required",
 ]
 
@@ -143,6 +144,10 @@ class Control:
     """Called once the end is in the trail: what the runner kept to take the run back may go."""
     workspace: Workspace | None = None
     """For a runner that works with what is pinned in the workspace besides inputs; there in a daemon."""
+    owner: Owner | None = None
+    """Who asks: an account or a run of an agent; None where nobody knows."""
+    run_ended: Callable[[], bool] = lambda: False
+    """Whether the agent's run that asks has ended, as the trail says now; False for an account. Raises ThreeGateError, OSError."""
     output: LastOutput = field(default_factory=LastOutput)
     """The end of what the run wrote, for people who watch; a runner that sees no stream leaves it empty."""
     lasting: Callable[[], None] | None = None

@@ -15,7 +15,7 @@ from typing import Final
 from threegate.approval import format_utc
 from threegate.core import limits
 from threegate.request.exposure import Exposure, exposure_of
-from threegate.request.job import Job, JobChange, JobInput, JobLimits, JobServer, risk_reasons
+from threegate.request.job import Job, JobChange, JobInput, JobLimits, JobServer, ServerState, risk_reasons
 from threegate.request.model import Request, ToolCall
 from threegate.runners.egress.secret_header import secret_name
 from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
@@ -269,7 +269,22 @@ def call_items(call: ToolCall) -> Iterator[Item]:
 
 
 def _call(job: Job) -> list[Item]:
-    return [] if job.call is None else list(call_items(job.call))
+    if job.call is None:
+        return []
+    state = None if job.server is None else job.server.state
+    return [*call_items(job.call), *(state_items(state) if state is not None else ())]
+
+
+def state_items(state: ServerState) -> Iterator[Item]:
+    """What a call meets that is not in it: what the server's process was called with before, by the same requester."""
+    if not state.count:
+        yield Fact("state", "none: this call starts a fresh process of the server")
+        return
+    calls = "1 call" if state.count == 1 else f"{state.count} calls"
+    last = f", the last {len(state.calls)}" if state.count > len(state.calls) else ""
+    yield Fact("state", f"what {calls} left in the process {state.process}{last}:")
+    for call in state.calls:
+        yield Field("before", f"{call.tool} {call.arguments}\n{call.status}, {call.request_id}")
 
 
 def _server_reach(server: JobServer) -> Iterator[str]:

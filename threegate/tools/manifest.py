@@ -101,6 +101,8 @@ class Manifest:
     """All pages of its list, in its order."""
     program: Mapping[str, str]
     """Digest of each file or folder that the command line starts, by real path (`program_tree.tree_digest`)."""
+    stateful: bool = False
+    """One process for each requester, which keeps what calls leave in it; else a fresh one for each call."""
 
     @cached_property
     def digest(self) -> str:
@@ -116,7 +118,7 @@ class Manifest:
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def to_data(self) -> dict[str, Any]:
-        """As a JSON value; every key is there."""
+        """As a JSON value; every key is there, but `stateful` only where it is true: older manifests keep their digests."""
         return {
             "server": self.server,
             "argv": list(self.argv),
@@ -129,13 +131,18 @@ class Manifest:
             "initialize": dict(self.initialize),
             "tools": [tool.to_data() for tool in self.tools],
             "program": dict(self.program),
+            **({"stateful": True} if self.stateful else {}),
         }
 
     @classmethod
     def parse(cls, data: object) -> Manifest:
         """Raises ValueError for anything that `to_data` does not make."""
+        given = _object(data)
+        stateful = given.get("stateful", False)
+        if type(stateful) is not bool or ("stateful" in given and not stateful):
+            raise ValueError("stateful is there and not true")
         row = _keys(
-            data,
+            {key: value for key, value in given.items() if key != "stateful"},
             *"server argv place account allow binds env secrets initialize tools program".split(),
         )
         if not SERVER_NAME.fullmatch(_text(row["server"])):
@@ -163,6 +170,7 @@ class Manifest:
             initialize=initialize,
             tools=tools,
             program=program,
+            stateful=stateful,
         )
 
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
-from threegate.request.job import JobServer
+from threegate.request.job import JobServer, ServerState
 from threegate.request.model import ToolCall
 from threegate.tools.argument_schema import why_unfit
 from threegate.tools.manifest import Manifest, PinnedTool, manifest_name, parse_manifest, read_manifest
-from threegate.trail import TrailIndex
+from threegate.tools.process_states import read_state
+from threegate.trail import Owner, TrailIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,11 @@ class RequestedCall:
     server: JobServer
 
 
-def requested_call(workspace: Workspace, index: TrailIndex, call: ToolCall) -> RequestedCall:
-    """What is pinned of a call's server and tool; `index` is of the locked trail. Raises Refused.
+def requested_call(
+    workspace: Workspace, index: TrailIndex, call: ToolCall, owner: Owner | None = None
+) -> RequestedCall:
+    """What is pinned of a call's server and tool, and what a stateful server has done for `owner`, who asks; `index` is of
+    the locked trail. Raises Refused.
 
     A manifest that cannot be read counts as one that is not what was signed: the call is refused, and no other.
     """
@@ -48,7 +52,8 @@ def requested_call(workspace: Workspace, index: TrailIndex, call: ToolCall) -> R
             f"{call.server}: has no tool {call.tool}; see: threegate tools show {call.server}",
         )
     check_arguments(tool, call)
-    return RequestedCall(tool, _server(manifest))
+    state = read_state(workspace, owner, manifest.digest) if manifest.stateful else None
+    return RequestedCall(tool, _server(manifest, state))
 
 
 def check_arguments(tool: PinnedTool, call: ToolCall) -> None:
@@ -73,7 +78,7 @@ def pinned_manifest(workspace: Workspace, call: ToolCall) -> Manifest:
     return parse_manifest(data)
 
 
-def _server(manifest: Manifest) -> JobServer:
+def _server(manifest: Manifest, state: ServerState | None) -> JobServer:
     return JobServer(
         place=manifest.place,
         argv=manifest.argv,
@@ -83,4 +88,5 @@ def _server(manifest: Manifest) -> JobServer:
         ),
         secrets=manifest.secrets,
         account=manifest.account,
+        state=state,
     )

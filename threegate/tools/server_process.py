@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
 from threegate import __version__
 from threegate.core import limits
-from threegate.core.errors import Refused
+from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.tools.differences import differences
@@ -66,6 +67,7 @@ class Server:
         self._stream: MessageStream | None = None
         self._id = 0
         self._answered = False
+        self._closed = False
         self._changed = True
 
     def __enter__(self) -> Server:
@@ -76,7 +78,10 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+        else:
+            self._close_quietly()  # whether a call may have been made is in the error that is on its way
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -143,6 +148,11 @@ class Server:
         """Ask it who it is, and compare. Called before the first call. Raises Refused `tools_changed`, ServerError."""
         self._compare(self.initialize(), self.list_tools())
 
+    def check_again(self) -> None:
+        """Ask a process that was called before for its list, and compare. Raises Refused `tools_changed`, ServerError."""
+        self._settle()
+        self._compare(self.manifest.initialize, self.list_tools())
+
     def call(
         self,
         tool: str,
@@ -178,12 +188,17 @@ class Server:
             self._stream.cancel()
 
     def close(self) -> None:
-        """End it: its input ends, then it has a moment, then it is killed."""
+        """End it: its input ends, then it has a moment, then it is killed. Raises Unavailable when something does not go."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
-        if self._started is not None:
+        if self._started is not None and not self._closed:
+            self._closed = True
             self._started.end()
+
+    def _close_quietly(self) -> None:
+        with suppress(Unavailable):
+            self.close()
 
     # ---- asking
 
@@ -296,7 +311,7 @@ class Server:
     def _compare(self, initialize: Mapping[str, Any], tools: tuple[PinnedTool, ...]) -> None:
         changed = differences(self.manifest, initialize=initialize, tools=tools)
         if changed:
-            self.close()
+            self._close_quietly()
             raise Refused(
                 "tools_changed",
                 f"{self.manifest.server}: is not what was signed any more ({changed[0].what}); "
@@ -315,7 +330,7 @@ class Server:
         )
 
     def _end(self, error: ServerError) -> ServerError:
-        self.close()
+        self._close_quietly()
         return error
 
     def _open(self) -> MessageStream:

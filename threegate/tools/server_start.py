@@ -96,8 +96,8 @@ def secret_values(settings: Settings, names: tuple[str, ...]) -> dict[str, str]:
     return {name: read_secret(name, settings.secrets[name]) for name in names}
 
 
-def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -> Started:
-    """Start the process. Raises Refused `tools_changed` when the program is not what was signed, Unavailable, ServerError."""
+def refuse_changed_program(manifest: Manifest) -> None:
+    """Compare the program's files with what was signed. Raises Refused `tools_changed`, Unavailable."""
     data = [item.path for item in manifest.binds]
     changed = differences(manifest, program=program_digests(manifest.argv, data))
     if changed:
@@ -106,6 +106,11 @@ def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -
             f"{manifest.server}: its program changed since it was signed ({changed[0].what}); see: threegate tools refresh"
             f" {manifest.server}",
         )
+
+
+def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -> Started:
+    """Start the process. Raises Refused `tools_changed` when the program is not what was signed, Unavailable, ServerError."""
+    refuse_changed_program(manifest)
     account = server_account(manifest.account)
     values = secret_values(settings, manifest.secrets)
     environment = {

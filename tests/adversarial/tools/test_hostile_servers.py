@@ -16,8 +16,10 @@ import pytest
 from tests.support import wait_until
 from tests.tools.little_servers import described, nowhere, open_folder, pinned_server, write_server
 from threegate.core import limits
-from threegate.core.errors import Refused
+from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
+from threegate.judgement.judge import Clearance
+from threegate.request.job import Job
 from threegate.request.model import ToolCall
 from threegate.runners.interface import Control
 from threegate.runners.mcp.runner import CallRunner
@@ -25,6 +27,7 @@ from threegate.serve.door_tools import OfferedTool
 from threegate.serve.mcp_server import server_tools
 from threegate.tools.manifest import PinnedTool
 from threegate.tools.server_process import Answer, ServerError, open_server
+from threegate.tools.server_start import Started
 
 MIB = 1 << 20
 
@@ -262,7 +265,9 @@ def test_how_a_call_of_a_hostile_server_ends(folder: Path, status: str, said: st
     flag.touch()
     control = cast(Control, SimpleNamespace(cancelled=threading.Event(), interrupted=threading.Event()))
     call = ToolCall("little", "echo", pinned.digest, "{}")
-    ended = CallRunner(Settings())._call(workspace, call, 1 if source.endswith("pass") else 60, control)
+    bounds = SimpleNamespace(time_sec=1 if source.endswith("pass") else 60)
+    job, clearance = cast(Job, SimpleNamespace(limits=bounds)), cast(Clearance, None)
+    ended = CallRunner(Settings())._ended(workspace, clearance, job, call, control)
     assert (ended.status, ended.texts.strip()) == (status, said), ended
     assert not re.search("approve all|send it", ended.detail, re.I)
 
@@ -290,3 +295,30 @@ def test_its_last_words_are_one_short_line_of_data(folder: Path) -> None:
         server.initialize()
     assert ended.value.code == "server_ended" and "\x1b" not in str(ended.value)
     assert len(str(ended.value)) < limits.TOOLS_WORDS_CHARS + 100
+
+
+@pytest.mark.parametrize(
+    ("status", "source"),
+    [("succeeded", CALL + "say({'id': id, 'result': text('x')})"), ("interrupted", CALL + "os._exit(1)")],
+)
+def test_one_that_cannot_be_ended_was_called_all_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, status: str, source: str
+) -> None:
+    """`unavailable` says that nothing was called, and such a call may be made again."""
+    path = write_server(folder, source)
+    pinned, workspace = pinned_server(path, place="host"), nowhere(path)
+    workspace.tools.mkdir()
+    (workspace.tools / "little.json").write_bytes(pinned.to_bytes())
+    end = Started.end
+
+    def stays(self: Started) -> None:
+        end(self)
+        raise Unavailable("processes in the jail do not end")
+
+    monkeypatch.setattr(Started, "end", stays)
+    control = cast(Control, SimpleNamespace(cancelled=threading.Event(), interrupted=threading.Event()))
+    job = cast(Job, SimpleNamespace(limits=SimpleNamespace(time_sec=20)))
+    call = ToolCall("little", "echo", pinned.digest, "{}")
+    ended = CallRunner(Settings())._ended(workspace, cast(Clearance, None), job, call, control)
+    assert ended.status == status and "Nothing was called" not in ended.detail
+    assert ("did not end" in ended.detail) is (status == "succeeded")

@@ -17,7 +17,9 @@ from threegate.approval import launch_checks
 from threegate.judgement.judge import Cleared
 from threegate.launch.approved_file import Unrunnable, read_approved
 from threegate.launch.pipeline import judge_now
+from threegate.request.job import EarlierCall, ServerState
 from threegate.review.countersign import facts_now, read_waiting
+from threegate.tools.process_states import write_states
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -112,3 +114,21 @@ def test_time_and_another_owner_refuse(tmp_path: Path) -> None:
         assert [check.code for check in launch_checks(late) if check.ok is False] == ["expired"]
         elses = replace(facts, owner="AG-else", shown_sha256=lambda: "0" * 64)
         assert other in [check.code for check in launch_checks(elses) if check.ok is False]
+
+
+def test_a_signed_call_is_bound_to_what_its_server_did_and_a_granted_one_is_not(tmp_path: Path) -> None:
+    tools = ToolBench(tmp_path, stateful=True)
+    one = tools.bench.approve(tools.draft()).path
+    tools.give(by=ME)
+    (other,) = use_grants(tools.bench.context, [tools.draft()])
+    assert [outcome(tools, path) for path in (one, other.path)] == ["made", "made"]
+    called = ServerState("p", 1, (EarlierCall("TR-other", "issue", "{}", "succeeded"),))
+    with tools.workspace.daemon_lock():
+        write_states(
+            tools.workspace, [("AG-else", tools.manifest.digest, called), (os.getuid(), "0" * 64, called)]
+        )
+        assert outcome(tools, one) == "made", "another run's process, or another server's"
+        write_states(tools.workspace, [(os.getuid(), tools.manifest.digest, called)])
+        assert [outcome(tools, path) for path in (one, other.path)] == ["state_changed", "made"]
+        write_states(tools.workspace, [])
+        assert outcome(tools, one) == "made", "a fresh process is what was shown"

@@ -1,4 +1,5 @@
-"""Makes the call of a cleared mcp request: one fresh process of its server, one call, and the process is gone.
+"""Makes the call of a cleared mcp request: one fresh process of its server, one call, and the process is gone; of a stateful
+server, the process that the requester has.
 
 Invariant: a call is sent once or not at all. Before it, the manifest's digest is compared with the one that was signed, and the
 server with the manifest. Once it may have reached the server, only the server's answer tells how it ended: without one the
@@ -28,6 +29,8 @@ from threegate.runners.streams import EMPTY, StreamMeter
 
 if TYPE_CHECKING:
     from threegate.judgement.judge import Clearance
+    from threegate.tools.kept_servers import KeptServers
+    from threegate.tools.manifest import Manifest
     from threegate.tools.server_process import Answer, Server, ServerError
 
 _LOOK_SECONDS: Final = 0.1
@@ -49,6 +52,8 @@ class CallRunner:
     def __init__(self, settings: Settings) -> None:
         """Keep what servers are given of the settings; nothing is started."""
         self._settings = settings
+        self._kept: KeptServers | None = None
+        self._lock = threading.Lock()
 
     def available(self, job: Job | None = None) -> str | None:
         """None: what a server needs is known when it is started, and a server that cannot be is no call."""
@@ -61,7 +66,7 @@ class CallRunner:
         started, begun = datetime.now(UTC), time.monotonic()
         if control.lasting is not None:
             control.lasting()
-        ended = self._call(control.workspace, job.call, job.limits.time_sec, control)
+        ended = self._ended(control.workspace, clearance, job, job.call, control)
         out = control.run_folder / "out"
         durable.make_folder(out, 0o700)
         durable.write_all(out, ended.files, 0o600)
@@ -86,43 +91,106 @@ class CallRunner:
         )
 
     def close(self) -> None:
-        """Nothing is started ahead."""
+        """End the processes of stateful servers."""
+        with self._lock:
+            kept = self._kept
+        if kept is not None:
+            kept.close()
 
-    def _call(self, workspace: Workspace, call: ToolCall, seconds: int, control: Control) -> _Ended:
+    def _ended(
+        self, workspace: Workspace, clearance: Clearance, job: Job, call: ToolCall, control: Control
+    ) -> _Ended:
         """Everything from the manifest to the answer; what goes wrong is an end."""
-        from threegate.runners.mcp.answer_files import progress_line
         from threegate.tools.requested_call import pinned_manifest
-        from threegate.tools.server_process import ServerError, open_server
+        from threegate.tools.server_process import ServerError
         from threegate.tools.server_start import secret_values
 
         try:
             manifest = pinned_manifest(workspace, call)
             masked = tuple(secret_values(self._settings, manifest.secrets).values())
+            if manifest.stateful:
+                return self._by_kept(workspace, manifest, clearance, job, call, control, masked)
+            return self._by_fresh(workspace, manifest, job, call, control, masked)
+        except Refused as error:
+            status: Status = "state_changed" if error.code == "state_changed" else "tools_changed"
+            return _Ended(status, f"Nothing was called: {error}")
+        except ServerError as error:
+            return _failed(error)
+        except Unavailable as error:
+            return _Ended("unavailable", f"Nothing was called: {error}")
+
+    def _by_fresh(
+        self,
+        workspace: Workspace,
+        manifest: Manifest,
+        job: Job,
+        call: ToolCall,
+        control: Control,
+        masked: tuple[str, ...],
+    ) -> _Ended:
+        from threegate.runners.mcp.answer_files import progress_line
+        from threegate.tools.server_process import open_server
+
+        answer, left = None, ""
+        try:
             with open_server(workspace, self._settings, manifest) as server, _stoppable(server, control):
                 server.check_pinned()
                 answer = server.call(
                     call.tool,
                     call.arguments(),
-                    seconds,
+                    job.limits.time_sec,
                     limits.TOOL_ANSWER_BYTES,
                     lambda said: control.output.put(PROGRESS, progress_line(said, masked)),
                 )
-        except Refused as error:
-            return _Ended("tools_changed", f"Nothing was called: {error}")
-        except ServerError as error:
-            return _failed(error)
         except Unavailable as error:
-            return _Ended("unavailable", f"Nothing was called: {error}")
-        return _answered(answer, masked)
+            if answer is None:
+                raise
+            left = f" But its process did not end: {error}."
+        return _answered(answer, masked, left)
+
+    def _by_kept(
+        self,
+        workspace: Workspace,
+        manifest: Manifest,
+        clearance: Clearance,
+        job: Job,
+        call: ToolCall,
+        control: Control,
+        masked: tuple[str, ...],
+    ) -> _Ended:
+        """A call that was signed needs the state that was shown; one under a grant, which says so, takes any."""
+        from threegate.runners.mcp.answer_files import progress_line
+        from threegate.tools.kept_servers import KeptServers, WantedCall
+
+        state = None if job.server is None else job.server.state
+        if state is None or control.owner is None:
+            raise Unavailable(f"{call.server}: is stateful, and whose call this is is not known")
+        with self._lock:
+            if self._kept is None:
+                self._kept = KeptServers(self._settings)
+        wanted = WantedCall(
+            request_id=clearance.request_id,
+            call=call,
+            owner=control.owner,
+            seconds=job.limits.time_sec,
+            signed=None if clearance.grant is not None else state,
+            progress=lambda said, given: control.output.put(PROGRESS, progress_line(said, (*masked, *given))),
+            stopped=lambda: control.cancelled.is_set() or control.interrupted.is_set(),
+            run_ended=control.run_ended,
+        )
+        kept = self._kept.call(workspace, manifest, wanted)
+        # The process may have been given another value of a secret than the settings name now.
+        which = f" It was call {kept.state.count} of its process {kept.state.process}."
+        return _answered(kept.answer, (*masked, *kept.secrets), which)
 
 
-def _answered(answer: Answer, masked: tuple[str, ...]) -> _Ended:
+def _answered(answer: Answer, masked: tuple[str, ...], which: str = "") -> _Ended:
     from threegate.runners.mcp.answer_files import answer_files, texts_of
 
     files = answer_files(answer, masked)
     if answer.is_error:
-        return _Ended("tool_error", "The tool answered with an error.", files, texts_of(files))
-    return _Ended("succeeded", "The tool answered.", files, texts_of(files))
+        return _Ended("tool_error", f"The tool answered with an error.{which}", files, texts_of(files))
+    return _Ended("succeeded", f"The tool answered.{which}", files, texts_of(files))
 
 
 def _failed(error: ServerError) -> _Ended:
