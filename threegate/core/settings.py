@@ -256,7 +256,7 @@ class WitnessReference(_Part):
 
 
 class TrailSettings(_Part):
-    """Who else sees the trail (docs/trail.md)."""
+    """Who else sees the trail (docs/witnesses.md)."""
 
     witnesses: dict[str, WitnessReference] = Field(
         default={}, description="witnesses that are asked to cosign each trail checkpoint, by name"
