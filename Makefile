@@ -22,8 +22,9 @@ lint: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(PY) scripts/generate_docs.py
+	$(PY) scripts/card_picture.py
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
-	@echo "the site lies in site/"
+	@echo "the site is in site/"
 
 # The versions of requirements.lock; with UPGRADE=1 the newest that pyproject.toml allows.
 lock: $(VENV)/.dev

@@ -157,7 +157,7 @@ def check(home: Path) -> None:
     said = run(python, home / "demo" / "demo.py", cwd=home / "demo")
     hold(said.rstrip().endswith("the trail verifies"), "the demo ends well")
 
-    step("the README's first request, typed as it stands")
+    step("the first request of docs/first-request.md, typed as the page shows it")
     (home / "tour").mkdir()
     code, shown = type_in_terminal(
         tour().replace("/tmp/", f"{home}/tour/"), home / "tour", "yes\n", 300, python.parent

@@ -1,4 +1,4 @@
-"""Types the README's first request as it is written there, into a shell at a terminal, and answers `approve`.
+"""Types the commands of docs/first-request.md exactly as the page shows them, into a shell at a terminal, and answers `approve`.
 
 Standard library only: a newcomer's machine has nothing else. Usage: python3 scripts/type_tour.py, after `make demo`.
 """
@@ -24,10 +24,9 @@ def blocks(text: str) -> list[str]:
 
 
 def tour() -> str:
-    """The commands of the README's first request by hand."""
-    return next(
-        block for block in blocks((ROOT / "README.md").read_text("utf-8")) if "threegate init ws" in block
-    )
+    """The commands of docs/first-request.md, from `threegate init` on."""
+    page = ROOT / "docs" / "first-request.md"
+    return next(block for block in blocks(page.read_text("utf-8")) if "threegate init ws" in block)
 
 
 def type_in_terminal(

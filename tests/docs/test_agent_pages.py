@@ -20,7 +20,7 @@ NAMES = [name for name in profile_names(Settings()) if name != "generic"]
 def test_the_page_is_that_of_the_profile(name: str) -> None:
     text = (ROOT / "docs" / "agents" / f"{name}.md").read_text()
     profile = load_profile(name, Settings())
-    assert f"Tried with version {profile.tried}," in text and f"\n{profile.install}\n" in text
+    assert f"is tested with version {profile.tried}," in text and f"\n{profile.install}\n" in text
     first, *_ = re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)
     told = load_profile(name, read_table(Settings, tomllib.loads(first)))
     assert told.models == profile.models and told.limits.key

@@ -62,7 +62,7 @@ NOT_RUN = {
     "threegate project remove web": "the same",
     "threegate undo REQUEST_ID": "the same",
     "threegate project redraft ID": "needs a project that moved on: tests/agents/test_redraft.py",
-    "threegate init ws && cd ws": "tests/docs/test_readme.py types the README's tour as it stands",
+    "threegate init ws && cd ws": "tests/docs/test_readme.py types the page from top to bottom",
     "threegate draft --backend monty --code /tmp/sum.py --input /tmp/numbers.json \\": "the same",
     "threegate validate inbox/TR-*-sum.md": "the same",
     "threegate approve inbox/TR-*-sum.md": "the same",

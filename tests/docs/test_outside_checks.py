@@ -1,4 +1,4 @@
-"""The lines of docs/approval.md and docs/trail.md that check us with other programs, run as they stand.
+"""The lines of docs/approval.md and docs/check-the-trail.md that check us with other programs, run as they stand.
 
 They accept a real approval, checkpoint, proof and statement, and refuse each of them with one bit changed.
 """
@@ -20,8 +20,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def lines_of(page: str, language: str) -> str:
-    """The fenced lines of the section that every one of these pages has."""
-    section = (DOCS / page).read_text().split("\n## Checking it without ThreeGate\n")[1].split("\n## ")[0]
+    """The fenced lines of a page's section on checking without ThreeGate, or of the page that has no such section."""
+    section = (DOCS / page).read_text().split("\n## Checking it without ThreeGate\n")[-1].split("\n## ")[0]
     return "\n".join(re.findall(rf"^```{language}\n(.*?)^```", section, re.M | re.S))
 
 
@@ -109,10 +109,10 @@ def what_the_page_says_to_take(ran: tuple[Place, str]) -> Path:
     folder = ran[0].root.parent
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
-    lines = lines_of("trail.md", "sh").replace("ELSEWHERE", str(elsewhere))
+    lines = lines_of("check-the-trail.md", "sh").replace("ELSEWHERE", str(elsewhere))
     done = run(["sh", "-e", "-c", lines], ran[0].root, XDG_STATE_HOME=str(folder / "state"))
     assert done.returncode == 0, done.stderr
-    program = lines_of("trail.md", "python")
+    program = lines_of("check-the-trail.md", "python")
     assert not re.search(r"(?:import|from) +threegate", program)
     (elsewhere / "check.py").write_text(program)
     return elsewhere

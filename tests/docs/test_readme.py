@@ -1,4 +1,4 @@
-"""The README's commands do what it says, typed as they stand, under a terminal."""
+"""The README is short, its links lead somewhere, and the first request works when typed as shown, under a terminal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ def test_a_first_request_by_hand(tmp_path: Path) -> None:
     assert "status: succeeded" in results[0].read_text()
 
 
+def test_the_readme_fits_two_screens() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 80
+    assert max(map(len, lines)) <= 120
+
+
 def test_the_commands_that_the_readme_names_exist() -> None:
     from threegate.cli import COMMANDS
 
-    named = set(re.findall(r"`threegate ([a-z]+)", (ROOT / "README.md").read_text()))
-    assert named
+    named = set(re.findall(r"[`\n]threegate ([a-z]+)", (ROOT / "README.md").read_text()))
+    assert {"agent", "review", "run"} <= named
     assert named <= COMMANDS.keys()
 
 

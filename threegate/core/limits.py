@@ -352,7 +352,7 @@ CONTENT_DENIALS: Final = 100
 VARS_INTEGER_DIGITS: Final = 17
 FIX_LINE_CHARS: Final = 2_000
 
-# ---- witnesses of the trail (docs/trail.md)
+# ---- witnesses of the trail (docs/witnesses.md)
 WITNESSES: Final = 16
 """Witnesses that one workspace asks, each in a thread of its own; and cosignatures that a note may have."""
 WITNESS_LOGS: Final = 1_000

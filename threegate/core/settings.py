@@ -243,7 +243,7 @@ def _different_witnesses(value: dict[str, WitnessReference]) -> None:
 
 
 class TrailSettings(Table):
-    """Who else sees the trail (docs/trail.md)."""
+    """Who else sees the trail (docs/witnesses.md)."""
 
     witnesses: dict[str, WitnessReference] = setting(
         default={},
