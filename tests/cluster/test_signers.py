@@ -39,11 +39,15 @@ def test_grants_and_several_operators(tmp_path: Path) -> None:
     """A worker judges both by its own settings and its own operators file, whatever the daemon's say."""
     if (reason := missing_parts()) is not None:
         missing(reason)
-    cluster = Cluster(tmp_path, ("w1",), settings={"approval.grants": True}, worker_settings=WORKER)
+    cluster = Cluster(
+        tmp_path,
+        ("w1",),
+        settings={"approval.grants": True},
+        worker_settings=WORKER + STRICT.format(grants="true", low=1),
+    )
     count = Count(cluster)
     try:
         cluster.start()
-        restart(cluster, grants=True, low=1)
         cluster.daemon()
         under_a_grant(cluster, count)
         two_operators(cluster, count)

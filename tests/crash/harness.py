@@ -56,10 +56,15 @@ def explore(place: Place, scenario: Scenario, mode: str, every: int, offset: int
             ("kept", "lost", "torn") if mode == "kill" else tuple(errno.errorcode[item] for item in faults)
         )
         for variant in variants:
-            place.restore()
-            fault = None if mode == "kill" else getattr(errno, variant)
-            code = stopped(place, scenario, stop, fault)
-            entries = read_journal(place.journal)
+            if variant in ("lost", "torn") and not scenario.by_inode:
+                place.take_up()  # one kill, looked at with each of its ends
+            else:
+                place.restore()
+                fault = None if mode == "kill" else getattr(errno, variant)
+                code = stopped(place, scenario, stop, fault)
+                entries = read_journal(place.journal)
+                if variant == "kept" and not scenario.by_inode:
+                    place.keep()
             # Another thread may have noted something more before the process was gone.
             halt = next((item for item in entries if item["op"] == "stopped"), None)
             at = halt["at"] if halt else None

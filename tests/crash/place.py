@@ -93,6 +93,7 @@ class Place:
     def __post_init__(self) -> None:
         self.live, self.template = self.base / "live", self.base / "template"
         self.key = self.base / "operator_key"
+        self.kept = self.base / "kept"
         self.journal = self.base / "journal"
         CountingRunner.counter = self.live / "counter"
         os.environ["XDG_STATE_HOME"] = str(self.live / "state")
@@ -128,6 +129,18 @@ class Place:
         shutil.copytree(self.template, self.live, symlinks=True)
         shutil.rmtree(self.journal, ignore_errors=True)
         self.journal.mkdir()
+
+    def keep(self) -> None:
+        """Remember how a stopped process left everything, for `take_up`."""
+        shutil.rmtree(self.kept, ignore_errors=True)
+        for folder in (self.live, self.journal):
+            shutil.copytree(folder, self.kept / folder.name, symlinks=True)
+
+    def take_up(self) -> None:
+        """Everything as it was kept, its inodes excepted."""
+        for folder in (self.live, self.journal):
+            shutil.rmtree(folder)
+            shutil.copytree(self.kept / folder.name, folder, symlinks=True)
 
     def command(self, *arguments: str) -> int:
         """One command of the operator's, in this process; its exit code."""

@@ -95,8 +95,7 @@ def test_lines_under_the_footer_of_a_small_screen_were_not_seen(bench: Bench, si
     async def script(pilot: Pilot[None]) -> None:
         lines = await open_first(pilot)
         total = len(lines.lines)
-        for _ in range(60):
-            await pilot.press("down")
+        await pilot.press(*["down"] * 60)
         await pilot.pause()
         assert lines.unseen == total
         await pilot.press("a")
