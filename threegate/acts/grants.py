@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from threegate.acts.approve import Promoted, seal, write_approved_status
+from threegate.acts.approve import Promoted, facts_of_draft, seal, write_approved_status
 from threegate.acts.list_drafts import drafts_of
-from threegate.acts.pinning import check_pinned, pin, to_be_pinned
+from threegate.acts.pinning import check_pinned, pin
 from threegate.acts.standing_grants import find_grant, list_grants, parse_grant
 from threegate.approval import (
     GRANT_TYPE,
@@ -38,10 +38,8 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import DraftFacts, facts_for_launch
 from threegate.launch.launch_problem import read_operators
 from threegate.proposals.in_workspace import input_place
-from threegate.request import read_request
 from threegate.request.job import Job, build_job
 from threegate.request.shown_whole import unread_inputs
 from threegate.review.countersign import read_waiting, review_waiting
@@ -271,10 +269,7 @@ def _declared_covered(context: Context, draft: Draft, grants: Sequence[Grant]) -
     policy = context.policy
     if not grants:
         return False
-    settings, now = policy.settings.request, datetime.now(UTC)
-    request = read_request(
-        draft.data, path=draft.path.name, settings=settings, now=now, stage="draft"
-    ).request
+    request = context.read(draft.data, draft.path.name, "draft").request
     if request is None:
         return False
     places = {
@@ -310,17 +305,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         refuse_used(held, sealed.request)
-        facts = facts_for_launch(
-            context.workspace,
-            held,
-            context.policy,
-            sealed.request,
-            sealed.job,
-            signature=data,
-            countersignatures={},
-            draft=DraftFacts(reviewed.owner, to_be_pinned(reviewed.inputs)),
-        )
-        verified = check_launch(facts)
+        verified = check_launch(facts_of_draft(context, held, reviewed, sealed, data))
         _refuse_promised(held.index, grant)
         target = context.workspace.approved / name
         paths = moves.deliver(

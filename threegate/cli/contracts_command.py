@@ -132,10 +132,7 @@ def decide(
     if not calls:
         raise typer.BadParameter("name the file with --calls FILE.jsonl")
     compiled, _ = _load(folder)
-    try:
-        data = durable.read_regular(Path(calls), max_bytes=limits.CONTRACT_CALLS_BYTES)
-    except OSError as error:
-        raise InvalidInput(f"{calls}: cannot be read ({error.strerror or error})") from None
+    data = durable.read_named(Path(calls), max_bytes=limits.CONTRACT_CALLS_BYTES)
     play = Play(compiled)
     as_json = form == "json" or wants_json(json_)
     for number, line in enumerate(data.splitlines(), start=1):

@@ -177,6 +177,14 @@ def _seconds(expires: str) -> int:
         raise InvalidInput(f"--expires {expires}: {error}") from None
 
 
+GrantId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="A grant, by the beginning of its id.", autocompletion=tab_completion.grants
+    ),
+]
+
+
 def _say_granted(grant: Grant, json_: bool) -> None:
     from threegate.acts.standing_grants import Standing
 
@@ -211,12 +219,7 @@ def list_(json_: JsonFlag = False) -> None:
 
 @app.command("show")
 def show(
-    which: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="A grant, by the beginning of its id.", autocompletion=tab_completion.grants
-        ),
-    ],
+    which: GrantId,
     json_: JsonFlag = False,
 ) -> None:
     """Show everything that a grant is bound to.
@@ -248,12 +251,7 @@ def show(
 
 @app.command("revoke")
 def revoke(
-    which: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="A grant, by the beginning of its id.", autocompletion=tab_completion.grants
-        ),
-    ],
+    which: GrantId,
     json_: JsonFlag = False,
 ) -> None:
     """End a grant; what waits under it does not run.

@@ -6,6 +6,7 @@ mistake, never a rule that is silently about nothing.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +25,6 @@ from threegate.contracts.document import KeyPath
 from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.phases import check_phases
-from threegate.contracts.provider_patterns import pattern_ok
 from threegate.contracts.tool_plan import (
     AggregatePlan,
     CheckpointPlan,
@@ -35,6 +35,8 @@ from threegate.contracts.tool_plan import (
     exact,
 )
 from threegate.core import limits
+
+_PROVIDER_TERM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@-]*(=[^\s+]+)?")
 
 
 def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]) -> Rules:
@@ -227,6 +229,11 @@ def _providers(scope: Scope, contract: SessionContract) -> None:
     for provider, constraints in contract.provider_constraints.items():
         for kind in ("block_incompatible", "warn_incompatible"):
             for index, pattern in enumerate(getattr(constraints, kind)):
-                if not pattern_ok(pattern):
+                if not _pattern_ok(pattern):
                     where = ("provider_constraints", provider, kind, index)
                     scope.error("BAD_PROVIDER_PATTERN", where, f"{pattern!r} is no pattern")
+
+
+def _pattern_ok(pattern: str) -> bool:
+    """Whether it is a provider pattern: `field=value`, `field` or a model name, joined by ` + `."""
+    return all(_PROVIDER_TERM.fullmatch(term.strip()) for term in pattern.split(" + "))

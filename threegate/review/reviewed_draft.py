@@ -182,13 +182,7 @@ def view_draft(context: Context, draft: Draft) -> Iterator[ReviewedDraft]:
 
 def _valid(context: Context, draft: Draft) -> tuple[Report, Request]:
     now = _now(context)
-    report = read_request(
-        draft.data,
-        path=draft.path.name,
-        settings=context.policy.settings.request,
-        now=now,
-        stage="draft",
-    )
+    report = context.read(draft.data, draft.path.name, "draft", now)
     request = report.request
     if request is None:
         raise InvalidDraft(draft.path, report)
@@ -293,7 +287,6 @@ def _reviewed(
         approval_sha256="0" * 64,
         approved_utc=now,
         side_effect_above_read=contracts.write_class(context.policy, request),
-        proposal_needs_approval=proposal is not None and job.effective_risk != "low",
         now=now,
     )
     return ReviewedDraft(
