@@ -50,12 +50,14 @@ def list_results(
     """
     rows = []
     try:
-        names = sorted(name for name in os.listdir(requester_folders.results) if name.startswith("TS-"))
+        names = sorted(
+            name
+            for name in os.listdir(requester_folders.results)
+            if name.startswith("TS-") and (wanted or "") in name
+        )
     except OSError:
         return []
     for name in names:
-        if wanted is not None and wanted not in name:
-            continue
         if shared and not (requester_folders.results / name).lstat().st_mode & stat.S_IROTH:
             continue
         try:
