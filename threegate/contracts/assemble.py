@@ -19,7 +19,7 @@ from threegate.contracts.assemble_totals import (
     known_tools,
     unique_name,
 )
-from threegate.contracts.build import Scope, ToolParts
+from threegate.contracts.build import Scope
 from threegate.contracts.comparisons import CompiledEntry
 from threegate.contracts.document import KeyPath
 from threegate.contracts.model_session import SessionContract
@@ -31,6 +31,7 @@ from threegate.contracts.tool_plan import (
     OutputSourcePlan,
     PreconditionPlan,
     Rules,
+    ToolParts,
     ToolPlan,
     exact,
 )
@@ -67,16 +68,11 @@ def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, Too
         transitions = tool.transitions
         valid = None if transitions is None else transitions.valid_in_phases
         plans[name] = ToolPlan(
+            parts=parts,
             contract=tool,
             name=name,
             risk_allowed=_risk(contract, tool),
             checks=(*parts.manual, *parts.derived) if contract.schema_derived else parts.manual,
-            refs=parts.refs,
-            output_rules=parts.output_rules,
-            preconditions=parts.preconditions,
-            outputs=parts.outputs,
-            binds=parts.binds,
-            expected_failures=parts.expected_failures,
             phases=None if valid is None else frozenset(valid),
             advances_to=None if transitions is None else transitions.advances_to,
             deny=(*parts.deny, *policy.deny(name)),
