@@ -14,7 +14,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, safe, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, argument, emit_json, safe, say, wants_json, workspace_here
 from threegate.core import limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
@@ -23,7 +23,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def check(
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="An event as JSON; - reads stdin.")],
+    file: Annotated[str, argument("FILE|-", "An event as JSON; - reads stdin.")],
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="One event a line in, one result a line out.")
     ] = False,
@@ -77,9 +77,7 @@ def check(
 
 @app.command()
 def summary(
-    file: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="A decision log; default: the workspace's.")
-    ] = "",
+    file: Annotated[str, argument("[FILE|-]", "A decision log; default: the workspace's.")] = "",
     since: Annotated[str, typer.Option(metavar="ISO", help="Count from this moment on.")] = "",
     until: Annotated[str, typer.Option(metavar="ISO", help="Count up to this moment.")] = "",
     json_: JsonFlag = False,

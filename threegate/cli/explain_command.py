@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import invocation
+from threegate.cli.invocation import argument
 from threegate.core.errors import InvalidInput
 
 app = typer.Typer(add_completion=False)
@@ -25,10 +26,7 @@ def code_descriptions(code: str) -> list[tuple[str, str]]:
 
 @app.command()
 def explain(
-    rule_id: Annotated[
-        str,
-        typer.Argument(metavar="TGnnn|CODE", help="A rule's id or name, or any other code that is shown."),
-    ],
+    rule_id: Annotated[str, argument("TGnnn|CODE", "A rule's id or name, or any other code that is shown.")],
     json_: invocation.JsonFlag = False,
 ) -> None:
     """Explain a rule or any other code that ThreeGate shows.

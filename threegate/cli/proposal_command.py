@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from threegate.cli.invocation import ROOT, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import ROOT, argument, emit_json, say, wants_json, workspace_here
 from threegate.core import limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 
-FileArgument = Annotated[str, typer.Argument(metavar="FILE|-", help="A proposal, or - for standard input.")]
+FileArgument = Annotated[str, argument("FILE|-", "A proposal, or - for standard input.")]
 LinesFlag = Annotated[bool, typer.Option("--jsonl", help="One proposal a line; one JSON verdict a line.")]
 Format = Literal["text", "json"]
 FormatOption = Annotated[Format, typer.Option("--format", help="text or json.")]
