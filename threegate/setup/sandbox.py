@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from threegate.core.errors import Unavailable
 from threegate.core.workspace import Workspace
-from threegate.setup.run_tool import run_tool
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
 from threegate.trail.payloads import SettingsChanged
@@ -92,10 +92,19 @@ def enter_images(workspace: Workspace, images: Images, *, actor: str) -> bool:
 
 def _run(words: list[str], url: str) -> tuple[str, str]:
     """Run sandbox/bootstrap against an engine; returns its output and what it said. Raises Unavailable with its last line."""
-    answer = run_tool(
-        [str(sandbox_folder() / "bootstrap"), *words],
-        "sandbox/bootstrap",
-        seconds=_BUILD_SECONDS,
-        environment={**os.environ, "DOCKER_HOST": url},
-    )
+    environment = {**os.environ, "DOCKER_HOST": url}
+    try:
+        answer = subprocess.run(
+            [str(sandbox_folder() / "bootstrap"), *words],
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_SECONDS,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unavailable(f"sandbox/bootstrap: could not be run ({type(error).__name__})") from None
+    if answer.returncode != 0:
+        last = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise Unavailable(f"sandbox/bootstrap: {last}")
     return answer.stdout, answer.stderr
