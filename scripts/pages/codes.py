@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from threegate.contracts.reasons import REASONS
-from threegate.daemon.draft_findings import SURROUNDING_RULES
+from threegate.daemon.draft_findings import DRAFT_RULES
 from threegate.judgement.judge import WAITING_CODES
 from threegate.request.rules.code_rules import TYPES
 from threegate.results.model import ToolResult
@@ -45,7 +45,7 @@ def _lines() -> Iterator[str]:
     yield from _table("Exit codes of the command", "exit code", EXITS)
     known = get_args(ToolResult.model_fields["status"].annotation)
     yield from _table("Status of a result", "status", {name: STATUSES[name] for name in known})
-    drafts = {**SURROUNDING_RULES, TYPES.id: TYPES.help}
+    drafts = {**DRAFT_RULES, TYPES.id: TYPES.help}
     yield from _table("Findings that only the daemon and `approve` make", "rule", drafts)
     yield from _table("Gate 2: approval", "reason", APPROVAL)
     waiting = ", ".join(f"`{code}`" for code in sorted(WAITING_CODES))

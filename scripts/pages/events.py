@@ -34,7 +34,7 @@ def events_page() -> str:
         "[the specification](spec/7-trail-and-results.md).",
         "A key that is not marked *always* is left out, or null, where it has nothing to say.",
     ]
-    for kind, payload in PAYLOADS.items():
+    for kind, payload in sorted(PAYLOADS.items()):
         lines += ["", f"## `{kind}`", "", *_described(payload)]
     lines += ["", "## The call of a contract", "", *_described(ContractMove)]
     lines += ["", "## The verdict of the contracts", "", *_described(JudgedContract)]

@@ -72,7 +72,7 @@ class CountingRunner:
         said = Stream(b"done\n", 5, hashlib.sha256(b"done\n").hexdigest())
         artifacts = tuple(collected.artifacts)
         return Outcome(
-            "succeeded", "It was counted.", 0, None, None, 1, None, None, {}, said, empty, artifacts
+            "succeeded", "It was counted.", said, empty, exit_code=0, wall_ms=1, artifacts=artifacts
         )
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import THREEGATE, make_place, monty_draft, request_id
-from threegate.daemon.log import LineForm, Log
+from threegate.daemon.log import Log
 
 _MARKS = ("payload-in-the-code", "payload-in-the-input", "payload-in-the-purpose", "payload-printed")
 _TOKEN = "ghp_" + "Ab3" * 12
@@ -76,6 +76,6 @@ def test_a_stderr_that_is_gone_stops_nothing(monkeypatch: pytest.MonkeyPatch) ->
     gone = io.StringIO()
     gone.close()
     monkeypatch.setattr("sys.stderr", gone)
-    log = Log.of(LineForm.text, {"JOURNAL_STREAM": "no:number"})
+    log = Log.of("text", {"JOURNAL_STREAM": "no:number"})
     log.say("ready")
     log.say("ended")

@@ -20,7 +20,7 @@ from threegate.contracts.reasons import REASONS
 from threegate.contracts.state import Decision
 from threegate.contracts.transitions import Effect
 from threegate.core import errors
-from threegate.daemon.draft_findings import SURROUNDING_RULES
+from threegate.daemon.draft_findings import DRAFT_RULES
 from threegate.judgement.judge import WAITING_CODES
 from threegate.proposals.tools import ProposalRisk, VerdictName
 from threegate.request.backend_rules import Backend
@@ -131,7 +131,7 @@ FAMILIES = {
     "reasons": lambda: {*codes_in_the_code(), *REASONS, *WAITING_CODES, *WAITS_FOR},
     "events": lambda: set(PAYLOADS),
     "statuses": lambda: {*STATUSES, *get_args(Status), *get_args(State)},
-    "rules": lambda: {*SURROUNDING_RULES, *(text for tree in parsed().values() for text in texts(tree) if re.fullmatch(r"TG\d{3}", text))},
+    "rules": lambda: {*DRAFT_RULES, *(text for tree in parsed().values() for text in texts(tree) if re.fullmatch(r"TG\d{3}", text))},
     "doctor": doctor_names,
     "exit codes": lambda: {str(value) for name, value in vars(errors).items() if name.startswith("EXIT_")},
     "contract files": lambda: set(CODES),

@@ -111,7 +111,7 @@ def test_a_restored_backup_is_told_by_the_witness(tmp_path: Path) -> None:
         [refused] = [event for event in place.events("witnessed") if "reason" in event["data"]]
         assert refused["data"]["reason"].startswith("it cosigned")
         assert (
-            "refused to cosign the checkpoint"
+            "refused to cosign the trail checkpoint"
             in place.run("audit", "show", "--type", "witnessed", expect=0).out
         )
 

@@ -49,7 +49,7 @@ def test_a_change_of_a_project_is_a_write_and_names_the_project() -> None:
     asked = request()
     job = replace(build_job(asked, input_sizes={}, platform=platform_of(Settings(), "0" * 64)), project="web")
     assert call_arguments(job)["project"] == "web" and "code_sha256" not in call_arguments(job)
-    assert category(job, side_effect_above_read=False, proposal_needs_approval=False) == "write"
+    assert category(job, side_effect_above_read=False) == "write"
 
 
 def test_a_call_of_a_tool_is_its_tool_with_its_own_arguments() -> None:
@@ -59,8 +59,8 @@ def test_a_call_of_a_tool_is_its_tool_with_its_own_arguments() -> None:
         replace(asked, data_sensitivity="public"), input_sizes={}, platform=platform_of(Settings(), "0" * 64)
     )
     assert tool_name(job) == "notes.add" and call_arguments(job) == {"text": "hello"}
-    assert category(job, side_effect_above_read=False, proposal_needs_approval=False) == "private_read"
-    assert category(job, side_effect_above_read=True, proposal_needs_approval=False) == "write"
+    assert category(job, side_effect_above_read=False) == "private_read"
+    assert category(job, side_effect_above_read=True) == "write"
     job = replace(job, call=replace(asked.call, arguments_json='{"vars":1}'))
     event = aana_event(
         asked,
@@ -206,7 +206,8 @@ def test_a_command_is_its_words() -> None:
         ({"network": ("example.com:443",)}, {}, "write"),
         ({"effective_risk": "high"}, {}, "write"),
         ({}, {"side_effect_above_read": True}, "write"),
-        ({}, {"proposal_needs_approval": True}, "write"),
+        ({"proposal_sha256": "1" * 64, "effective_risk": "medium"}, {}, "write"),
+        ({"proposal_sha256": "1" * 64, "effective_risk": "low"}, {}, "public_read"),
         ({"data_sensitivity": "internal"}, {"side_effect_above_read": True}, "write"),
     ],
 )
@@ -214,5 +215,5 @@ def test_the_strictest_of_what_is_known(
     changes: dict[str, Any], known: dict[str, bool], expected: str
 ) -> None:
     job = build_job(request(), input_sizes={}, platform=platform_of(Settings(), "0" * 64))
-    everything = {"side_effect_above_read": False, "proposal_needs_approval": False, **known}
+    everything = {"side_effect_above_read": False, **known}
     assert category(replace(job, **changes), **everything) == expected

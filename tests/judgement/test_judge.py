@@ -106,7 +106,7 @@ def test_an_unsigned_promotion_reads_but_never_writes(monkeypatch: pytest.Monkey
 
 
 def test_a_signed_write_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(judged(monkeypatch, approval(), proposal_needs_approval=True), Cleared)
+    assert isinstance(judged(monkeypatch, approval(), side_effect_above_read=True), Cleared)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ class CountingRunner:
         with self._lock:
             self.runs[clearance.request_id] += 1
         (control.run_folder / "out").mkdir(exist_ok=True)
-        return Outcome("succeeded", "counted", 0, None, None, 1, None, None, {}, EMPTY, EMPTY, ())
+        return Outcome("succeeded", "counted", EMPTY, EMPTY, exit_code=0, wall_ms=1)
 
     def close(self) -> None:
         pass

@@ -17,7 +17,7 @@ from threegate.secretscan import Found
 def test_a_host_is_read_with_its_port() -> None:
     assert read_target("api.example.com") == read_target("api.example.com:443")
     assert read_target("api.example.com:1").port == 1
-    assert read_target("api.example.com", 80).port == 80
+    assert read_target("api.example.com:80").port == 80
     assert read_host("xn--mnchen-3ya.example") == "xn--mnchen-3ya.example"
 
 

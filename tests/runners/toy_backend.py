@@ -32,7 +32,14 @@ class ToyRunner:
         out.write((job.code or "").upper().encode())
         (control.run_folder / "out").mkdir()
         return Outcome(
-            "succeeded", "It was said.", 0, now, now, 1, None, None, {}, out.result(), err.result(), ()
+            "succeeded",
+            "It was said.",
+            out.result(),
+            err.result(),
+            exit_code=0,
+            started=now,
+            finished=now,
+            wall_ms=1,
         )
 
     def close(self) -> None:

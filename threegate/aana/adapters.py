@@ -7,13 +7,12 @@ Invariant: every way that a framework has to run a tool goes through the gate, o
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from threegate.aana.guard import Gate, bind
+from threegate.aana.guard import Gate, bind, gated
 from threegate.core import canonical, limits
 
 Handler = Callable[..., Awaitable[Any]]
@@ -84,21 +83,7 @@ def _guarded(function: Callable[..., Any], gate: Gate) -> Callable[..., Any]:
         arguments = bind(signature, args, kwargs)
         gate.require({key: value for key, value in arguments.items() if key not in injected})
 
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def asynchronous(*args: Any, **kwargs: Any) -> Any:
-            require(args, kwargs)
-            return await function(*args, **kwargs)
-
-        return asynchronous
-
-    @functools.wraps(function)
-    def synchronous(*args: Any, **kwargs: Any) -> Any:
-        require(args, kwargs)
-        return function(*args, **kwargs)
-
-    return synchronous
+    return gated(function, require)
 
 
 _INJECTED = ("RunnableConfig", "CallbackManager", "Callbacks")

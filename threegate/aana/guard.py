@@ -16,7 +16,9 @@ from typing import Any, Literal, TypeVar, cast
 
 from threegate.aana.decision import check_tool_call, should_execute_tool
 from threegate.aana.decision_log import DecisionLog, Surface
+from threegate.aana.envelope import malformed
 from threegate.aana.event import EvidenceMode
+from threegate.core import canonical, limits
 from threegate.core.errors import Refused
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -100,6 +102,27 @@ def checked(
     return result
 
 
+def check_bytes(
+    data: bytes,
+    *,
+    now: datetime,
+    evidence_mode: EvidenceMode = "quickstart",
+    log: DecisionLog | None = None,
+    surface: Surface = "api",
+) -> dict[str, Any]:
+    """The envelope for an event as JSON bytes (strict UTF-8 JSON, at most 64 KiB). Raises OSError for the log only."""
+    try:
+        event = canonical.loads_strict(
+            data, max_bytes=limits.AANA_EVENT_BYTES, max_depth=limits.AANA_EVENT_DEPTH
+        )
+    except canonical.StrictJSONError as error:
+        result = malformed(None, [{"path": "", "message": f"cannot be read as JSON: {error} (D10)"}])
+        if log is not None:
+            log.record(None, result, surface=surface, now=now)
+        return result
+    return checked(event, now=now, evidence_mode=evidence_mode, log=log, surface=surface)
+
+
 def guard(
     fn: Function | None = None,
     *,
@@ -147,23 +170,30 @@ def guard(
                 return error.answer()
             return None
 
-        if _is_async(function):
-
-            @functools.wraps(function)
-            async def asynchronous(*args: Any, **kwargs: Any) -> Any:
-                answer = blocked(args, kwargs)
-                return await function(*args, **kwargs) if answer is None else answer
-
-            return cast(Function, asynchronous)
-
-        @functools.wraps(function)
-        def synchronous(*args: Any, **kwargs: Any) -> Any:
-            answer = blocked(args, kwargs)
-            return function(*args, **kwargs) if answer is None else answer
-
-        return cast(Function, synchronous)
+        return gated(function, blocked)
 
     return wrap if fn is None else wrap(fn)
+
+
+def gated(
+    function: Function, blocked: Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any] | None]
+) -> Function:
+    """The function, sync or async, entered only when `blocked` gives None for the call's arguments; else what it gives."""
+    if _is_async(function):
+
+        @functools.wraps(function)
+        async def asynchronous(*args: Any, **kwargs: Any) -> Any:
+            answer = blocked(args, kwargs)
+            return await function(*args, **kwargs) if answer is None else answer
+
+        return cast(Function, asynchronous)
+
+    @functools.wraps(function)
+    def synchronous(*args: Any, **kwargs: Any) -> Any:
+        answer = blocked(args, kwargs)
+        return function(*args, **kwargs) if answer is None else answer
+
+    return cast(Function, synchronous)
 
 
 def bind(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from threegate.acts.pinning import check_pinned, pin, texts_to_pin, to_be_pinned
 from threegate.approval import (
     NAMESPACE_APPROVAL,
     BatchPlace,
+    LaunchFacts,
     Operators,
     SignedApproval,
     Statement,
@@ -32,7 +33,6 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import DraftFacts, facts_for_launch
 from threegate.launch.launch_problem import read_operators
-from threegate.request import read_request
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import Verdict, write_verdict
@@ -96,13 +96,7 @@ def seal(
     refuse_judged(reviewed)
     moment = approved_utc or moment_for(reviewed)
     data = insert_approval(reviewed.draft.data, approved_by, moment)
-    report = read_request(
-        data,
-        path=reviewed.draft.path.name,
-        settings=context.policy.settings.request,
-        now=max(reviewed.now, moment),
-        stage="approved",
-    )
+    report = context.read(data, reviewed.draft.path.name, "approved", max(reviewed.now, moment))
     request = report.request
     if request is None or _as_draft(request, reviewed.request) != reviewed.request:
         raise Refused(
@@ -281,6 +275,27 @@ def _epoch(context: Context) -> int:
         return held.index.epoch
 
 
+def facts_of_draft(
+    context: Context,
+    held: LockedTrail,
+    reviewed: ReviewedDraft,
+    sealed: Sealed,
+    signature: bytes,
+    batch: BatchPlace | None = None,
+) -> LaunchFacts:
+    """The facts of a launch as they would be once this is delivered. Raises TrailError, OSError."""
+    return facts_for_launch(
+        context.workspace,
+        held,
+        context.policy,
+        sealed.request,
+        sealed.job,
+        signature=signature,
+        countersignatures={},
+        draft=DraftFacts(reviewed.owner, to_be_pinned(reviewed.inputs), batch),
+    )
+
+
 def _refuse_what_cannot_run(
     context: Context,
     held: LockedTrail,
@@ -293,16 +308,7 @@ def _refuse_what_cannot_run(
     call, server = sealed.request.call, sealed.job.server
     if call is not None and server is not None:
         refuse_other_state(context.workspace, reviewed.owner, call.manifest_sha256, server)
-    facts = facts_for_launch(
-        context.workspace,
-        held,
-        context.policy,
-        sealed.request,
-        sealed.job,
-        signature=signature,
-        countersignatures={},
-        draft=DraftFacts(reviewed.owner, to_be_pinned(reviewed.inputs), batch),
-    )
+    facts = facts_of_draft(context, held, reviewed, sealed, signature, batch)
     failed = [check for check in launch_checks(facts) if check.ok is False]
     for check in failed:
         if check.code != "quorum_missing":

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from threegate.acts.approve import Promoted, Sealed, moment_for, promote, seal
@@ -20,7 +19,6 @@ from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 from threegate.launch.context import Context
-from threegate.request import read_request
 from threegate.request.job import RISKS
 from threegate.review.draft_group import Group, why_alone
 from threegate.review.group_shape import shape_of
@@ -145,9 +143,7 @@ def _shape(context: Context, draft: Draft) -> str | None:
     """The draft's shape; None for one that is not valid, made from a proposal, or never of a group."""
     if draft.path.parent == context.workspace.drafts:
         return None
-    settings = context.policy.settings.request
-    now = datetime.now(UTC)
-    report = read_request(draft.data, path=draft.path.name, settings=settings, now=now, stage="draft")
+    report = context.read(draft.data, draft.path.name, "draft")
     return shape_of(report.request, draft.owner) if report.request is not None else None
 
 

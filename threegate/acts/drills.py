@@ -27,7 +27,7 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.core.file_names import is_request_name
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
-from threegate.request import Report, read_request
+from threegate.request import Report
 from threegate.request.model import InputFile, Request
 from threegate.request.render_draft import file_name, render_request
 from threegate.request.typecheck import type_findings
@@ -239,15 +239,7 @@ def drills_of(
         moment = held.now.replace(microsecond=0)
     slug = match[1] if (match := _SLUG.fullmatch(source.file_name)) else "request"
     request_id = fresh_id(source.request_id, moment)
-    asked_again = replace(
-        source,
-        file_name=file_name(moment, slug),
-        stage="draft",
-        request_id=request_id,
-        created_utc=moment,
-        approved_by=None,
-        approved_utc=None,
-    )
+    asked_again = source.drafted_again(file_name(moment, slug), request_id, moment)
     usual = _rules(_read(context, render_request(asked_again), asked_again.file_name, moment))
     for planted in plants(asked_again, chance, inputs, settings):
         data = render_request(planted.request)
@@ -272,8 +264,7 @@ def _drill(planted: Planted, source: str, folder: str, owner: int | str, data: b
 
 
 def _read(context: Context, data: bytes, name: str, now: datetime) -> Report:
-    settings = context.policy.settings.request
-    return read_request(data, path=name, settings=settings, now=now, stage="draft")
+    return context.read(data, name, "draft", now)
 
 
 def _rules(report: Report) -> list[str]:
@@ -312,13 +303,7 @@ def _sources(context: Context) -> Iterator[_Source]:
     with context.trail.locked() as held:
         for _, path in sorted(there, reverse=True)[: limits.DRILL_SOURCES]:
             data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
-            request = read_request(
-                data,
-                path=path.name,
-                settings=context.policy.settings.request,
-                now=held.now,
-                stage="approved",
-            ).request
+            request = context.read(data, path.name, "approved", held.now).request
             history = held.index.history(request.request_id) if request is not None else None
             approved = Approved.of(history.approved) if history is not None else None
             if request is None or approved is None or approved.owner is None:

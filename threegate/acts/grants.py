@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from threegate.acts.approve import Promoted, seal, write_approved_status
+from threegate.acts.approve import Promoted, facts_of_draft, seal, write_approved_status
 from threegate.acts.list_drafts import drafts_of
-from threegate.acts.pinning import check_pinned, pin, to_be_pinned
+from threegate.acts.pinning import check_pinned, pin
 from threegate.acts.standing_grants import find_grant, list_grants, parse_grant
 from threegate.approval import (
     GRANT_TYPE,
@@ -38,7 +38,6 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import DraftFacts, facts_for_launch
 from threegate.launch.launch_problem import read_operators
 from threegate.proposals.in_workspace import input_place
 from threegate.request.job import Job, build_job
@@ -300,17 +299,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         refuse_used(held, sealed.request)
-        facts = facts_for_launch(
-            context.workspace,
-            held,
-            context.policy,
-            sealed.request,
-            sealed.job,
-            signature=data,
-            countersignatures={},
-            draft=DraftFacts(reviewed.owner, to_be_pinned(reviewed.inputs)),
-        )
-        verified = check_launch(facts)
+        verified = check_launch(facts_of_draft(context, held, reviewed, sealed, data))
         _refuse_promised(held.index, grant)
         target = context.workspace.approved / name
         paths = moves.deliver(

@@ -16,7 +16,7 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context
-from threegate.request import Report, read_request
+from threegate.request import Report
 from threegate.results import Verdict, reserve_result, write_verdict
 from threegate.review.reviewed_draft import DRAFT_EXPIRED, Draft, read_draft, take_draft_away
 from threegate.shown.time_read import Reading
@@ -52,13 +52,7 @@ def reject_draft(
     if draft.drill is not None:
         raise Refused("drill", f"{draft.path.name}: is a drill; nothing of it reaches an agent")
     with context.trail.locked() as held:
-        report = read_request(
-            draft.data,
-            path=draft.path.name,
-            settings=context.policy.settings.request,
-            now=held.now,
-            stage="draft",
-        )
+        report = context.read(draft.data, draft.path.name, "draft", held.now)
         request_id = _own_id(context, held, report, draft)
         if request_id is not None:
             reserve_result(context.workspace, request_id)
@@ -87,13 +81,7 @@ def expire_draft(context: Context, draft: Draft) -> Rejected | None:
             or held.now < draft.expires_utc(ttl)
         ):
             return None
-        report = read_request(
-            draft.data,
-            path=draft.path.name,
-            settings=context.policy.settings.request,
-            now=held.now,
-            stage="draft",
-        )
+        report = context.read(draft.data, draft.path.name, "draft", held.now)
         request_id = _own_id(context, held, report, draft) if report.request is not None else None
         if request_id is None:
             return None

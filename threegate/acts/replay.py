@@ -19,7 +19,6 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.judgement.judge import Clearance, replay_clearance
 from threegate.launch.context import Context
-from threegate.request import read_request
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.request.shown_whole import unread_inputs
@@ -59,17 +58,8 @@ def ended_request(context: Context, request_id: str) -> EndedRequest:
     if history is None or then is None or history.finished is None or ran is None:
         raise InvalidInput(f"{request_id}: has not run to an end; threegate status lists what has")
     path = context.workspace.finished / str(history.file)
-    try:
-        data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    report = read_request(
-        data,
-        path=path.name,
-        settings=context.policy.settings.request,
-        now=datetime.now(UTC),
-        stage="approved",
-    )
+    data = durable.read_named(path, max_bytes=limits.REQUEST_BYTES)
+    report = context.read(data, path.name, "approved")
     request = report.request
     if request is None or canonical.sha256_hex(data) != then.request_sha256:
         raise Refused("request_changed", f"{path.name}: is not what ran; threegate audit verify says more")

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
@@ -19,8 +20,7 @@ from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import STATES, RequesterFolders
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
-from threegate.request import read_request
-from threegate.request.model import Request
+from threegate.request.model import Request, Stage
 from threegate.request.render_draft import file_name, render_request
 from threegate.trail import LockedTrail
 
@@ -59,19 +59,9 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
             f"{requester_folders.inbox}: the run that asked for this was removed; write a new draft"
         )
     name = file_name(moment, slug)
-    fresh = replace(
-        request,
-        file_name=name,
-        stage="draft",
-        request_id=request_id,
-        created_utc=moment,
-        approved_by=None,
-        approved_utc=None,
-    )
+    fresh = request.drafted_again(name, request_id, moment)
     data = render_request(fresh)
-    report = read_request(
-        data, path=name, settings=context.policy.settings.request, now=moment, stage="draft"
-    )
+    report = context.read(data, name, "draft", moment)
     if report.request is None or replace(report.request, data=fresh.data, sha256=fresh.sha256) != fresh:
         raise InvalidInput(f"{source}: cannot be drafted again as the same request; write a new draft")
     restored = tuple(
@@ -84,19 +74,9 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
 
 
 def _read(context: Context, source: Path, now: datetime) -> Request:
-    try:
-        data = durable.read_regular(source, max_bytes=limits.REQUEST_BYTES)
-    except OSError as error:
-        raise InvalidInput(f"{source}: cannot be read ({error.strerror or error})") from None
-    settings = context.policy.settings.request
-    for stage in ("approved", "draft"):
-        report = read_request(
-            data,
-            path=source.name,
-            settings=settings,
-            now=now,
-            stage="approved" if stage == "approved" else "draft",
-        )
+    data = durable.read_named(source, max_bytes=limits.REQUEST_BYTES)
+    for stage in get_args(Stage)[::-1]:
+        report = context.read(data, source.name, stage, now)
         if report.request is not None:
             return report.request
     first = report.first_error

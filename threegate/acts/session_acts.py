@@ -6,7 +6,7 @@ workflow takes an operator's signature, over exactly this workflow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,15 +83,13 @@ def close_session(context: Context, session_id: str, *, actor: str) -> tuple[Rea
         closed = SessionKilled(scope="close", name=session_id, missed=tuple(item.path for item in reasons))
         moves.announce(held, closed, actor=actor)
         session_table(context, held)
-    for request_id in running:
-        cancel_request(
-            context,
-            request_id,
-            by=OperatorDecision(actor),
-            reason=f"session {session_id} was closed",
-            wait_seconds=0,
-        )
+    _stop(context, running, actor, f"session {session_id} was closed")
     return reasons
+
+
+def _stop(context: Context, requests: Iterable[str], actor: str, reason: str) -> None:
+    for request_id in requests:
+        cancel_request(context, request_id, by=OperatorDecision(actor), reason=reason, wait_seconds=0)
 
 
 def _known_session(table: SessionTable, session_id: str) -> None:
@@ -126,12 +124,5 @@ def kill(context: Context, scope: str, name: str, *, by: OperatorDecision) -> Ki
             killed = replace(killed, **signed.to_data())
         moves.announce(held, killed, actor=actor)
         session_table(context, held)
-    for request_id in running:
-        cancel_request(
-            context,
-            request_id,
-            by=OperatorDecision(actor),
-            reason=f"{scope} {name} was killed",
-            wait_seconds=0,
-        )
+    _stop(context, running, actor, f"{scope} {name} was killed")
     return Killed(tuple(sessions), tuple(running))

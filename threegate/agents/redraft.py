@@ -31,7 +31,6 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import AgentRun
 from threegate.launch.context import Context
-from threegate.request import read_request
 from threegate.request.changes_section import ARCHIVE
 from threegate.request.model import InputFile, Request
 from threegate.request.render_draft import file_name, render_request, slug_of
@@ -228,9 +227,7 @@ def _request(context: Context, old: Request, merging: _Merging, data: bytes) -> 
             constraints=(*old.constraints, told),
             changes=said_changes(merging.rows, table_digest(merging.rows), named=named),
         )
-        report = read_request(
-            render_request(fresh), path=name, settings=context.policy.settings.request, now=now, stage="draft"
-        )
+        report = context.read(render_request(fresh), name, "draft", now)
         if report.request is not None:
             return report.request
     raise InvalidInput(

@@ -9,44 +9,32 @@ import json
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, safe, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, argument, emit_json, safe, say, wants_json, workspace_here
 from threegate.core import limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
 app = typer.Typer(no_args_is_help=True)
 
 
-class Format(StrEnum):
-    """How decisions are printed."""
-
-    text = "text"
-    json = "json"
-
-
-class Mode(StrEnum):
-    """What evidence may look like."""
-
-    quickstart = "quickstart"
-    production = "production"
-
-
 @app.command()
 def check(
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="An event as JSON; - reads stdin.")],
+    file: Annotated[str, argument("FILE|-", "An event as JSON; - reads stdin.")],
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="One event a line in, one result a line out.")
     ] = False,
     now: Annotated[str, typer.Option(metavar="ISO", help="The moment that evidence is aged at.")] = "",
-    form: Annotated[Format | None, typer.Option("--format", help="Default: text, with --jsonl json.")] = None,
+    form: Annotated[
+        Literal["text", "json"] | None, typer.Option("--format", help="Default: text, with --jsonl json.")
+    ] = None,
     evidence: Annotated[
-        Mode, typer.Option(help="production refuses evidence that is only a string.")
-    ] = Mode.quickstart,
+        Literal["quickstart", "production"],
+        typer.Option(help="production refuses evidence that is only a string."),
+    ] = "quickstart",
     log: Annotated[
         str, typer.Option(metavar="FILE", help="Append audit-safe events here; default: the workspace's log.")
     ] = "",
@@ -60,7 +48,7 @@ def check(
     """
     from threegate.aana import DecisionLog, check_bytes
 
-    as_json = form is Format.json or wants_json(json_) or (jsonl and form is None)
+    as_json = form == "json" or wants_json(json_) or (jsonl and form is None)
     moment = _moment(now, "--now") if now else None
     path = Path(log) if log else _log_here()
     decision_log = DecisionLog(path) if path else None
@@ -70,7 +58,7 @@ def check(
             result = check_bytes(
                 data,
                 now=moment or datetime.now(UTC),
-                evidence_mode=evidence.value,
+                evidence_mode=evidence,
                 log=decision_log,
                 surface="cli",
             )
@@ -89,9 +77,7 @@ def check(
 
 @app.command()
 def summary(
-    file: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="A decision log; default: the workspace's.")
-    ] = "",
+    file: Annotated[str, argument("[FILE|-]", "A decision log; default: the workspace's.")] = "",
     since: Annotated[str, typer.Option(metavar="ISO", help="Count from this moment on.")] = "",
     until: Annotated[str, typer.Option(metavar="ISO", help="Count up to this moment.")] = "",
     json_: JsonFlag = False,

@@ -10,6 +10,7 @@ import typer
 
 from threegate.cli import invocation, tab_completion
 from threegate.cli.agent_connect_command import connect
+from threegate.cli.invocation import argument
 from threegate.cli.progress import busy
 
 if TYPE_CHECKING:
@@ -23,27 +24,21 @@ app = typer.Typer(no_args_is_help=True)
 
 app.command()(connect)
 
-RunId = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN", help="A run's id, or how it begins.", autocompletion=tab_completion.agent_runs
-    ),
-]
+RunId = Annotated[str, argument("RUN", "A run's id, or how it begins.", tab_completion.agent_runs)]
 
 
 @app.command()
 def run(
     profile: Annotated[
         str,
-        typer.Argument(
-            metavar="PROFILE",
-            help="codex, opencode, gemini, claude, qwen, generic, or one of the settings.",
-            autocompletion=tab_completion.profiles,
+        argument(
+            "PROFILE",
+            "codex, opencode, gemini, claude, qwen, generic, or one of the settings.",
+            tab_completion.profiles,
         ),
     ],
     arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- ARGS]...", help="The agent's own arguments; for generic the program."),
+        list[str] | None, argument("[-- ARGS]...", "The agent's own arguments; for generic the program.")
     ] = None,
     project: Annotated[
         Path, typer.Option(metavar="DIR", help="The project that it gets a copy of.")

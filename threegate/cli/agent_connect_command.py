@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli import invocation, tab_completion
+from threegate.cli.invocation import argument
 from threegate.core.extras import install_line
 
 if TYPE_CHECKING:
@@ -16,12 +17,7 @@ if TYPE_CHECKING:
 
 def connect(
     profile: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROFILE",
-            help="codex, opencode, gemini, claude, qwen or generic.",
-            autocompletion=tab_completion.profiles,
-        ),
+        str, argument("PROFILE", "codex, opencode, gemini, claude, qwen or generic.", tab_completion.profiles)
     ],
     write: Annotated[
         bool,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
+from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json
 from threegate.core.errors import EXIT_REFUSED
 
 app = typer.Typer(no_args_is_help=True)
@@ -22,12 +22,7 @@ def approval() -> None:
 @app.command("verify")
 def verify(
     file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="ID|FILE",
-            help="A request in approved/: its id or file.",
-            autocompletion=tab_completion.waiting,
-        ),
+        Path, argument("ID|FILE", "A request in approved/: its id or file.", tab_completion.waiting)
     ],
     json_: JsonFlag = False,
 ) -> None:

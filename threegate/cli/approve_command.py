@@ -12,6 +12,7 @@ import typer
 from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
+    argument,
     context_here,
     emit_json,
     say,
@@ -36,12 +37,7 @@ app = typer.Typer()
 @app.command()
 def approve(
     which: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID|FILE",
-            help="A draft: its id, its file or its name.",
-            autocompletion=tab_completion.drafts,
-        ),
+        str, argument("ID|FILE", "A draft: its id, its file or its name.", tab_completion.drafts)
     ],
     name: NameOption = "",
     key: KeyOption = None,

@@ -310,10 +310,7 @@ def report(
 def _read(path: Path) -> bytes:
     from threegate.core import durable, limits
 
-    try:
-        return durable.read_regular(path, max_bytes=limits.AUDIT_FILE_BYTES)
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    return durable.read_named(path, max_bytes=limits.AUDIT_FILE_BYTES)
 
 
 def read_key(kind: type[_Key], given: str) -> _Key:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
+from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, decision_here
 from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
 
@@ -16,14 +16,7 @@ app = typer.Typer()
 
 @app.command()
 def cancel(
-    which: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID|FILE",
-            help="A request by its id or file.",
-            autocompletion=tab_completion.open_requests,
-        ),
-    ],
+    which: Annotated[str, argument("ID|FILE", "A request by its id or file.", tab_completion.open_requests)],
     reason: Annotated[str, typer.Option("--reason", help="Kept in the trail.")] = "",
     wait: Annotated[
         float, typer.Option("--wait", min=0, max=600, help="Seconds to wait for a running one.")

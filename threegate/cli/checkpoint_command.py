@@ -12,6 +12,7 @@ from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import (
     JsonFlag,
+    argument,
     context_here,
     emit_json,
     say,
@@ -26,12 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 RequestId = Annotated[
-    str,
-    typer.Argument(
-        metavar="REQUEST_ID",
-        help="As `threegate checkpoint list` names it.",
-        autocompletion=tab_completion.checkpoints,
-    ),
+    str, argument("REQUEST_ID", "As `threegate checkpoint list` names it.", tab_completion.checkpoints)
 ]
 
 

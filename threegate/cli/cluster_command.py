@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, argument, emit_json, say, wants_json, workspace_here
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -19,7 +19,7 @@ def cluster() -> None:
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; keep it secret.")],
+    folder: Annotated[Path, argument("DIR", "Where the files go; keep it secret.")],
     worker: Annotated[
         list[str] | None,
         typer.Option("--worker", metavar="NAME", help="A worker; may be given several times."),

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, safe, say, wants_json, warn, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    emit_json,
+    safe,
+    say,
+    wants_json,
+    warn,
+    workspace_here,
+)
 from threegate.core import limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
@@ -23,7 +32,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 Contracts = Annotated[
     str, typer.Option("--contracts", metavar="DIR", help="A contracts folder; default: the workspace's.")
 ]
-Folder = Annotated[str, typer.Argument(metavar="[DIR]", help="A contracts folder; default: the workspace's.")]
+Folder = Annotated[str, argument("[DIR]", "A contracts folder; default: the workspace's.")]
 
 
 def _load(folder: str) -> tuple[Compiled, dict[str, bytes]]:
@@ -132,10 +141,7 @@ def decide(
     if not calls:
         raise typer.BadParameter("name the file with --calls FILE.jsonl")
     compiled, _ = _load(folder)
-    try:
-        data = durable.read_regular(Path(calls), max_bytes=limits.CONTRACT_CALLS_BYTES)
-    except OSError as error:
-        raise InvalidInput(f"{calls}: cannot be read ({error.strerror or error})") from None
+    data = durable.read_named(Path(calls), max_bytes=limits.CONTRACT_CALLS_BYTES)
     play = Play(compiled)
     as_json = form == "json" or wants_json(json_)
     for number, line in enumerate(data.splitlines(), start=1):
@@ -173,7 +179,7 @@ def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
 
 @app.command()
 def explain(
-    code: Annotated[str, typer.Argument(metavar="CODE", help="A code as a check or a decision prints it.")],
+    code: Annotated[str, argument("CODE", "A code as a check or a decision prints it.")],
     json_: JsonFlag = False,
 ) -> None:
     """Say what a diagnostic or reason code means.
@@ -199,7 +205,7 @@ def explain(
 
 @app.command()
 def new(
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name, as calls name it.")],
+    tool: Annotated[str, argument("TOOL", "The tool's name, as calls name it.")],
 ) -> None:
     """Print a commented contract for a tool.
 
@@ -269,7 +275,7 @@ def _tell(findings: list[Any], json_: bool) -> None:
 
 @app.command("check-response")
 def check_response(
-    file: Annotated[str, typer.Argument(metavar="FILE.json", help="The response, as the model sent it.")],
+    file: Annotated[str, argument("FILE.json", "The response, as the model sent it.")],
     folder: Contracts = "",
     json_: JsonFlag = False,
 ) -> None:
@@ -287,7 +293,7 @@ def check_response(
 
 @app.command("check-request")
 def check_request(
-    file: Annotated[str, typer.Argument(metavar="FILE.json", help="The request, as it is sent.")],
+    file: Annotated[str, argument("FILE.json", "The request, as it is sent.")],
     provider: Annotated[
         str,
         typer.Option("--provider", metavar="NAME", help="The provider, as provider_constraints names it."),

@@ -9,7 +9,7 @@ import typer
 
 from threegate.cli import tab_completion
 from threegate.cli.approve_command import show, show_group
-from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
+from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 if TYPE_CHECKING:
@@ -21,12 +21,7 @@ app = typer.Typer()
 @app.command()
 def countersign(
     file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="ID|FILE",
-            help="A request in approved/: its id or file.",
-            autocompletion=tab_completion.waiting,
-        ),
+        Path, argument("ID|FILE", "A request in approved/: its id or file.", tab_completion.waiting)
     ],
     name: NameOption = "",
     key: KeyOption = None,

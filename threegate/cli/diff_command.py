@@ -8,25 +8,20 @@ import typer
 
 from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
-from threegate.cli.invocation import JsonFlag, emit_json, screen_width, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, argument, emit_json, screen_width, wants_json, workspace_here
 
 app = typer.Typer()
 
 
 @app.command()
 def diff(
-    first: Annotated[
-        str,
-        typer.Argument(
-            metavar="A", help="A request: id, file name or path.", autocompletion=tab_completion.any_request
-        ),
-    ],
+    first: Annotated[str, argument("A", "A request: id, file name or path.", tab_completion.any_request)],
     second: Annotated[
         str,
-        typer.Argument(
-            metavar="B",
-            help="Another; without it, A is compared with the last finished request of its slug.",
-            autocompletion=tab_completion.any_request,
+        argument(
+            "B",
+            "Another; without it, A is compared with the last finished request of its slug.",
+            tab_completion.any_request,
         ),
     ] = "",
     full: Annotated[bool, typer.Option("--full", help="Shorten nothing.")] = False,

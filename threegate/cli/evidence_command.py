@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, emit_json, moment_of, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, argument, emit_json, moment_of, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
@@ -23,10 +23,7 @@ def evidence(
         Path, typer.Option("--out", metavar="DIR", help="The folder to make; a zip when it ends in .zip.")
     ],
     ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ID]...", help="Only these requests.", autocompletion=tab_completion.with_result
-        ),
+        list[str] | None, argument("[ID]...", "Only these requests.", tab_completion.with_result)
     ] = None,
     since: Annotated[
         str,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import invocation
+from threegate.cli.invocation import argument
 from threegate.core.errors import InvalidInput
 
 app = typer.Typer(add_completion=False)
@@ -14,21 +15,18 @@ app = typer.Typer(add_completion=False)
 
 def code_descriptions(code: str) -> list[tuple[str, str]]:
     """What a code means that is no rule of gate 1: what kind of code it is, and a sentence; nothing for an unknown one."""
-    from threegate.daemon.draft_findings import SURROUNDING_RULES
+    from threegate.daemon.draft_findings import DRAFT_RULES
     from threegate.request.rules.code_rules import TYPES
     from threegate.review.code_descriptions import descriptions
 
-    drafts = {**SURROUNDING_RULES, TYPES.id: TYPES.help}
+    drafts = {**DRAFT_RULES, TYPES.id: TYPES.help}
     found = drafts.get(code.upper())
     return [("finding about a draft", found)] if found else descriptions(code)
 
 
 @app.command()
 def explain(
-    rule_id: Annotated[
-        str,
-        typer.Argument(metavar="TGnnn|CODE", help="A rule's id or name, or any other code that is shown."),
-    ],
+    rule_id: Annotated[str, argument("TGnnn|CODE", "A rule's id or name, or any other code that is shown.")],
     json_: invocation.JsonFlag = False,
 ) -> None:
     """Explain a rule or any other code that ThreeGate shows.

@@ -11,6 +11,7 @@ from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import (
     JsonFlag,
+    argument,
     context_here,
     emit_json,
     say,
@@ -31,12 +32,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("new")
 def new(
-    request_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="REQUEST_ID", help="A request that has finished.", autocompletion=tab_completion.ran
-        ),
-    ],
+    request_id: Annotated[str, argument("REQUEST_ID", "A request that has finished.", tab_completion.ran)],
     max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000, help="How often it may run.")],
     expires: Annotated[str, typer.Option("--expires", metavar="7d", help="90s, 15m, 24h or 7d from now.")],
     widen: Annotated[
@@ -96,15 +92,8 @@ def new(
 
 @app.command("tool")
 def tool(
-    server: Annotated[
-        str,
-        typer.Argument(
-            metavar="SERVER",
-            help="As `threegate tools list` names it.",
-            autocompletion=tab_completion.servers,
-        ),
-    ],
-    tool_name: Annotated[str, typer.Argument(metavar="TOOL", help="As `threegate tools show` names it.")],
+    server: Annotated[str, argument("SERVER", "As `threegate tools list` names it.", tab_completion.servers)],
+    tool_name: Annotated[str, argument("TOOL", "As `threegate tools show` names it.")],
     max_uses: Annotated[
         int, typer.Option("--max-uses", min=1, max=10_000, help="How many calls may be made.")
     ],
@@ -177,6 +166,9 @@ def _seconds(expires: str) -> int:
         raise InvalidInput(f"--expires {expires}: {error}") from None
 
 
+GrantId = Annotated[str, argument("ID", "A grant, by the beginning of its id.", tab_completion.grants)]
+
+
 def _say_granted(grant: Grant, json_: bool) -> None:
     from threegate.acts.standing_grants import Standing
 
@@ -211,12 +203,7 @@ def list_(json_: JsonFlag = False) -> None:
 
 @app.command("show")
 def show(
-    which: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="A grant, by the beginning of its id.", autocompletion=tab_completion.grants
-        ),
-    ],
+    which: GrantId,
     json_: JsonFlag = False,
 ) -> None:
     """Show everything that a grant is bound to.
@@ -248,12 +235,7 @@ def show(
 
 @app.command("revoke")
 def revoke(
-    which: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="A grant, by the beginning of its id.", autocompletion=tab_completion.grants
-        ),
-    ],
+    which: GrantId,
     json_: JsonFlag = False,
 ) -> None:
     """End a grant; what waits under it does not run.

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json
+from threegate.cli.invocation import JsonFlag, argument, emit_json, say, wants_json
 
 app = typer.Typer()
 
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the workspace shall be.")],
+    folder: Annotated[Path, argument("DIR", "Where the workspace shall be.")],
     operator: Annotated[str, typer.Option("--operator", help="Name of the first operator.")] = "operator",
     key: Annotated[
         Path | None, typer.Option("--key", metavar="PUB", help="The operator's public key file.")

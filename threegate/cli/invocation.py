@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,11 @@ PlainFlag = Annotated[
     bool, typer.Option("--plain", help="Lines only, also where the extra threegate[tui] is installed.")
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def argument(metavar: str, text: str, completion: Callable[..., Iterable[str]] | None = None) -> Any:
+    """An argument of a command: how it is written, what it is, and what Tab offers for it."""
+    return typer.Argument(metavar=metavar, help=text, autocompletion=completion)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import context_here, say
+from threegate.cli.invocation import argument, context_here, say
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask, decision_here
 
 app = typer.Typer(add_completion=False)
@@ -24,18 +24,13 @@ def _scopes(incomplete: str) -> list[str]:
 def kill(
     scope: Annotated[
         str,
-        typer.Argument(
-            metavar="session|subtree|workflow",
-            help="What to end: a session, a session with those below it, or all of a workflow.",
-            autocompletion=_scopes,
+        argument(
+            "session|subtree|workflow",
+            "What to end: a session, a session with those below it, or all of a workflow.",
+            _scopes,
         ),
     ],
-    which: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="The name of the session or workflow.", autocompletion=tab_completion.of_scope
-        ),
-    ],
+    which: Annotated[str, argument("ID", "The name of the session or workflow.", tab_completion.of_scope)],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,

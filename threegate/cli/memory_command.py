@@ -10,6 +10,7 @@ from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import (
     JsonFlag,
+    argument,
     context_here,
     emit_json,
     say,
@@ -24,12 +25,7 @@ app = typer.Typer(no_args_is_help=True)
 @app.command()
 def approve(
     request_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="REQUEST_ID",
-            help="A finished request of memory.propose.",
-            autocompletion=tab_completion.ran,
-        ),
+        str, argument("REQUEST_ID", "A finished request of memory.propose.", tab_completion.ran)
     ],
     name: NameOption = "",
     key: KeyOption = None,
@@ -61,9 +57,7 @@ def approve(
 
 @app.command()
 def remove(
-    which: Annotated[
-        str, typer.Argument(metavar="FILE:LINE|ID", help="As `threegate memory list` names it.")
-    ],
+    which: Annotated[str, argument("FILE:LINE|ID", "As `threegate memory list` names it.")],
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:

@@ -11,6 +11,7 @@ import typer
 from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
+    argument,
     context_here,
     emit_json,
     on_terminal,
@@ -29,9 +30,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("add")
 def add(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The operator; a known one gets a further key.")
-    ],
+    name: Annotated[str, argument("NAME", "The operator; a known one gets a further key.")],
     key: Annotated[Path, typer.Option("--key", metavar="PUB", help="Their public key file.")],
     authority: Annotated[
         bool, typer.Option("--cert-authority", help="The key signs certificates for this name.")
@@ -153,12 +152,7 @@ def list_(json_: JsonFlag = False) -> None:
 @app.command("revoke")
 def revoke(
     which: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|SHA256:…",
-            help="A name (all its keys) or one key.",
-            autocompletion=tab_completion.operators,
-        ),
+        str, argument("NAME|SHA256:…", "A name (all its keys) or one key.", tab_completion.operators)
     ],
     json_: JsonFlag = False,
 ) -> None:

@@ -8,15 +8,23 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    context_here,
+    emit_json,
+    say,
+    wants_json,
+    workspace_here,
+)
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="How requests name it.")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder.")],
+    name: Annotated[str, argument("NAME", "How requests name it.")],
+    folder: Annotated[Path, argument("DIR", "The project's folder.")],
     json_: JsonFlag = False,
 ) -> None:
     """Register a folder that change sets may be applied to.
@@ -63,14 +71,7 @@ def list_(json_: JsonFlag = False) -> None:
 
 @app.command()
 def remove(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="As `threegate project list` names it.",
-            autocompletion=tab_completion.projects,
-        ),
-    ],
+    name: Annotated[str, argument("NAME", "As `threegate project list` names it.", tab_completion.projects)],
     json_: JsonFlag = False,
 ) -> None:
     """Take a project off the list; its folder stays as it is.
@@ -89,10 +90,7 @@ def remove(
 
 @app.command()
 def redraft(
-    which: Annotated[
-        str,
-        typer.Argument(metavar="ID|FILE", help="A draft that waits.", autocompletion=tab_completion.drafts),
-    ],
+    which: Annotated[str, argument("ID|FILE", "A draft that waits.", tab_completion.drafts)],
     json_: JsonFlag = False,
 ) -> None:
     """Draft a change set again after its project moved on.

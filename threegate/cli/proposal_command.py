@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from threegate.cli.invocation import ROOT, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import ROOT, argument, emit_json, say, wants_json, workspace_here
 from threegate.core import limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
 
@@ -23,20 +22,14 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 
-class Format(StrEnum):
-    """How a verdict is printed."""
-
-    text = "text"
-    json = "json"
-
-
-FileArgument = Annotated[str, typer.Argument(metavar="FILE|-", help="A proposal, or - for standard input.")]
+FileArgument = Annotated[str, argument("FILE|-", "A proposal, or - for standard input.")]
 LinesFlag = Annotated[bool, typer.Option("--jsonl", help="One proposal a line; one JSON verdict a line.")]
+Format = Literal["text", "json"]
 FormatOption = Annotated[Format, typer.Option("--format", help="text or json.")]
 
 
 @app.command()
-def validate(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = Format.text) -> None:
+def validate(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = "text") -> None:
     """Print the verdict and every error.
 
     Exit 0 for auto and approval, 2 otherwise.
@@ -47,7 +40,7 @@ def validate(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = 
 
 
 @app.command()
-def explain(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = Format.text) -> None:
+def explain(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = "text") -> None:
     """Print the verdict with reasons and the resulting draft.
 
     It also says what the tool is.
@@ -61,7 +54,7 @@ def explain(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = F
 def draft(
     file: FileArgument,
     jsonl: LinesFlag = False,
-    form: FormatOption = Format.text,
+    form: FormatOption = "text",
     drop: Annotated[bool, typer.Option("--drop", help="Put the proposal into the inbox instead.")] = False,
 ) -> None:
     """Print the tool request that a proposal would become.
@@ -82,7 +75,7 @@ def draft(
             continue
         result = draft_from_proposal(data, settings=settings, workspace=workspace, now=moment())
         refused = refused or not result.verdict.allowed
-        if jsonl or form is Format.json or wants_json():
+        if jsonl or form == "json" or wants_json():
             value = {
                 **result.verdict.to_json(),
                 "problem": result.problem,
@@ -111,7 +104,7 @@ def _judge(file: str, jsonl: bool, form: Format, *, explain: bool) -> None:
     for data in _proposals(file, jsonl):
         verdict = judge_proposal(data, settings=settings, links=links)
         refused = refused or not verdict.allowed
-        if jsonl or form is Format.json or wants_json():
+        if jsonl or form == "json" or wants_json():
             _emit(verdict.to_json(), one_line=jsonl)
         else:
             _say_verdict(verdict, explain=explain)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json, warn
+from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json, warn
 from threegate.cli.signing_options import KeyOption, NameOption, actor_here, decision_here
 
 app = typer.Typer()
@@ -16,12 +16,7 @@ app = typer.Typer()
 @app.command()
 def reject(
     which: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="ID|FILE...",
-            help="Drafts: their ids, files or names.",
-            autocompletion=tab_completion.drafts,
-        ),
+        list[str], argument("ID|FILE...", "Drafts: their ids, files or names.", tab_completion.drafts)
     ],
     reason: Annotated[
         str, typer.Option("--reason", help="Told to the agent and kept in the trail, for each of them.")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
+from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 
 app = typer.Typer()
@@ -15,12 +15,7 @@ app = typer.Typer()
 
 @app.command()
 def replay(
-    request_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="REQUEST_ID", help="A request that ran to its end.", autocompletion=tab_completion.ran
-        ),
-    ],
+    request_id: Annotated[str, argument("REQUEST_ID", "A request that ran to its end.", tab_completion.ran)],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json
-from threegate.core.errors import EXIT_REFUSED, InvalidInput
+from threegate.core.errors import EXIT_REFUSED
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -34,10 +34,7 @@ def validate(
 
     found = {}
     for path in files:
-        try:
-            data = durable.read_regular(path, max_bytes=limits.RESULT_BYTES)
-        except OSError as error:
-            raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+        data = durable.read_named(path, max_bytes=limits.RESULT_BYTES)
         found[str(path)] = validate_result(data)
     if wants_json(json_):
         emit_json(

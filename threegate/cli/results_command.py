@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, argument, emit_json, say, wants_json, workspace_here
 from threegate.core.errors import InvalidInput
 
 app = typer.Typer()
@@ -16,12 +16,7 @@ app = typer.Typer()
 @app.command()
 def results(
     request_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="[ID]",
-            help="A request or a result; default: list all.",
-            autocompletion=tab_completion.with_result,
-        ),
+        str, argument("[ID]", "A request or a result; default: list all.", tab_completion.with_result)
     ] = "",
     json_: JsonFlag = False,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
+from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json
 from threegate.core.errors import InvalidInput
 
 app = typer.Typer()
@@ -15,12 +15,7 @@ app = typer.Typer()
 
 @app.command()
 def retry(
-    which: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID|FILE", help="A request that has ended.", autocompletion=tab_completion.ended_requests
-        ),
-    ],
+    which: Annotated[str, argument("ID|FILE", "A request that has ended.", tab_completion.ended_requests)],
     json_: JsonFlag = False,
 ) -> None:
     """Make a fresh draft of an ended request.

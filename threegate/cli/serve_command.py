@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -25,15 +24,9 @@ app = typer.Typer(no_args_is_help=True)
 TOKEN_VARIABLE = "THREEGATE_TOKEN"  # noqa: S105 - the variable's name
 
 
-class EvidenceMode(StrEnum):
-    """What evidence may look like."""
-
-    quickstart = "quickstart"
-    production = "production"
-
-
 _EvidenceOption = Annotated[
-    EvidenceMode, typer.Option(help="production refuses evidence that is only a string.")
+    Literal["quickstart", "production"],
+    typer.Option(help="production refuses evidence that is only a string."),
 ]
 _LogOption = Annotated[
     str, typer.Option(metavar="FILE", help="Decision log; default: the workspace's, else the state folder's.")
@@ -45,7 +38,7 @@ def http(
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8766,
     no_auth: Annotated[bool, typer.Option("--no-auth", help="Ask for no token; loopback only.")] = False,
-    evidence: _EvidenceOption = EvidenceMode.quickstart,
+    evidence: _EvidenceOption = "quickstart",
     rate: Annotated[
         int, typer.Option(min=1, help="Requests a minute for each client address.")
     ] = limits.SERVE_REQUESTS_PER_MINUTE,
@@ -78,7 +71,7 @@ def http(
     options = HttpOptions(
         token=token,
         log=decisions,
-        evidence_mode=evidence.value,
+        evidence_mode=evidence,
         per_minute=rate,
         metrics=_metrics(workspace, decisions.path),
         workspace=workspace,
@@ -94,7 +87,7 @@ def http(
 
 @app.command()
 def mcp(
-    evidence: _EvidenceOption = EvidenceMode.quickstart,
+    evidence: _EvidenceOption = "quickstart",
     log: _LogOption = "",
     run: Annotated[
         str, typer.Option(metavar="RUN", help="The door of this run of an agent; its launcher starts it.")
@@ -139,7 +132,7 @@ def mcp(
             door=door,
             guide=Guide(workspace),
             gates=gates,
-            evidence_mode=evidence.value,
+            evidence_mode=evidence,
         )
 
     listener = listening_stdin()

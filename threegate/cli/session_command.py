@@ -7,13 +7,11 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
+from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
-SessionId = Annotated[
-    str, typer.Argument(metavar="SESSION", help="A session's name.", autocompletion=tab_completion.sessions)
-]
+SessionId = Annotated[str, argument("SESSION", "A session's name.", tab_completion.sessions)]
 
 
 @app.command("list")
@@ -67,7 +65,7 @@ def show(session: SessionId, json_: JsonFlag = False) -> None:
 
 @app.command("open")
 def open_(
-    session: Annotated[str, typer.Argument(metavar="SESSION", help="A name that no session has yet.")],
+    session: Annotated[str, argument("SESSION", "A name that no session has yet.")],
     requester: Annotated[str, typer.Option(help="Only this requester may use it.")] = "",
     workflow: Annotated[
         str, typer.Option(help="The workflow it belongs to.", autocompletion=tab_completion.workflows)

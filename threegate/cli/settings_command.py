@@ -25,17 +25,13 @@ def check(
     Example: threegate settings check
     """
     from threegate.core import durable, limits
-    from threegate.core.errors import InvalidInput
     from threegate.core.settings import parse_settings
 
     if file is None:
         workspace_here().load_settings()
         say("the settings hold")
         return
-    try:
-        data = durable.read_regular(file, max_bytes=limits.SETTINGS_BYTES)
-    except OSError as error:
-        raise InvalidInput(f"{file}: cannot be read ({error.strerror or error})") from None
+    data = durable.read_named(file, max_bytes=limits.SETTINGS_BYTES)
     parse_settings(data, file)
     say("the settings hold")
 

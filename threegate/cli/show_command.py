@@ -12,7 +12,15 @@ import typer
 
 from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
-from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    emit_json,
+    say,
+    screen_width,
+    wants_json,
+    workspace_here,
+)
 from threegate.core.errors import NoWorkspace
 
 if TYPE_CHECKING:
@@ -26,12 +34,7 @@ app = typer.Typer()
 @app.command()
 def show(
     which: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID|FILE",
-            help="A request id, a file name, or a path.",
-            autocompletion=tab_completion.any_request,
-        ),
+        str, argument("ID|FILE", "A request id, a file name, or a path.", tab_completion.any_request)
     ],
     input_name: Annotated[
         str,

@@ -10,6 +10,7 @@ from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
 from threegate.cli.invocation import (
     JsonFlag,
+    argument,
     context_here,
     emit_json,
     say,
@@ -24,10 +25,7 @@ app = typer.Typer()
 @app.command()
 def undo(
     request_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="REQUEST_ID", help="The request that made the change.", autocompletion=tab_completion.ran
-        ),
+        str, argument("REQUEST_ID", "The request that made the change.", tab_completion.ran)
     ],
     name: NameOption = "",
     key: KeyOption = None,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from threegate.cli import invocation, output
+from threegate.cli.invocation import argument
 from threegate.core import durable, limits
 from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
 from threegate.request import (
@@ -44,9 +45,7 @@ _CHUNK = 100
 
 @app.command()
 def validate(
-    paths: Annotated[
-        list[str], typer.Argument(metavar="FILE|DIR|-...", help="Requests, folders of them, or - .")
-    ],
+    paths: Annotated[list[str], argument("FILE|DIR|-...", "Requests, folders of them, or - .")],
     stage: Annotated[
         str, typer.Option(help="draft or approved; default: by the folder the file is in.")
     ] = "",

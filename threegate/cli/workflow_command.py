@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json
+from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -16,10 +16,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 @app.command()
 def show(
     workflow: Annotated[
-        str,
-        typer.Argument(
-            metavar="[WORKFLOW]", help="One workflow; default: all.", autocompletion=tab_completion.workflows
-        ),
+        str, argument("[WORKFLOW]", "One workflow; default: all.", tab_completion.workflows)
     ] = "",
     json_: JsonFlag = False,
 ) -> None:
@@ -65,12 +62,7 @@ def show(
 @app.command()
 def kill(
     workflow: Annotated[
-        str,
-        typer.Argument(
-            metavar="WORKFLOW",
-            help="As `threegate workflow show` names it.",
-            autocompletion=tab_completion.workflows,
-        ),
+        str, argument("WORKFLOW", "As `threegate workflow show` names it.", tab_completion.workflows)
     ],
     name: NameOption = "",
     key: KeyOption = None,

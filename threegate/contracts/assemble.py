@@ -6,6 +6,7 @@ mistake, never a rule that is silently about nothing.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -18,23 +19,25 @@ from threegate.contracts.assemble_totals import (
     known_tools,
     unique_name,
 )
-from threegate.contracts.build import Scope, ToolParts
+from threegate.contracts.build import Scope
 from threegate.contracts.comparisons import CompiledEntry
 from threegate.contracts.document import KeyPath
 from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.phases import check_phases
-from threegate.contracts.provider_patterns import pattern_ok
 from threegate.contracts.tool_plan import (
     AggregatePlan,
     CheckpointPlan,
     OutputSourcePlan,
     PreconditionPlan,
     Rules,
+    ToolParts,
     ToolPlan,
     exact,
 )
 from threegate.core import limits
+
+_PROVIDER_TERM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@-]*(=[^\s+]+)?")
 
 
 def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]) -> Rules:
@@ -65,16 +68,11 @@ def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, Too
         transitions = tool.transitions
         valid = None if transitions is None else transitions.valid_in_phases
         plans[name] = ToolPlan(
+            parts=parts,
             contract=tool,
             name=name,
             risk_allowed=_risk(contract, tool),
             checks=(*parts.manual, *parts.derived) if contract.schema_derived else parts.manual,
-            refs=parts.refs,
-            output_rules=parts.output_rules,
-            preconditions=parts.preconditions,
-            outputs=parts.outputs,
-            binds=parts.binds,
-            expected_failures=parts.expected_failures,
             phases=None if valid is None else frozenset(valid),
             advances_to=None if transitions is None else transitions.advances_to,
             deny=(*parts.deny, *policy.deny(name)),
@@ -227,6 +225,11 @@ def _providers(scope: Scope, contract: SessionContract) -> None:
     for provider, constraints in contract.provider_constraints.items():
         for kind in ("block_incompatible", "warn_incompatible"):
             for index, pattern in enumerate(getattr(constraints, kind)):
-                if not pattern_ok(pattern):
+                if not _pattern_ok(pattern):
                     where = ("provider_constraints", provider, kind, index)
                     scope.error("BAD_PROVIDER_PATTERN", where, f"{pattern!r} is no pattern")
+
+
+def _pattern_ok(pattern: str) -> bool:
+    """Whether it is a provider pattern: `field=value`, `field` or a model name, joined by ` + `."""
+    return all(_PROVIDER_TERM.fullmatch(term.strip()) for term in pattern.split(" + "))

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from threegate.contracts.build import Scope, ToolParts
+from threegate.contracts.build import Scope
 from threegate.contracts.document import KeyPath
 from threegate.contracts.model_session import Aggregate, Envelope, SessionContract
 from threegate.contracts.tool_names import bad_reference
-from threegate.contracts.tool_plan import AggregatePlan, EnvelopePlan, Override, exact
+from threegate.contracts.tool_plan import AggregatePlan, EnvelopePlan, Override, ToolParts, exact
 
 ALL = "*"
 

@@ -6,7 +6,6 @@ Invariant: whatever cannot be compiled is a diagnostic at its place; nothing is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from threegate.contracts.comparisons import CompiledEntry
@@ -28,6 +27,7 @@ from threegate.contracts.tool_plan import (
     OutputSourcePlan,
     PreconditionPlan,
     RefPlan,
+    ToolParts,
     exact,
 )
 from threegate.core.json_operators import BadPattern, compile_pattern
@@ -144,26 +144,6 @@ class Scope:
                 for index, item in enumerate(model.context)
             ),
         )
-
-
-@dataclass(slots=True)
-class ToolParts:
-    """A compiled tool before a session contract is laid over it."""
-
-    contract: ToolContract
-    document: Document
-    manual: tuple[ArgumentCheck, ...]
-    derived: tuple[ArgumentCheck, ...]
-    refs: tuple[RefPlan, ...]
-    output_rules: tuple[OutputRule, ...]
-    preconditions: tuple[PreconditionPlan, ...]
-    outputs: tuple[CompiledEntry, ...]
-    binds: tuple[BindPlan, ...]
-    expected_failures: tuple[ExpectedFailure, ...]
-    deny: tuple[CompiledEntry, ...]
-    allow: tuple[CompiledEntry, ...]
-    checkpoint: CheckpointPlan | None
-    variables: set[str] = field(default_factory=set)
 
 
 def build_tool(scope: Scope, contract: ToolContract, schema: Derived | None) -> ToolParts:

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from threegate.contracts.assemble import build_rules
-from threegate.contracts.build import Scope, ToolParts, build_tool
+from threegate.contracts.build import Scope, build_tool
 from threegate.contracts.compiled import NO_CONTRACTS, SESSION_FILE, Compiled
 from threegate.contracts.diagnostics import Diagnostic, error
 from threegate.contracts.document import Document, read_document
@@ -22,6 +22,7 @@ from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.model_workflow import WorkflowContract
 from threegate.contracts.schema_derived import Derived, derive
+from threegate.contracts.tool_plan import ToolParts
 from threegate.contracts.workflow_check import check_workflow
 from threegate.core import limits
 from threegate.core.canonical import StrictJSONError, digest, loads_strict, sha256_hex

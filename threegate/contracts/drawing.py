@@ -26,7 +26,7 @@ def edges_of(rules: Rules) -> tuple[list[str], list[tuple[str, str, str]]]:
             edges.append((f"tool:{name}", f"phase:{plan.advances_to}", "advances to"))
         edges += [
             (f"tool:{item.tool}", f"tool:{name}", "before")
-            for item in plan.preconditions
+            for item in plan.parts.preconditions
             if item.tool is not None
         ]
         edges += [(f"tool:{name}", f"tool:{other}", "forbids") for other in plan.contract.forbids_after]

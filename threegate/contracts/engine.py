@@ -137,9 +137,9 @@ def _decide(
     if reasons:
         return Decision("block", tuple(reasons))
     for plan, arguments in asked:
-        if plan.refs:
+        if plan.parts.refs:
             _refs(reasons, session, plan, arguments)
-        if plan.output_rules:
+        if plan.parts.output_rules:
             _output_rules(reasons, session, plan, arguments)
     if reasons:
         return Decision("block", tuple(reasons))
@@ -183,7 +183,7 @@ def _layer_1(reasons: list[Reason], session: Session, call: Call, plan: ToolPlan
         for label, why in plan.label_gates:
             if label in session.labels or label in call.labels:
                 reasons.append(Reason(1, "label_gate", "labels", why, None, label))
-    if plan.preconditions:
+    if plan.parts.preconditions:
         _preconditions(reasons, session, plan, arguments)
     if plan.checks:
         _checks(reasons, plan, arguments)
@@ -230,7 +230,7 @@ def _without(entries: Sequence[CompiledEntry], principal: Mapping[str, Any]) -> 
 
 
 def _preconditions(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:
-    for condition in plan.preconditions:
+    for condition in plan.parts.preconditions:
         if condition.steps is not None:
             if session.tally.steps < condition.steps:
                 message = f"{condition.steps} steps must come first"
@@ -278,7 +278,7 @@ def check_alone(
 
 def _refs(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:
     """Layer 2: arguments that must repeat what was bound."""
-    for ref in plan.refs:
+    for ref in plan.parts.refs:
         bound = session.binds.get(ref.slot, MISSING)
         if bound is MISSING:
             reasons.append(Reason(2, "ref_unbound", ref.path.text, f"nothing was bound to {ref.slot} yet"))
@@ -292,7 +292,7 @@ def _refs(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: An
 
 def _output_rules(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:
     """Layer 2: arguments that earlier outputs had, or must not have had. What is not known fulfils neither."""
-    for rule in plan.output_rules:
+    for rule in plan.parts.output_rules:
         kept = session.outputs.get(rule.source.key)
         if kept is None:
             message = f"no call of {rule.source.tool} ended yet"

@@ -28,9 +28,6 @@ def read_folder(folder: Path) -> dict[str, bytes]:
             path = Path(parent) / name
             if len(files) >= limits.CONTRACT_FILES:
                 raise InvalidInput(f"{folder}: more than {limits.CONTRACT_FILES} files; remove some")
-            try:
-                data = durable.read_regular(path, max_bytes=limits.CONTRACT_FILE_BYTES)
-            except OSError as error:
-                raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+            data = durable.read_named(path, max_bytes=limits.CONTRACT_FILE_BYTES)
             files[path.relative_to(folder).as_posix()] = data
     return files

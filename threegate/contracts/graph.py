@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from threegate.contracts.build import ToolParts
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document
 from threegate.contracts.phases import reachable
-from threegate.contracts.tool_plan import Rules
+from threegate.contracts.tool_plan import Rules, ToolParts
 from threegate.core.json_operators import Test, is_number
 from threegate.request.strict_texts import OPERATORS
 

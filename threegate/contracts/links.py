@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from threegate.contracts.build import ToolParts
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import KeyPath
 from threegate.contracts.model_operators import OutputSource, ToolInvariant
 from threegate.contracts.tool_names import bad_reference
+from threegate.contracts.tool_plan import ToolParts
 
 
 def check_links(tools: Mapping[str, ToolParts]) -> list[Diagnostic]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from threegate.contracts.build import Scope, ToolParts
+from threegate.contracts.build import Scope
 from threegate.contracts.model_session import SessionContract
+from threegate.contracts.tool_plan import ToolParts
 
 
 def reachable(initial: Iterable[str], transitions: Mapping[str, Iterable[str]]) -> set[str]:

@@ -182,9 +182,9 @@ def rules_in(compiled: Compiled) -> set[tuple[str, str, str]]:
 def _rules_of(rules: Rules, plan: ToolPlan) -> Iterator[tuple[str, str, str]]:
     for check in plan.checks:
         yield plan.name, check.code, check.entry.path.text
-    for ref in plan.refs:
+    for ref in plan.parts.refs:
         yield plan.name, "ref_mismatch", ref.path.text
-    for rule in plan.output_rules:
+    for rule in plan.parts.output_rules:
         yield plan.name, "ref_mismatch", rule.path.text
     for aggregate in plan.aggregates:
         if aggregate.lte is not None:
@@ -200,9 +200,9 @@ def _rules_of(rules: Rules, plan: ToolPlan) -> Iterator[tuple[str, str, str]]:
         ("risk_blocked", not plan.risk_allowed),
         ("policy_denied", plan.contract.policy is not None and bool(plan.contract.policy.deny)),
         ("policy_not_allowed", plan.contract.policy is not None and bool(plan.contract.policy.allow)),
-        ("precondition_not_met", bool(plan.preconditions)),
+        ("precondition_not_met", bool(plan.parts.preconditions)),
         ("wrong_phase", plan.phases is not None and len(plan.phases) < len(rules.contract.phases)),
-        ("output_invariant", bool(plan.outputs)),
+        ("output_invariant", bool(plan.parts.outputs)),
     ):
         if there:
             yield plan.name, code, ""

@@ -15,6 +15,7 @@ from threegate.core.json_operators import is_number
 
 if TYPE_CHECKING:
     from threegate.contracts.comparisons import CompiledEntry
+    from threegate.contracts.document import Document
     from threegate.contracts.model_session import SessionContract
     from threegate.contracts.model_tool import ToolContract
 
@@ -150,19 +151,34 @@ class ExpectedFailure:
 
 
 @dataclass(slots=True)
-class ToolPlan:
-    """One tool under one session contract."""
+class ToolParts:
+    """A compiled tool before a session contract is laid over it."""
 
     contract: ToolContract
-    name: str
-    risk_allowed: bool
-    checks: tuple[ArgumentCheck, ...]
+    document: Document
+    manual: tuple[ArgumentCheck, ...]
+    derived: tuple[ArgumentCheck, ...]
     refs: tuple[RefPlan, ...]
     output_rules: tuple[OutputRule, ...]
     preconditions: tuple[PreconditionPlan, ...]
     outputs: tuple[CompiledEntry, ...]
     binds: tuple[BindPlan, ...]
     expected_failures: tuple[ExpectedFailure, ...]
+    deny: tuple[CompiledEntry, ...]
+    allow: tuple[CompiledEntry, ...]
+    checkpoint: CheckpointPlan | None
+    variables: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class ToolPlan:
+    """One tool under one session contract."""
+
+    parts: ToolParts
+    contract: ToolContract
+    name: str
+    risk_allowed: bool
+    checks: tuple[ArgumentCheck, ...]
     phases: frozenset[str] | None
     advances_to: str | None
     deny: tuple[CompiledEntry, ...] = ()

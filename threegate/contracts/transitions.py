@@ -183,7 +183,7 @@ def _violations(asked: Asked, outcome: CallOutcome) -> list[Reason]:
 def output_reasons(plan: ToolPlan, output: Any) -> list[Reason]:
     """The output_invariants that an output does not fulfil."""
     reasons = []
-    for entry in plan.outputs:
+    for entry in plan.parts.outputs:
         failure = entry.failure(output)
         if failure is not None:
             operator, expected, found = failure
@@ -221,7 +221,7 @@ def _advance(session: Session, asked: Asked) -> None:
 
 
 def _bind(session: Session, plan: ToolPlan, source: str, root: Any) -> None:
-    for bind in plan.binds:
+    for bind in plan.parts.binds:
         if bind.source == source:
             values = selected(bind.path, root)
             if values is None:
@@ -277,7 +277,7 @@ def _unobserved(session: Session, asked: Asked) -> None:
 def _expected(asked: Asked, outcome: CallOutcome) -> bool:
     """Whether a contract says that this failure may happen."""
     for plan, _ in asked:
-        for failure in plan.expected_failures:
+        for failure in plan.parts.expected_failures:
             if (
                 failure.status in (None, outcome.status)
                 and failure.exit_code in (None, outcome.exit_code)

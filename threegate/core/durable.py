@@ -24,6 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from threegate.core.errors import InvalidInput
+
 Observer = Callable[[str, str, str], None]
 """Called with (moment, operation, path); moment is ``before`` or ``after``, and ``from`` with a rename's source."""
 
@@ -89,6 +91,12 @@ def reserve_fd(descriptor: int, offset: int, length: int, path: str | Path) -> N
     _tell("after", "reserve", path)
 
 
+def _last_error(path: str | Path) -> OSError:
+    """What the last call of the C library failed with."""
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number), str(path))
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -110,9 +118,8 @@ def sync_all(descriptor: int, path: str | Path) -> None:
     each of many files is one each. `path` is only told to observers. Raises OSError (an error of any file of it, Linux 5.8).
     """
     _tell("before", "sync_all", path)
-    if _libc.syncfs(descriptor) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(path))
+    if _libc.syncfs(descriptor):
+        raise _last_error(path)
     _tell("after", "sync_all", path)
 
 
@@ -129,12 +136,8 @@ def rename(source: Path, target: Path) -> None:
     """Rename without replacing (renameat2 RENAME_NOREPLACE). Raises FileExistsError, OSError. Not yet durable."""
     _tell("from", "rename", source)
     _tell("before", "rename", target)
-    result = _libc.renameat2(
-        _AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE
-    )
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(target))
+    if _libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE):
+        raise _last_error(target)
     _tell("after", "rename", target)
 
 
@@ -209,12 +212,9 @@ def rename_at(
     _tell("from", operation, source)
     _tell("before", operation, target)
     flags = _RENAME_EXCHANGE if exchange else _RENAME_NOREPLACE
-    result = _libc.renameat2(
-        source_folder, os.fsencode(source.name), target_folder, os.fsencode(target.name), flags
-    )
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(target))
+    names = os.fsencode(source.name), os.fsencode(target.name)
+    if _libc.renameat2(source_folder, names[0], target_folder, names[1], flags):
+        raise _last_error(target)
     _tell("after", operation, target)
 
 
@@ -381,6 +381,14 @@ def read_regular(path: Path, *, max_bytes: int) -> bytes:
         return read_regular_fd(descriptor, path, max_bytes=max_bytes)
     finally:
         os.close(descriptor)
+
+
+def read_named(path: Path, *, max_bytes: int) -> bytes:
+    """As `read_regular`, of a file that a person named or a command needs. Raises InvalidInput."""
+    try:
+        return read_regular(path, max_bytes=max_bytes)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 def read_regular_fd(descriptor: int, path: Path, *, max_bytes: int) -> bytes:

@@ -289,10 +289,7 @@ class Workspace:
 
     def settings_bytes(self) -> bytes:
         """The settings file's bytes. Raises InvalidInput."""
-        try:
-            return durable.read_regular(self.settings_file, max_bytes=limits.SETTINGS_BYTES)
-        except OSError as error:
-            raise InvalidInput(f"{self.settings_file}: cannot be read ({error.strerror or error})") from None
+        return durable.read_named(self.settings_file, max_bytes=limits.SETTINGS_BYTES)
 
     def make_folders(self) -> None:
         """Make what is missing, with the modes of docs/spec/7-trail-and-results.md. Raises OSError."""

@@ -16,7 +16,7 @@ from threegate.review.reviewed_draft import missing_program_text
 from threegate.tools.requested_call import requested_call
 from threegate.trail import Owner, TrailIndex
 
-SURROUNDING_RULES = {
+DRAFT_RULES = {
     "TG901": "Take a new request_id (threegate draft makes one): an id and a file name are used once, for ever.",
     "TG902": "Put the file into inbox/files/ under exactly this name, as a plain file.",
     "TG903": "Write the sha256 of the file (sha256sum), or put the right file there.",
@@ -29,7 +29,7 @@ SURROUNDING_RULES = {
 """What only a workspace can find, with the fix."""
 
 
-def surrounding_findings(
+def workspace_findings(
     request: Request,
     index: TrailIndex,
     digests: Mapping[str, str | None],
@@ -72,7 +72,7 @@ def call_findings(workspace: Workspace, index: TrailIndex, request: Request) -> 
 
 
 def input_findings(request: Request, digests: Mapping[str, str | None]) -> list[Finding]:
-    """Findings about the files that a draft declares; `digests` as in `surrounding_findings`."""
+    """Findings about the files that a draft declares; `digests` as in `workspace_findings`."""
     findings = []
     for item in request.inputs:
         found = digests[item.name]
@@ -105,7 +105,7 @@ def _is_taken(request_id: str, index: TrailIndex, owner: Owner | None) -> bool:
 
 
 def _finding(rule: str, message: str, line: int = 1) -> Finding:
-    return Finding(rule, "error", line, 1, message, SURROUNDING_RULES[rule])
+    return Finding(rule, "error", line, 1, message, DRAFT_RULES[rule])
 
 
 def _line_of(request: Request, key: str) -> int:
@@ -114,7 +114,7 @@ def _line_of(request: Request, key: str) -> int:
     return next((at for at, line in enumerate(lines, start=1) if line.startswith(f"{key}:")), 1)
 
 
-def surrounding_fixes(request: Request, index: TrailIndex, *, owner: Owner | None) -> tuple[Fix, ...]:
+def workspace_fixes(request: Request, index: TrailIndex, *, owner: Owner | None) -> tuple[Fix, ...]:
     """What answers such findings mechanically: a fresh id for one that is taken.
 
     A file's digest is never named: whoever may read the file can find it, and nobody else should.

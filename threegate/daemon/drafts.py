@@ -26,7 +26,7 @@ from threegate.core.errors import TrailError, Unavailable, place_of
 from threegate.core.file_names import is_request_name
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
-from threegate.daemon.draft_findings import call_findings, surrounding_findings, surrounding_fixes
+from threegate.daemon.draft_findings import call_findings, workspace_findings, workspace_fixes
 from threegate.daemon.event_budget import EventBudget
 from threegate.daemon.input_hashes import PENDING, InputHashes
 from threegate.daemon.log import Log
@@ -347,7 +347,7 @@ class Inbox:
                 if report.request is not None:
                     if held.index.id_used(report.request.request_id) and not _is_there(path, facts):
                         continue  # decided since it was read: its status is what the decision says
-                    findings += surrounding_findings(
+                    findings += workspace_findings(
                         report.request,
                         held.index,
                         digests,
@@ -356,7 +356,7 @@ class Inbox:
                         never_fits=never,
                     )
                     findings += call_findings(self.workspace, held.index, report.request)
-                    fixes += surrounding_fixes(report.request, held.index, owner=owner)
+                    fixes += workspace_fixes(report.request, held.index, owner=owner)
                     exposure = _with_secret(report.request, exposure, held.index)
                 valid = all(finding.severity != "error" for finding in findings)
                 rules = sorted({finding.rule for finding in findings})

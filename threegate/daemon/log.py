@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
+from typing import Literal
 
 from threegate.secretscan import mask_secrets
 
@@ -40,14 +40,8 @@ _PRIORITIES = {
 """syslog(3) priorities of events; all others are information."""
 
 
-class LineForm(StrEnum):
-    """How lines are written."""
-
-    auto = "auto"
-    """JSON when stderr is the journal, else text."""
-    text = "text"
-    json = "json"
-    none = "none"
+LineForm = Literal["auto", "text", "json", "none"]
+"""How lines are written; auto: JSON when stderr is the journal, else text."""
 
 
 class Log:
@@ -71,8 +65,8 @@ class Log:
     def of(cls, form: LineForm, environment: Mapping[str, str]) -> Log:
         """The log that was asked for, or the one that fits where stderr leads to."""
         journal = _is_journal(environment.get("JOURNAL_STREAM", ""))
-        as_json = form is LineForm.json or (form is LineForm.auto and journal)
-        return cls(as_json=as_json, quiet=form is LineForm.none, journal=journal)
+        as_json = form == "json" or (form == "auto" and journal)
+        return cls(as_json=as_json, quiet=form == "none", journal=journal)
 
     def about(self, **ids: str) -> None:
         """Ids that every JSON line names from now on: workspace and boot."""

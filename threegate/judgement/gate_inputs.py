@@ -60,14 +60,14 @@ def call_vars(job: Job) -> Any:
     return canonical.loads_strict(job.vars_json.encode(), max_bytes=limits.REQUEST_BYTES)
 
 
-def category(job: Job, *, side_effect_above_read: bool, proposal_needs_approval: bool) -> str:
+def category(job: Job, *, side_effect_above_read: bool) -> str:
     """The strictest of what is known about a job: public_read, private_read or write (docs/spec/3-aana.md)."""
     if (
         job.project is not None
         or job.network
         or job.effective_risk == "high"
         or side_effect_above_read
-        or proposal_needs_approval
+        or (job.proposal_sha256 is not None and job.effective_risk != "low")
     ):
         return "write"
     if job.data_sensitivity != "public" or job.inputs or job.call is not None:
@@ -88,7 +88,6 @@ def aana_event(
     now: datetime,
     granted: bool = False,
     side_effect_above_read: bool = False,
-    proposal_needs_approval: bool = False,
 ) -> dict[str, Any]:
     """The Agent Action Contract event of a request, in production form (structured references only).
 
@@ -135,7 +134,6 @@ def aana_event(
         "tool_category": category(
             job,
             side_effect_above_read=side_effect_above_read,
-            proposal_needs_approval=proposal_needs_approval,
         ),
         "authorization_state": authorization,
         "evidence_refs": references,

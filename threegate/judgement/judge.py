@@ -120,7 +120,6 @@ def assess(
     approval_sha256: str | None,
     approved_utc: datetime | None,
     side_effect_above_read: bool,
-    proposal_needs_approval: bool,
     now: datetime,
     granted: bool = False,
 ) -> Assessment:
@@ -135,7 +134,6 @@ def assess(
         now=now,
         granted=granted,
         side_effect_above_read=side_effect_above_read,
-        proposal_needs_approval=proposal_needs_approval,
     )
     result = aana.check_tool_call(event, now=now, evidence_mode="production")
     return Assessment(
@@ -158,7 +156,6 @@ def judge(
     contract: Decision,
     *,
     side_effect_above_read: bool = False,
-    proposal_needs_approval: bool = False,
 ) -> Judgement:
     """Approval, then AANA and the contract, for a launch. Never raises Refused: it is the answer.
 
@@ -179,7 +176,6 @@ def judge(
         approved_utc=approval.approved_utc,
         granted=approval.grant is not None,
         side_effect_above_read=side_effect_above_read,
-        proposal_needs_approval=proposal_needs_approval,
         now=facts.now,
     )
     blocked = _blocked(assessment)

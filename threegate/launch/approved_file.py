@@ -9,17 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from threegate.approval import LaunchFacts
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.workspace import RequesterFolders, Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import draft_owner, file_identity
-from threegate.request import read_request
+from threegate.launch.launch_facts import draft_owner, facts_for_launch, file_identity
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, InputFile, Request
@@ -109,6 +108,21 @@ class Ended:
     result: Path
 
 
+def facts_of_approved(
+    context: Context, held: LockedTrail, approved: Approved, more: Mapping[str, bytes] | None = None
+) -> LaunchFacts:
+    """The facts of its launch now, with `more` countersignatures by operator. Raises TrailError, OSError."""
+    return facts_for_launch(
+        context.workspace,
+        held,
+        context.policy,
+        approved.request,
+        approved.job,
+        signature=approved.signature,
+        countersignatures={**approved.countersignatures, **(more or {})},
+    )
+
+
 def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     """Read a file of approved/ and everything beside it, once. Raises FileNotFoundError when it went meanwhile."""
     policy = context.policy
@@ -126,9 +140,7 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
             history = _history(held, path.name, None)
         return _unrunnable(path, identity, history, "request_unreadable", error.strerror or str(error), {})
     digests = moves.digests_beside(path.name, {path.name: data, **beside})
-    report = read_request(
-        data, path=path.name, settings=policy.settings.request, now=datetime.now(UTC), stage="approved"
-    )
+    report = context.read(data, path.name, "approved")
     request = report.request
     call: RequestedCall | Refused | None = None
     with context.trail.locked() as held:

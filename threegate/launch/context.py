@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from threegate.aana.decision_log import DecisionLog
@@ -20,7 +20,8 @@ from threegate.judgement.judge import Judgement
 from threegate.judgement.policy import Policy, load_policy
 from threegate.launch.contract_sessions import ContractSessions
 from threegate.launch.launch_problem import launch_problem
-from threegate.request.model import Backend
+from threegate.request import Report, read_request
+from threegate.request.model import Backend, Stage
 from threegate.runners.interface import Runner
 from threegate.runners.registry import backend_names, make_runner, policy_facts
 from threegate.trail import LockedTrail, Trail
@@ -55,6 +56,11 @@ class Context:
         """The runner of a daemon whose requests run on other machines."""
         runner = next(iter(self.runners.values()), None)
         return cast("ClusterRunner", runner) if runner is not None and runner.starts_late else None
+
+    def read(self, data: bytes, name: str, stage: Stage, now: datetime | None = None) -> Report:
+        """What gate 1 says of a file of this name, under the settings of today's policy; `now` (UTC) is when it is asked."""
+        settings = self.policy.settings.request
+        return read_request(data, path=name, settings=settings, now=now or datetime.now(UTC), stage=stage)
 
     def decided(self, judgement: Judgement, now: datetime) -> None:
         """Keep the audit-safe event of a judgement. Raises Unavailable: nothing runs on an unrecorded decision."""

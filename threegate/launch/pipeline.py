@@ -17,10 +17,10 @@ from threegate.contracts import Decision
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.judgement.judge import Clearance, Cleared, Judgement, NotCleared, judge
-from threegate.launch.approved_file import Approved, Ended, Waiting, is_there
+from threegate.launch.approved_file import Approved, Ended, Waiting, facts_of_approved, is_there
 from threegate.launch.completion import CHANGED, finish, refuse, refuse_held
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import draft_owner, facts_for_launch
+from threegate.launch.launch_facts import draft_owner
 from threegate.launch.status_file import RunningStatus
 from threegate.request.job import Job
 from threegate.results import ResultFacts, reserve_result, write_record
@@ -50,7 +50,6 @@ def judge_now(context: Context, approved: Approved) -> tuple[Judgement, datetime
         context.policy,
         decision,
         side_effect_above_read=context.contracts.write_class(context.policy, request),
-        proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
     )
     return judgement, facts.now
 
@@ -319,14 +318,6 @@ def _notes(approval: VerifiedApproval) -> tuple[str, ...]:
 def _facts_now(context: Context, approved: Approved) -> tuple[LaunchFacts, Decision]:
     """One look at the trail: everything that judging needs."""
     with context.trail.locked() as held:
-        facts = facts_for_launch(
-            context.workspace,
-            held,
-            context.policy,
-            approved.request,
-            approved.job,
-            signature=approved.signature,
-            countersignatures=approved.countersignatures,
-        )
+        facts = facts_of_approved(context, held, approved)
         decision = context.contracts.decide(held, context.policy, approved.request, approved.job, held.now)
     return facts, decision

@@ -21,16 +21,13 @@ from threegate.trail.checkpoint import LineProof, NoteSignature, TrailCheckpoint
 from threegate.trail.cosignature import WitnessKey
 from threegate.trail.payloads import Rotated, TrailCheckpointSigned, Witnessed
 from threegate.trail.verify import trail_checkpoint_folder
-from threegate.trail.workspace_key import load_key
+from threegate.trail.workspace_key import SigningKey, load_key
 
 
 def write_trail_checkpoint(held: LockedTrail, *, actor: str) -> tuple[Path, TrailCheckpoint]:
     """Sign the tree as it is now and keep the note in ``audit/checkpoints/<size>``. Raises Unavailable, TrailError, OSError."""
-    held.refuse_mismatch()
-    key = load_key(held.index.workspace_id)
-    size, root = held.index.frontier.size, held.index.frontier.root()
-    note = sign_trail_checkpoint(key, size, root)
-    held.append(TrailCheckpointSigned(size=size, root=root.hex()), actor=actor)
+    key, note = _signed_now(held)
+    held.append(TrailCheckpointSigned(size=note.size, root=note.root.hex()), actor=actor)
     held.keep_head()
     path = _keep(held, note)
     held.keep_index(key, lambda history: still_open(held.workspace, history))
@@ -149,11 +146,8 @@ def trail_checkpoint_when_due(trail: Trail, every: int, *, actor: str) -> Path |
 
 def rotate(held: LockedTrail, *, actor: str) -> tuple[Path, TrailCheckpoint]:
     """Close the trail's file with a checkpoint and begin the next one. Raises Unavailable, TrailError, OSError."""
-    held.refuse_mismatch()
-    key = load_key(held.index.workspace_id)
-    size, root = held.index.frontier.size, held.index.frontier.root()
-    note = sign_trail_checkpoint(key, size, root)
-    held.rotate(Rotated(size=size, root=root.hex()), actor=actor)
+    _, note = _signed_now(held)
+    held.rotate(Rotated(size=note.size, root=note.root.hex()), actor=actor)
     held.keep_head()
     return _keep(held, note), note
 
@@ -180,6 +174,13 @@ def prove_line(trail: Trail, seq: int, *, note: TrailCheckpoint | None = None) -
             "the checkpoint is not one of this trail: something before it was changed or cut off"
         )
     return LineProof(line, seq - 1, tuple(tree.inclusion_proof(seq - 1, leaves[: note.size])), note)
+
+
+def _signed_now(held: LockedTrail) -> tuple[SigningKey, TrailCheckpoint]:
+    """The tree as it is now, signed, and the key. Raises Unavailable, TrailError."""
+    held.refuse_mismatch()
+    key = load_key(held.index.workspace_id)
+    return key, sign_trail_checkpoint(key, held.index.frontier.size, held.index.frontier.root())
 
 
 def _place(held: LockedTrail, size: int) -> Path:

@@ -23,12 +23,11 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class FieldError(Exception):
-    """A value breaks a rule. `node` is the place when it is not the value itself."""
+    """A value breaks a rule."""
 
-    def __init__(self, rule: str, message: str, node: YamlNode | None = None) -> None:
+    def __init__(self, rule: str, message: str) -> None:
         super().__init__(message)
         self.rule = rule
-        self.node = node
 
 
 def read_text(node: YamlNode, rule: str, *, most: int) -> str:

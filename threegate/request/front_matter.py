@@ -48,7 +48,7 @@ def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
         try:
             values[name] = key.read(node, bounds)
         except FieldError as error:
-            findings.at(error.rule, error.node or node, f"{name} {error}")
+            findings.at(error.rule, node, f"{name} {error}")
     for key in KEYS.values():
         if key.required and version in key.versions and key.name not in root.value:
             findings.add("TG121", 1, 1, f"the key {key.name} is missing; {key.description}")

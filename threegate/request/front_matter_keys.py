@@ -146,6 +146,11 @@ def _named(most: int) -> dict[str, Any]:
     return {**_TEXT, "maxLength": most}
 
 
+def _name(name: str, description: str) -> Key:
+    """A key that may be given, and whose value is a name."""
+    return Key(name, False, _text("TG162", limits.NAME_CHARS), _named(limits.NAME_CHARS), description)
+
+
 _TABLE = (
     Key(
         "request_type", True, _word("TG130", "tool_request"), {"const": "tool_request"}, "always tool_request"
@@ -316,45 +321,21 @@ _TABLE = (
     Key(
         "constraints",
         False,
-        lambda node, bounds: lists.read_texts(node, "TG161", bounds.findings, most=limits.LIST_TEXT_CHARS),
+        lambda node, bounds: lists.read_texts(node, bounds.findings, most=limits.LIST_TEXT_CHARS),
         {"type": "array", "maxItems": limits.LIST_ENTRIES, "items": _named(limits.LIST_TEXT_CHARS)},
         "what the operator should know; shown, not enforced",
     ),
-    Key(
-        "session_id",
-        False,
-        _text("TG162", limits.NAME_CHARS),
-        _named(limits.NAME_CHARS),
-        "the session that the contract gate counts it to",
-    ),
-    Key(
-        "tool",
-        False,
-        _text("TG162", limits.NAME_CHARS),
-        _named(limits.NAME_CHARS),
-        "the tool whose contract applies besides the backend's",
-    ),
+    _name("session_id", "the session that the contract gate counts it to"),
+    _name("tool", "the tool whose contract applies besides the backend's"),
     Key(
         "labels",
         False,
-        lambda node, bounds: lists.read_texts(node, "TG161", bounds.findings, most=limits.LABEL_CHARS),
+        lambda node, bounds: lists.read_texts(node, bounds.findings, most=limits.LABEL_CHARS),
         {"type": "array", "maxItems": limits.LIST_ENTRIES, "items": _named(limits.LABEL_CHARS)},
         "labels of the call, for the contract gate",
     ),
-    Key(
-        "workflow",
-        False,
-        _text("TG162", limits.NAME_CHARS),
-        _named(limits.NAME_CHARS),
-        "the workflow that the session belongs to",
-    ),
-    Key(
-        "role",
-        False,
-        _text("TG162", limits.NAME_CHARS),
-        _named(limits.NAME_CHARS),
-        "the role of the session in its workflow",
-    ),
+    _name("workflow", "the workflow that the session belongs to"),
+    _name("role", "the role of the session in its workflow"),
     Key(
         "risk_domain",
         False,

@@ -51,10 +51,10 @@ class HostError(ValueError):
     """The text names no public host; the message says why in a few words and never repeats the text."""
 
 
-def read_target(text: str, default_port: int = DEFAULT_PORT) -> NetworkTarget:
+def read_target(text: str) -> NetworkTarget:
     """Read ``host`` or ``host:port``. Raises HostError."""
     host, colon, port = text.partition(":")
-    number = default_port
+    number = DEFAULT_PORT
     if colon:
         if not _PORT.fullmatch(port) or int(port) > 65535:
             raise HostError("the port is no number from 1 to 65535 (an IPv6 address or a URL is no host)")

@@ -89,12 +89,12 @@ def read_allowlist(node: YamlNode, findings: Findings) -> tuple[NetworkTarget, .
     return tuple(read)
 
 
-def read_texts(node: YamlNode, rule: str, findings: Findings, *, most: int) -> tuple[str, ...]:
+def read_texts(node: YamlNode, findings: Findings, *, most: int) -> tuple[str, ...]:
     """A list of one-line texts of at most `most` characters (constraints, labels)."""
     read: list[str] = []
-    for entry in _entries(node, rule, findings, most=limits.LIST_ENTRIES):
+    for entry in _entries(node, "TG161", findings, most=limits.LIST_ENTRIES):
         try:
-            read.append(read_text(entry, rule, most=most))
+            read.append(read_text(entry, "TG161", most=most))
         except FieldError as error:
             findings.at(error.rule, entry, f"each entry is one line of text: it {error}")
     return tuple(read)

@@ -5,7 +5,7 @@ Invariant: a `Request` exists only for a file in which no rule found an error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -136,6 +136,18 @@ class Request:
     """apply: what it says of its change set."""
     call: ToolCall | None = None
     """mcp: which tool is called, with what."""
+
+    def drafted_again(self, file_name: str, request_id: str, created_utc: datetime) -> Request:
+        """The same request as a draft of another name and time, which nobody has approved."""
+        return replace(
+            self,
+            file_name=file_name,
+            stage="draft",
+            request_id=request_id,
+            created_utc=created_utc,
+            approved_by=None,
+            approved_utc=None,
+        )
 
     @property
     def signature_needed(self) -> bool:

@@ -22,7 +22,6 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.file_names import is_request_name
 from threegate.core.strict_yaml import YamlNode
 from threegate.request import rules, sections
-from threegate.request.arguments import check_arguments
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import BodySection, read_sections
 from threegate.request.changes_section import read_changes
@@ -245,7 +244,9 @@ class _Reading:
             if "Changes" in parts:
                 self.changes = read_changes(parts["Changes"], findings)
         elif BACKENDS[backend].runs == "call":
-            self.arguments_json = self._block(parts, "Arguments (JSON)", "TG224", "json", check_arguments)
+            self.arguments_json = self._block(
+                parts, "Arguments (JSON)", "TG224", "json", sections.check_arguments
+            )
         else:
             # Which inputs there are is not known where the front matter's list is not well-formed.
             known = "inputs" in values or "inputs" not in root.value

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from threegate.core import limits
+from threegate.core.canonical import StrictJSONError, canonical_bytes, loads_strict
 from threegate.request.body import BodySection
 from threegate.request.fields import FILE_NAME, check_output_path
 from threegate.request.findings import Findings
 from threegate.request.model import InputFile, OutputFile
+from threegate.request.problem import Problem
 
 _BACKQUOTED = re.compile(r"`([^`]+)`(?:[ \t]+(.*))?", re.DOTALL)
 _HASH = re.compile(r"\bsha[-_]?256(?![0-9A-Za-z])", re.IGNORECASE)
@@ -32,6 +34,7 @@ _WORDS = {
     "data sensitivity": ("public", "internal", "confidential"),
 }
 _NO_RATIONALE = frozenset({"", "none", "none.", "n/a", "na", "-", "no", "not needed", "tbd"})
+_CANONICAL = "write it as RFC 8785 does: one line, no blanks, keys sorted, no escapes that are not needed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,3 +306,18 @@ def _check_word(
             1,
             f"'{label.capitalize()}:' is one of {', '.join(allowed)} and nothing else{spelled}",
         )
+
+
+def check_arguments(text: str) -> tuple[Problem, ...]:
+    """Problems of the Arguments (JSON) of a call: one object, and its own canonical rendering (RFC 8785), so the bytes that are
+    shown, hashed and sent to the server are the same. `text` ends with a newline. Never raises; linear time."""
+    data = text.encode()
+    try:
+        value = loads_strict(data, max_bytes=limits.TOOL_ARGUMENTS_BYTES)
+    except StrictJSONError as error:
+        return (Problem("TG225", 1, 1, f"the arguments are no JSON that can be sent: {error}"),)
+    if not isinstance(value, dict):
+        return (Problem("TG225", 1, 1, "the arguments are no object; write {…}, or {} for none"),)
+    if canonical_bytes(value) + b"\n" != data:
+        return (Problem("TG225", 1, 1, f"the arguments are not in canonical form; {_CANONICAL}"),)
+    return ()

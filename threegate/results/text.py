@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 
 from threegate.core import limits
+from threegate.core.printable import escape_of, is_plain
 from threegate.secretscan import find_secrets, mask_secrets
 
-_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _TICKS = re.compile(r"`+")
 
 
@@ -26,7 +25,7 @@ def visible(text: str) -> str:
     """`text` on one line with every control, invisible or unprintable character written as an escape; tabs stay."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(char if char == "\t" or _plain(char) else _escaped(char) for char in text)
+    return "".join(char if char == "\t" or is_plain(char) else escape_of(char) for char in text)
 
 
 def one_line(text: str, limit: int = 500) -> str:
@@ -36,7 +35,7 @@ def one_line(text: str, limit: int = 500) -> str:
     return shown.replace("<", "\\x3c").replace("`", "'")
 
 
-def show_stream(data: bytes, max_lines: int = limits.RESULT_STDOUT_LINES) -> ShownText:
+def show_stream(data: bytes) -> ShownText:
     """Bytes of stdout or stderr as safe lines: secrets masked first, then cut, then made visible."""
     text = data.decode("utf-8", "backslashreplace")
     masked = len(find_secrets(text))
@@ -46,7 +45,7 @@ def show_stream(data: bytes, max_lines: int = limits.RESULT_STDOUT_LINES) -> Sho
     if lines and lines[-1] == "":
         lines.pop()
     shown = []
-    for line in lines[:max_lines]:
+    for line in lines[: limits.RESULT_STDOUT_LINES]:
         line = visible(line.removesuffix("\r"))
         again = len(find_secrets(line))
         if again:
@@ -63,16 +62,3 @@ def fence(lines: tuple[str, ...]) -> list[str]:
     longest = max((len(run) for line in lines for run in _TICKS.findall(line)), default=0)
     mark = "`" * max(3, longest + 1)
     return [f"{mark}text", *lines, mark]
-
-
-def _plain(char: str) -> bool:
-    if " " <= char <= "~":
-        return True
-    return unicodedata.category(char)[0] in "LNPS" and char not in _BLANK
-
-
-def _escaped(char: str) -> str:
-    number = ord(char)
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -22,7 +22,7 @@ from threegate.core.file_names import is_request_name
 from threegate.core.settings import RequestSettings
 from threegate.core.workspace import STATES, Workspace
 from threegate.request import read_request
-from threegate.request.model import Request
+from threegate.request.model import Request, Stage
 from threegate.review.placed_drill import place_of
 from threegate.review.show import show_request
 
@@ -145,19 +145,10 @@ def _last_finished(workspace: Workspace, path: Path) -> Path:
 
 
 def _read(settings: RequestSettings, path: Path) -> Request:
-    try:
-        data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    stages = ("approved", "draft") if path.parent.name in STATES else ("draft",)
+    data = durable.read_named(path, max_bytes=limits.REQUEST_BYTES)
+    stages: tuple[Stage, ...] = ("approved", "draft") if path.parent.name in STATES else ("draft",)
     for stage in stages:
-        report = read_request(
-            data,
-            path=path.name,
-            settings=settings,
-            now=datetime.now(UTC),
-            stage="approved" if stage == "approved" else "draft",
-        )
+        report = read_request(data, path=path.name, settings=settings, now=datetime.now(UTC), stage=stage)
         if report.request is not None:
             return report.request
     raise InvalidInput(f"{path}: is not valid; see: threegate validate")

@@ -30,10 +30,9 @@ from threegate.core import durable
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError
 from threegate.judgement.judge import assess
-from threegate.launch.approved_file import Approved, Unrunnable, read_approved
+from threegate.launch.approved_file import Approved, Unrunnable, facts_of_approved, read_approved
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import batch_place, facts_for_launch
-from threegate.request import read_request
+from threegate.launch.launch_facts import batch_place
 from threegate.review.compare import differs_from_last
 from threegate.review.draft_group import Group, why_alone
 from threegate.review.input_copies import InputCopy
@@ -79,15 +78,7 @@ def _file_of(context: Context, request_id: str) -> str:
 def facts_now(context: Context, approved: Approved) -> LaunchFacts:
     """The facts of a launch of it now. Raises TrailError."""
     with context.trail.locked() as held:
-        return facts_for_launch(
-            context.workspace,
-            held,
-            context.policy,
-            approved.request,
-            approved.job,
-            signature=approved.signature,
-            countersignatures=approved.countersignatures,
-        )
+        return facts_of_approved(context, held, approved)
 
 
 def verify_approval(context: Context, path: Path) -> list[Check]:
@@ -168,13 +159,10 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     event = history.approved if history else None
     given = payloads.Approved.of(event)
     owner = given.owner if given else None
-    settings = context.policy.settings
     with context.trail.locked() as held:
         now, run = held.now, held.index.run(owner)
         decision = context.contracts.decide(held, context.policy, request, job, now)
-    report = read_request(
-        approved.data, path=approved.path.name, settings=settings.request, now=now, stage="approved"
-    )
+    report = context.read(approved.data, approved.path.name, "approved", now)
     return ReviewedDraft(
         draft=Draft(approved.path, approved.data, approved.identity, owner),
         report=report,
@@ -190,7 +178,6 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
             approval_sha256="0" * 64,
             approved_utc=request.approved_utc,
             side_effect_above_read=context.contracts.write_class(context.policy, request),
-            proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
             now=now,
         ),
         owner=owner,
@@ -268,15 +255,7 @@ def _add(
         history = index.history(approved.request.request_id)
         if history is not None and (history.claimed or history.end):
             raise Refused("replayed", f"{approved.path.name}: does not wait any more")
-        facts = facts_for_launch(
-            context.workspace,
-            held,
-            context.policy,
-            approved.request,
-            approved.job,
-            signature=approved.signature,
-            countersignatures={**approved.countersignatures, name: signed},
-        )
+        facts = facts_of_approved(context, held, approved, {name: signed})
         signer = check_countersignature(
             approval,
             signed,

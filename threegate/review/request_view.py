@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from threegate.approval import Check
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.file_names import is_request_name
 from threegate.launch.context import Context
-from threegate.request import Report, read_request
+from threegate.request import Report
 from threegate.request.report import Finding
 from threegate.results import ResultFacts, read_record
 from threegate.review.countersign import read_waiting, review_waiting, verify_approval
@@ -178,13 +177,7 @@ def _claimed(context: Context, entry: RequestEntry, line: Line) -> RequestView:
 
 
 def _read(context: Context, entry: RequestEntry, data: bytes) -> Report:
-    return read_request(
-        data,
-        path=entry.path.name,
-        settings=context.policy.settings.request,
-        now=datetime.now(UTC),
-        stage="draft" if entry.folder in GROUPS["drafts"] else "approved",
-    )
+    return context.read(data, entry.path.name, "draft" if entry.folder in GROUPS["drafts"] else "approved")
 
 
 def _is_of(history: RequestHistory, entry: RequestEntry) -> bool:

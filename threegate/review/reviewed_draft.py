@@ -196,13 +196,7 @@ class ValidDraft(NamedTuple):
 def validate_draft(context: Context, draft: Draft) -> ValidDraft:
     """Read a draft by gate 1, for now. Raises InvalidDraft, Refused (`not_yet_valid`, `clock_went_back`), TrailError."""
     now = _now(context)
-    report = read_request(
-        draft.data,
-        path=draft.path.name,
-        settings=context.policy.settings.request,
-        now=now,
-        stage="draft",
-    )
+    report = context.read(draft.data, draft.path.name, "draft", now)
     request = report.request
     if request is None:
         raise InvalidDraft(draft.path, report)
@@ -319,7 +313,6 @@ def _reviewed(
         approval_sha256="0" * 64,
         approved_utc=now,
         side_effect_above_read=contracts.write_class(context.policy, request),
-        proposal_needs_approval=proposal is not None and job.effective_risk != "low",
         now=now,
     )
     return ReviewedDraft(

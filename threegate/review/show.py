@@ -155,13 +155,12 @@ def _read(workspace: Workspace, path: Path) -> Report:
         data = durable.read_regular(place_of(workspace, path), max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    stage = "approved" if path.parent.name in STATES else "draft"
     return read_request(
         data,
         path=path.name,
         settings=workspace.load_settings().request,
         now=datetime.now(UTC),
-        stage="approved" if stage == "approved" else "draft",
+        stage="approved" if path.parent.name in STATES else "draft",
     )
 
 

@@ -76,16 +76,16 @@ class Outcome:
 
     status: Status
     detail: str
-    exit_code: int | None
-    started: datetime | None
-    finished: datetime | None
-    wall_ms: int
-    cpu_ms: int | None
-    peak_memory_bytes: int | None
-    effective_limits: dict[str, str]
     stdout: Stream
     stderr: Stream
-    artifacts: tuple[Artifact, ...]
+    exit_code: int | None = None
+    started: datetime | None = None
+    finished: datetime | None = None
+    wall_ms: int = 0
+    cpu_ms: int | None = None
+    peak_memory_bytes: int | None = None
+    effective_limits: dict[str, str] = field(default_factory=dict)
+    artifacts: tuple[Artifact, ...] = ()
     dropped: tuple[str, ...] = ()
     """What was in /out and not collected, with the reason, one line each."""
     destinations: tuple[Destination, ...] = ()
@@ -174,4 +174,4 @@ class Runner(Protocol):
 def nothing_known(detail: str) -> Outcome:
     """The outcome of a run of which nobody knows how far it came: `interrupted`, never run again."""
     empty = Stream(b"", 0, hashlib.sha256(b"").hexdigest())
-    return Outcome("interrupted", detail, None, None, None, 0, None, None, {}, empty, empty, ())
+    return Outcome("interrupted", detail, empty, empty)

@@ -42,17 +42,4 @@ EMPTY = StreamMeter().result()
 
 def nothing_ran(reason: str) -> Outcome:
     """The outcome of a run of which no instruction ran."""
-    return Outcome(
-        status="unavailable",
-        detail=reason,
-        exit_code=None,
-        started=None,
-        finished=None,
-        wall_ms=0,
-        cpu_ms=None,
-        peak_memory_bytes=None,
-        effective_limits={},
-        stdout=EMPTY,
-        stderr=EMPTY,
-        artifacts=(),
-    )
+    return Outcome("unavailable", reason, EMPTY, EMPTY)

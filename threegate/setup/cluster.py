@@ -10,15 +10,14 @@ import ipaddress
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from threegate.cluster.broker import (
     CANCEL_EXCHANGE,
@@ -32,6 +31,7 @@ from threegate.cluster.seal import WORKER
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
+from threegate.setup.certificates import certificate_pem, certify, common_name, new_key, private_pem
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
 from threegate.trail.payloads import SettingsChanged
@@ -255,7 +255,7 @@ class _Authority:
 
     @property
     def pem(self) -> bytes:
-        return self.certificate.public_bytes(serialization.Encoding.PEM)
+        return certificate_pem(self.certificate)
 
 
 def _authority(folder: Path) -> _Authority:
@@ -273,17 +273,10 @@ def _authority(folder: Path) -> _Authority:
         raise Unavailable(
             f"{folder}: ca.key or ca.pem cannot be read; fix it or name another folder"
         ) from None
-    made = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ThreeGate development CA")])
-    certificate = (
-        _builder(name, name, made.public_key(), _CA_DAYS)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(authority=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(made.public_key()), critical=False)
-        .sign(made, hashes.SHA256())
-    )
-    durable.deliver(folder / "ca.key", _private_pem(made), 0o600)
-    durable.deliver(folder / "ca.pem", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    made, name = new_key(), common_name("ThreeGate development CA")
+    certificate = certify(name, made.public_key(), name, made, days=_CA_DAYS, authority=True)
+    durable.deliver(folder / "ca.key", private_pem(made), 0o600)
+    durable.deliver(folder / "ca.pem", certificate_pem(certificate), 0o644)
     return _Authority(certificate, made)
 
 
@@ -293,52 +286,21 @@ def _member(folder: Path, authority: _Authority, name: str, *, host: str = "") -
     _keep(folder / "ca.pem", authority.pem, 0o644)
     if (folder / "tls.pem").exists():
         return
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    key = new_key()
     usage = ExtendedKeyUsageOID.SERVER_AUTH if host else ExtendedKeyUsageOID.CLIENT_AUTH
-    builder = (
-        _builder(subject, authority.certificate.subject, key.public_key(), _LEAF_DAYS)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False
-        )
-    )
+    extensions: list[tuple[x509.ExtensionType, bool]] = [(x509.ExtendedKeyUsage([usage]), False)]
     if host:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(host)]), critical=False)
-    certificate = builder.sign(authority.key, hashes.SHA256())
-    durable.deliver(folder / "tls.key", _private_pem(key), 0o600)
-    durable.deliver(folder / "tls.pem", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))
-        .not_valid_after(now + timedelta(days=days))
+        extensions.append((x509.SubjectAlternativeName([_alternative(host)]), False))
+    certificate = certify(
+        common_name(name),
+        key.public_key(),
+        authority.certificate.subject,
+        authority.key,
+        days=_LEAF_DAYS,
+        extensions=extensions,
     )
-
-
-def _usage(*, authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    durable.deliver(folder / "tls.key", private_pem(key), 0o600)
+    durable.deliver(folder / "tls.pem", certificate_pem(certificate), 0o644)
 
 
 def _alternative(host: str) -> x509.GeneralName:
@@ -346,12 +308,6 @@ def _alternative(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
-
-
-def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
 
 
 def _result_key(home: Path, name: str) -> str:

@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
+from threegate.core.printable import escape_of, is_plain
+
 WIDTH = 80
 LEAST_WIDTH = 40
 """Columns; on a narrower terminal nobody is asked anything."""
@@ -26,8 +28,6 @@ _UNSURE = (
 )  # fmt: skip
 """Characters that join with a neighbour, or are as wide as the terminal's version of Unicode says: a line of them could be
 longer than it was counted, and go on in the next row where our own words begin."""
-_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-"""Letters and symbols that show nothing."""
 
 
 _ODD = re.compile(r"[^ -~]")
@@ -71,12 +71,12 @@ def safe(text: str, *, keep_newlines: bool = True) -> str:
 
 @lru_cache(4096)
 def _safe(char: str) -> str:
-    return char if _plain(char) else _escape(char)
+    return char if is_plain(char) else escape_of(char)
 
 
 @lru_cache(4096)
 def _shown(char: str) -> str:
-    return char if _plain(char) and _stands_alone(char) else _escape(char)
+    return char if is_plain(char) and _stands_alone(char) else escape_of(char)
 
 
 def _safe_char(found: re.Match[str]) -> str:
@@ -85,12 +85,6 @@ def _safe_char(found: re.Match[str]) -> str:
 
 def _shown_char(found: re.Match[str]) -> str:
     return _shown(found[0])
-
-
-def _plain(char: str) -> bool:
-    if " " <= char <= "~":
-        return True
-    return unicodedata.category(char)[0] in "LNPS" and char not in _BLANK
 
 
 def shown(text: str) -> str:
@@ -104,13 +98,6 @@ def _stands_alone(char: str) -> bool:
     if any(first <= char <= last for first, last in _UNSURE):
         return False
     return unicodedata.bidirectional(char) not in _ESCAPE_TOO
-
-
-def _escape(char: str) -> str:
-    number = ord(char)
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def cells(text: str) -> int:
@@ -139,12 +126,12 @@ def wrapped(text: str, width: int) -> Iterator[str]:
     yield piece
 
 
-def quoted(text: str, *, width: int = WIDTH, limit: int | None = None, indent: int = 2) -> list[str]:
+def quoted(text: str, *, width: int = WIDTH, limit: int | None = None) -> list[str]:
     """Foreign text behind the gutter. With a limit of lines, the rest is counted and how to see it is said."""
     lines: list[str] = []
     for line in text.split("\n"):
-        lines.extend(wrapped(line, width - indent - len(GUTTER)))
-    return clipped([" " * indent + GUTTER + line for line in lines], limit, indent)
+        lines.extend(wrapped(line, width - 2 - len(GUTTER)))
+    return clipped([f"  {GUTTER}{line}" for line in lines], limit)
 
 
 def clipped(lines: list[str], limit: int | None, indent: int = 2) -> list[str]:

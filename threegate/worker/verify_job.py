@@ -82,7 +82,6 @@ def verify(data: bytes, trust: Trust, journal: NonceJournal, *, now: datetime) -
         _policy(trust.settings, envelope),
         DAEMON_DECIDED,
         side_effect_above_read=envelope.write_class,
-        proposal_needs_approval=job.proposal_sha256 is not None and job.effective_risk != "low",
     )
     if isinstance(judgement, NotCleared):
         raise Refused(judgement.code, judgement.message)

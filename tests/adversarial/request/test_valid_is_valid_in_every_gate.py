@@ -63,7 +63,7 @@ def every_gate(request: Request) -> None:
     decision = SessionTable(CONTRACTS).decide(call, NOW)
     assess(
         request, job, POLICY, decision, authorization="confirmed", approval_sha256="0" * 64, approved_utc=NOW,
-        side_effect_above_read=False, proposal_needs_approval=False, now=NOW,
+        side_effect_above_read=False, now=NOW,
     )  # fmt: skip
     render_request(request)
 

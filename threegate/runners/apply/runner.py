@@ -75,16 +75,11 @@ class ApplyRunner:
         return Outcome(
             status=_STATUSES[done.status],
             detail=_sentence(done),
-            exit_code=None,
             started=started,
             finished=datetime.now(UTC),
             wall_ms=int((time.monotonic() - begun) * 1000),
-            cpu_ms=None,
-            peak_memory_bytes=None,
-            effective_limits={},
             stdout=meter.result(),
             stderr=EMPTY,
-            artifacts=(),
             kept=_kept(control.run_folder),
         )
 

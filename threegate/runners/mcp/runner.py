@@ -76,13 +76,9 @@ class CallRunner:
         return Outcome(
             status=ended.status,
             detail=ended.detail,
-            exit_code=None,
             started=started,
             finished=datetime.now(UTC),
             wall_ms=int((time.monotonic() - begun) * 1000),
-            cpu_ms=None,
-            peak_memory_bytes=None,
-            effective_limits={},
             stdout=meter.result(),
             stderr=EMPTY,
             artifacts=tuple(

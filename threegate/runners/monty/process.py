@@ -12,7 +12,6 @@ import signal
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from threegate.core import limits
@@ -45,9 +44,7 @@ class WorkerProcess:
     def __enter__(self) -> WorkerProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
         if self._share is not None:
             self._share.close()

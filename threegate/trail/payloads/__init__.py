@@ -1,11 +1,8 @@
 """What the trail says, typed: one frozen payload for each kind of event.
 
 Invariant: every kind has exactly one class here, and a line's bytes are what its class renders (`payload.py`). To add a
-kind: write its class in the family that it belongs to, and name it in `PAYLOADS`.
+kind: write its class in the family that it belongs to (`PAYLOADS` has each class that says a kind), and name it here.
 """
-
-from collections.abc import Mapping
-from typing import Final
 
 from threegate.trail.payloads.agent_events import AgentEnded, AgentStarted
 from threegate.trail.payloads.approval_events import (
@@ -20,7 +17,7 @@ from threegate.trail.payloads.approval_events import (
 from threegate.trail.payloads.draft_events import Observed, Proposed, Validated
 from threegate.trail.payloads.drill_events import DrillEnded, DrillPlaced, DrillSet
 from threegate.trail.payloads.operator_events import OperatorAdded, OperatorRevoked, OperatorsChanged
-from threegate.trail.payloads.payload import Payload
+from threegate.trail.payloads.payload import PAYLOADS, Payload
 from threegate.trail.payloads.placed import Placed, Signature, SignedAct
 from threegate.trail.payloads.run_events import (
     Applied,
@@ -62,60 +59,6 @@ from threegate.trail.payloads.workspace_events import (
     WorkspaceAdopted,
     WorkspaceCreated,
 )
-
-PAYLOADS: Final[Mapping[str, type[Payload]]] = {
-    cls.kind: cls
-    for cls in (
-        WorkspaceCreated,
-        Observed,
-        Validated,
-        Quarantined,
-        Proposed,
-        Approved,
-        Countersigned,
-        Rejected,
-        Promoted,
-        Refused,
-        Waiting,
-        Cleared,
-        Claimed,
-        Started,
-        Finished,
-        Interrupted,
-        CancelRequested,
-        Cancelled,
-        ApprovalAbandoned,
-        Replayed,
-        Applied,
-        UndoStarted,
-        Undone,
-        ProjectAdded,
-        ProjectRemoved,
-        Pruned,
-        WorkspaceAdopted,
-        Granted,
-        GrantRevoked,
-        SessionOpened,
-        SessionKilled,
-        ContractCheckpointAnswered,
-        Rotated,
-        Delivered,
-        OperatorAdded,
-        OperatorRevoked,
-        SettingsChanged,
-        TrailCheckpointSigned,
-        Witnessed,
-        AgentStarted,
-        AgentEnded,
-        DrillSet,
-        DrillPlaced,
-        DrillEnded,
-        ToolsAdded,
-        ToolsRefreshed,
-        ToolsRemoved,
-    )
-}
-"""By the event's `type`, in the order in which a workspace's life brings them."""
 
 __all__ = [
     "PAYLOADS",

@@ -95,6 +95,10 @@ class History(Protocol):
     proposal_sha256: str | None
 
 
+PAYLOADS: Final[dict[str, type[Payload]]] = {}
+"""The class of each kind of event, by the event's `type`."""
+
+
 class Payload(Fields):
     """What one kind of event says. Subclasses say what it means to people and to the history of its request."""
 
@@ -102,6 +106,10 @@ class Payload(Fields):
     """The event's `type`."""
     slot: ClassVar[str] = ""
     """The field of `RequestHistory` that keeps the last event of this kind."""
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            PAYLOADS[cls.kind] = cls
 
     @classmethod
     def of(cls, event: _Event | None) -> Self | None:
