@@ -37,13 +37,22 @@ PODMAN = {
 
 @contextmanager
 def answering(
-    version: object, runtimes: object = None, *, image: str = IMAGE, labels: object = None
+    version: object,
+    runtimes: object = None,
+    *,
+    image: str = IMAGE,
+    labels: object = None,
+    limits: dict[str, bool] | None = None,
 ) -> Iterator[str]:
     """A socket that knows its version, one image and its runtimes, as an engine tells them."""
     answers = {
         "/version": version,
         "/images/": {"Id": image, "Config": {"Labels": labels}},
-        "/info": {"DefaultRuntime": "runc", "Runtimes": runtimes or {"runc": {"path": "runc"}}},
+        "/info": {
+            "DefaultRuntime": "runc",
+            "Runtimes": runtimes or {"runc": {"path": "runc"}},
+            **(limits or {}),
+        },
     }
 
     class Handler(socketserver.StreamRequestHandler):
@@ -79,6 +88,29 @@ def test_podman_is_refused_by_what_it_says_of_itself(tmp_path: Path) -> None:
         )
         outcome = run_job(runner, era_job("id"), tmp_path)
         assert outcome.status == "unavailable" and "Podman 4.3.1" in outcome.detail
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("limits", "what"),
+    [
+        ({"MemoryLimit": False, "PidsLimit": False, "CpuCfsQuota": False}, "memory, processes, cores"),
+        ({"MemoryLimit": True, "PidsLimit": True, "CpuCfsQuota": False}, "cores"),
+        ({"MemoryLimit": True, "PidsLimit": True, "CpuCfsQuota": True}, ""),
+    ],
+)
+def test_an_engine_that_can_set_no_limit_is_not_used(
+    limits: dict[str, bool], what: str, tmp_path: Path
+) -> None:
+    """As a rootless engine without delegated cgroups, which would start the container all the same."""
+    with answering(DOCKER, limits=limits) as url:
+        runner = EraRunner(EraSettings(engine=url, image=IMAGE))
+        line = runner.available()
+        if not what:
+            assert line is None
+            return
+        assert line is not None and line.startswith(f"the engine limits no {what}: ") and "\n" not in line
+        assert run_job(runner, era_job("id"), tmp_path).status == "unavailable"
 
 
 @pytest.mark.parametrize(

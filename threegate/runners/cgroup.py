@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
+_UNLIMITED = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,9 @@ class CgroupFiles:
         )
 
     def memory(self) -> int | None:
-        """Memory limit in bytes."""
-        return _number(self.memory_limit)
+        """Memory limit in bytes; None also for the huge number by which version 1 says that there is none."""
+        limit = _number(self.memory_limit)
+        return None if limit is None or limit >= _UNLIMITED else limit
 
     def no_swap(self) -> bool | None:
         """Whether memory and swap together are no more than the memory; None when it cannot be read."""

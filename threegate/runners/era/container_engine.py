@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import docker
 import docker.errors
@@ -122,12 +122,25 @@ def check_image(api: docker.APIClient, image: str) -> dict[str, Any]:
     return facts
 
 
+_LIMITS: Final = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "cores"}
+"""What an engine says of the limits that it can set, and what they are of."""
+
+
 def check_runtime(api: docker.APIClient, runtime: str) -> str:
-    """The runtime's name as the engine knows it. Raises Unavailable."""
+    """The runtime's name as the engine knows it. Raises Unavailable, also where the engine can set no limits for it.
+
+    Such an engine starts a container all the same, and the run would end as `limits_not_enforced`; so the request waits.
+    """
     try:
         info = api.info()
     except FAULTS as error:
         raise Unavailable(f"no container engine: it does not answer ({reason(error)})") from None
+    unlimited = [name for key, name in _LIMITS.items() if info.get(key) is False]
+    if unlimited:
+        raise Unavailable(
+            f"the engine limits no {', '.join(unlimited)}: a rootless engine needs cgroup v2, with these controllers delegated"
+            " to its user; or set runners.era.engine to another engine"
+        )
     name = runtime or str(info.get("DefaultRuntime") or "runc")
     listed = info.get("Runtimes") or {}
     # An engine may list runtimes that it would look for; one with a whole path must lie there.

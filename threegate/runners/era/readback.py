@@ -102,7 +102,8 @@ def _cgroups(walls: Walls, job: Job, files: CgroupFiles) -> None:
     if memory is None or not wanted - _PAGE < memory <= wanted:
         walls.differences.append(f"memory is {memory}, not {wanted}")
     walls.expect("swap", "none" if files.no_swap() else "not enforced", "none")
-    walls.expect("processes", files.pids(), job.limits.processes)
+    processes = files.pids()
+    walls.expect("processes", "not enforced" if processes is None else processes, job.limits.processes)
     cpus = files.cpus()
     walls.effective["cpu"] = "not enforced" if cpus is None else f"{cpus.normalize():f} cores"
     if cpus is None or abs(cpus - Decimal(job.limits.cpu)) > Decimal("0.011"):
