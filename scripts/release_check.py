@@ -260,6 +260,7 @@ def contents(wheel: Path, sdist: Path, commit: str) -> None:
         "SECURITY.md",
         "hatch_build.py",
         "Makefile",
+        "requirements.lock",
     }
     hold(wanted <= parts, f"the sdist has {sorted(wanted - parts)}")
     hold(any(name.startswith("tests/") for name in parts), "the sdist has the tests")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 from typing import get_args
 
@@ -32,6 +33,34 @@ def test_every_extra_is_known_and_its_modules_are_what_it_installs() -> None:
             found = {name.lower().replace("_", "-") for name in brings[module]}
             assert found & names(_EXTRAS[extra]), f"{module} is not of {extra}"
             assert not found & names(_PROJECT["dependencies"]), f"{module} is always there"
+
+
+def imported() -> set[str]:
+    """The top-level modules that the package imports and does not bring or have from Python."""
+    found = set()
+    for path in Path("threegate").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found - set(sys.stdlib_module_names) - {"threegate"}
+
+
+def test_what_is_installed_is_imported_and_what_is_imported_is_installed() -> None:
+    """`pydantic_core` and their like come with what is required: the distribution that requires them is ours."""
+    extra = names([item for extra in extras.MODULES for item in _EXTRAS[extra]])
+    required = names(_PROJECT["dependencies"]) | extra
+    come = {name: {name} | names(requires(name) or []) for name in required}
+    brings = packages_distributions()
+    hollow = required - {name.lower().replace("_", "-") for found in brings.values() for name in found}
+    used = {module: {name.lower().replace("_", "-") for name in brings[module]} for module in imported()}
+    in_use = set().union(*used.values())
+    assert [name for name in required - in_use if name not in hollow or not come[name] & in_use] == [], (
+        "not imported"
+    )
+    all_that_comes = set().union(*come.values())
+    assert [module for module, found in used.items() if not found & all_that_comes] == [], "not required"
 
 
 def test_all_has_every_extra() -> None:

@@ -39,6 +39,8 @@ NOT_RUN = {
     "make test": "is what runs this",
     "make lint": "is the first half of it",
     "make soak": "takes hours",
+    "make lock": "changes the checkout: tests/packaging/test_lock.py compares what it wrote",
+    "make newest": "installs what is not locked; a step of docs/release.md",
     "make deb": "takes half a minute: tests/packaging/test_deb.py, the long form",
     "sudo apt-get install git make python3-venv": "changes the machine: scripts/try_readme has these in its Debian",
     "sudo apt-get install ./dist/threegate_*.deb": "changes the machine: tests/packaging/test_deb.py types it on an empty one",

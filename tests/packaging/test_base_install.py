@@ -76,6 +76,7 @@ def place(only_base: dict[str, str], tmp_path: Path) -> Place:
     words = ("init", str(tmp_path / "ws"), "--operator", "operator", "--key", f"{key}.pub")
     done = threegate(*words, cwd=tmp_path, env=only_base)
     assert done.code == 0, done.err
+    assert "container ERA needs the extra era: pip install 'threegate[era]' (Monty needs none)\n" in done.out
     return Place(tmp_path / "ws", key)
 
 

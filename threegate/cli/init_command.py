@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, argument, emit_json, say, wants_json
+from threegate.core.extras import missing_extra
 
 app = typer.Typer()
 
@@ -51,6 +52,8 @@ def init(
         say(f"agent     {agent} may write into inbox/ and inbox/files/, and nothing else")
     if made.new_key:
         say(f"new key   {made.new_key} (made now, without a passphrase: add one with ssh-keygen -p)")
-    if not made.image:
+    if problem := missing_extra("ERA", "era"):
+        say(f"container {problem} (Monty needs none)")
+    elif not made.image:
         say("container no ERA image is known yet: `threegate sandbox build` makes it (Monty needs none)")
     say(f"next      cd {made.workspace.root} && threegate draft --help")
