@@ -98,4 +98,5 @@ def _server(manifest: Manifest, state: ServerState | None) -> JobServer:
         secrets=manifest.secrets,
         account=manifest.account,
         state=state,
+        image=manifest.image,
     )
