@@ -252,6 +252,13 @@ def test_free_text_never_goes_to_a_server_with_network(server: JobServer) -> Non
     opened(call({"a": 1}, server), [number])
 
 
+def test_free_text_goes_to_a_server_in_a_container_for_that_has_no_network() -> None:
+    (item,) = rules(schema(a=TEXT), "a any").widened
+    opened(call({"a": "x"}, JobServer("era", ("/h",), (), (), (), image=f"sha256:{'0' * 64}")), [item])
+    with pytest.raises(Refused, match="could carry anything out"):
+        opened(call({"a": "x"}, JobServer("elsewhere", ("/h",), (), (), ())), [item])
+
+
 def test_a_grant_for_a_stateful_server_says_so_and_leaves_the_state_open() -> None:
     used = ServerState("p", 1, (EarlierCall("TR-a", "issue", "{}", "succeeded"),))
     (item,) = rules(schema(a=TEXT), "a = x*").widened

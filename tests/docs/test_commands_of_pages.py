@@ -55,6 +55,8 @@ NOT_RUN = {
         "needs an installed server: tests/tools/test_tools_command.py"
     ),
     "threegate tools add mind --stateful -- /opt/mind/node_modules/.bin/mcp-server-mind": "the same",
+    "threegate tools add mind --in era --image mind:1.2 -- /usr/local/bin/mcp-server-mind": "needs an image:"
+    " tests/tools/test_container_servers.py",
     "threegate tools list": "the same",
     "threegate tools test notes": "the same",
     "threegate tools show notes": "the same",

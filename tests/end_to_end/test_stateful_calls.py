@@ -204,4 +204,7 @@ def test_a_grant_that_says_so_lets_calls_through_whatever_was_called_before(tmp_
 
         with daemon(notes.place):
             with_door(notes.place, run, work, "--wait-sec", "1")
-        assert len(notes.place.events("claimed")) == 3
+        claimed = notes.place.events("claimed")
+        assert len(claimed) == 3
+        made = ["grant", "new", claimed[0]["request_id"], "--max-uses", "2", "--expires", "8h", *key]
+        assert "give it there" in notes.place.run(*made, expect=2).err

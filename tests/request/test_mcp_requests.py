@@ -124,7 +124,7 @@ def test_the_job_binds_the_call_and_its_server() -> None:
     digests = {digest(found.call, SERVER), digest(found.call, None)}
     for item in fields(ToolCall):
         digests.add(digest(replace(found.call, **{item.name: "other"}), SERVER))
-    others: dict[str, Any] = {"place": "other", "account": "other", "state": ServerState()}
+    others: dict[str, Any] = {"place": "other", "account": "other", "image": "other", "state": ServerState()}
     for item in fields(JobServer):
         value = others.get(item.name, ("other",))
         digests.add(digest(found.call, replace(SERVER, **{item.name: value})))

@@ -194,3 +194,10 @@ def test_a_manifest_that_says_nothing_of_it_keeps_its_digest(bench: Bench) -> No
         b"stateful" not in bench.manifest.to_bytes()
         and not parse_manifest(bench.manifest.to_bytes()).stateful
     )
+
+
+def test_a_call_that_shall_end_before_it_began_starts_nothing(bench: Bench) -> None:
+    with pytest.raises(ServerError) as cancelled:
+        bench.call(stopped=lambda: True)
+    assert (cancelled.value.code, cancelled.value.reached) == ("cancelled", False)
+    assert bench.processes == 0 and bench.state() == FRESH

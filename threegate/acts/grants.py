@@ -196,12 +196,20 @@ def _shown(example: Example, value: object) -> str:
 
 
 def finished_request(context: Context, request_id: str) -> Approved:
-    """The request that a grant is made from. Raises Refused (grants_off), InvalidInput."""
+    """The request that a grant is made from. Raises Refused (grants_off, grant_mismatch), InvalidInput."""
     refuse_off(context)
     path = show_request(context.workspace, request_id).path
     if path is None or path.parent != context.workspace.finished:
         raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
-    return read_waiting(context, path)
+    found = read_waiting(context, path)
+    server = found.job.server
+    if server is not None and server.state is not None:
+        raise Refused(
+            "grant_mismatch",
+            f"{request_id}: a grant for a stateful server covers calls whatever was called before, and only the screen of:"
+            " threegate grant tool says so; give it there",
+        )
+    return found
 
 
 def refuse_off(context: Context) -> None:

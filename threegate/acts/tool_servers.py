@@ -36,9 +36,9 @@ from threegate.tools.manifest import (
     read_manifest,
     settle_manifests,
 )
-from threegate.tools.program_tree import pinned_command, program_digests
+from threegate.tools.program_tree import pinned_command, refuse_words
 from threegate.tools.server_process import ServerError, open_server
-from threegate.tools.server_start import DROPPED, secret_values, server_account
+from threegate.tools.server_start import DROPPED, program_of, secret_values, server_account
 from threegate.trail import LockedTrail, moves
 from threegate.trail.payloads import ToolsAdded, ToolsRefreshed, ToolsRemoved
 
@@ -71,6 +71,8 @@ class WantedServer:
     """NAME=VALUE."""
     secrets: tuple[str, ...] = ()
     stateful: bool = False
+    image: str = ""
+    """With place ``era``: a name or digest that the engine knows; empty: the image of the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +92,21 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
     """
     _refuse_name(context, wanted.name)
     place = _place(wanted.place)
-    account = wanted.account or (DROPPED if os.geteuid() == 0 else "")
-    who = server_account(account)
-    if place == "jail":
-        _refuse_jail(who)
+    account, image = "", ""
+    if place == "era":
+        image = _image(context.policy.settings, wanted)
+    else:
+        if wanted.image:
+            raise InvalidInput("--image: is of --in era")
+        account = wanted.account or (DROPPED if os.geteuid() == 0 else "")
+        who = server_account(account)
+        if place == "jail":
+            _refuse_jail(who)
     binds = tuple(_folder(context.workspace, text) for text in wanted.binds)
     bad = next((host for host in wanted.allow if not _HOST.fullmatch(host)), None)
     if bad is not None:
         raise InvalidInput(f"--allow {bad}: is no host name in lower case; no scheme, port, path or address")
-    argv = pinned_command(wanted.words)
+    argv = _words_in_image(wanted.words) if image else pinned_command(wanted.words)
     for secret in wanted.secrets:
         if not VARIABLE.fullmatch(secret) or _NEVER_SET.fullmatch(secret):
             raise InvalidInput(f"--secret {secret}: is no name of a variable that a server may get")
@@ -114,24 +122,24 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
         secrets=tuple(sorted(set(wanted.secrets))),
         initialize={},
         tools=(),
-        program=program_digests(argv, [item.path for item in binds]),
+        program={},
         stateful=wanted.stateful,
+        image=image,
     )
+    manifest = replace(manifest, program=program_of(manifest))
     return LookedAt(_asked(context.workspace, context.policy.settings, manifest))
 
 
 def program_changes(context: Context, name: str) -> tuple[Difference, ...]:
     """What differs of a server's program from what is pinned; nothing is started. Raises Refused, Unavailable."""
     before = pinned(context, name)
-    return tuple(
-        differences(before, program=program_digests(before.argv, [item.path for item in before.binds]))
-    )
+    return tuple(differences(before, program=program_of(before)))
 
 
 def look_again(context: Context, name: str) -> LookedAt:
     """The server as it is now, and what differs from what is pinned. Raises Refused, Unavailable, ServerError."""
     before = pinned(context, name)
-    program = program_digests(before.argv, [item.path for item in before.binds])
+    program = program_of(before)
     now = _asked(context.workspace, context.policy.settings, replace(before, program=program))
     changed = differences(before, initialize=now.initialize, tools=now.tools, program=now.program)
     return LookedAt(now, before, tuple(changed))
@@ -274,11 +282,34 @@ def _known(name: str) -> Refused:
 
 
 def _place(text: str) -> Place:
-    if text in ("jail", "host"):
+    if text in ("jail", "era", "host"):
         return cast(Place, text)
-    if text == "era":
-        raise InvalidInput("--in era: containers for servers are not offered yet; use --in jail")
-    raise InvalidInput(f"--in {text}: is none of jail, host")
+    raise InvalidInput(f"--in {text}: is none of jail, era, host")
+
+
+def _image(settings: Settings, wanted: WantedServer) -> str:
+    """The image's digest, after everything that a container does not have was refused. Raises InvalidInput, Unavailable."""
+    if wanted.allow:
+        raise InvalidInput("--allow: a server in a container has no network; use --in jail")
+    if wanted.secrets:
+        raise InvalidInput("--secret: the engine keeps a container's variables on its disk; use --in jail")
+    if wanted.account:
+        raise InvalidInput("--account: a server in a container is nobody there")
+    if not (wanted.image or settings.runners.era.image):
+        raise InvalidInput(
+            "--in era: no image; name one with --image, or build ours: threegate sandbox build"
+        )
+    from threegate.runners.era.engine_answer import engine_url
+    from threegate.runners.mcp.server_image import image_digest
+
+    return image_digest(engine_url(settings.runners.era.engine), wanted.image or settings.runners.era.image)
+
+
+def _words_in_image(words: Sequence[str]) -> tuple[str, ...]:
+    refuse_words(words)
+    if not words[0].startswith("/"):
+        raise InvalidInput(f"{words[0]}: write the whole path that it has in the image")
+    return tuple(words)
 
 
 def _refuse_jail(account: Account) -> None:

@@ -51,7 +51,15 @@ def add(
         list[str] | None,
         typer.Option("--bind", metavar="DIR[:rw]", help="A folder that it sees, read-only without :rw."),
     ] = None,
-    place: Annotated[str, typer.Option("--in", metavar="jail|host", help="Where it runs.")] = "jail",
+    place: Annotated[str, typer.Option("--in", metavar="jail|era|host", help="Where it runs.")] = "jail",
+    image: Annotated[
+        str,
+        typer.Option(
+            "--image",
+            metavar="IMAGE",
+            help="With --in era: an image of the engine, pinned by its digest; default that of the settings.",
+        ),
+    ] = "",
     stateful: Annotated[
         bool,
         typer.Option(
@@ -92,6 +100,7 @@ def add(
         tuple(env or ()),
         tuple(secret or ()),
         stateful,
+        image,
     )
     looked = look_at_new(context, wanted)
     _show(server_sections(looked.manifest), json_)

@@ -495,12 +495,14 @@ TOOLS_START_BYTES: Final = 4 * MIB
 """Of each such answer, and all that the server writes meanwhile."""
 TOOLS_END_SECONDS: Final = 1.0
 """So long a server may take to end when its input has ended, before it is killed."""
+TOOLS_CONTAINER_END_SECONDS: Final = 20.0
+"""So long the process beside a server's container may take to have the engine remove it."""
 TOOLS_MEMORY_MB: Final = 2048
-"""Of each process of a server in a jail; where root can make a cgroup, of all of them together."""
+"""Of each process of a server in a jail; where root can make a cgroup, and in a container, of all of them together."""
 TOOLS_PROCESSES: Final = 256
-"""Processes and threads of a server in a jail."""
+"""Processes and threads of a server in a jail or a container."""
 TOOLS_TMP_BYTES: Final = 256 * MIB
-"""/tmp and /dev/shm of a server's jail, each."""
+"""/tmp and /dev/shm of a server's jail, each; /tmp of its container."""
 TOOLS_STDERR_BYTES: Final = 4 * KIB
 """Of what a server writes to standard error, kept for its last line."""
 TOOLS_WORDS_CHARS: Final = 200

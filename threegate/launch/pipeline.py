@@ -121,6 +121,8 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
 
 
 def _run_ended(context: Context, owner: Owner | None) -> bool:
+    if not isinstance(owner, str):
+        return False  # an account has no end
     with context.trail.locked() as held:
         run = held.index.run(owner)
     return run is not None and run.ended

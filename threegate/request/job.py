@@ -151,6 +151,8 @@ class JobServer:
     """The account that it runs as; empty: the daemon's own."""
     state: ServerState | None = None
     """What earlier calls may have left in its process; None for a server that has a fresh process for each call."""
+    image: str = ""
+    """The image of a server in a container, by its digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +259,8 @@ def _call_meaning(call: ToolCall) -> dict[str, Any]:
 def _server_meaning(server: JobServer) -> dict[str, Any]:
     lists = {name: list(getattr(server, name)) for name in ("argv", "hosts", "binds", "secrets")}
     state = {} if server.state is None else {"state": server.state.to_json()}
-    return {"place": server.place, "account": server.account, **lists, **state}
+    image = {"image": server.image} if server.image else {}
+    return {"place": server.place, "account": server.account, **lists, **state, **image}
 
 
 def effective_risk(request: Request, exposure: Exposure, change: JobChange | None = None) -> Risk:

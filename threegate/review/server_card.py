@@ -71,6 +71,8 @@ def runs_where(manifest: Manifest) -> str:
     if manifest.place == "jail":
         account = f" under the account {manifest.account}" if manifest.account else ""
         return f"a jail of its own{account}"
+    if manifest.place == "era":
+        return "a container of its own, as nobody, with a read-only root and without network"
     if manifest.account:
         return f"on this machine without a jail, under the account {manifest.account}"
     return f"on this machine without a jail; it {DAEMON_RIGHTS}"
@@ -80,6 +82,8 @@ def _process(manifest: Manifest) -> Iterable[Item]:
     yield Field("name", manifest.server)
     yield Fact("runs", runs_where(manifest))
     yield Fact("process", process_kind(manifest))
+    if manifest.image:
+        yield Fact("image", manifest.image)
     yield Listing("command", shlex.join(manifest.argv), "the command")
     for name, value in manifest.env.items():
         yield Field("variable", f"{name}={value}")
@@ -98,6 +102,8 @@ def _reach(manifest: Manifest) -> Iterable[Item]:
         yield Note("network: none")
     for folder in manifest.binds:
         yield Field("folder", f"{folder.path} ({'reads and writes' if folder.writable else 'reads'})")
+    if not manifest.binds and manifest.place == "era":
+        yield Note("folders: none but its image, read-only, and an empty /tmp")
     if not manifest.binds and manifest.place == "jail":
         yield Note("folders: none but its program, read-only, and an empty /tmp")
 

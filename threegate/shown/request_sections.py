@@ -301,9 +301,16 @@ def _server(job: Job) -> list[Item]:
         return []
     return [
         Fact("server in", job.server.place),
-        Field("server as", job.server.account or "the daemon's own account"),
+        *([Fact("server image", job.server.image)] if job.server.image else ()),
+        Field("server as", _server_account(job.server)),
         Field("server", "\n".join(job.server.argv), LIMIT),
     ]
+
+
+def _server_account(server: JobServer) -> str:
+    if server.image:
+        return "nobody, in its container"
+    return server.account or "the daemon's own account"
 
 
 def _limits(job: Job) -> list[Item]:

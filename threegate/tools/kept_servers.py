@@ -93,6 +93,8 @@ class KeptServers:
         Raises Refused (state_changed, tools_changed: nothing was sent), ServerError, Unavailable.
         """
         while True:
+            if wanted.stopped():
+                raise ServerError("cancelled", "the call was cancelled before its turn")
             process, task = self._put(workspace, manifest, wanted)
             try:
                 return self._result(process, task)
@@ -238,16 +240,15 @@ class _Process:
                     kept = self._made(task.wanted)
                 except BaseException as error:  # noqa: BLE001 - whatever it is, the caller gets it, and the process its end
                     failed = (task, error)
-                else:
-                    with self._lock:
-                        self._current = None
-                    if task.cancelled:  # the wish came with the answer, and would meet the next call
+                with self._lock:
+                    self._current = None
+                # A wish to end that came too late for this call would meet the next one: then the process ends, too.
+                if failed is None:
+                    if task.cancelled:
                         with suppress(ThreeGateError, OSError):
                             self._end()
                     task.future.set_result(kept)
-                if failed and self._server is not None and _is_other_state(failed[1]):
-                    with self._lock:
-                        self._current = None
+                elif self._server is not None and not task.cancelled and _is_other_state(failed[1]):
                     task.future.set_exception(failed[1])
                     failed = None
                 if self._server is None:

@@ -19,12 +19,14 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.trail import LockedTrail, TrailIndex, moves
 
-Place = Literal["jail", "host"]
+Place = Literal["jail", "era", "host"]
 """Where a server's process runs."""
 SERVER_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,15}")
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """A name that every client and the door take; a server with another one is refused whole."""
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+IMAGE: Final = re.compile(r"sha256:[0-9a-f]{64}")
+"""An image by the digest that the engine knows it by."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _SUFFIX: Final = ".json"
 _ANEW: Final = "restore it, or: threegate tools remove {}, then add the server again"
@@ -103,6 +105,8 @@ class Manifest:
     """Digest of each file or folder that the command line starts, by real path (`program_tree.tree_digest`)."""
     stateful: bool = False
     """One process for each requester, which keeps what calls leave in it; else a fresh one for each call."""
+    image: str = ""
+    """Of a server in a container, the image by its digest (``sha256:…``): it has the program, so nothing else is pinned of that."""
 
     @cached_property
     def digest(self) -> str:
@@ -118,7 +122,8 @@ class Manifest:
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def to_data(self) -> dict[str, Any]:
-        """As a JSON value; every key is there, but `stateful` only where it is true: older manifests keep their digests."""
+        """As a JSON value; every key is there, but `stateful` and `image` only where they say something: older manifests keep
+        their digests."""
         return {
             "server": self.server,
             "argv": list(self.argv),
@@ -132,6 +137,7 @@ class Manifest:
             "tools": [tool.to_data() for tool in self.tools],
             "program": dict(self.program),
             **({"stateful": True} if self.stateful else {}),
+            **({"image": self.image} if self.image else {}),
         }
 
     @classmethod
@@ -142,7 +148,7 @@ class Manifest:
         if type(stateful) is not bool or ("stateful" in given and not stateful):
             raise ValueError("stateful is there and not true")
         row = _keys(
-            {key: value for key, value in given.items() if key != "stateful"},
+            {key: value for key, value in given.items() if key not in ("stateful", "image")},
             *"server argv place account allow binds env secrets initialize tools program".split(),
         )
         if not SERVER_NAME.fullmatch(_text(row["server"])):
@@ -150,8 +156,13 @@ class Manifest:
         argv, tools = _texts(row["argv"]), tuple(PinnedTool.parse(item) for item in _list(row["tools"]))
         if not argv or not Path(argv[0]).is_absolute():
             raise ValueError("argv does not start with an absolute path")
-        if row["place"] not in ("jail", "host"):
+        image = _text(given.get("image", ""))
+        if row["place"] not in ("jail", "era", "host"):
             raise ValueError("place has no known value")
+        if (row["place"] == "era") != bool(IMAGE.fullmatch(image)) or ("image" in given and not image):
+            raise ValueError(
+                "an image is named by its digest, where and only where a container is made of it"
+            )
         if len({tool.name for tool in tools}) != len(tools):
             raise ValueError("two tools have one name")
         initialize = _keys(row["initialize"], "protocolVersion", "capabilities", "serverInfo", "instructions")
@@ -171,6 +182,7 @@ class Manifest:
             tools=tools,
             program=program,
             stateful=stateful,
+            image=image,
         )
 
 

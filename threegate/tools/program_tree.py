@@ -50,6 +50,18 @@ _known: dict[str, tuple[str, str]] = {}
 
 def pinned_command(words: Sequence[str]) -> tuple[str, ...]:
     """The command line with an absolute program. Raises Refused `tools_fetched`, InvalidInput, Unavailable."""
+    refuse_words(words)
+    place = shutil.which(words[0])
+    if place is None:
+        raise Unavailable(f"{words[0]}: is not there, or is no program; install it first")
+    relative = next((word for word in words[1:] if not Path(word).is_absolute() and _is_file(word)), None)
+    if relative is not None:
+        raise InvalidInput(f"{relative}: is a file here; write its whole path: {Path.cwd() / relative}")
+    return (str(Path(place).absolute()), *words[1:])
+
+
+def refuse_words(words: Sequence[str]) -> None:
+    """A command line that pins nothing, wherever it runs. Raises Refused `tools_fetched`, InvalidInput."""
     if not words:
         raise InvalidInput(
             "no command; put it behind --, as in: threegate tools add NAME -- /opt/server/bin/server"
@@ -73,13 +85,6 @@ def pinned_command(words: Sequence[str]) -> tuple[str, ...]:
         raise InvalidInput(
             f"{words[0]}: starts another program; name the server's own program, and --env for variables"
         )
-    place = shutil.which(words[0])
-    if place is None:
-        raise Unavailable(f"{words[0]}: is not there, or is no program; install it first")
-    relative = next((word for word in words[1:] if not Path(word).is_absolute() and _is_file(word)), None)
-    if relative is not None:
-        raise InvalidInput(f"{relative}: is a file here; write its whole path: {Path.cwd() / relative}")
-    return (str(Path(place).absolute()), *words[1:])
 
 
 def program_places(argv: Sequence[str], data: Sequence[str]) -> tuple[Path, ...]:

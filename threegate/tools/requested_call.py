@@ -89,4 +89,5 @@ def _server(manifest: Manifest, state: ServerState | None) -> JobServer:
         secrets=manifest.secrets,
         account=manifest.account,
         state=state,
+        image=manifest.image,
     )

@@ -1,18 +1,21 @@
-"""Starting a server of tools as its manifest says: in a jail of its own, or on the host.
+"""Starting a server of tools as its manifest says: in a jail of its own, in a container, or on the host.
 
 Invariant: its environment is what the manifest names and nothing of ours, and it has no descriptor but its three streams. In the
 jail it has its program read-only, the folders that an operator signed, an empty /tmp, and no network but the hosts that were
 signed; it has not more memory and processes than `core/limits.py` says. On the host as root it is another account, and sees an
-empty folder in the place of `tool-exec/`.
+empty folder in the place of `tool-exec/`. The walls of a container are in `runners/mcp/server_container.py`, a process of which
+stands between us and the engine: it outlives us by as long as it takes to remove the container.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import secrets
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -49,9 +52,15 @@ class Started:
     """A server's process, and what works for it."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], held: ExitStack, secrets: tuple[str, ...] = ()
+        self,
+        process: subprocess.Popen[bytes],
+        held: ExitStack,
+        secrets: tuple[str, ...] = (),
+        *,
+        in_container: bool = False,
     ) -> None:
         self.process = process
+        self._in_container = in_container
         self.secrets = secrets
         self._held = held
 
@@ -59,13 +68,20 @@ class Started:
         """Wait a moment for it, then kill it and all that is left of it. Raises Unavailable when something does not go."""
         try:
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(limits.TOOLS_END_SECONDS)
+                self.process.wait(
+                    limits.TOOLS_CONTAINER_END_SECONDS if self._in_container else limits.TOOLS_END_SECONDS
+                )
+            stays = self._in_container and self.process.poll() is None
             if isinstance(self.process, JailProcess):
                 self.process.wait_empty()
             else:
                 with suppress(ProcessLookupError):
                     os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
+            if stays:
+                raise Unavailable(
+                    "the engine does not remove its container; the next start of the daemon does"
+                )
         finally:
             self._held.close()
 
@@ -96,10 +112,16 @@ def secret_values(settings: Settings, names: tuple[str, ...]) -> dict[str, str]:
     return {name: read_secret(name, settings.secrets[name]) for name in names}
 
 
+def program_of(manifest: Manifest) -> dict[str, str]:
+    """Digests of the program as it is now; empty for one in a container, whose image is named by its digest. Raises Unavailable."""
+    if manifest.place == "era":
+        return {}
+    return dict(program_digests(manifest.argv, [item.path for item in manifest.binds]))
+
+
 def refuse_changed_program(manifest: Manifest) -> None:
     """Compare the program's files with what was signed. Raises Refused `tools_changed`, Unavailable."""
-    data = [item.path for item in manifest.binds]
-    changed = differences(manifest, program=program_digests(manifest.argv, data))
+    changed = differences(manifest, program=program_of(manifest))
     if changed:
         raise Refused(
             "tools_changed",
@@ -111,6 +133,8 @@ def refuse_changed_program(manifest: Manifest) -> None:
 def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -> Started:
     """Start the process. Raises Refused `tools_changed` when the program is not what was signed, Unavailable, ServerError."""
     refuse_changed_program(manifest)
+    if manifest.place == "era":
+        return _in_container(settings, manifest)
     account = server_account(manifest.account)
     values = secret_values(settings, manifest.secrets)
     environment = {
@@ -165,6 +189,43 @@ def _in_jail(
         )
     except ThreeGateError as error:
         raise ServerError("server_not_started", str(error)) from None
+
+
+def _in_container(settings: Settings, manifest: Manifest) -> Started:
+    """The process beside the container. Not ended with us: at the end of its input it removes the container."""
+    era = settings.runners.era
+    wanted = {
+        "engine": era.engine,
+        "runtime": era.runtime,
+        "workspace": settings.workspace.id,
+        "server": manifest.server,
+        "image": manifest.image,
+        "argv": list(manifest.argv),
+        "env": {"HOME": "/tmp", "LANG": "C.UTF-8", **manifest.env},
+        "binds": [{"path": item.path, "writable": item.writable} for item in manifest.binds],
+    }
+    kept = {name: os.environ[name] for name in ("PYTHONPATH", "DOCKER_HOST") if name in os.environ}
+    descriptor = os.memfd_create("container", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, json.dumps(wanted).encode())
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "threegate.runners.mcp.server_container", str(descriptor)],
+            env=kept,
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(descriptor,),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ServerError(
+            "server_not_started", f"{sys.executable}: cannot be started ({error.strerror})"
+        ) from None
+    finally:
+        os.close(descriptor)
+    return Started(process, ExitStack(), in_container=True)
 
 
 def _limited() -> tuple[str, ...]:
