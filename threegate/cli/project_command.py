@@ -73,7 +73,7 @@ def remove(
     ],
     json_: JsonFlag = False,
 ) -> None:
-    """Take a project off the list; its folder stays as it is.
+    """Take a project off the list; its folder does not change.
 
     Example: threegate project remove web
     """
