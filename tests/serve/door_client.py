@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,13 +52,16 @@ def with_client(how: StdioServerParameters, work: Callable[[Client], Awaitable[A
 
 @contextmanager
 def daemon(place: Place) -> Iterator[Any]:
-    """A daemon for the block."""
+    """A daemon for the block. What it logs is read all the time: it would stop for ever behind a full pipe."""
     process = place.daemon()
+    reader = threading.Thread(target=process.stderr.read, name="log", daemon=True)
+    reader.start()
     try:
         yield process
     finally:
         process.kill()
         process.wait()
+        reader.join(10)
         if process.stderr is not None:
             process.stderr.close()
 

@@ -41,8 +41,8 @@ from threegate.launch.context import Context
 from threegate.launch.launch_facts import DraftFacts, facts_for_launch
 from threegate.launch.launch_problem import read_operators
 from threegate.proposals.in_workspace import input_place
-from threegate.request import read_request
 from threegate.request.job import Job, build_job
+from threegate.request.model import Request
 from threegate.request.shown_whole import unread_inputs
 from threegate.review.countersign import read_waiting, review_waiting
 from threegate.review.review_sections import review_sections
@@ -54,10 +54,10 @@ from threegate.review.reviewed_draft import (
     refuse_bad_clock,
     refuse_used,
     take_draft_away,
+    validate_draft,
 )
 from threegate.review.show import show_request
 from threegate.shown.parts import Field, Item, Note, Section
-from threegate.tools.requested_call import requested_call
 from threegate.trail import Owner, TrailIndex, moves, payloads
 from threegate.trail.payloads.placed import owner_fields
 
@@ -257,26 +257,21 @@ def promote_granted(context: Context, path: Path, grants: Sequence[Grant]) -> Pr
     """Promote one draft under the first grant that covers it; None when none does. Raises as `approve` does."""
     draft = read_draft(context.workspace, path)
     mine = [grant for grant in grants if grant.owner == draft.owner]
-    if not _declared_covered(context, draft, mine):
+    if not mine:
         return None
-    with open_reviewed_draft(context, draft, compared=False) as reviewed:
+    valid = validate_draft(context, draft)
+    if valid.request.inputs and not _declared_covered(context, draft, valid.request, mine):
+        return None
+    with open_reviewed_draft(context, draft, valid, compared=False) as reviewed:
         for grant in mine:
             if grant.owner == reviewed.owner and covers(grant, reviewed.job):
                 return _promote(context, reviewed, grant)
     return None
 
 
-def _declared_covered(context: Context, draft: Draft, grants: Sequence[Grant]) -> bool:
+def _declared_covered(context: Context, draft: Draft, request: Request, grants: Sequence[Grant]) -> bool:
     """Whether a grant covers what the draft declares. Its inputs are copied and hashed only then: that takes time."""
     policy = context.policy
-    if not grants:
-        return False
-    settings, now = policy.settings.request, datetime.now(UTC)
-    request = read_request(
-        draft.data, path=draft.path.name, settings=settings, now=now, stage="draft"
-    ).request
-    if request is None:
-        return False
     places = {
         item.name: input_place(context.workspace, draft.path.parent, item.name, item.sha256).name
         for item in request.inputs
@@ -286,10 +281,6 @@ def _declared_covered(context: Context, draft: Draft, grants: Sequence[Grant]) -
         unread = unread_inputs(
             request, lambda item: os.fdopen(files.open_regular(places[item.name])[0], "rb")
         )
-    server = None
-    if request.call is not None:
-        with context.trail.locked() as held:
-            server = requested_call(context.workspace, held.index, request.call).server
     job = build_job(
         request,
         input_sizes=sizes,
@@ -297,7 +288,6 @@ def _declared_covered(context: Context, draft: Draft, grants: Sequence[Grant]) -
         write_class=context.contracts.write_class(policy, request),
         time_cap_sec=context.contracts.time_cap_sec(policy, request),
         unread=unread,
-        server=server,
     )
     return any(covers(grant, job) for grant in grants)
 

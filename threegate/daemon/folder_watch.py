@@ -39,10 +39,12 @@ class FolderWatch:
             self._observer.unschedule(self._followed.pop(gone))
         for new in folders - self._followed.keys():
             with suppress(OSError):
-                self._followed[new] = self._observer.schedule(self._hint, str(new), recursive=False)
+                self._followed[new] = self._observer.schedule(
+                    self._hint, str(new), event_filter=self._changes
+                )
 
     def _start(self, folders: list[Path]) -> None:
-        from watchdog.events import FileSystemEvent, FileSystemEventHandler
+        from watchdog import events
         from watchdog.observers import Observer
 
         library = logging.getLogger("watchdog")  # would tell the terminal of a hint that comes after the end
@@ -50,15 +52,22 @@ class FolderWatch:
         library.propagate = False
         wake = self._wake
 
-        class Hint(FileSystemEventHandler):
-            def on_any_event(self, event: FileSystemEvent) -> None:
-                if event.event_type not in ("opened", "closed_no_write"):
-                    wake.set()
+        class Hint(events.FileSystemEventHandler):
+            def on_any_event(self, event: events.FileSystemEvent) -> None:
+                wake.set()
 
+        # What only reads a folder is no hint. The kernel leaves it out: our own reading would wake the watching threads.
+        self._changes = [
+            events.FileCreatedEvent,
+            events.FileModifiedEvent,
+            events.FileClosedEvent,
+            events.FileMovedEvent,
+            events.FileDeletedEvent,
+        ]
         observer = Observer()
         self._hint = Hint()
         for folder in folders:
-            observer.schedule(self._hint, str(folder), recursive=False)
+            observer.schedule(self._hint, str(folder), event_filter=self._changes)
         observer.daemon = True
         observer.start()
         self._observer = observer

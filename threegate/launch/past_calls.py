@@ -6,7 +6,7 @@ session then says that its state is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -104,20 +104,24 @@ class PastCalls:
 
     def _request(self, event: Event, claimed: Claimed) -> Request | None:
         """The request file of an event, wherever it is now, if it has the digest that the event names."""
-        names = {claimed.file or "", f"{event.request_id}.md"} - {""}
-        for state in STATES:
-            folder = self.workspace.state_folder(state)
-            for name in sorted(names | {path.name for path in folder.glob(f"{event.request_id}.*md")}):
-                try:
-                    data = durable.read_regular(folder / name, max_bytes=limits.REQUEST_BYTES)
-                except OSError:
-                    continue
-                if canonical.sha256_hex(data) == claimed.request_sha256:
-                    moment = event.when + timedelta(days=1)
-                    return read_request(
-                        data, path=name, settings=_WIDEST, now=moment, stage="approved"
-                    ).request
+        for path in self._places(f"{event.request_id}", claimed.file):
+            try:
+                data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
+            except OSError:
+                continue
+            if canonical.sha256_hex(data) == claimed.request_sha256:
+                moment = event.when + timedelta(days=1)
+                return read_request(
+                    data, path=path.name, settings=_WIDEST, now=moment, stage="approved"
+                ).request
         return None
+
+    def _places(self, request_id: str, file: str | None) -> Iterator[Path]:
+        """Where its file may be: by its usual names, and only then by a search, which takes longer the more has finished."""
+        folders = [self.workspace.state_folder(state) for state in STATES]
+        usual = sorted({file or "", f"{request_id}.md"} - {""})
+        yield from (folder / name for folder in folders for name in usual)
+        yield from (path for folder in folders for path in sorted(folder.glob(f"{request_id}.*md")))
 
     def outcome(self, event: Event) -> Outcome | None:
         """The outcome of a finished request, read again from its record."""

@@ -48,12 +48,12 @@ def list_results(desk: Desk, wanted: str | None = None, *, shared: bool = False)
     """
     rows = []
     try:
-        names = sorted(name for name in os.listdir(desk.results) if name.startswith("TS-"))
+        names = sorted(
+            name for name in os.listdir(desk.results) if name.startswith("TS-") and (wanted or "") in name
+        )
     except OSError:
         return []
     for name in names:
-        if wanted is not None and wanted not in name:
-            continue
         if shared and not (desk.results / name).lstat().st_mode & stat.S_IROTH:
             continue
         try:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from threegate.changes.requested_change import RequestedChange, refuse_unfit, requested_change
 from threegate.cluster.capacity import never_fits
@@ -160,14 +161,17 @@ def _identity(facts: os.stat_result) -> tuple[int, ...]:
 
 
 @contextmanager
-def open_reviewed_draft(context: Context, draft: Draft, *, compared: bool = True) -> Iterator[ReviewedDraft]:
+def open_reviewed_draft(
+    context: Context, draft: Draft, valid: ValidDraft | None = None, *, compared: bool = True
+) -> Iterator[ReviewedDraft]:
     """Validate, copy the inputs, build the Job, judge on trial. The copies live as long as the block.
 
-    `compared`: look for what differs from the last request of its shape, for a screen.
+    `valid`: what `validate_draft` has read of this very draft; it is not read again, and the types of its code, which are for
+    a screen, are not checked. `compared`: look for what differs from the last request of its shape, for a screen.
 
     Raises Refused (with a reason code), InvalidInput for a draft that is not valid, Unavailable, TrailError.
     """
-    report, request = _valid(context, draft)
+    report, request = valid or _validate_for_screen(context, draft)
     with copied_inputs(context.workspace, _places(context, draft, request), request.inputs) as copies:
         yield _reviewed(context, draft, report, request, copies, compared)
 
@@ -175,12 +179,20 @@ def open_reviewed_draft(context: Context, draft: Draft, *, compared: bool = True
 @contextmanager
 def view_draft(context: Context, draft: Draft) -> Iterator[ReviewedDraft]:
     """The same for a reader who signs nothing: the inputs are hashed where they lie, and nothing is written."""
-    report, request = _valid(context, draft)
+    report, request = _validate_for_screen(context, draft)
     with seen_inputs(context.workspace, _places(context, draft, request), request.inputs) as seen:
         yield _reviewed(context, draft, report, request, seen, compared=True)
 
 
-def _valid(context: Context, draft: Draft) -> tuple[Report, Request]:
+class ValidDraft(NamedTuple):
+    """What gate 1 says of a draft that it lets through."""
+
+    report: Report
+    request: Request
+
+
+def validate_draft(context: Context, draft: Draft) -> ValidDraft:
+    """Read a draft by gate 1, for now. Raises InvalidDraft, Refused (`not_yet_valid`, `clock_went_back`), TrailError."""
     now = _now(context)
     report = read_request(
         draft.data,
@@ -194,7 +206,13 @@ def _valid(context: Context, draft: Draft) -> tuple[Report, Request]:
         raise InvalidDraft(draft.path, report)
     if request.created_utc > now:
         raise Refused("not_yet_valid", f"{draft.path.name}: created_utc lies ahead of now; wait or fix it")
-    return replace(report, findings=(*report.findings, *type_findings(request))), request
+    return ValidDraft(report, request)
+
+
+def _validate_for_screen(context: Context, draft: Draft) -> ValidDraft:
+    """The same with what the type checker says of its code, which decides nothing."""
+    report, request = validate_draft(context, draft)
+    return ValidDraft(replace(report, findings=(*report.findings, *type_findings(request))), request)
 
 
 def _places(context: Context, draft: Draft, request: Request) -> dict[str, Path]:

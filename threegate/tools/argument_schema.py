@@ -24,13 +24,20 @@ class _TooMuchError(Exception):
 
 def why_unfit(schema: Mapping[str, Any], arguments: Any) -> str | None:
     """What of the arguments the tool does not take, in one line that repeats no value; None when it takes them."""
+    return _why_unfit(json.dumps(schema), json.dumps(arguments))
+
+
+@lru_cache(maxsize=limits.TOOL_CHECKS_KNOWN)
+def _why_unfit(schema_text: str, arguments_json: str) -> str | None:
+    """A function of the two texts alone: a call is checked when it is drafted, promoted and launched, with the same answer."""
     import attrs
     from jsonschema import validators
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
+    schema, arguments = json.loads(schema_text), json.loads(arguments_json)
     known = validators.validator_for(schema, default=validators.Draft202012Validator)
     try:
-        wrong = _why_no_schema(json.dumps(schema, sort_keys=True))
+        wrong = _why_no_schema(schema_text)
         if wrong is not None:
             return f"{_UNDECIDED}: at {_shown(wrong)} it is no JSON Schema"
         bounded = validators.extend(known, _bounded(known.VALIDATORS))  # type: ignore[no-untyped-call]
@@ -55,7 +62,7 @@ def why_unfit(schema: Mapping[str, Any], arguments: Any) -> str | None:
 def _why_no_schema(text: str) -> str | None:
     """Where a schema is none by the schema of its draft; None when it is one.
 
-    This is most of the time of a check, depends on the text of the schema alone, and a call's schema is checked several times.
+    This is most of the time of a check and depends on the text of the schema alone.
     """
     from jsonschema import validators
     from jsonschema.exceptions import SchemaError
