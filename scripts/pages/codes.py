@@ -40,8 +40,10 @@ def codes_page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Every exit code, status and reason code"
     yield ""
-    yield "Made by `scripts/generate_docs.py`. Rules of gate 1 (TG…) are in [rules.md](rules.md), diagnostics of contract"
-    yield "files in [contracts.md](contracts.md), kinds of event in [events.md](events.md). `threegate explain CODE` prints any of them."
+    yield "This page explains every code that a screen, a file or an exit shows, and what to do about it."
+    yield ""
+    yield "`threegate explain CODE` prints the same. Rules of gate 1 (TG…) are in [rules.md](rules.md), diagnostics of contract files in"
+    yield "[contracts.md](contracts.md), kinds of event in [events.md](events.md). `scripts/generate_docs.py` makes this page."
     yield from _table("Exit codes of the command", "exit code", EXITS)
     known = get_args(ToolResult.model_fields["status"].annotation)
     yield from _table("Status of a result", "status", {name: STATUSES[name] for name in known})

@@ -30,9 +30,10 @@ def events_page() -> str:
     lines = [
         "# Every kind of event",
         "",
-        "Made by `scripts/generate_docs.py`. How a line looks and what its other keys are is in",
-        "[the specification](spec/7-trail-and-results.md).",
-        "A key that is not marked *always* is left out, or null, where it has nothing to say.",
+        "This page lists every kind of event in the trail, with the keys of its `data`.",
+        "",
+        "[The specification](spec/7-trail-and-results.md) describes the other keys of a line. A key that is not marked *always* may be",
+        "missing or null. `scripts/generate_docs.py` makes this page.",
     ]
     for kind, payload in sorted(PAYLOADS.items()):
         lines += ["", f"## `{kind}`", "", *_described(payload)]

@@ -95,6 +95,9 @@ NOT_RUN = {
     "threegate cluster init ~/cluster --worker w1 --worker w2 --host broker.example --enter": (
         "makes a broker's keys and starts it: tests/cluster"
     ),
+    "threegate worker --broker amqps://broker.example:5671/threegate --operators /etc/threegate-worker/operators \\": (
+        "runs until it is stopped: tests/cluster"
+    ),
     "threegate run": "runs until it is stopped: every test with a daemon",
     "sudo apt-get install bubblewrap socat": "changes the machine",
     "pip install 'threegate[agents,mcp]'": "changes the environment",

@@ -52,6 +52,24 @@ def test_the_navigation_and_the_decisions() -> None:
         assert page.startswith(f"# {int(path.name[:4])}. ") and "**What it costs.**" in page
 
 
+def test_each_page_is_in_one_of_four_parts_and_begins_with_what_it_is_for() -> None:
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    assert [name for part in nav for name in part] == [
+        "Start",
+        "Tutorial",
+        "How-to",
+        "Reference",
+        "Explanation",
+    ]
+    named = re.findall(r"[\w/-]+\.md", str(nav))
+    assert len(named) == len(set(named))
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert not [page for page in pages - set(named) if not page.startswith("adr/0")]
+    for page in named:
+        _, _, first, *_ = (DOCS / page).read_text().split("\n", 3)
+        assert re.match(r"[A-Z`]", first), f"{page} begins with: {first}"
+
+
 def test_the_man_page_is_well_formed_and_names_every_command() -> None:
     from threegate.cli import COMMANDS
 

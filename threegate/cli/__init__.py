@@ -61,7 +61,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "checkpoint": ("checkpoint_command", "Answer contract checkpoints."),
     "kill": ("kill_command", "End a session, a subtree or a workflow for good."),
     "proposal": ("proposal_command", "Validate, explain and draft JSON action proposals."),
-    "undo": ("undo_command", "Take back a change that was made to a project."),
+    "undo": ("undo_command", "Revert a change that was made to a project."),
     "project": ("project_command", "Add, list and remove projects that may be changed."),
     "tools": ("tools_command", "Add, list, test and remove servers of tools (MCP)."),
     "memory": ("memory_command", "Store, list and remove notes that proposals may search."),

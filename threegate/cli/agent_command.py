@@ -299,7 +299,7 @@ def stop(run: RunId) -> None:
 @app.command()
 def prompt(
     form: Annotated[
-        str, typer.Option("--format", help="markdown or json (with the parts by themselves).")
+        str, typer.Option("--format", help="markdown or json (with the parts separately).")
     ] = "markdown",
     workspace: Annotated[
         str,

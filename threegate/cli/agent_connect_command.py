@@ -25,7 +25,7 @@ def connect(
             "--write", help="Put the entry into the agent's settings; shows what changes, and asks."
         ),
     ] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take back what --write did.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo what --write did.")] = False,
     file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The agent's settings, where they are not in the usual place."),

@@ -123,7 +123,7 @@ def tool(
         typer.Option(
             "--by",
             metavar="RUN|ACCOUNT",
-            help="Whose calls; without it the agent's run that goes on, where there is one.",
+            help="Whose calls; default: the agent's run in progress, if there is one.",
         ),
     ] = "",
     name: NameOption = "",
@@ -131,9 +131,9 @@ def tool(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Let calls of a tool be made without a signature of their own.
+    """Allow calls of a tool without a signature for each call.
 
-    Say of each argument what it may be; every other call waits for you.
+    Name the allowed values of each argument; every other call waits for you.
 
     Example: threegate grant tool github get_issue --where 'repo = acme/*' --where 'number = 1..99999' --absent token --by agent --max-uses 200 --expires 8h
     """

@@ -70,7 +70,7 @@ def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = Fals
     """Enrol a passkey of yours, signed with your SSH key.
 
     It prints a link to the page of `threegate serve approve` and waits. It always asks: only comparing
-    the fingerprints keeps out the passkey of somebody else who had the link.
+    the fingerprints keeps out the passkey of someone else who had the link.
 
     Example: threegate operator passkey --as alice
     """

@@ -74,7 +74,7 @@ def remove(
     name: Annotated[str, argument("NAME", "As `threegate project list` names it.", tab_completion.projects)],
     json_: JsonFlag = False,
 ) -> None:
-    """Take a project off the list; its folder stays as it is.
+    """Take a project off the list; its folder does not change.
 
     Example: threegate project remove web
     """

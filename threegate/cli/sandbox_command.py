@@ -46,7 +46,7 @@ def check(
     network: Annotated[bool, typer.Option("--network/--no-network", help="Also try the way out.")] = True,
     json_: JsonFlag = False,
 ) -> None:
-    """Run a container of ours that tries every wall.
+    """Run a test container that tries every wall.
 
     Exit 2 when a wall does not hold.
 

@@ -27,7 +27,7 @@ NameOption = Annotated[
     typer.Option(
         "--as",
         metavar="NAME",
-        help="Who signs; default: whose key it is.",
+        help="Who signs; default: the operator that the key belongs to.",
         autocompletion=tab_completion.operators,
     ),
 ]

@@ -80,7 +80,7 @@ def add(
 ) -> None:
     """Start a server once, show it and pin it.
 
-    It shows all that the server says of itself, and pins it with your signature.
+    It shows everything that the server reports about itself, and pins it with your signature.
 
     Example: threegate tools add notes --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes
     """

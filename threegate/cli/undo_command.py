@@ -32,7 +32,7 @@ def undo(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Take back a change that was made to a project.
+    """Revert a change that was made to a project.
 
     Everything that it changed must still be as the change left it.
 

@@ -19,7 +19,7 @@ def worker(
     operators: Annotated[
         Path,
         typer.Option(
-            "--operators", metavar="FILE", help="Whose signatures count here; FILE.revoked beside it."
+            "--operators", metavar="FILE", help="The operators file of this worker; FILE.revoked is read too."
         ),
     ],
     identity: Annotated[

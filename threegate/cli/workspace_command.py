@@ -22,7 +22,7 @@ def adopt(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Say why launches stopped, and go on from here.
+    """Say why launches stopped, and continue from here.
 
     Earlier approvals become void.
 

@@ -34,7 +34,7 @@ APPROVAL: Final[dict[str, str]] = {
     "expired": "the approval's time (`approval.ttl`) is over: `threegate retry`",
     "not_yet_valid": "dated ahead of the clock: set the clocks of both machines",
     "replayed": "this id, approval or nonce was used before: `threegate retry` makes a fresh draft",
-    "self_approval": "whoever asks cannot approve",
+    "self_approval": "the requester cannot approve",
     "quorum_missing": "it waits for further operators: `threegate countersign`",
     "clock_went_back": "the clock is behind the trail: set it (see faq.md)",
     "grants_off": "standing grants are off: `approval.grants`",
@@ -64,7 +64,7 @@ AANA: Final[dict[str, str]] = {
     "evidence_secret_leak": "a secret is in the evidence: revoke it",
     "evidence_pii_leak": "personal data is in the evidence",
     "argument_secret_leak": "a secret is in the arguments: revoke it",
-    "event_secret_leak": "a secret stands elsewhere in the event: revoke it",
+    "event_secret_leak": "a secret is elsewhere in the event: revoke it",
     "runtime_refusal": "the runtime itself recommended to refuse",
 }
 
@@ -109,7 +109,7 @@ OTHERS: Final[dict[str, str]] = {
     "server_ended": "the process of a server of tools ended before it answered",
     "server_silent": "a server of tools did not answer in its time",
     "server_answer_too_large": "a server of tools wrote more than an answer may have",
-    "server_protocol": "a server of tools answered what is no answer: another id, two answers, no JSON of one meaning",
+    "server_protocol": "a server of tools sent an invalid answer: another id, two answers, or ambiguous JSON",
     "server_error": "a server of tools refused before anything was called, or offers no tools",
     "input_required": "a server of tools asked for something in the middle of a call, and got nothing",
 }
@@ -123,7 +123,7 @@ STATUSES: Final[dict[str, str]] = {
     "output_exceeded": "stopped at the limits of /out, stdout or stderr",
     "cancelled": "stopped by the operator, or by the end of its parent session",
     "unavailable": "no instruction of it ran: the sandbox could not be made",
-    "interrupted": "the daemon ended while it ran; it is never run again by itself",
+    "interrupted": "the daemon ended while it ran; it never runs again automatically",
     "refused": "nothing of it ran; `reason` says why",
     "project_changed": "nothing was changed: the project is not what the change was made from; propose it again",
     "tool_error": "the tool was called, and answered with an error",
@@ -196,15 +196,15 @@ WORKER: Final[dict[str, str]] = {
 
 ROUTES: Final[dict[str, str]] = {
     "accept": "the tool call may run",
-    "ask": "somebody has to be asked before the call may run",
-    "defer": "the call needs stronger evidence, or somebody else, before it may run",
+    "ask": "a person must be asked before the call may run",
+    "defer": "the call needs stronger evidence, or another person, before it may run",
     "refuse": "the call may not run",
 }
 """Routes of the Agent Action Contract."""
 
 
 EXITS: Final[dict[str, str]] = {
-    str(EXIT_OK): "fine. `run` and `run --once`: they did their work, whatever became of the requests",
+    str(EXIT_OK): "fine. `run` and `run --once`: they did their work, even if requests failed",
     str(EXIT_REFUSED): "the file or act that was asked about is invalid or refused; `doctor`: a line failed",
     str(
         EXIT_FAILED
@@ -234,7 +234,7 @@ DOCTOR: Final[dict[str, str]] = {
     "egress_image": "the image of the proxy, the only way to a network",
     "monty": "the embedded sandbox",
     "monty worker": "whether a process of the embedded sandbox starts and answers",
-    "era walls": "what a short run of ours tries from inside a container",
+    "era walls": "what a short test run tries from inside a container",
     "era: the way out": "whether a container reaches a network through the proxy, and by it alone",
     "tools": "the servers of tools that are added: whether each is what was signed, and whose rights it has",
     "agents": "the agents that `threegate agent run` finds on this account's PATH",
@@ -247,8 +247,8 @@ DOCTOR: Final[dict[str, str]] = {
 """Lines of `threegate doctor`, by their names."""
 
 WALLS: Final[dict[str, str]] = {
-    "era: ": "a wall of the container sandbox, tried from inside by a short run of ours; `failure`: it did not hold, run nothing in it",
-    "monty: ": "a wall of the embedded sandbox, tried from inside by a short run of ours; `failure`: it did not hold, run nothing in it",
+    "era: ": "a wall of the container sandbox, tried from inside by a short test run; `failure`: it did not hold, run nothing in it",
+    "monty: ": "a wall of the embedded sandbox, tried from inside by a short test run; `failure`: it did not hold, run nothing in it",
     "agents: ": "a wall of the jail around agents, read back from inside one; `failure`: it does not hold, and no agent is started",
 }
 """The other lines of `threegate doctor` begin so; the rest of the name says which wall."""
@@ -258,7 +258,7 @@ LOG: Final[dict[str, str]] = {
     "cancelling": "an operator asked to end a running request",
     "changing": "a draft is being written; it is looked at again",
     "checkpoint": "a trail checkpoint was signed, or could not be",
-    "cluster": "what a daemon with a cluster says of its broker and workers",
+    "cluster": "what a daemon with a cluster reports about its broker and workers",
     "contracts": "the contracts folder has errors: every request that names a tool is refused until it is fixed",
     "cosigned": "a witness signed a trail checkpoint",
     "ended": "the daemon ended",
@@ -270,18 +270,18 @@ LOG: Final[dict[str, str]] = {
     "metrics": "the metrics file cannot be written",
     "notice": "a notice could not be sent, with the cause",
     "orphan": "something that a killed daemon left behind was removed",
-    "proposal": "what became of a JSON action proposal",
+    "proposal": "the outcome of a JSON action proposal",
     "readable": "a folder that could not be read can be again",
     "ready": "the daemon works",
     "recovered": "a request was brought to where the trail says it is",
-    "recovery": "a request cannot be brought there by itself",
+    "recovery": "a request cannot be moved there automatically",
     "reloaded": "settings, contracts or images were read again, with what changed",
     "settings": "threegate.toml cannot be read: nothing is started until it is fixed",
     "stopped": "nothing more is launched, with the reason",
     "stopping": "a signal asked the daemon to end",
     "unreadable": "a file or folder of the inbox cannot be read",
     "verdict": "a draft was looked at; its verdict file says what was found",
-    "watching": "the system does not tell of changes; the folders are looked at now and then",
+    "watching": "the system does not report changes; the folders are checked at intervals",
     "witness": "a witness does not answer, or refuses",
 }
 """First words of the daemon's log lines, besides states and statuses."""
@@ -319,8 +319,8 @@ WORDS: Final[dict[str, str]] = {
     "internal": "data that is not public, as the request declares it",
     "confidential": "data for few, as the request declares it",
     "monty": "the embedded Python sandbox: code in the request, no network, nothing to install",
-    "ERA": "a container of its own for one command",
-    "apply": "a change set that is written into a project, whole or not at all, and can be taken back",
+    "ERA": "a separate container for one command",
+    "apply": "a change set that is written into a project, whole or not at all, and can be undone",
     "mcp": "one call of a tool of a server that the operator added",
     "none": "nothing: no network, or an authorization that nobody claims",
     "allowlist": "a network of named hosts and ports only",
@@ -334,12 +334,12 @@ WORDS: Final[dict[str, str]] = {
     "auto": "the proposal only reads; its draft is approved like any other",
     "committed": "the contracts count the call as done",
     "contract_violated": "the run's output breaks a rule of its contract",
-    "user_claimed": "authorization: only somebody's word",
-    "authenticated": "authorization: who asks is known",
+    "user_claimed": "authorization: only a claim",
+    "authenticated": "authorization: the requester is known",
     "validated": "authorization: checked, not confirmed by a person",
     "confirmed": "authorization: a person confirmed it by signature",
     "public_read": "a call that reads what anybody may see",
-    "private_read": "a call that reads what belongs to somebody",
+    "private_read": "a call that reads someone's private data",
     "write": "a call that changes something",
     "unknown": "it cannot be said",
 }

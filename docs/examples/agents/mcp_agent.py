@@ -1,4 +1,4 @@
-"""The same through MCP: `threegate serve mcp` takes the request, tells its state, and reads its result."""
+"""The same through MCP: `threegate serve mcp` takes the request, reports its state, and reads its result."""
 
 import asyncio
 from datetime import datetime, timezone

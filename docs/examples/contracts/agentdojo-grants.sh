@@ -1,6 +1,6 @@
 #!/bin/bash
-# The grants beside the contracts of agentdojo/: every read, of any arguments, for one account and a day. Of the web two pages: those that
-# colleagues named in the channels, because an address tells its site something. Run it with the account: agentdojo-grants.sh ACCOUNT
+# The grants for the contracts of agentdojo/: every read, with any arguments, for one account and one day. Only two web pages: those that
+# colleagues named in the channels, because an address can carry data to its site. Run it with the account: agentdojo-grants.sh ACCOUNT
 #
 # A grant fixes the length of a list, so a tool that takes one has a line for each length: one to five hotels or restaurants, or all ten
 # restaurants of a city; one to three companies.

@@ -38,13 +38,15 @@ def example_lines(example: str) -> list[str]:
 def _page() -> Iterator[str]:
     yield "# The rules of gate 1"
     yield ""
-    yield "Made by `threegate rules --markdown`; the tests prove it current and run every example."
-    yield "An example shows the lines that matter, in an otherwise good request: `{request}` stands for the whole,"
-    yield "`-key` and `-## Name` take something away, `^text` stands before the first section, `{approved}` makes it an"
-    yield "approved request. `threegate explain TG101` shows one rule with all of its examples."
+    yield "This page lists every rule of gate 1, with requests that it accepts and refuses."
+    yield ""
+    yield "An example shows only the lines that matter, in an otherwise valid request: `{request}` is the whole request,"
+    yield "`-key` and `-## Name` remove something, `^text` is put before the first section, and `{approved}` makes it an"
+    yield "approved request. `threegate explain TG101` shows one rule with all of its examples. `threegate rules --markdown`"
+    yield "prints this page; the tests run every example."
     for prefix, title in _PARTS.items():
         rules = [rule for rule in RULES.values() if rule.id.startswith(prefix)]
-        yield from ("", f"## {title}", "", "| id | name | severity | says |", "|---|---|---|---|")
+        yield from ("", f"## {title}", "", "| id | name | severity | message |", "|---|---|---|---|")
         for rule in rules:
             message = rule.message.replace("|", "\\|")
             yield f"| [{rule.id}](#{rule.id.lower()}) | {rule.name} | {rule.severity} | {message} |"

@@ -56,7 +56,7 @@ class AgentEnded(Payload):
     exit: int | None = None
     """The agent's own exit code; 128 and the signal's number when one ended it. None: nobody was there to see it."""
     reason: str | None = None
-    """Why it ended, where not by itself: ``stopped``, ``killed`` (its launcher died)."""
+    """Why it ended, if it did not end on its own: ``stopped``, ``killed`` (its launcher died)."""
     requests: int | None = None
     """Requests to the model that were passed on."""
     refused_requests: int | None = None

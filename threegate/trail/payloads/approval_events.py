@@ -30,7 +30,7 @@ class Approved(Placed):
     approved_by: str | None = None
     """The operator; of a grant, the one who gave it."""
     approval_sha256: str | None = None
-    """Digest of the signed statement. None: nobody signed this very request."""
+    """Digest of the signed statement. None: nobody signed this request itself."""
     batch_sha256: str | None = None
     """Digest of the batch that was signed, of which the statement is one. None: the statement was signed by itself."""
     batch_index: int | None = None

@@ -30,7 +30,7 @@ class DrillPlaced(Payload):
     kind = "drill_placed"
 
     commitment: str | None = None
-    """Salted digest of what `drill_ended` will say of it (`drill_commitment`)."""
+    """Salted digest of what `drill_ended` will reveal (`drill_commitment`)."""
     id_sha256: str | None = None
     """Digest of its request id: this id is spent."""
 

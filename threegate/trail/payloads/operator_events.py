@@ -21,7 +21,7 @@ class OperatorsChanged(Payload):
 
 @frozen_fields
 class OperatorAdded(OperatorsChanged):
-    """An operator got a key, or the files were recorded as they are."""
+    """An operator got a key, or the files were recorded unchanged."""
 
     kind = "operator_added"
 
@@ -30,7 +30,7 @@ class OperatorAdded(OperatorsChanged):
     authority: bool | None = None
     """Whether the key certifies others."""
     names: tuple[str, ...] | None = None
-    """All operators, when the files were recorded as they are."""
+    """All operators, when the files were recorded unchanged."""
     origin: str | None = None
     """The web origin that a passkey is pinned to; None for every other key."""
     signed: Signature | None = nested(default=None, read=Signature.read)

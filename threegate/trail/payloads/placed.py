@@ -34,7 +34,7 @@ class Placed(Payload):
     proposal_sha256: str | None = None
     """Digest of the proposal that the draft was made of."""
     files: Mapping[str, str] | None = None
-    """Digest of the file ("") and of each beside it, by what follows its name (".sig", ".sig.NAME", ".proposal.json")."""
+    """Digest of the file ("") and of its companions, by their suffix (".sig", ".sig.NAME", ".proposal.json")."""
 
     @property
     def owner(self) -> Owner | None:

@@ -72,7 +72,7 @@ class Cleared(Payload):
     request_sha256: str | None = None
     job_sha256: str | None = None
     approval_sha256: str | None = None
-    """Digest of the signed statement. None: nobody signed this very request."""
+    """Digest of the signed statement. None: nobody signed this request itself."""
     policy_sha256: str | None = None
     route: str | None = None
     """AANA's answer."""
@@ -97,7 +97,7 @@ class Claimed(Placed):
     request_sha256: str | None = None
     job_sha256: str | None = None
     approval_sha256: str | None = None
-    """Digest of the signed statement. None: nobody signed this very request."""
+    """Digest of the signed statement. None: nobody signed this request itself."""
     policy_sha256: str | None = None
     nonce: str | None = None
     """The approval's, used up now."""
@@ -216,7 +216,7 @@ class End(Stopped):
     attempts: int | None = None
     """How many were made, when more than one."""
     released_sha256: str | None = None
-    """Digest of the outputs.json that names the outputs which whoever asked was given."""
+    """Digest of the outputs.json that names the outputs that the requester was given."""
 
     @property
     def result_status(self) -> str:
@@ -230,7 +230,7 @@ class End(Stopped):
 
 @frozen_fields
 class Finished(End):
-    """The run came to an end of its own, good or bad."""
+    """The run ended without being stopped, whether it succeeded or failed."""
 
     kind = "finished"
     slot = "finished"
@@ -369,7 +369,7 @@ class Applied(SignedAct):
 
 @frozen_fields
 class UndoStarted(SignedAct):
-    """An operator had a change of a project taken back: from here on until `undone`, paths of it may be either way."""
+    """An operator reverted a change of a project. Until `undone`, its paths may be in the old or in the new state."""
 
     kind = "undo_started"
     slot = "applied"

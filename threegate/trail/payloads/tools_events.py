@@ -25,7 +25,7 @@ class ToolsChanged(SignedAct):
 
 @frozen_fields
 class ToolsAdded(ToolsChanged):
-    """An operator added a server: calls of its tools may be asked for."""
+    """An operator added a server: calls of its tools may be requested."""
 
     kind = "tools_added"
 
