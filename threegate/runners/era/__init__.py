@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from threegate.core.extras import has_extra, install_line, missing_extra
 from threegate.core.settings import RunnersSettings, SecretReference, Settings
 from threegate.jail.seccomp import SECCOMP_SHA256
-from threegate.judgement.judge import Clearance
-from threegate.request.job import Job
 from threegate.runners.description import BackendDescription, DoctorLine, guarded
 from threegate.runners.interface import Control, Outcome, Runner
 from threegate.runners.streams import nothing_ran
+
+if TYPE_CHECKING:
+    from threegate.judgement.judge import Clearance
+    from threegate.request.job import Job
 
 OVERHEAD_MB = 32
 """The container's shim and our side of its streams."""
