@@ -17,6 +17,7 @@ TESTS = Path(__file__).parents[1]
 
 SLEEPS = {
     "adversarial/cluster/test_taken_over.py": "from a claim to the broker: nothing shows it while the worker is stopped",
+    "adversarial/tools/test_hostile_stateful_servers.py": "what nobody asked for must be in the pipe before the next call",
     "agents/npm_agents.py": "between two questions to a registry: nothing says when it is back",
     "agents/terminal.py": "keys as a person presses them: a page that is passed over in a hurry was not seen",
     "agents/test_model_relay.py": "an endpoint whose pieces come one by one",
@@ -26,6 +27,7 @@ SLEEPS = {
     "setup/test_systemd.py": "nothing may happen for longer than the watchdog waits",
     "support.py": "the one function that waits for a condition",
     "tools/conformance_server.py": "a program under test: a tool that takes its time",
+    "tools/test_real_servers.py": "a server from npm that writes a message every five seconds",
     "trail/test_shared_sync.py": "a slow disk",
 }
 """Files that sleep once, and why nothing could be waited for there."""
@@ -40,7 +42,7 @@ PRIVATE = {
     "adversarial/cluster/test_remote_run.py": (1, "a note that passed every check of the link"),
     "adversarial/test_output_limits.py": (1, "the rule for endings, without an engine"),
     "adversarial/tools/test_hostile_servers.py": (
-        2,
+        3,
         "a write that a server does not read; a call without a daemon",
     ),
     "cli/test_validate.py": (1, "characters that no file name of a test can have"),
@@ -66,6 +68,10 @@ PRIVATE = {
     "serve/test_http_app.py": (1, "what is kept must stay small"),
     "serve/test_page.py": (1, "serving would not return"),
     "serve/test_passkey_in_a_browser.py": (2, "what the page hands to a passkey, before it signs"),
+    "tools/test_stateful_servers.py": (
+        2,
+        "how often a process is looked at: at once, or not before the next call",
+    ),
     "tui/terminal.py": (1, "Textual's own: it has no public way to read the screen"),
     "tui/test_review.py": (1, "the line that is open, whatever its text"),
 }

@@ -9,14 +9,15 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from tests.engine_fixtures import IMAGE, control, docker, era_job, run_job
 from tests.ordinary_user import UID, as_user, command, home
+from tests.support import wait_until
 from threegate.core.settings import EraSettings
 from threegate.runners.era import container_engine
 from threegate.runners.era.runner import EraRunner
@@ -68,11 +69,14 @@ def engine() -> Iterator[tuple[str, Path]]:
             words = ["unshare", "--mount", "sh", "-ec", BECOME, "sh", str(folder), str(UID)]
             process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            until = time.monotonic() + 30
-            while subprocess.run(["docker", "-H", url, "version"], capture_output=True).returncode:
-                said = (folder / "log").read_text(errors="replace")[-2000:]
-                assert process.poll() is None and time.monotonic() < until, said
-                time.sleep(0.2)
+            asks = ["docker", "-H", url, "version"]
+            wait_until(
+                lambda: (
+                    process.poll() is not None or not subprocess.run(asks, capture_output=True).returncode
+                ),
+                lambda: (folder / "log").read_text(errors="replace")[-2000:],
+                30,
+            )
             archive = folder / "image.tar"
             docker("save", "-o", str(archive), IMAGE)
             subprocess.run(["docker", "-H", url, "load", "-i", str(archive)], check=True, capture_output=True)
@@ -90,19 +94,19 @@ def asked(url: str) -> str | None:
 
 def run_unasked(url: str, folder: Path, require: bool) -> Outcome:
     """One run on an engine that is not asked for its limits first, as on one that says that it has them."""
-    container_engine._LIMITS = {}  # type: ignore[misc]
     settings = EraSettings(engine=url, image=IMAGE, require_readback=require)
     code = "open('/out/ran', 'w')"
-    return run_job(
-        EraRunner(settings), era_job("/usr/bin/python3", "-c", code), folder, steer=control(folder)
-    )
+    with patch.object(container_engine, "NEEDED_LIMITS", {}):
+        return run_job(
+            EraRunner(settings), era_job("/usr/bin/python3", "-c", code), folder, steer=control(folder)
+        )
 
 
 def has_limits(url: str) -> bool:
     """Whether the engine's user has controllers of cgroup v2."""
     words = ["docker", "-H", url, "info", "--format", "{{json .}}"]
     said = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
-    return all(said[name] for name in container_engine._LIMITS)
+    return all(said[name] for name in container_engine.NEEDED_LIMITS)
 
 
 def test_an_engine_without_limits_is_not_used(engine: tuple[str, Path]) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from tests.acts.tool_bench import CONTRACT
 from tests.agent_runs import drop, end_run, make_run
 from tests.notes_server import Notes, notes_server
 from tests.serve.door_client import daemon, with_door
+from tests.support import wait_until
 from tests.tools.little_servers import PYTHON, write_server
 from tests.tools.stateful_bench import server_processes
 from threegate.core.workspace import AgentRun
@@ -64,19 +64,13 @@ def ask(notes: Notes, text: str, run: AgentRun | None = None) -> Path:
     return written
 
 
-def until(what: Callable[[], Any], seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
-
-
 def ended(notes: Notes, draft: Path) -> str:
     """The result's text, once it is there."""
     folders = [notes.workspace.results, *notes.workspace.agents.glob("*/results")]
     pattern = f"TS-*-{draft.stem}.md"
-    return str(until(lambda: [path.read_text() for folder in folders for path in folder.glob(pattern)])[0])
+    return str(
+        wait_until(lambda: [path.read_text() for folder in folders for path in folder.glob(pattern)])[0]
+    )
 
 
 def signed(notes: Notes, draft: Path) -> tuple[str, str]:
@@ -112,9 +106,9 @@ def test_state_is_carried_within_a_run_and_shown_before_the_signature(tmp_path: 
         assert processes(notes) == jailed(notes) == 2
         assert "stateful, 2 running" in notes.place.run("tools", "list").out
         end_run(notes.place, run)
-        until(lambda: processes(notes) == jailed(notes) == 1)
+        wait_until(lambda: processes(notes) == jailed(notes) == 1)
         notes.place.run("tools", "remove", "mind", expect=0)
-        until(lambda: jailed(notes) == 0)
+        wait_until(lambda: jailed(notes) == 0)
         assert notes.place.run("audit", "verify", expect=0)
 
 
@@ -140,12 +134,12 @@ def test_nothing_is_signed_while_another_call_runs(tmp_path: Path) -> None:
     with remembering(tmp_path) as notes, daemon(notes.place):
         long, later = ask(notes, "sleep"), ask(notes, "later")
         notes.place.approve(long)
-        until(lambda: (notes.folder / "data/calls").exists())
+        wait_until(lambda: (notes.folder / "data/calls").exists())
         assert "works on another call" in notes.place.approve(later, expect=2).err
         assert later.exists(), "the draft waits on"
         notes.place.run("cancel", long.stem, "--as", "operator", "--key", str(notes.place.key))
         assert "status: interrupted" in ended(notes, long)
-        until(lambda: jailed(notes) == 0)
+        wait_until(lambda: jailed(notes) == 0)
         card, result = signed(notes, later)
         assert FIRST in card and "\nlater\n" in result
 
@@ -156,11 +150,11 @@ def test_a_daemon_that_is_killed_leaves_no_server_and_no_state(tmp_path: Path) -
             assert "status: succeeded" in signed(notes, ask(notes, "one"))[1]
             long, later = ask(notes, "sleep"), ask(notes, "later")
             notes.place.approve(long)
-            until(lambda: "sleep" in (notes.folder / "data/calls").read_text())
+            wait_until(lambda: "sleep" in (notes.folder / "data/calls").read_text())
             assert jailed(notes) == 1
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
-            until(lambda: jailed(notes) == 0)
+            wait_until(lambda: jailed(notes) == 0)
         with daemon(notes.place):
             assert "status: interrupted" in ended(notes, long)
             card, result = signed(notes, later)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -106,13 +105,6 @@ def stateful_bench(source: str = COUNTS, *, place: Place = "host", **fields: Any
                 yield bench
             finally:
                 bench.servers.close()
-
-
-def until(what: Callable[[], bool], seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def in_thread(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:

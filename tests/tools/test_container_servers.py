@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ import pytest
 from tests.agents.people import python
 from tests.engine_fixtures import ENGINE, IMAGE
 from tests.ordinary_user import UID
-from tests.support import make_place
+from tests.support import make_place, wait_until
 from tests.tools.container_bench import (
     NOWHERE,
     containers,
@@ -60,13 +58,6 @@ def look(write: list[str], workspace: str = "", **fields: Any) -> Any:
     with opened(LOOK, workspace, **fields) as server:
         server.check_pinned()
         return text_of(server.call("echo", {"write": write}, 20, MIB).content)
-
-
-def until(what: Callable[[], Any], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def walled(seen: dict[str, Any]) -> None:
@@ -133,25 +124,25 @@ def test_a_wall_that_is_not_there_is_noticed() -> None:
     with container_engine.client(ENGINE) as api:
         runtime = container_engine.check_runtime(api, "")
         name = f"threegate-test-{os.getpid()}"
-        container = server_container._create(api, wanted, name, runtime)
+        container = server_container.create_container(api, wanted, name, runtime)
         try:
             with server_container.attach(api, container):
                 api.start(container)
                 state = api.inspect_container(container)
-                assert list(server_container._missing_walls(wanted, state, runtime)) == []
+                assert list(server_container.missing_walls(wanted, state, runtime)) == []
                 for host in (
                     {"NetworkMode": "bridge"}, {"ReadonlyRootfs": False}, {"Privileged": True}, {"CapAdd": ["SYS_ADMIN"]},
                     {"Binds": ["/:/host"]}, {"Runtime": "other"}, {"LogConfig": {"Type": "json-file"}},
                 ):  # fmt: skip
                     other = {**state, "HostConfig": {**state["HostConfig"], **host}}
-                    assert len(list(server_container._missing_walls(wanted, other, runtime))) == 1, host
+                    assert len(list(server_container.missing_walls(wanted, other, runtime))) == 1, host
                 for config in ({"User": "0"}, {"Cmd": ["/bin/sh"]}, {"Entrypoint": ["/x"]}):
                     other = {**state, "Config": {**state["Config"], **config}}
-                    assert len(list(server_container._missing_walls(wanted, other, runtime))) == 1, config
+                    assert len(list(server_container.missing_walls(wanted, other, runtime))) == 1, config
                 mounted = {**state, "Mounts": [{"Source": "/", "Destination": "/x", "RW": True}]}
-                assert len(list(server_container._missing_walls(wanted, mounted, runtime))) == 1
+                assert len(list(server_container.missing_walls(wanted, mounted, runtime))) == 1
                 own = {**state, "State": {**state["State"], "Pid": os.getpid()}}
-                wrong = " ".join(server_container._missing_walls(wanted, own, runtime))
+                wrong = " ".join(server_container.missing_walls(wanted, own, runtime))
                 assert (
                     "memory is" in wrong
                     and "processes are" in wrong
@@ -204,7 +195,7 @@ def test_a_daemon_that_is_killed_leaves_no_container(number: int) -> None:
     assert len(containers(workspace)) == 1
     process.send_signal(number)
     process.wait()
-    until(lambda: containers(workspace) == [])
+    wait_until(lambda: containers(workspace) == [])
 
 
 @pytest.mark.engine
@@ -310,4 +301,4 @@ def test_the_whole_way_of_a_stateful_one(tmp_path: Path) -> None:
         assert count_processes(notes.workspace, digest) == len(containers(workspace)) == 1
         process.terminate()
         process.wait()
-    until(lambda: containers(workspace) == [])
+    wait_until(lambda: containers(workspace) == [])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.tools.stateful_bench import Bench, in_thread, stateful_bench, until
+from tests.support import wait_until
+from tests.tools.stateful_bench import Bench, in_thread, stateful_bench
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.request.job import EarlierCall, ServerState
@@ -73,7 +75,7 @@ def test_two_that_were_signed_for_one_state_are_not_both_made(bench: Bench) -> N
 def test_a_call_that_runs_is_in_the_state(bench: Bench) -> None:
     bench.call()
     thread, _ = in_thread(lambda: bench.call({"sleep": 0.5}))
-    until(lambda: bench.state().count == 2)
+    wait_until(lambda: bench.state().count == 2)
     assert [call.status for call in bench.state().calls] == ["succeeded", "running"]
     thread.join()
     assert [call.status for call in bench.state().calls] == ["succeeded", "succeeded"]
@@ -84,7 +86,7 @@ def test_it_ends_when_nobody_calls_it(bench: Bench, monkeypatch: pytest.MonkeyPa
     bench.call({"a": 1})
     shown = bench.state()
     assert bench.processes == 1 and shown != FRESH
-    until(lambda: bench.processes == 0 and bench.state() == FRESH)
+    wait_until(lambda: bench.processes == 0 and bench.state() == FRESH)
     with pytest.raises(Refused) as gone:
         bench.call({"a": 2}, signed=shown)
     assert gone.value.code == "state_changed" and bench.processes == 0
@@ -92,23 +94,23 @@ def test_it_ends_when_nobody_calls_it(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_it_ends_with_the_run(bench: Bench) -> None:
-    over = threading.Event()
-    bench.call(run_ended=over.is_set)
-    time.sleep(0.3)
+    over, looks = threading.Event(), itertools.count()
+    bench.call(run_ended=lambda: next(looks) > 0 and over.is_set())
+    wait_until(lambda: next(looks) > 5)
     assert bench.processes == 1
     over.set()
-    until(lambda: bench.processes == 0 and bench.state() == FRESH)
+    wait_until(lambda: bench.processes == 0 and bench.state() == FRESH)
 
 
 def test_it_ends_with_its_manifest(bench: Bench) -> None:
     bench.call()
     (bench.workspace.tools / "little.json").unlink()
-    until(lambda: bench.processes == 0 and bench.state() == FRESH)
+    wait_until(lambda: bench.processes == 0 and bench.state() == FRESH)
 
 
 def test_it_ends_when_it_is_signed_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_servers, "_LOOK_SECONDS", 60)  # nobody looks before the call
     bench.call({"a": 1})
-    monkeypatch.setattr(kept_servers._Process, "_over", lambda self: False)  # nobody looks before the call
     bench.pin(env={"MODE": "other"})
     assert bench.seen({"a": 2}) == [{"a": 2}] and bench.processes == 1
 
@@ -118,7 +120,7 @@ def test_it_is_gone_when_it_ended_by_itself() -> None:
         "def call(id, name, arguments):\n    say({'id': id, 'result': text('x')})\n    os._exit(0)"
     ) as bench:
         bench.call()
-        until(lambda: bench.state() == FRESH)
+        wait_until(lambda: bench.state() == FRESH)
         bench.call(signed=FRESH)
 
 
@@ -135,10 +137,16 @@ def test_a_cancelled_call_ends_it_and_one_that_waits_is_not_sent(bench: Bench) -
     stop = threading.Event()
     bench.call({"a": 1})
     first, given = in_thread(lambda: bench.call({"sleep": 60}, stopped=stop.is_set))
-    until(lambda: bench.state().count == 2)
-    second, waited = in_thread(lambda: bench.call({"b": 1}, stopped=stop.is_set))
-    granted, made = in_thread(lambda: bench.seen({"c": 1}))
-    time.sleep(0.3)
+    wait_until(lambda: bench.state().count == 2)
+    looks = Counter[str]()
+
+    def looked(who: str, found: bool) -> bool:
+        looks[who] += 1
+        return found
+
+    second, waited = in_thread(lambda: bench.call({"b": 1}, stopped=lambda: looked("second", stop.is_set())))
+    granted, made = in_thread(lambda: bench.seen({"c": 1}, stopped=lambda: looked("granted", False)))
+    wait_until(lambda: looks["second"] > 1 and looks["granted"] > 1)
     stop.set()
     for thread in (first, second, granted):
         thread.join(20)

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from tests.tools.stateful_bench import stateful_bench, until
+from tests.support import wait_until
+from tests.tools.stateful_bench import stateful_bench
 from threegate.core.errors import Refused
 from threegate.request.job import ServerState
 from threegate.tools.process_states import FRESH
@@ -33,7 +34,7 @@ def test_one_answer_too_many_ends_it_before_the_next_call(source: str) -> None:
         with pytest.raises(ServerError) as twice:
             bench.call({"a": 2})
         assert (twice.value.code, twice.value.reached) == ("server_protocol", False)
-        until(lambda: bench.processes == 0)
+        wait_until(lambda: bench.processes == 0)
         assert bench.state() == FRESH
         assert bench.call({"a": 3}, signed=FRESH).state.count == 1
 
@@ -90,7 +91,7 @@ def test_one_that_changes_between_two_calls_is_not_called_again(change: str) -> 
         with pytest.raises(Refused) as changed:
             bench.call()
         assert changed.value.code == "tools_changed"
-        until(lambda: bench.processes == 0)
+        wait_until(lambda: bench.processes == 0)
 
 
 def test_a_program_that_is_replaced_while_it_runs_is_not_called_again() -> None:
@@ -100,7 +101,7 @@ def test_a_program_that_is_replaced_while_it_runs_is_not_called_again() -> None:
         with pytest.raises(Refused, match="its program changed") as changed:
             bench.call()
         assert changed.value.code == "tools_changed"
-        until(lambda: bench.processes == 0)
+        wait_until(lambda: bench.processes == 0)
 
 
 def test_a_forged_list_of_calls_refuses_and_lets_nothing_through() -> None:

@@ -122,7 +122,7 @@ def check_image(api: docker.APIClient, image: str) -> dict[str, Any]:
     return facts
 
 
-_LIMITS: Final = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "cores"}
+NEEDED_LIMITS: Final = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "cores"}
 """What an engine says of the limits that it can set, and what they are of."""
 
 
@@ -135,7 +135,7 @@ def check_runtime(api: docker.APIClient, runtime: str) -> str:
         info = api.info()
     except FAULTS as error:
         raise Unavailable(f"no container engine: it does not answer ({reason(error)})") from None
-    unlimited = [name for key, name in _LIMITS.items() if info.get(key) is False]
+    unlimited = [name for key, name in NEEDED_LIMITS.items() if info.get(key) is False]
     if unlimited:
         raise Unavailable(
             f"the engine limits no {', '.join(unlimited)}: a rootless engine needs cgroup v2, with these controllers delegated"

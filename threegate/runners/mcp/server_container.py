@@ -66,10 +66,10 @@ def _serve(api: docker.APIClient, wanted: Mapping[str, Any]) -> int:
     name = f"threegate-tools-{secrets.token_hex(8)}"
     try:
         runtime = engine.check_runtime(api, wanted["runtime"])
-        container = _create(api, wanted, name, runtime)
+        container = create_container(api, wanted, name, runtime)
         with attach(api, container) as connection:
             api.start(container)
-            wrong = list(_missing_walls(wanted, api.inspect_container(container), runtime))
+            wrong = list(missing_walls(wanted, api.inspect_container(container), runtime))
             if wrong:
                 return _say(Unavailable(f"limits_not_enforced: {'; '.join(wrong)}"))
             connection.sendall(b"go\n")
@@ -91,7 +91,7 @@ def _serve(api: docker.APIClient, wanted: Mapping[str, Any]) -> int:
             engine.remove_container(api, name)
 
 
-def _create(api: docker.APIClient, wanted: Mapping[str, Any], name: str, runtime: str) -> str:
+def create_container(api: docker.APIClient, wanted: Mapping[str, Any], name: str, runtime: str) -> str:
     """The container, not started. Raises the engine's faults."""
     memory = limits.TOOLS_MEMORY_MB * limits.MIB
     host = api.create_host_config(
@@ -151,7 +151,7 @@ def _create(api: docker.APIClient, wanted: Mapping[str, Any], name: str, runtime
     return str(made["Id"])
 
 
-def _missing_walls(wanted: Mapping[str, Any], state: Mapping[str, Any], runtime: str) -> Iterator[str]:
+def missing_walls(wanted: Mapping[str, Any], state: Mapping[str, Any], runtime: str) -> Iterator[str]:
     """What the container has otherwise than it was asked for: by the engine's words, and by the kernel's files. Raises OSError,
     KeyError, ValueError where one cannot be read: such a wall does not count."""
     host, config, pid = state["HostConfig"], state["Config"], int(state["State"]["Pid"])
