@@ -1,7 +1,6 @@
-"""What code in a Monty worker tries: (name, code, what must be seen instead), grouped by the wall it meets.
+"""What code in a Monty worker tries, and what it meets instead: the exception that ends the code, or the status of the run.
 
-`CANARY` in the code is a host file's path, `DIRECTORY` its folder. What must be seen is a status, or the name of the
-exception that ended the code.
+`CANARY` in the code is a host file's path, `DIRECTORY` its folder.
 """
 
 from __future__ import annotations
@@ -148,44 +147,63 @@ _LINKS = {
     "write through a link": "open('/in/absolute', 'w').write('gone')",
 }
 
-REFUSED: dict[str, str] = {
-    f"{group}: {name}": code
-    for group, attempts in (
-        ("walk", _WALKS),
-        ("builtin", _BUILTINS),
-        ("import", _IMPORTS),
-        ("os", _OS),
-        ("file", _FILES),
+_OTHER_WALLS = {
+    "exec": "ModuleNotFoundError",
+    "eval of a walk": "AttributeError",
+    "locals()": "KeyError",
+    "setattr on a builtin": "AttributeError",
+    "os.environ": "RuntimeError",
+    "os.getenv": "RuntimeError",
+    "rename a host file in": "OSError",
+    "rename out of /out": "OSError",
+    "name with a NUL": "ValueError",
+    "glob outside": "IndexError",
+    "home": "AttributeError",
+    "expand the user": "AttributeError",
+    "link by pathlib": "AttributeError",
+    "hard link by pathlib": "AttributeError",
+    "chmod by pathlib": "AttributeError",
+}
+"""Attempts that meet another exception than the rest of their group."""
+
+REFUSED: dict[str, tuple[str, str]] = {
+    f"{group}: {name}": (code, _OTHER_WALLS.get(name, error))
+    for group, error, attempts in (
+        ("walk", "AttributeError", _WALKS),
+        ("builtin", "NameError", _BUILTINS),
+        ("import", "ModuleNotFoundError", _IMPORTS),
+        ("os", "AttributeError", _OS),
+        ("file", "PermissionError", _FILES),
     )
     for name, code in attempts.items()
 }
-"""Attempts that must end the code with an exception."""
+"""Attempts that must end the code with an exception, and which one."""
 LINKS = _LINKS
 """Attempts over links that are in /in (put there by the test, as no staging would)."""
 
 BOMBS: dict[str, tuple[str, str]] = {
     "recursion": ("def f(n): return f(n + 1)\nf(0)", "failed"),
     "mutual recursion": ("def f(): return g()\ndef g(): return f()\nf()", "failed"),
-    "huge power": ("x = 10 ** 10 ** 10", "out_of_memory|failed|timed_out"),
-    "huge shift": ("x = 1 << (1 << 40)", "out_of_memory|failed"),
-    "factorial": ("n = 1\nfor i in range(1, 10 ** 7): n *= i", "out_of_memory|failed|timed_out"),
+    "huge power": ("x = 10 ** 10 ** 10", "out_of_memory"),
+    "huge shift": ("x = 1 << (1 << 40)", "out_of_memory"),
+    "factorial": ("n = 1\nfor i in range(1, 10 ** 7): n *= i", "timed_out"),
     "string bomb": ("x = 'a'\nwhile True: x += x", "out_of_memory"),
     "list bomb": ("x = [0]\nwhile True: x += x", "out_of_memory"),
     "dict bomb": ("x = {}\ni = 0\nwhile True:\n    x[i] = i\n    i += 1", "out_of_memory"),
-    "nested list bomb": ("x = []\nwhile True: x = [x, x, 'a' * 1000]", "out_of_memory|timed_out"),
+    "nested list bomb": ("x = []\nwhile True: x = [x, x, 'a' * 1000]", "out_of_memory"),
     "bytes bomb": ("x = b'a' * 10 ** 10", "out_of_memory"),
     "join bomb": ("x = ','.join(['a' * 10 ** 6] * 10 ** 6)", "out_of_memory"),
-    "format bomb": ("x = '{:1000000000}'.format(1)", "out_of_memory|failed"),
-    "percent bomb": ("x = '%1000000000d' % 1", "out_of_memory|failed"),
-    "ljust bomb": ("x = 'a'.ljust(10 ** 11)", "out_of_memory|failed"),
+    "format bomb": ("x = '{:1000000000}'.format(1)", "out_of_memory"),
+    "percent bomb": ("x = '%1000000000d' % 1", "out_of_memory"),
+    "ljust bomb": ("x = 'a'.ljust(10 ** 11)", "out_of_memory"),
     "replace bomb": ("x = ('a' * 10 ** 6).replace('a', 'b' * 10 ** 6)", "out_of_memory"),
     "range list": ("x = list(range(10 ** 11))", "out_of_memory"),
-    "regex bomb": ("import re\nre.match('(a+)+$', 'a' * 40 + 'b')", "timed_out|failed|succeeded"),
+    "regex bomb": ("import re\nre.match('(a+)+$', 'a' * 40 + 'b')", "succeeded"),
     "regex of repeats": (
         "import re\nre.compile('(((a{1,100}){1,100}){1,100}){1,100}')",
-        "timed_out|failed|out_of_memory|succeeded",
+        "failed",
     ),
-    "json bomb": ("import json\njson.loads('[' * 10 ** 6)", "failed|out_of_memory"),
+    "json bomb": ("import json\njson.loads('[' * 10 ** 6)", "failed"),
     "endless loop": ("while True: pass", "timed_out"),
     "endless sleep": ("import time\nwhile True: time.sleep(10)", "timed_out"),
     "endless async sleep": (
@@ -198,13 +216,13 @@ BOMBS: dict[str, tuple[str, str]] = {
     ),
     "catch the memory limit": (
         "x = []\nwhile True:\n    try:\n        x.append('a' * 10 ** 6)\n    except MemoryError: pass",
-        "timed_out|out_of_memory",
+        "out_of_memory",
     ),
     "print flood": ("while True: print('a' * 10 ** 6)", "output_exceeded"),
-    "print flood in small lines": ("while True: print('a')", "output_exceeded|timed_out"),
+    "print flood in small lines": ("while True: print('a')", "output_exceeded"),
     "stderr flood": (
         "import sys\nwhile True: print('a' * 10 ** 6, file=sys.stderr)",
-        "output_exceeded|failed",
+        "output_exceeded",
     ),
     "write flood": ("f = open('/out/x', 'w')\nwhile True: f.write('a' * 10 ** 6)", "output_exceeded"),
     "rewrite flood": ("while True: open('/out/x', 'w').write('a' * 10 ** 6)", "output_exceeded"),
@@ -218,15 +236,15 @@ BOMBS: dict[str, tuple[str, str]] = {
         "output_exceeded",
     ),
     "value bomb": ("a = [1] * 100\nfor i in range(6): a = [a] * 100\na", "output_exceeded"),
-    "deep value": ("a = 1\nfor i in range(100000): a = [a]\na", "output_exceeded|failed"),
-    "cyclic value": ("a = []\na.append(a)\na", "succeeded|output_exceeded"),
+    "deep value": ("a = 1\nfor i in range(100000): a = [a]\na", "output_exceeded"),
+    "cyclic value": ("a = []\na.append(a)\na", "succeeded"),
     "value's name taken": ("open('/out/result.json', 'w').write('{}')\n5", "failed"),
-    "suspension flood": ("while True: open('/in/a', 'r')", "failed|timed_out"),
+    "suspension flood": ("while True: open('/in/a', 'r')", "failed"),
     "unbalanced": ("(" * 20000, "failed"),
-    "deep expression": ("x = " + "-" * 20000 + "1", "failed|succeeded"),
+    "deep expression": ("x = " + "-" * 20000 + "1", "failed"),
     "deep nesting": (
         "\n".join(" " * i + "if 1:" for i in range(300)) + "\n" + " " * 300 + "pass",
-        "failed|succeeded",
+        "failed",
     ),
 }
-"""Attempts to take too much, with the statuses (a pattern) that may end them."""
+"""Attempts to take too much, and the status that ends each. Some take nothing from this interpreter and succeed."""

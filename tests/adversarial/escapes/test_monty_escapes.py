@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -52,13 +51,15 @@ def test_there_are_enough_attempts() -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, monty_runner, canary: Path, tmp_path: Path) -> None:
-    code = REFUSED[name].replace("CANARY", str(canary)).replace("DIRECTORY", str(canary.parent))
+    code, error = REFUSED[name]
+    code = code.replace("CANARY", str(canary)).replace("DIRECTORY", str(canary.parent))
     outcome = run_job(monty_runner, monty_job(code), tmp_path / "w")
     assert outcome.status == "failed"
     last = outcome.stderr.kept.decode().strip().splitlines()[-1]
     # The code itself was ended by the interpreter, at the attempt; nothing of it crashed the worker.
-    assert re.match(r"[A-Za-z]+Error: |[A-Za-z]+Error$", last)
-    assert outcome.artifacts == () or [item.path for item in outcome.artifacts] == ["x"]
+    assert last.partition(":")[0] == error, last
+    written = {"file: rename out of /out": ["x"]}.get(name, [])
+    assert [item.path for item in outcome.artifacts] == written
     nothing_leaked(outcome, tmp_path / "w")
 
 
@@ -87,14 +88,18 @@ def test_links_in_the_inputs(
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_too_much(name: str, monty_runner, canary: Path, tmp_path: Path) -> None:
-    code, endings = BOMBS[name]
-    job = monty_job(code, memory_mb=32, time_sec=1, stream_bytes=2 << 20, out_bytes=2 << 20, out_files=64)
+    code, status = BOMBS[name]
+    seconds = 1 if status == "timed_out" else 10  # no other limit is raced by the clock of a busy machine
+    job = monty_job(
+        code, memory_mb=32, time_sec=seconds, stream_bytes=2 << 20, out_bytes=2 << 20, out_files=64
+    )
     begin = time.monotonic()
     outcome = run_job(monty_runner, job, tmp_path / "w")
-    assert re.fullmatch(endings, outcome.status), outcome.detail
+    assert outcome.status == status, outcome.detail
+    begins = {"failed": "The code ended with ", "succeeded": "The code ran to its end."}
+    told = "result_name_taken: " if name == "value's name taken" else begins.get(status, f"{status}: ")
+    assert outcome.detail.startswith(told)
     assert time.monotonic() - begin < 1 + 10
-    if outcome.status not in ("failed", "succeeded"):
-        assert outcome.detail.startswith(f"{outcome.status}: ")
     out = tmp_path / "w" / "run" / "out"
     assert sum(1 for _ in out.rglob("*")) <= 64
     assert sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) <= 2 << 20

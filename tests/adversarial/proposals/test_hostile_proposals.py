@@ -141,7 +141,7 @@ GUARD_PATHS = [
     "src/../.clawguard.json",
     "link-guard",
 ]
-STOPPED_URLS = [
+INSIDE_URLS = [
     "http://127.0.0.1/",
     "http://127.1/",
     "http://127.0.1/",
@@ -159,7 +159,6 @@ STOPPED_URLS = [
     "http://localhost/",
     "http://LOCALHOST/",
     "http://localhost./",
-    "http://localhost../",
     "http://a.localhost/",
     "http://loc%61lhost/",
     "http://l%C2%ADocalhost/",
@@ -213,16 +212,27 @@ STOPPED_URLS = [
     "http://[100::1]/",
     "http://[3fff::1]/",
     "http://[::ffff:169.254.169.254]/",
+    "http:127.0.0.1/",
+    "http:/127.0.0.1/",
+    "http:///127.0.0.1/",
+    "http://///127.0.0.1/",
+    "http://127.0.0.1:" + "0" * 5000 + "80/",
+    "http://a_b.example.com/",
+    "http://xn--/",
+    "http://127.0.0.1.nip.io/",
+    "http://localtest.me/",
+    "http://lvh.me/",
+    "http://7f000001.sslip.io/",
+]
+"""Web addresses that lead to this machine, to its network or to nowhere that is public."""
+NO_URLS = [
+    "http://localhost../",
     "http://u:p@example.com/",
     "http://u@example.com/",
     "http://@example.com/",
     "http://example.com@127.0.0.1/",
     "http://127.0.0.1@example.com/",
     "http:u:p@example.com/",
-    "http:127.0.0.1/",
-    "http:/127.0.0.1/",
-    "http:///127.0.0.1/",
-    "http://///127.0.0.1/",
     "http:\\\\127.0.0.1\\x",
     "http://127.0.0.1\\@example.com/",
     "http://256.1.1.1/",
@@ -233,7 +243,6 @@ STOPPED_URLS = [
     "http://example.com:99999/",
     "http://example.com:x/",
     "http://[::1/",
-    "http://127.0.0.1:" + "0" * 5000 + "80/",
     "http://::1/",
     "http://[127.0.0.1]/",
     "http://exa mple.com/",
@@ -241,8 +250,6 @@ STOPPED_URLS = [
     "http://exam%00ple.com/",
     "http://exam%2fple.com/",
     "http://ex%ffample.com/",
-    "http://a_b.example.com/",
-    "http://xn--/",
     "http://.example.com/",
     "http://example..com/",
     "ftp://example.com/",
@@ -255,12 +262,9 @@ STOPPED_URLS = [
     "//example.com/",
     "example.com",
     "",
-    "http://127.0.0.1.nip.io/",
-    "http://localtest.me/",
-    "http://lvh.me/",
-    "http://7f000001.sslip.io/",
     "https://１２７.0.0.1/",
 ]
+"""Texts that are no address of the web, or that carry a name and a password."""
 STOPPED_ARGV = [
     ["bash", "-c", "id"],
     ["/bin/sh", "-c", "id"],
@@ -499,11 +503,21 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return Settings(project=ProjectSettings(root=str(project)))
 
 
-def stopped(data: Any, settings: Settings) -> None:
-    """The proposal is rejected or blocked, with a reason, and makes no draft."""
+def rejected(data: Any, settings: Settings) -> None:
+    """It is no proposal at all."""
+    stopped(data, settings, "reject")
+
+
+def blocked(data: Any, settings: Settings) -> None:
+    """It is a proposal, and one that no human is asked about."""
+    stopped(data, settings, "block")
+
+
+def stopped(data: Any, settings: Settings, verdict: str) -> None:
+    """The proposal has this verdict, with a reason, and makes no draft."""
     raw = data if isinstance(data, bytes) else json.dumps(data).encode()
     result = draft_from_proposal(raw, settings=settings, now=NOW)
-    assert result.verdict.verdict in ("reject", "block"), result.verdict
+    assert result.verdict.verdict == verdict, result.verdict
     assert result.verdict.errors
     assert result.draft is None
     shown = json.dumps(result.verdict.to_json())
@@ -522,7 +536,7 @@ def looked_at(data: Any, settings: Settings) -> Any:
 @pytest.mark.parametrize("tool", ["file.read", "file.write_safe"])
 def test_paths_that_leave_the_project(path: str, tool: str, settings: Settings) -> None:
     args = {"path": path} | ({"content": "x"} if tool == "file.write_safe" else {})
-    stopped({"tool": tool, "args": args, "risk": "critical"}, settings)
+    blocked({"tool": tool, "args": args, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc", "tool-exec", "link-out", "~", "a\x00b"])
@@ -533,9 +547,9 @@ def test_every_tool_with_a_path_keeps_inside(path: str, tool: str, settings: Set
     args: dict[str, Any] = {"path": path}
     if tool == "shell.execute_approved":
         args = {"argv": ["ls"], "cwd": path}
-    stopped({"tool": tool, "args": args, "risk": "critical"}, settings)
+    blocked({"tool": tool, "args": args, "risk": "critical"}, settings)
     if tool == "project.cleanup_safe":
-        stopped({"tool": tool, "args": {"include": ["dist", path]}, "risk": "critical"}, settings)
+        blocked({"tool": tool, "args": {"include": ["dist", path]}, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize("path", PROTECTED_PATHS)
@@ -543,21 +557,27 @@ def test_protected_paths_are_never_auto(path: str, settings: Settings) -> None:
     result = looked_at(
         {"tool": "file.read", "args": {"path": path, "optional": True}, "risk": "low"}, settings
     )
-    assert result.verdict.risk in ("high", "critical")
+    assert result.verdict.risk == "high"
 
 
 @pytest.mark.parametrize("path", GUARD_PATHS)
 def test_guards_settings_are_not_written(path: str, settings: Settings) -> None:
     content = '{"agent":{"autoWriteMemory":true}}'
-    stopped(
+    blocked(
         {"tool": "file.write_safe", "args": {"path": path, "content": content}, "risk": "critical"}, settings
     )
 
 
-@pytest.mark.parametrize("url", STOPPED_URLS)
-def test_urls_that_reach_inside(url: str, settings: Settings) -> None:
-    stopped({"tool": "web.fetch", "args": {"url": url}, "risk": "critical"}, settings)
-    stopped({"tool": "browser.open", "args": {"url": url}, "risk": "critical"}, settings)
+@pytest.mark.parametrize("tool", ["web.fetch", "browser.open"])
+@pytest.mark.parametrize("url", INSIDE_URLS)
+def test_urls_that_reach_inside(url: str, tool: str, settings: Settings) -> None:
+    blocked({"tool": tool, "args": {"url": url}, "risk": "critical"}, settings)
+
+
+@pytest.mark.parametrize("tool", ["web.fetch", "browser.open"])
+@pytest.mark.parametrize("url", NO_URLS)
+def test_urls_that_are_none(url: str, tool: str, settings: Settings) -> None:
+    rejected({"tool": tool, "args": {"url": url}, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize(
@@ -573,7 +593,7 @@ def test_urls_that_reach_inside(url: str, settings: Settings) -> None:
     ],
 )
 def test_metadata_is_blocked_whatever_is_allowed(url: str, settings: Settings) -> None:
-    stopped(
+    blocked(
         {"tool": "browser.open", "args": {"url": url, "allowPrivate": True}, "risk": "critical"}, settings
     )
 
@@ -583,16 +603,16 @@ def test_a_private_host_needs_a_declared_risk(risk: str | None, settings: Settin
     data: dict[str, Any] = {"tool": "browser.open", "args": {"url": "http://10.0.0.1/", "allowPrivate": True}}
     if risk:
         data["risk"] = risk
-    stopped(data, settings)
+    blocked(data, settings)
     data["risk"] = "high"
     looked_at(data, settings)
     data["args"]["allowPrivate"] = False
-    stopped(data, settings)
+    blocked(data, settings)
 
 
 @pytest.mark.parametrize("argv", STOPPED_ARGV, ids=lambda argv: " ".join(argv)[:40])
 def test_argv_that_never_runs(argv: list[str], settings: Settings) -> None:
-    stopped({"tool": "shell.execute_approved", "args": {"argv": argv}, "risk": "critical"}, settings)
+    blocked({"tool": "shell.execute_approved", "args": {"argv": argv}, "risk": "critical"}, settings)
     result = draft_from_proposal(
         json.dumps({"tool": "shell.dry_run", "args": {"argv": argv}}).encode(), settings=settings, now=NOW
     )
@@ -618,7 +638,7 @@ def test_a_cleanup_by_a_glob_is_refused_and_says_so(entry: str, settings: Settin
 def test_no_argument_has_what_a_shell_acts_on(program: str, character: str, settings: Settings) -> None:
     for word in (character, f"a{character}b", f"a {character} b"):
         for argv in ([program, word], [program, "x", "y", word]):
-            stopped({"tool": "shell.execute_approved", "args": {"argv": argv}, "risk": "critical"}, settings)
+            blocked({"tool": "shell.execute_approved", "args": {"argv": argv}, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize("program", ["python3", "node", "ls", "echo", "git"])
@@ -627,7 +647,7 @@ def test_no_argument_is_itself_a_command_that_may_not_run(
     program: str, command: str, settings: Settings
 ) -> None:
     for argv in ([program, command], [program, "x", command], [program, "x", command, "y"]):
-        stopped({"tool": "shell.execute_approved", "args": {"argv": argv}, "risk": "critical"}, settings)
+        blocked({"tool": "shell.execute_approved", "args": {"argv": argv}, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize("argument", HONEST_ARGUMENTS)
@@ -642,7 +662,7 @@ def test_an_honest_argument_is_looked_at_by_a_human(argument: str, settings: Set
 )
 def test_argv_that_may_start_more_is_drafted_as_opaque_and_high(argv: list[str], settings: Settings) -> None:
     result = looked_at({"tool": "shell.execute_approved", "args": {"argv": argv}}, settings)
-    assert result.verdict.risk in ("high", "critical")
+    assert result.verdict.risk == "high"
     report = read_request(
         result.draft, path=result.file_name, settings=settings.request, now=NOW, stage="draft"
     )
@@ -661,45 +681,45 @@ def test_argv_that_is_critical(argv: list[str], settings: Settings) -> None:
 @pytest.mark.parametrize("fields", SECRET_FIELDS, ids=str)
 def test_fields_that_take_secrets(fields: dict[str, str], settings: Settings) -> None:
     args = {"url": "https://example.com/", "text": "hello", **fields}
-    stopped({"tool": "browser.type_proposed", "args": args, "risk": "critical"}, settings)
+    blocked({"tool": "browser.type_proposed", "args": args, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize("text", SECRET_TEXTS)
 def test_texts_that_are_secrets(text: str, settings: Settings) -> None:
     args = {"url": "https://example.com/", "selector": "#q", "text": text}
-    stopped({"tool": "browser.type_proposed", "args": args, "risk": "critical"}, settings)
+    blocked({"tool": "browser.type_proposed", "args": args, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize("said", LOW_CLICKS, ids=str)
 def test_clicks_that_say_low(said: dict[str, str], settings: Settings) -> None:
     for risk in ("low", "medium"):
         args = {"url": "https://example.com/", "selector": "#go", **said}
-        stopped({"tool": "browser.click_proposed", "args": args, "risk": risk}, settings)
-    stopped({"tool": "browser.click_proposed", "args": args}, settings)
+        rejected({"tool": "browser.click_proposed", "args": args, "risk": risk}, settings)
+    rejected({"tool": "browser.click_proposed", "args": args}, settings)
     looked_at({"tool": "browser.click_proposed", "args": args, "risk": "high"}, settings)
 
 
 @pytest.mark.parametrize("selector", BARE_SELECTORS)
 def test_selectors_that_name_nothing(selector: str, settings: Settings) -> None:
     args = {"url": "https://example.com/", "selector": selector}
-    stopped({"tool": "browser.click_proposed", "args": args, "risk": "critical"}, settings)
+    rejected({"tool": "browser.click_proposed", "args": args, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize("data", BYTES, ids=lambda data: repr(data[:40]))
 def test_bytes_with_two_meanings_or_too_much(data: bytes, settings: Settings) -> None:
-    stopped(data, settings)
+    rejected(data, settings)
 
 
 @pytest.mark.parametrize("source", ["x", "../x", "https://example.com/skill.zip"])
 def test_nothing_is_installed(source: str, settings: Settings) -> None:
-    stopped({"tool": "skill.install_guarded", "args": {"source": source}, "risk": "critical"}, settings)
+    blocked({"tool": "skill.install_guarded", "args": {"source": source}, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize(
     "repo", ["a", "a/b/c", "a/b\n", "../b", "a/..", "./b", "a/.", "a b/c", "a/ь", "/b", "a/", "", "a%2fb/c"]
 )
 def test_repositories_that_are_none(repo: str, settings: Settings) -> None:
-    stopped({"tool": "github.repo_read", "args": {"repo": repo}, "risk": "critical"}, settings)
+    rejected({"tool": "github.repo_read", "args": {"repo": repo}, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize(
@@ -722,7 +742,7 @@ def test_repositories_that_are_none(repo: str, settings: Settings) -> None:
     ],
 )
 def test_blank_is_no_proposal(tool: str, args: dict[str, Any], settings: Settings) -> None:
-    stopped({"tool": tool, "args": args, "risk": "critical"}, settings)
+    rejected({"tool": tool, "args": args, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize(
@@ -739,11 +759,11 @@ def test_blank_is_no_proposal(tool: str, args: dict[str, Any], settings: Setting
 def test_a_risk_below_the_minimum(
     tool: str, args: dict[str, Any], risk: str | None, settings: Settings
 ) -> None:
-    stopped({"tool": tool, "args": args} | ({"risk": risk} if risk else {}), settings)
+    rejected({"tool": tool, "args": args} | ({"risk": risk} if risk else {}), settings)
 
 
 def test_there_are_more_than_two_hundred() -> None:
-    lists = [STOPPED_PATHS, PROTECTED_PATHS, GUARD_PATHS, STOPPED_URLS, STOPPED_ARGV, CRITICAL_ARGV]
+    lists = [STOPPED_PATHS, PROTECTED_PATHS, GUARD_PATHS, INSIDE_URLS, NO_URLS, STOPPED_ARGV, CRITICAL_ARGV]
     lists += [SECRET_FIELDS, SECRET_TEXTS, LOW_CLICKS, BARE_SELECTORS, BYTES]
     assert sum(map(len, lists)) >= 200
 
