@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -15,7 +16,9 @@ from threegate.approval import (
     NAMESPACE_APPROVAL,
     Countersignature,
     LaunchFacts,
+    MalformedError,
     PinnedFile,
+    SignedApproval,
     Statement,
     load_operators,
     render_signed,
@@ -23,6 +26,8 @@ from threegate.approval import (
     statement_inputs,
 )
 from threegate.approval.operators import NAMESPACES
+from threegate.approval.sshsig import SshSignature
+from threegate.approval.statement import SignedBytes
 from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
 from threegate.request.render_draft import blank_draft
@@ -118,6 +123,32 @@ def countersigned(approval_sha256: str, name: str, key: Path, **changes: Any) ->
     """A countersignature file."""
     word = Countersignature(approval_sha256, name, APPROVED + timedelta(minutes=1), "0" * 31 + "2")
     return signed(replace(word, **changes).to_bytes(), key)
+
+
+def signer_of(data: bytes) -> str:
+    """Who approved, by a signature file about req-1. Raises MalformedError."""
+    return SignedApproval.parse(data, "req-1").statement.approved_by
+
+
+def code_of_changed(
+    data: bytes,
+    key: Path,
+    signer: Callable[[bytes], str] = signer_of,
+    name: str = "operator",
+    namespace: str = NAMESPACE_APPROVAL,
+) -> str:
+    """The code for a signature file of this key that was changed after it was signed, somewhere and somehow.
+
+    Its form is looked at first, then who should have signed what it says now, and last what was signed.
+    """
+    try:
+        named = signer(data)
+        signature: SshSignature = SignedBytes.parse(data).signature
+    except MalformedError:
+        return "signature_file_malformed"
+    ours = base64.b64decode(public(key).split()[1])
+    known = (named, signature.key.blob) == (name, ours)
+    return "signature_invalid" if known or signature.namespace != namespace else "signer_unknown"
 
 
 def facts_of(

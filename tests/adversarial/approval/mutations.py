@@ -1,13 +1,11 @@
-"""Mutations of an approval that passes, by family; each comes with the reason codes that it may end with.
-
-Where the outcome is known exactly, one code stands there. A family of byte flips names the codes of its region.
-"""
+"""Mutations of an approval that passes, by family; each comes with the reason code that it ends with."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,12 +18,14 @@ from threegate.approval import (
     Act,
     Countersignature,
     LaunchFacts,
+    MalformedError,
     PinnedFile,
     StatementInput,
     load_operators,
     render_signed,
 )
 from threegate.approval.sshsig import render_armor
+from threegate.approval.statement import SignedBytes
 from threegate.core.settings import QuorumSettings
 from threegate.request.job import JobInput
 
@@ -36,11 +36,11 @@ class Mutation:
 
     name: str
     facts: LaunchFacts
-    codes: frozenset[str]
+    code: str
 
 
-def one(name: str, facts: LaunchFacts, *codes: str) -> Mutation:
-    return Mutation(name, facts, frozenset(codes))
+def one(name: str, facts: LaunchFacts, code: str) -> Mutation:
+    return Mutation(name, facts, code)
 
 
 MALFORMED = "signature_file_malformed"
@@ -49,21 +49,19 @@ MALFORMED = "signature_file_malformed"
 def signature_bytes(approved: Approved) -> Iterator[Mutation]:
     """Every byte of the signature file: flipped, and (every fourth) taken away or doubled."""
     data = approved.signature
-    split = data.index(b"\n") + 1
+
+    def changed(name: str, signature: bytes) -> Mutation:
+        # A changed digit may still be a statement, one that nobody signed.
+        code = material.code_of_changed(signature, approved.key)
+        return one(name, approved.facts(signature=signature), code)
+
     for place in range(len(data)):
-        # a changed hex digit or digit may still be a statement, one that nobody signed (or by nobody, or at no time)
-        codes = (
-            {MALFORMED, "signature_invalid", "signer_unknown", "signer_expired"}
-            if place < split
-            else {MALFORMED, "signature_invalid", "signer_unknown"}
-        )
         flipped = bytearray(data)
         flipped[place] ^= 1
-        yield one(f"flip {place}", approved.facts(signature=bytes(flipped)), *codes)
+        yield changed(f"flip {place}", bytes(flipped))
         if place % 4 == 0:
-            yield one(f"cut {place}", approved.facts(signature=data[:place] + data[place + 1 :]), *codes)
-            yield one(f"double {place}", approved.facts(signature=data[:place] + data[place:place + 1] + data[place:]),
-                      *codes)  # fmt: skip
+            yield changed(f"cut {place}", data[:place] + data[place + 1 :])
+            yield changed(f"double {place}", data[: place + 1] + data[place:])
         if place % 16 == 0:
             yield one(f"truncate {place}", approved.facts(signature=data[:place]), MALFORMED)
 
@@ -288,7 +286,8 @@ def operators_bytes(approved: Approved) -> Iterator[Mutation]:
         facts = approved.facts(operators=bytes(flipped))
         yield one(f"unrecorded {place}", replace(facts, recorded_operators=recorded), "operators_changed")
         if place % 2 == 0:
-            yield one(f"recorded {place}", facts, "operators_changed", "signer_unknown", "signature_invalid")
+            code = "operators_changed" if facts.operators.problem else "signer_unknown"
+            yield one(f"recorded {place}", facts, code)
 
 
 def operator_lines(approved: Approved) -> Iterator[Mutation]:
@@ -413,6 +412,10 @@ def countersignatures(approved: Approved, other_key: Path) -> Iterator[Mutation]
     yield one("an approval as a countersignature", facts(approved.signature), MALFORMED)
 
 
+def countersigner_of(data: bytes) -> str:
+    return Countersignature.parse(SignedBytes.parse(data).statement).countersigned_by
+
+
 def countersignature_bytes(approved: Approved, other_key: Path) -> Iterator[Mutation]:
     """Every other byte of a countersignature flipped."""
     both = approved.operators + material.line("other", other_key).encode()
@@ -426,8 +429,12 @@ def countersignature_bytes(approved: Approved, other_key: Path) -> Iterator[Muta
     for place in range(0, len(good), 2):
         flipped = bytearray(good)
         flipped[place] ^= 1
-        yield one(f"countersignature byte {place}", facts(bytes(flipped)), MALFORMED, "signature_invalid",
-                  "signer_unknown", "statement_mismatch", "signer_expired")  # fmt: skip
+        code = material.code_of_changed(bytes(flipped), other_key, countersigner_of, "other")
+        with suppress(MalformedError):
+            word = Countersignature.parse(SignedBytes.parse(bytes(flipped)).statement)
+            if (word.countersigned_by, word.approval_sha256) != ("other", digest):
+                code = "statement_mismatch"
+        yield one(f"countersignature byte {place}", facts(bytes(flipped)), code)
 
 
 def unsigned(approved: Approved) -> Iterator[Mutation]:
