@@ -20,7 +20,6 @@ SLEEPS = {
     "adversarial/tools/test_hostile_stateful_servers.py": "what nobody asked for must be in the pipe before the next call",
     "agents/npm_agents.py": "between two questions to a registry: nothing says when it is back",
     "agents/terminal.py": "keys as a person presses them: a page that is passed over in a hurry was not seen",
-    "agents/test_model_relay.py": "an endpoint whose pieces come one by one",
     "cluster/test_soak.py": "looks for a file that is there for some milliseconds only",
     "runners/test_monty_watch.py": "a look that takes longer than removing would, if it did not wait",
     "runners/test_slow_engine.py": "a moment within a run that neither the engine nor the run shows",
