@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -63,9 +64,12 @@ def test_an_unreadable_draft_can_be_rejected(bench: Bench) -> None:
 
 def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
     done = bench.approve(bench.draft())
-    stopped = cancel_request(bench.context, "req-1", by=OperatorDecision("test"))
+    context = bench.context
+    approval = next(event for event in context.trail.events() if event.type == "approved")
+    context.trail.clock = lambda: approval.when + timedelta(seconds=7.9)
+    stopped = cancel_request(context, "req-1", by=OperatorDecision("test"))
     assert (stopped.outcome, stopped.ran_ms, stopped.was) == ("cancelled", None, "waiting")
-    assert stopped.waited_seconds in (0, 1, 2) and "it was waiting for" in str(stopped)
+    assert stopped.waited_seconds == 7 and "it was waiting for 7 s" in str(stopped)
     assert "it was about to start; nothing of it ran" in str(
         cancel.Cancelled("req-2", "cancelled", "cancelled")
     )

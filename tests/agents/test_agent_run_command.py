@@ -14,9 +14,9 @@ from tests.support import wait_until
 from threegate.jail.jail import WALLS
 
 
-def one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    """It was refused or could not be done, and says so in one line."""
-    assert done.returncode in (2, 3) and done.stdout == "", done
+def one_line(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
+    """It was refused (2) or could not be done (3), and says so in one line."""
+    assert (done.returncode, done.stdout) == (code, ""), done
     [line] = done.stderr.splitlines()
     assert line.startswith("threegate: ") and all(word in line for word in words), line
 
@@ -172,8 +172,8 @@ def test_a_project_that_is_a_file_or_the_system(user: Person) -> None:
 
 
 def test_an_agent_that_is_not_there_names_what_installs_it(user: Person) -> None:
-    one_line(user.run(profile="codex"), "npm install -g @openai/codex")
-    one_line(user.run("no-such-program"), "no-such-program")
+    one_line(user.run(profile="codex"), "npm install -g @openai/codex", code=3)
+    one_line(user.run("no-such-program"), "no-such-program", code=3)
     one_line(user.run(), "threegate agent run generic -- sh")
     one_line(user.run(profile="nobody-knows"), "there is no such profile", "codex")
     no_run_is_left(user)
@@ -217,8 +217,7 @@ def test_a_program_that_is_missing_names_the_package(user: Person, name: str, tm
         ["unshare", "--mount", "sh", "-c", script, uid, *user.command(*user.words("sh"))],
         env=user.environ(), cwd=user.home, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    one_line(done, "apt-get install", {"bwrap": "bubblewrap"}.get(name, name))
-    assert done.returncode == 3
+    one_line(done, "apt-get install", {"bwrap": "bubblewrap"}.get(name, name), code=3)
     no_run_is_left(user)
 
 
@@ -229,8 +228,7 @@ def test_without_user_namespaces_there_is_no_agent(user: Person) -> None:
         ["unshare", "--user", "--map-root-user", "sh", "-c", again, "sh", *user.command(*user.words("sh"))],
         env=user.environ(), cwd=user.home, capture_output=True, text=True, timeout=60, **as_account(user.account),
     )  # fmt: skip
-    one_line(done, "user namespaces are forbidden")
-    assert done.returncode == 3
+    one_line(done, "user namespaces are forbidden", code=3)
     no_run_is_left(user)
 
 

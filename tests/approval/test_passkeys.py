@@ -174,7 +174,7 @@ def test_for_another_statement_namespace_or_person(tmp_path: Path) -> None:
     assert "not one over these bytes" in why_not(armor, OTHER)
     assert not theirs(tmp_path, armor, OTHER)
     assert "not for threegate-login" in why_not(armor, namespace=NAMESPACE_LOGIN)
-    with pytest.raises(Refused, match="signer_unknown|operators gives"):
+    with pytest.raises(Refused, match="operators gives"):
         verify_signer(DATA, parse_armor(armor), "alice", NAMESPACE_APPROVAL, operators(), at=[NOW])
 
 
@@ -334,7 +334,7 @@ def test_files_that_fit_are_read_back() -> None:
 @pytest.mark.parametrize(
     "origin",
     [
-        "https://localhost", "https://localhost:8443", "https://a.localhost", "https://127.0.0.1", "https://[::1]",
+        "https://localhost", "https://localhost:8443", "https://127.0.0.1", "https://[::1]",
         "https://1.2.3.4:8443", "https://approve", "https://approve.example.org:443", "https://approve.example.org/",
         "https://approve.example.org:0", "https://approve.example.org:65536", "https://Approve.example.org",
         "https://user@approve.example.org", "https://approve..org", "https://-a.example.org", "http://a.example.org",
@@ -342,8 +342,13 @@ def test_files_that_fit_are_read_back() -> None:
     ],
 )  # fmt: skip
 def test_origins_that_nothing_may_be_pinned_to(origin: str) -> None:
-    with pytest.raises(ValueError, match=r"is no origin like|localhost"):
+    with pytest.raises(ValueError, match="is no origin like"):
         passkey_of(PASSKEY.spki, origin, "Y3JlZA")
+
+
+def test_a_passkey_is_pinned_to_no_name_of_this_machine() -> None:
+    with pytest.raises(ValueError, match="any program of this machine"):
+        passkey_of(PASSKEY.spki, "https://a.localhost", "Y3JlZA")
 
 
 def test_keys_and_credentials_that_are_none() -> None:
@@ -352,8 +357,15 @@ def test_keys_and_credentials_that_are_none() -> None:
     for spki in (b"", b"x" * 91, *(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for key in (p384, edwards))):  # fmt: skip
         with pytest.raises(MalformedError, match="public key"):
             passkey_of(spki, ORIGIN, "Y3JlZA")
-    for credential in ("", "Y3JlZB", "Y3JlZA==", "a b", "é", encode_base64url(b"x" * 1024)):
-        with pytest.raises(MalformedError, match="base64url|credential"):
+    for credential, wrong in (
+        ("", "1 to 1023 bytes"),
+        (encode_base64url(b"x" * 1024), "1 to 1023 bytes"),
+        ("Y3JlZB", "unusual spelling"),
+        ("Y3JlZA==", "unusual spelling"),
+        ("a b", "no base64url"),
+        ("é", "no base64url"),
+    ):
+        with pytest.raises(MalformedError, match=wrong):
             passkey_of(PASSKEY.spki, ORIGIN, credential)
 
 

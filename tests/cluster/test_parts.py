@@ -118,7 +118,7 @@ def test_an_unfit_or_silent_worker_gets_nothing(monkeypatch: pytest.MonkeyPatch)
 def test_a_malformed_status_changes_nothing(more: dict[str, Any]) -> None:
     """A worker that lies nonsense is as one that was not heard."""
     ledger = Ledger(("a",))
-    with pytest.raises((ValueError, TypeError, KeyError)):
+    with pytest.raises(ValueError):
         ledger.hear("a", told(**more))
     assert ledger.seats()[0].heard is None
 

@@ -95,7 +95,7 @@ def test_every_kind_is_read() -> None:
     ],
 )
 def test_a_mistake_has_its_place(text: str, place: tuple[str | int, ...], message: str) -> None:
-    with pytest.raises(WrongValueError, match="must|is missing|unknown") as found:
+    with pytest.raises(WrongValueError) as found:
         read(text)
     assert (found.value.place, message in str(found.value)) == (place, True)
 

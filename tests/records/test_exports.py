@@ -87,9 +87,11 @@ def test_a_changed_statement_or_another_key_does_not_verify(made) -> None:
     real = load_key(WORKSPACE_ID)
     payload = base64.b64decode(value["payload"])
     changed = {**value, "payload": base64.b64encode(payload.replace(b"succeeded", b"failed!!!")).decode()}
-    for envelope in (changed, {**value, "payloadType": "text/plain"}, {**value, "signatures": []}, {}):
-        with pytest.raises((VerificationError, KeyError, ValueError)):
+    for envelope in (changed, {**value, "payloadType": "text/plain"}, {**value, "signatures": []}):
+        with pytest.raises(VerificationError):
             verified(envelope, public_key(real))
+    with pytest.raises(KeyError):
+        verified({}, public_key(real))
     with pytest.raises(VerificationError):
         verified(value, public_key(SigningKey(real.name, Ed25519PrivateKey.generate())))
 

@@ -53,7 +53,7 @@ def test_reach_opacity_and_effective_risk(bench: Bench) -> None:
     (bench.workspace.inbox / "TR-20260101-000000Z-net.md").write_text(text)
     shown = "\n".join(rows(only(bench)))
     assert "| reaches network api.example.org:443" in shown and "reaches nothing" not in shown
-    assert "risk medium" in shown or "risk high" in shown
+    assert "risk medium, ERA" in shown
 
 
 def test_no_row_is_longer_than_the_screen_and_hostile_words_are_escaped(bench: Bench) -> None:

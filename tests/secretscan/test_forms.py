@@ -267,7 +267,7 @@ def test_overlapping_secrets_become_one_span() -> None:
     text = "password=ghp_" + "a1B2" * 9
     found = find_secrets(text)
     assert len(found) == 1
-    assert mask_secrets(text) in ("password=[password]", "password=[github-token]")
+    assert mask_secrets(text) == "password=[github-token]"
 
 
 def test_at_most_so_many_places_are_given() -> None:

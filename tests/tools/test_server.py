@@ -87,7 +87,7 @@ def test_in_the_jail_it_has_what_was_signed_and_nothing_else(folder: Path) -> No
     assert seen["environment"] == {
         "HOME": "/tmp", "LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "PWD": "/",
         "PYTHONDONTWRITEBYTECODE": "1", "MODE": "quiet", "TOKEN": "SECRET-VALUE",
-    } | ({"LC_CTYPE": "C.UTF-8"} if "LC_CTYPE" in seen["environment"] else {})  # fmt: skip
+    }  # fmt: skip
     assert seen["opened"].pop(f"{data}/new") is None and (data / "new").exists()
     assert all(seen["opened"].values()) and not (kept / "new").exists()
     assert seen["listed"][str(kept)] == ["a.txt"]
@@ -348,9 +348,8 @@ def test_a_whole_installed_tree_is_pinned_and_data_is_not(folder: Path) -> None:
     data.mkdir()
     (data / "notes.db").write_text("x")
     argv = (PYTHON, str(script), str(data / "notes.db"), str(data))
-    assert program_places(argv, [str(data)]) == tuple(
-        sorted((folder / "node_modules", Path(PYTHON), Path(PYTHON).resolve()))
-    ) or program_places(argv, [str(data)]) == tuple(sorted((folder / "node_modules", Path(PYTHON).resolve())))
+    places = sorted((folder / "node_modules", Path(PYTHON).resolve()))
+    assert program_places(argv, [str(data)]) == tuple(places)
     before = tree_digest(folder / "node_modules")
     assert tree_digest(folder / "node_modules") == before
     digests = {before}

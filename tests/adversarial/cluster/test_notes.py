@@ -89,7 +89,6 @@ def daemon(tmp_path: Any):
         {"cores": "NaN"},
         {"memory_mb": -1},
         {"memory_mb": 2**50},
-        {"era": True},
         {"seq": -1},
         {"seq": "1"},
         {"boot": "x" * 16},
@@ -99,8 +98,14 @@ def daemon(tmp_path: Any):
 )
 def test_a_status_beyond_its_bounds_changes_nothing(daemon: Daemon, more: dict[str, Any]) -> None:
     """Signed by the worker's own key all the same."""
-    with pytest.raises((Refused, ValueError)):
+    with pytest.raises(Refused):
         daemon.hears(daemon.sends("status", **more))
+    assert daemon.ledger.seats()[0].heard is None and daemon.told == []
+
+
+def test_a_status_of_a_machine_that_cannot_be_changes_nothing(daemon: Daemon) -> None:
+    with pytest.raises(ValueError, match="a capacity that no machine has"):
+        daemon.hears(daemon.sends("status", era=True))
     assert daemon.ledger.seats()[0].heard is None and daemon.told == []
 
 

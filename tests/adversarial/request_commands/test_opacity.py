@@ -344,8 +344,9 @@ def test_a_script_that_cannot_be_shown_whole_is_opaque() -> None:
 
 def test_no_reason_repeats_a_secret() -> None:
     key = "AKIA" + "A1" * 8
-    assert key not in exposed(f"sort --{key}=x data.csv").why if asked(f"sort --{key}=x a").valid else True
-    assert key not in str(asked(f"sort --{key}=x data.csv").to_json())
+    report = asked(f"sort --{key}=x data.csv")
+    assert report.exposure is None, "what holds a secret is read no further"
+    assert key not in str(report.to_json())
 
 
 def test_the_table_of_the_page_is_the_table_of_the_code() -> None:
@@ -357,4 +358,4 @@ def test_the_table_of_the_page_is_the_table_of_the_code() -> None:
 def test_honest_commands_are_seldom_marked_without_need() -> None:
     tools = [line for line in honest_commands.cases() if line.split()[0] in TOOLS]
     marked = [line for line in tools if read_command(line, programs=PROGRAMS).problems]
-    assert marked == ["echo 5$"] or marked == [], marked
+    assert marked == []
