@@ -119,15 +119,16 @@ IN_MEMORY = {
     "records",
     "results",
     "review",
+    "runners/test_generated_changes.py",
     "serve",
     "trail",
     "tui",
     "upgrade",
     "worker",
 }
-"""Where a test's folder is in memory: every change of state is synced to the disk several times, and half of the time of
-these tests was waiting for it. What a disk loses is simulated by tests/crash; whole ways over a real disk are those of
-tests/end_to_end, adversarial, cluster, runners, docs and agents."""
+"""Rooms and files where a test's folder is in memory: every change of state is synced to the disk several times, and half
+of the time of these tests was waiting for it. What a disk loses is simulated by tests/crash; whole ways over a real disk
+are those of tests/end_to_end, adversarial, cluster, runners, docs and agents."""
 
 
 @pytest.fixture(scope="session")
@@ -150,7 +151,8 @@ def free(folder: Path) -> int:
 @pytest.fixture
 def folder_in_memory(request: pytest.FixtureRequest, memory_of_tests: Path | None) -> Iterator[Path | None]:
     """This test's part of the memory, gone after it; None where a test's folder lies on the disk."""
-    if memory_of_tests is None or request.path.relative_to(Path(__file__).parent).parts[0] not in IN_MEMORY:
+    place = request.path.relative_to(Path(__file__).parent)
+    if memory_of_tests is None or not {place.parts[0], place.as_posix()} & IN_MEMORY:
         yield None
         return
     folder = Path(tempfile.mkdtemp(dir=memory_of_tests))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.pathlib import rm_rf
 
 from tests.changes.trees_on_disk import build, made
 from tests.runners.applying import Change, own, picture
@@ -105,6 +106,7 @@ def run(tmp_path: Path, seed: int) -> None:
     change.forget()
     assert picture(project) == start, seed
     assert not (project / STAGE).exists()
+    rm_rf(folder)
 
 
 def test_generated_change_sets(tmp_path: Path) -> None:
