@@ -94,9 +94,11 @@ def test_ctrl_c_again_and_again(user: Person, pause: float) -> None:
             process.wait(pause)
     said_by(process)
     wait_until_nothing_lives(user)
+    recorded = user.events("agent_ended")
     assert user.threegate("agent", "list").returncode == 0
+    # The last interrupt may have come before the launcher recorded the end: then whoever looks next does.
     [ended] = user.events("agent_ended")
-    assert ended["reason"] in ("stopped", "killed")
+    assert ended["reason"] == ("stopped" if recorded else "killed")
     assert user.threegate("audit", "verify").returncode == 0
 
 
