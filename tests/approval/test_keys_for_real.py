@@ -288,13 +288,17 @@ def test_no_key_no_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "broken").write_text("nothing")
     with pytest.raises(InvalidInput, match="did not sign"):
         sign_statement(b"x", tmp_path / "broken", "threegate-approval")
+
+
+def test_a_dsa_key_signs_nothing(tmp_path: Path) -> None:
     dsa = tmp_path / "dsa"
     made = subprocess.run(
         ["/usr/bin/ssh-keygen", "-q", "-t", "dsa", "-N", "", "-f", str(dsa)], capture_output=True
     )
-    if made.returncode == 0:
-        with pytest.raises(InvalidInput, match="may not approve"):
-            sign_statement(b"x", dsa, "threegate-approval")
+    if made.returncode != 0:
+        pytest.skip("OpenSSH 10 makes none")
+    with pytest.raises(InvalidInput, match="may not approve"):
+        sign_statement(b"x", dsa, "threegate-approval")
 
 
 def test_on_a_terminal_ssh_keygen_speaks_for_itself(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.conftest import peer
+from tests.conftest import missing, peer
 from tests.docs.test_explain import codes_in_the_code
 from threegate.contracts.reasons import REASONS
 from threegate.core import errors
@@ -77,12 +77,12 @@ def test_the_man_page_is_well_formed_and_names_every_command() -> None:
     text = page.read_text()
     for name in COMMANDS:
         assert f".SS threegate {name}" in text, name
-    for command in (["mandoc", "-Tlint", "-Werror"], ["man", "--warnings", "-l"]):
-        if shutil.which(command[0]):
-            done = subprocess.run([*command, str(page)], capture_output=True, text=True, timeout=60)
-            assert done.returncode == 0 and not done.stderr, done.stderr
     shipped = (ROOT / "pyproject.toml").read_text()
     assert '"docs/man/threegate.1" = "share/man/man1/threegate.1"' in shipped
+    if not shutil.which("man"):
+        missing("man (apt-get install man-db)")
+    done = subprocess.run(["man", "--warnings", "-l", str(page)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr, done.stderr
 
 
 def test_every_code_has_its_line() -> None:

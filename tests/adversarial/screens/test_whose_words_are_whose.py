@@ -41,9 +41,8 @@ def test_foreign_text_begins_no_row_of_a_narrow_terminal(bench: Bench, columns: 
     )
     assert status == 2
     seen = rows(output, columns, lines)
-    for row in seen:
-        if "zz" in row or "a" * 12 in row:  # a digest may hold three
-            assert "| " in row[:20], row
+    foreign = [row for row in seen if "zz" in row or "a" * 12 in row]  # a digest may hold three
+    assert foreign and all("| " in row[:20] for row in foreign), foreign
     assert [row for row in seen if row.startswith("==")] == [
         "== REQUEST", "== WHAT RUNS", "== WALLS", "== WHAT THE JUDGEMENT WOULD SAY NOW",
         "== WHAT THE REQUEST SAYS ABOUT ITSELF",
