@@ -16,6 +16,7 @@ from threegate.acts.approve_group import deliver_group, open_group, seal_group, 
 from threegate.core.errors import InvalidInput, Refused
 from threegate.review.group_screen import render_group
 from threegate.review.reviewed_draft import read_draft
+from threegate.review.status import status_lines
 from threegate.tools.manifest import Manifest
 from threegate.trail.payloads import ToolsAdded
 
@@ -42,6 +43,7 @@ def approve(tools: ToolBench, paths: list[Path]) -> tuple[list[Promoted], str]:
 def test_each_is_a_statement_of_its_own_and_every_difference_is_in_the_table(tmp_path: Path) -> None:
     tools = ToolBench(tmp_path)
     paths = [tools.draft(arguments) for arguments in LIKE]
+    assert all("one of 3" in line.group for line in status_lines(tools.workspace))
     context = tools.bench.context
     with open_group(context, read_draft(tools.workspace, paths[0])) as group:
         texts = [one.shown.decode().splitlines() for one in seal_group(context, group, "alice").sealed]
@@ -168,6 +170,7 @@ def test_calls_of_a_stateful_server_are_decided_one_by_one(tmp_path: Path) -> No
     """The second would meet what the first one did, which its signed text does not have."""
     tools = ToolBench(tmp_path, stateful=True)
     paths = [tools.draft({"repo": name}) for name in ("a", "b")]
+    assert [line.group for line in status_lines(tools.workspace)] == ["", ""]
     with pytest.raises(InvalidInput, match=r"no other draft.*stateful.*approve it alone"):
         approve(tools, paths)
     assert all(path.exists() for path in paths)
