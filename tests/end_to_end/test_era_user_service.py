@@ -36,8 +36,9 @@ pytestmark = [
 ]
 
 LOG_IN = """
-home=$1 uid=$2 manager=$3 own=/run/systemd
-shift 3
+home=$1 uid=$2 groups=$3 manager=$4 own=/run/systemd
+shift 4
+for group in $groups; do echo $$ >"$group"; done
 mount -t tmpfs -o mode=755 tmpfs $own && mkdir $own/system
 (cat /etc/passwd && echo "dora:x:$uid:$uid::$home:/bin/sh") >$own/passwd
 mount --bind $own/passwd /etc/passwd
@@ -47,9 +48,10 @@ for folder; do  # where the way to this Python is closed to others
     mount -t overlay overlay -o "lowerdir=$folder,upperdir=$own/upper$number,workdir=$own/work$number" "$folder"
     chmod a+x "$folder"
 done
-exec $4 "$manager" --user --unit=basic.target
+exec $manager
 """
-"""Arguments: the user's home and uid, the program of the manager, and the folders that only root may pass."""
+"""Arguments: the user's home and uid, the lists of processes of cgroups, the words that start the manager, and the folders
+that only root may pass."""
 
 
 class Login:
@@ -57,38 +59,23 @@ class Login:
 
     def __init__(self, folder: Path) -> None:
         self.home, self.workspace = folder, folder / "ws"
-        for name in ("run", "tmp"):
-            (folder / name).mkdir(mode=0o700)
-            os.chown(folder / name, UID, UID)
+        (folder / "run").mkdir(mode=0o700)
+        os.chown(folder / "run", UID, UID)
         group = os.stat(ENGINE.removeprefix("unix://")).st_gid
         self._account = [
             *("setpriv", f"--reuid={UID}", f"--regid={UID}", f"--groups={group}", "env", "-i"),
             *(f"HOME={folder}", f"XDG_RUNTIME_DIR={folder}/run", "PATH=/usr/bin:/bin", "LANG=C.UTF-8"),
         ]
         self._cgroups = _cgroups(folder.name)
-        parents = reversed(Path(sys.executable).resolve().parents)
-        closed = [str(path) for path in parents if not path.stat().st_mode & 0o001]
-        script = LOG_IN.replace("$4", " ".join(self._account))
-        words = [
-            "unshare",
-            "--mount",
-            "sh",
-            "-ec",
-            script,
-            "sh",
-            str(folder),
-            str(UID),
-            str(SYSTEMD),
-            *closed,
-        ]
+        needed = Path(sys.executable).absolute(), Path(sys.executable).resolve()
+        parents = {path for place in needed for path in place.parents}
+        closed = [str(path) for path in sorted(parents) if not path.stat().st_mode & 0o001]
+        manager = [*self._account, str(SYSTEMD), "--user", "--unit=basic.target"]
+        groups = [str(place / "cgroup.procs") for place in self._cgroups]
+        given = [str(folder), str(UID), " ".join(groups), " ".join(manager), *closed]
         with (folder / "log").open("wb") as log:
-            self._manager = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", preexec_fn=self._move
-            )
-
-    def _move(self) -> None:
-        for place in self._cgroups:
-            (place / "cgroup.procs").write_text(str(os.getpid()))
+            words = ["unshare", "--mount", "sh", "-ec", LOG_IN, "sh", *given]
+            self._manager = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/")
 
     def run(self, *words: str, expect: int | None = 0) -> Done:
         """The user runs a command."""
