@@ -418,7 +418,7 @@ def test_the_list_stays_beside_the_request_where_there_is_room(bench: Bench) -> 
         assert any("TR-" in row[:40] and "| " in row[:40] for row in rows(app)), "the list is there"
         await pilot.resize_terminal(119, 40)
         await pilot.pause()
-        assert not listed.display or listed.region.width == 0
+        assert not listed.display and listed.region.width == 0
         await pilot.press("a")
         assert isinstance(app.screen, Confirm), "80 columns they were and are: nothing has to be read again"
         await pilot.press("n")
