@@ -7,8 +7,9 @@ plain ``$NAME`` stays as it is (told as a warning): no shell ever sees the line.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+import shlex
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from threegate.core import limits
 from threegate.request.problem import Problem
@@ -30,11 +31,13 @@ _SUBSTITUTION: Final = re.compile(r"`|\$[({]")
 _MARKS: Final = re.compile(r"[;&|<>()]")
 _TOKENS: Final = 5 * limits.COMMAND_WORDS
 """Pieces (blanks, quoted parts, single marks) that are read: about what the longest honest line has."""
+_NEEDS_QUOTES: Final = re.compile(r"[^A-Za-z0-9_@%+=:,./-]")
+_NOT_ITS_OWN: Final = re.compile(r"['\n\r\0`]|\$[({]")
+"""What is not the same in single quotes as it is written."""
 _CHAIN: Final = {";": "chains commands", "&": "runs or chains in the background", "|": "is a pipeline"}
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """One word. `column` (from 1) is where it begins; `quoted_mark` is a shell character in its quotes, or ''."""
 
     value: str
@@ -184,3 +187,20 @@ def split_words(text: str) -> tuple[tuple[Word, ...], tuple[Problem, ...]]:
     splitter = _Splitter(text)
     splitter.run()
     return tuple(splitter.words), tuple(splitter.problems.values())
+
+
+def quoted_words(argv: Sequence[str]) -> tuple[tuple[Word, ...], tuple[Problem, ...]]:
+    """What `split_words(shlex.join(argv))` gives, without writing and reading quotes where they change nothing."""
+    if _NOT_ITS_OWN.search(" ".join(argv)) or len(argv) > limits.COMMAND_WORDS:
+        return split_words(shlex.join(argv))
+    words: list[Word] = []
+    column = 1
+    for value in argv:
+        if value and not _NEEDS_QUOTES.search(value):
+            words.append(Word(value, column))
+            column += len(value) + 1
+        else:
+            mark = _MARKS.search(value)
+            words.append(Word(value, column, mark[0] if mark else "", True))
+            column += len(value) + 3
+    return tuple(words), ()
