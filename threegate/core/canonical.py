@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import rfc8785
@@ -77,7 +77,9 @@ def loads_strict(data: bytes, *, max_bytes: int, max_depth: int = limits.JSON_DE
         raise StrictJSONError("starts with a byte order mark")
     _refuse_depth(text, max_depth)
     try:
-        value = _DECODER.decode(text)
+        value, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip(_BLANKS)))
+        if rest := text[end:].lstrip(_BLANKS):
+            raise json.JSONDecodeError("Extra data", text, len(text) - len(rest))
     except json.JSONDecodeError as error:
         raise StrictJSONError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
@@ -156,3 +158,4 @@ _DECODER = json.JSONDecoder(
     parse_int=_int,
 )
 """Made once: to make one for each text costs as much as reading a short one."""
+_BLANKS: Final = " \t\n\r"

@@ -134,7 +134,7 @@ def _conclude(at: _Judging) -> ProposalVerdict:
     verdict = tool.verdict
     if verdict == "approval" or at.raised:
         verdict = "approval"
-        if strictest(at.risk, tool.risk) != at.risk:
+        if RISKS.index(at.risk) < RISKS.index(tool.risk):
             at.ask(f"{tool.name} is never below {tool.risk} risk", tool.risk)
         at.reasons.insert(0, f"{tool.name} is drafted for a human's approval")
     else:
