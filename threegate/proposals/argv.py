@@ -56,6 +56,30 @@ class ArgvFinding(NamedTuple):
     risk: ProposalRisk = "critical"
 
 
+_DESTROYS: Final = ArgvFinding(
+    True, "argv_destroys", "it destroys (rm, unlink, rmdir, mkfs, -rf, chmod 777, find -delete, dd of=)"
+)
+_ENCODES: Final = ArgvFinding(
+    True, "argv_encodes", "it names an encoder or eval (base64, xxd, eval, openssl enc)"
+)
+_DELETES_INLINE: Final = ArgvFinding(True, "argv_inline_deletion", "an argument is code that deletes")
+_HAS_METACHARACTERS: Final = ArgvFinding(
+    True,
+    "argv_metacharacters",
+    "an argument has a character that a shell would act on (; | & < > ` $(); pass the text in a file",
+)
+_HAS_COMMAND_INSIDE: Final = ArgvFinding(
+    True, "argv_command_inside", "an argument is itself a command that may not run"
+)
+_HIDES: Final = ArgvFinding(
+    True, "argv_hidden", "an argument has a line break or a character that cannot be seen"
+)
+_HAS_SECRET: Final = ArgvFinding(True, "argv_secret", "an argument is a secret; requests never carry one")
+_DELETES_ELSEWHERE: Final = ArgvFinding(
+    False, "argv_critical", "it deletes data elsewhere or for good; the risk is critical"
+)
+
+
 def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFinding]:
     """Everything that speaks against an argv. `programs` are those of the settings (`request.programs`)."""
     if not argv:
@@ -64,47 +88,18 @@ def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFi
     words = [word.lower() for word in argv]
     names = [word.rpartition("/")[2] for word in words]
     whole, written = " ".join(words), " ".join(argv)
-    found += [
-        ArgvFinding(True, code, message)
-        for code, message, hit in (
-            (
-                "argv_destroys",
-                "it destroys (rm, unlink, rmdir, mkfs, -rf, chmod 777, find -delete, dd of=)",
-                _destroys(argv, words, names),
-            ),
-            (
-                "argv_encodes",
-                "it names an encoder or eval (base64, xxd, eval, openssl enc)",
-                _ENCODERS.search(whole) or _OPENSSL.search(whole),
-            ),
-            (
-                "argv_inline_deletion",
-                "an argument is code that deletes",
-                _INLINE_DELETION.search(whole),
-            ),
-            (
-                "argv_metacharacters",
-                "an argument has a character that a shell would act on (; | & < > ` $(); pass the text in a file",
-                _METACHARACTERS.search(written, len(argv[0]) + 1),
-            ),
-            (
-                "argv_command_inside",
-                "an argument is itself a command that may not run",
-                any(map(_is_refused_command, argv[1:])),
-            ),
-            (
-                "argv_hidden",
-                "an argument has a line break or a character that cannot be seen",
-                "\n" in whole or has_hidden(written),
-            ),
-            ("argv_secret", "an argument is a secret; requests never carry one", has_secret(written)),
-        )
-        if hit
-    ]
-    if _SQL.search(whole) or _deletes_remotely(names):
-        found.append(
-            ArgvFinding(False, "argv_critical", "it deletes data elsewhere or for good; the risk is critical")
-        )
+    for finding, hit in (
+        (_DESTROYS, _destroys(argv, words, names)),
+        (_ENCODES, _ENCODERS.search(whole) or _OPENSSL.search(whole)),
+        (_DELETES_INLINE, _INLINE_DELETION.search(whole)),
+        (_HAS_METACHARACTERS, _METACHARACTERS.search(written, len(argv[0]) + 1)),
+        (_HAS_COMMAND_INSIDE, any(map(_is_refused_command, argv[1:]))),
+        (_HIDES, "\n" in whole or has_hidden(written)),
+        (_HAS_SECRET, has_secret(written)),
+        (_DELETES_ELSEWHERE, _SQL.search(whole) or _deletes_remotely(names)),
+    ):
+        if hit:
+            found.append(finding)
     return found
 
 
@@ -131,7 +126,10 @@ def _is_refused_command(argument: str) -> bool:
     if len(argument.split()) < 2:
         return False
     # As written for dd of=, and without what may stand around a command (--exec='rm x', f(rm x)).
-    argv = argument.split() + [word for word in _AROUND.split(argument) if word]
+    argv = argument.split()
+    inner = [word for word in _AROUND.split(argument) if word]
+    if inner != argv:
+        argv += inner
     words = [word.lower() for word in argv]
     return _destroys(argv, words, [word.rpartition("/")[2] for word in words]) or starts_refused(argument)
 

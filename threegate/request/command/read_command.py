@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from threegate.request.command.data_tools import TOOLS, why_opaque
@@ -83,7 +84,7 @@ def starts_refused(text: str) -> bool:
 
 def _cut_short(problems: Sequence[Problem]) -> bool:
     """Whether the words are not all of the line."""
-    return any(problem.rule == "TG322" for problem in problems)
+    return bool(problems) and any(problem.rule == "TG322" for problem in problems)
 
 
 def _read(words: Sequence[Word], problems: tuple[Problem, ...], programs: Collection[str]) -> ReadCommand:
@@ -99,10 +100,11 @@ def _read(words: Sequence[Word], problems: tuple[Problem, ...], programs: Collec
             found[rule] = Problem(rule, 1, word.column, mask_secrets(message))
     if not found:
         return ReadCommand(values, ())
-    ordered = tuple(sorted(found.values(), key=lambda problem: (problem.column, problem.rule)))
+    ordered = tuple(sorted(found.values(), key=_BY_PLACE))
     return ReadCommand(values if found.keys() <= WARNINGS else None, ordered, "TG330" in found)
 
 
+_BY_PLACE: Final = attrgetter("column", "rule")
 _Found = tuple[str, Word, str]
 """A rule, the word that breaks it, what to say."""
 
@@ -135,7 +137,7 @@ def _program(word: Word, programs: Collection[str]) -> Iterator[_Found]:
 def _usual(program: str, programs: Collection[str]) -> bool:
     """Whether the settings name the program, with or without its version."""
     name = program.rsplit("/", 1)[-1]
-    return name in programs or any(name in programs for name in spellings(program))
+    return name in programs or any(other in programs for other in spellings(program) if other != name)
 
 
 def _started(words: Sequence[Word], values: Sequence[str], line: str) -> Iterator[_Found]:

@@ -32,8 +32,7 @@ _MARKS: Final = re.compile(r"[;&|<>()]")
 _TOKENS: Final = 5 * limits.COMMAND_WORDS
 """Pieces (blanks, quoted parts, single marks) that are read: about what the longest honest line has."""
 _NEEDS_QUOTES: Final = re.compile(r"[^A-Za-z0-9_@%+=:,./-]")
-_NOT_ITS_OWN: Final = re.compile(r"['\n\r\0`]|\$[({]")
-"""What is not the same in single quotes as it is written."""
+_REFUSED_IN_QUOTES: Final = re.compile(r"[\n\r\0`]|\$[({]")
 _CHAIN: Final = {";": "chains commands", "&": "runs or chains in the background", "|": "is a pipeline"}
 
 
@@ -190,8 +189,9 @@ def split_words(text: str) -> tuple[tuple[Word, ...], tuple[Problem, ...]]:
 
 
 def quoted_words(argv: Sequence[str]) -> tuple[tuple[Word, ...], tuple[Problem, ...]]:
-    """What `split_words(shlex.join(argv))` gives, without writing and reading quotes where they change nothing."""
-    if _NOT_ITS_OWN.search(" ".join(argv)) or len(argv) > limits.COMMAND_WORDS:
+    """What `split_words(shlex.join(argv))` gives; nothing is quoted and split where no problem can be found."""
+    line = " ".join(argv)
+    if _REFUSED_IN_QUOTES.search(line) or max(len(argv), line.count("'")) > limits.COMMAND_WORDS:
         return split_words(shlex.join(argv))
     words: list[Word] = []
     column = 1
@@ -202,5 +202,5 @@ def quoted_words(argv: Sequence[str]) -> tuple[tuple[Word, ...], tuple[Problem, 
         else:
             mark = _MARKS.search(value)
             words.append(Word(value, column, mark[0] if mark else "", True))
-            column += len(value) + 3
+            column += len(value) + 4 * value.count("'") + 3
     return tuple(words), ()
