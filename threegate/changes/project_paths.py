@@ -31,6 +31,7 @@ PROTECTED_PATTERNS: Final = (
 _PROTECTED_BEGINNINGS: Final = tuple(pattern[:-1] for pattern in PROTECTED_PATTERNS if pattern.endswith("*"))
 _PROTECTED_ENDINGS: Final = tuple(pattern[1:] for pattern in PROTECTED_PATTERNS if pattern.startswith("*"))
 _OWN: Final = frozenset({"tool-exec", "threegate.toml", ".threegate-backup", ".threegate-apply"})
+_PROTECTED_NAMES: Final = PROTECTED_FOLDERS | _OWN
 _GUARD: Final = frozenset({".clawguard.json", ".clawguard"})
 _DEVICES: Final = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|clock\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.DOTALL
@@ -77,9 +78,14 @@ def is_protected(parts: tuple[str, ...]) -> bool:
 
 
 def _any_protected(names: list[str]) -> bool:
-    return not (PROTECTED_FOLDERS.isdisjoint(names) and _OWN.isdisjoint(names)) or any(
-        name.startswith(_PROTECTED_BEGINNINGS) or name.endswith(_PROTECTED_ENDINGS) for name in names
-    )
+    for name in names:
+        if (
+            name in _PROTECTED_NAMES
+            or name.startswith(_PROTECTED_BEGINNINGS)
+            or name.endswith(_PROTECTED_ENDINGS)
+        ):
+            return True
+    return False
 
 
 def is_own(parts: tuple[str, ...]) -> bool:

@@ -75,10 +75,11 @@ def loads_strict(data: bytes, *, max_bytes: int, max_depth: int = limits.JSON_DE
         raise StrictJSONError(f"not UTF-8 at byte {error.start}") from None
     if text.startswith("\ufeff"):
         raise StrictJSONError("starts with a byte order mark")
-    _refuse_depth(text, max_depth)
+    if text.count("[") + text.count("{") > max_depth:
+        _refuse_depth(text, max_depth)
     try:
         value, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip(_BLANKS)))
-        if rest := text[end:].lstrip(_BLANKS):
+        if end < len(text) and (rest := text[end:].lstrip(_BLANKS)):
             raise json.JSONDecodeError("Extra data", text, len(text) - len(rest))
     except json.JSONDecodeError as error:
         raise StrictJSONError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
@@ -93,8 +94,6 @@ def _refuse_depth(text: str, max_depth: int) -> None:
     depth = 0
     in_string = False
     escaped = False
-    if text.count("[") + text.count("{") <= max_depth:
-        return
     for char in text:
         if in_string:
             if escaped:
