@@ -26,7 +26,7 @@ from threegate.request.command.programs import (
     spellings,
     started,
 )
-from threegate.request.command.words import Word, quoted_words, split_words
+from threegate.request.command.words import MARK, Word, quoted_words, split_words
 from threegate.request.problem import Problem
 from threegate.secretscan import mask_secrets
 
@@ -79,7 +79,7 @@ def starts_refused(text: str) -> bool:
     if not words or not words[0].value or _cut_short(problems):
         return False
     values = [word.value for word in words]
-    return refusal(values[0]) is not None or next(_started(words, values, " ".join(values)), None) is not None
+    return refusal(values[0]) is not None or bool(_started(words, values, " ".join(values)))
 
 
 def _cut_short(problems: Sequence[Problem]) -> bool:
@@ -94,8 +94,13 @@ def _read(words: Sequence[Word], problems: tuple[Problem, ...], programs: Collec
     if _cut_short(problems):
         return ReadCommand(None, problems)
     values = tuple([word.value for word in words])
+    line = " ".join(values)
     found = {problem.rule: problem for problem in problems}
-    for rule, word, message in _judge(words, values, programs):
+    for rule, word, message in (
+        *_program(words[0], programs),
+        *_started(words, values, line),
+        *(_arguments(words, values) if path_like(line) or MARK.search(line) else ()),
+    ):
         if rule not in found:
             found[rule] = Problem(rule, 1, word.column, mask_secrets(message))
     if not found:
@@ -109,29 +114,19 @@ _Found = tuple[str, Word, str]
 """A rule, the word that breaks it, what to say."""
 
 
-def _judge(words: Sequence[Word], values: Sequence[str], programs: Collection[str]) -> Iterator[_Found]:
-    line = " ".join(values)
-    yield from _program(words[0], programs)
-    yield from _started(words, values, line)
-    if path_like(line) or any(word.quoted_mark for word in words):
-        yield from _arguments(words, values)
-
-
-def _program(word: Word, programs: Collection[str]) -> Iterator[_Found]:
+def _program(word: Word, programs: Collection[str]) -> tuple[()] | tuple[_Found]:
     """The rules for the program's name."""
     value = word.value
     if (rule := refusal(value)) is not None:
-        yield rule, word, f"{base_name(value)[:40]} {_KINDS[rule]}"
-    elif not word.quoted_start and _ASSIGNMENT.match(value):
-        yield "TG308", word, "a variable is set before the program, which needs a shell; leave it out"
-    elif not _PROGRAM.fullmatch(value) or _DOTS.search(value):
-        yield "TG311", word, "the program is no bare name and not under /usr, /opt or /in"
-    elif value.startswith("/in/") or not _usual(value, programs):
-        yield (
-            "TG330",
-            word,
-            f"{base_name(value)[:40]} is not one of the usual programs: the risk counts as high",
-        )
+        return ((rule, word, f"{base_name(value)[:40]} {_KINDS[rule]}"),)
+    if not word.quoted_start and _ASSIGNMENT.match(value):
+        return (("TG308", word, "a variable is set before the program, which needs a shell; leave it out"),)
+    if not _PROGRAM.fullmatch(value) or _DOTS.search(value):
+        return (("TG311", word, "the program is no bare name and not under /usr, /opt or /in"),)
+    if value.startswith("/in/") or not _usual(value, programs):
+        message = f"{base_name(value)[:40]} is not one of the usual programs: the risk counts as high"
+        return (("TG330", word, message),)
+    return ()
 
 
 def _usual(program: str, programs: Collection[str]) -> bool:
@@ -140,32 +135,35 @@ def _usual(program: str, programs: Collection[str]) -> bool:
     return name in programs or any(other in programs for other in spellings(program) if other != name)
 
 
-def _started(words: Sequence[Word], values: Sequence[str], line: str) -> Iterator[_Found]:
+def _started(words: Sequence[Word], values: Sequence[str], line: str) -> list[_Found]:
     """Refused programs among the words of an opaque line: any word may be what a launcher starts."""
     script = script_word(values)
     if script is not None:
         at = values.index(script)
         if names_installer(script) or installs(" ".join(values[: at + 2])):
-            yield "TG315", words[at], f"{base_name(script)[:24]} {_KINDS['TG315']}"
-        return
+            return [("TG315", words[at], f"{base_name(script)[:24]} {_KINDS['TG315']}")]
+        return []
     if not why_opaque(values):
-        return
+        return []
+    found: list[_Found] = []
     for word in words[1:]:
         value = word.value
         if (rule := started(value)) is not None:
-            yield rule, word, f"{base_name(value)[:40]} {_KINDS[rule]}"
+            found.append((rule, word, f"{base_name(value)[:40]} {_KINDS[rule]}"))
         elif names_shell(value):
-            yield "TG312", word, "an argument is a command line for a shell; name the program itself"
+            message = "an argument is a command line for a shell; name the program itself"
+            found.append(("TG312", word, message))
         elif names_installer(value):
-            yield "TG315", word, f"an argument {_KINDS['TG315']}"
+            found.append(("TG315", word, f"an argument {_KINDS['TG315']}"))
     following: set[str] = set()
     for word in reversed(words):
         for name in spellings(word.value):
             if name in INSTALLING and not INSTALLING[name].isdisjoint(following):
-                yield "TG315", word, f"{name} {_KINDS['TG315']}"
+                found.append(("TG315", word, f"{name} {_KINDS['TG315']}"))
         following.add(word.value.lower())
     if installs(line):
-        yield "TG315", words[0], f"the command {_KINDS['TG315']}"
+        found.append(("TG315", words[0], f"the command {_KINDS['TG315']}"))
+    return found
 
 
 def _arguments(words: Sequence[Word], values: Sequence[str]) -> Iterator[_Found]:

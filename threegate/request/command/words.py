@@ -16,6 +16,7 @@ from threegate.request.problem import Problem
 
 MARKS: Final = ";&|<>()"
 """Characters that a shell acts on; in quotes they are text."""
+MARK: Final = re.compile(f"[{MARKS}]")
 
 _EASY: Final = re.compile(r"[A-Za-z0-9_./:=,@%+^ -]*")
 _EASY_WORD: Final = re.compile(r"[^ ]+")
@@ -28,7 +29,6 @@ _LINE_END: Final = re.compile(r"[\n\r\0]")
 _DOUBLE_ESCAPE: Final = re.compile(r'\\([$`"\\])')
 _VARIABLE: Final = re.compile(r"\$[A-Za-z_0-9@#?!$]")
 _SUBSTITUTION: Final = re.compile(r"`|\$[({]")
-_MARKS: Final = re.compile(r"[;&|<>()]")
 _TOKENS: Final = 5 * limits.COMMAND_WORDS
 """Pieces (blanks, quoted parts, single marks) that are read: about what the longest honest line has."""
 _NEEDS_QUOTES: Final = re.compile(r"[^A-Za-z0-9_@%+=:,./-]")
@@ -70,7 +70,7 @@ class _Splitter:
             self.brace_list = False
         self.parts.append(part)
         if quoted:
-            if not self.mark and (found := _MARKS.search(part)):
+            if not self.mark and (found := MARK.search(part)):
                 self.mark = found[0]
         elif self.brace >= 0 and ("," in part or ".." in part):
             self.brace_list = True
@@ -200,7 +200,7 @@ def quoted_words(argv: Sequence[str]) -> tuple[tuple[Word, ...], tuple[Problem, 
             words.append(Word(value, column))
             column += len(value) + 1
         else:
-            mark = _MARKS.search(value)
+            mark = MARK.search(value)
             words.append(Word(value, column, mark[0] if mark else "", True))
             column += len(value) + 4 * value.count("'") + 3
     return tuple(words), ()
