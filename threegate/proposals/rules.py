@@ -25,6 +25,7 @@ _FOLDER: Final = re.compile(r"[A-Za-z0-9._-]{1,128}(?:/[A-Za-z0-9._-]{1,128}){0,
 _BARE_SELECTORS: Final = frozenset({"*", "a", "button", "input"})
 _HIDDEN_SELECTORS: Final = (":hidden", "[hidden", "display:none", "visibility:hidden")
 _WRITING: Final = frozenset({"file.write_safe", "project.cleanup_safe"})
+_WHOLE_PROJECT: Final = read_path(".")
 _HIGH: Final = RISKS.index("high")
 
 
@@ -162,7 +163,7 @@ def _says(text: str) -> bool:
 def _check_paths(at: _Judging) -> None:
     writing = at.proposal.tool.name in _WRITING
     for name in at.proposal.tool.paths:
-        path = _path(at, f"/args/{name}", at.text(name) or ".", writing=writing)
+        path = _path(at, f"/args/{name}", at.text(name), writing=writing)
         if path is not None:
             at.paths[name] = path
             if path.protected:
@@ -171,7 +172,7 @@ def _check_paths(at: _Judging) -> None:
 
 def _path(at: _Judging, name: str, text: str, *, writing: bool) -> ProjectPath | None:
     try:
-        path = read_path(text, writing=writing)
+        path = read_path(text, writing=writing) if text else _WHOLE_PROJECT
         if at.links is not None:
             path = at.links.resolve(path, writing=writing)
     except PathBlocked as error:
