@@ -119,9 +119,9 @@ def _program(word: Word, programs: Collection[str]) -> tuple[()] | tuple[_Found]
     value = word.value
     if (rule := refusal(value)) is not None:
         return ((rule, word, f"{base_name(value)[:40]} {_KINDS[rule]}"),)
-    if not word.quoted_start and _ASSIGNMENT.match(value):
+    if "=" in value and not word.quoted_start and _ASSIGNMENT.match(value):
         return (("TG308", word, "a variable is set before the program, which needs a shell; leave it out"),)
-    if not _PROGRAM.fullmatch(value) or _DOTS.search(value):
+    if not _PROGRAM.fullmatch(value) or ("/." in value and _DOTS.search(value)):
         return (("TG311", word, "the program is no bare name and not under /usr, /opt or /in"),)
     if value.startswith("/in/") or not _usual(value, programs):
         message = f"{base_name(value)[:40]} is not one of the usual programs: the risk counts as high"
