@@ -11,7 +11,7 @@ import ipaddress
 import re
 from typing import Final
 
-_NAME = r"A-Za-z0-9\-._~!$&'()*+,;="
+_NAME = r"A-Za-z0-9\-._~!$&'*+,;=()"
 
 
 def _text(characters: str) -> str:
