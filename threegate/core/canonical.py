@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from typing import Any, Final
 
 import orjson
@@ -17,6 +18,8 @@ import rfc8785
 from threegate.core import limits
 
 INTEGER_MAX = 2**53 - 1
+_STRING: Final = re.compile(r'"[^"]*"?')
+_BRACKET: Final = re.compile(r"[\[{\]}]")
 
 
 class StrictJSONError(ValueError):
@@ -92,24 +95,11 @@ def loads_strict(data: bytes, *, max_bytes: int, max_depth: int = limits.JSON_DE
 
 def _refuse_depth(text: str, max_depth: int) -> None:
     depth = 0
-    in_string = False
-    escaped = False
-    for char in text:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char == '"':
-                in_string = False
-        elif char == '"':
-            in_string = True
-        elif char in "[{":
-            depth += 1
-            if depth > max_depth:
-                raise StrictJSONError(f"nested deeper than {max_depth}")
-        elif char in "]}":
-            depth -= 1
+    unescaped = text.replace(r"\\", "").replace(r"\"", "")
+    for bracket in _BRACKET.findall(_STRING.sub("", unescaped)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > max_depth:
+            raise StrictJSONError(f"nested deeper than {max_depth}")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
