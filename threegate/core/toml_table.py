@@ -102,7 +102,9 @@ class Table:
         return type(other) is type(self) and vars(other) == vars(self)
 
     def __hash__(self) -> int:
-        return hash(tuple(vars(self).values()))  # TypeError where a value is a dictionary, as for a frozen dataclass
+        return hash(
+            tuple(vars(self).values())
+        )  # TypeError where a value is a dictionary, as for a frozen dataclass
 
     def but(self, **values: Any) -> Self:
         """The same table with other values of some keys."""
