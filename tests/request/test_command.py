@@ -100,6 +100,19 @@ def test_a_problem_stands_where_it_begins(text: str, rule: str, column: int) -> 
     assert (rule, column) in [(problem.rule, problem.column) for problem in read(text).problems]
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("perl '-es/etc/var/' /in/a", []),
+        ("perl '-es/a/b/' /etc/a", ["TG317"]),
+        ("perl '-eopen(F, \"/etc/a\")' /in/a", ["TG317"]),
+        ("node '-er(\"/etc/a\")'", ["TG317"]),
+    ],
+)
+def test_code_in_the_word_of_its_option_is_code(text: str, found: list[str]) -> None:
+    assert [rule for rule in rules(text) if rule.startswith("TG31")] == found
+
+
 def test_each_rule_is_told_once_and_problems_are_in_order() -> None:
     problems = read("cat /etc/a /etc/b ; cat ; cat > a > b ../c ../d").problems
     assert [problem.rule for problem in problems] == ["TG317", "TG304", "TG305", "TG319"]
