@@ -78,9 +78,12 @@ def loads_strict(data: bytes, *, max_bytes: int, max_depth: int = limits.JSON_DE
         raise StrictJSONError(f"not UTF-8 at byte {error.start}") from None
     if text.startswith("\ufeff"):
         raise StrictJSONError("starts with a byte order mark")
-    _refuse_depth(text, max_depth)
+    if text.count("[") + text.count("{") > max_depth:
+        _refuse_depth(text, max_depth)
     try:
-        value = _DECODER.decode(text)
+        value, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip(_BLANKS)))
+        if end < len(text) and (rest := text[end:].lstrip(_BLANKS)):
+            raise json.JSONDecodeError("Extra data", text, len(text) - len(rest))
     except json.JSONDecodeError as error:
         raise StrictJSONError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
@@ -92,8 +95,6 @@ def loads_strict(data: bytes, *, max_bytes: int, max_depth: int = limits.JSON_DE
 
 def _refuse_depth(text: str, max_depth: int) -> None:
     depth = 0
-    if text.count("[") + text.count("{") <= max_depth:
-        return
     unescaped = text.replace(r"\\", "").replace(r"\"", "")
     for bracket in _BRACKET.findall(_STRING.sub("", unescaped)):
         depth += 1 if bracket in "[{" else -1
@@ -146,3 +147,4 @@ _DECODER = json.JSONDecoder(
     parse_int=_int,
 )
 """Made once: to make one for each text costs as much as reading a short one."""
+_BLANKS: Final = " \t\n\r"
