@@ -66,9 +66,7 @@ def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
     stopped = cancel_request(bench.context, "req-1", by=OperatorDecision("test"))
     assert (stopped.outcome, stopped.ran_ms, stopped.was) == ("cancelled", None, "waiting")
     assert stopped.waited_seconds in (0, 1, 2) and "it was waiting for" in str(stopped)
-    assert "it was about to start; nothing of it ran" in str(
-        cancel.Cancelled("req-2", "cancelled", "cancelled")
-    )
+    assert "it was about to start and did not run" in str(cancel.Cancelled("req-2", "cancelled", "cancelled"))
     approved, cancelled = (
         next(event.data for event in Trail(bench.workspace).events() if event.type == kind)
         for kind in ("approved", "cancelled")
@@ -144,7 +142,7 @@ def test_retry_never_takes_other_bytes(bench: Bench) -> None:
     (bench.workspace.files / "data.csv").write_bytes(b"other")
     for path in bench.workspace.inputs.iterdir():
         path.unlink()
-    with pytest.raises(ThreeGateError, match="is another file now, and nothing is pinned"):
+    with pytest.raises(ThreeGateError, match="is now a different file, and nothing is pinned"):
         retry_request(bench.context, done.path)
     with pytest.raises(InvalidInput):
         retry_request(bench.context, bench.draft("req-9", slug="draft"))

@@ -64,7 +64,7 @@ def test_missing_packages_and_libraries_are_named_with_what_installs_them(
         "warning",
         "on Debian: apt-get install bubblewrap util-linux",
     )
-    assert lines["agents: libraries"].seen == "no uvicorn: no agent is started"
+    assert lines["agents: libraries"].seen == "missing uvicorn: no agent is started"
     assert lines["agents: libraries"].fix == "pip install 'threegate[agents,mcp]'"
     with pytest.raises(Unavailable, match="apt-get install bubblewrap util-linux$"):
         jail.measure_walls(jail.Account.own())

@@ -280,11 +280,11 @@ def test_7_a_wrong_clock(tmp_path: Path) -> None:
     draft = place.drop(monty_draft(request_id("clock"), "1 + 1"))
     told(
         place.once(expect=3).err,
-        "stopped      code=clock_went_back what=the system clock is <seconds> s behind the trail; set the clock (timedatectl), nothing is started before",
+        "stopped      code=clock_went_back what=the system clock is <seconds> s behind the trail; set the clock (timedatectl); nothing is started until then",
     )
     told(
         place.approve(draft, expect=2).err,
-        "threegate: the clock is <seconds> s behind the trail; set it right (timedatectl), nothing is approved before",
+        "threegate: the clock is <seconds> s behind the trail; set it (timedatectl); nothing is approved until then",
     )
 
 
@@ -293,12 +293,12 @@ def test_8_a_moved_workspace(place: Place) -> None:
     moved = Near(place.root.rename(place.root.with_name("moved")), place.key)
     told(
         moved.once(expect=3).err,
-        "stopped      code=workspace_mismatch what=the workspace lies elsewhere than before: it was copied or moved; when this is as it should be: threegate workspace adopt",
+        "stopped      code=workspace_mismatch what=the workspace lies elsewhere than before: it was copied or moved; if this is intended: threegate workspace adopt",
     )
     assert moved.events("started") == []
     told(
         moved.run("workspace", "adopt", "--as", "operator", "--key", str(moved.key), expect=2).err,
-        "threegate: not on a terminal: read the screen above, then say --yes",
+        "threegate: not on a terminal: read the screen above, then give --yes",
     )
     moved.run("workspace", "adopt", "--as", "operator", "--key", str(moved.key), "--yes", expect=0)
     moved.once()
@@ -349,7 +349,7 @@ def test_10_a_lost_key(place: Place) -> None:
     shutil.rmtree(state)
     told(
         place.once(expect=3).err,
-        "stopped      code=workspace_mismatch what=no head of this workspace is kept on this side; it was copied here or another user runs it; when this is as it should be: threegate workspace adopt",
+        "stopped      code=workspace_mismatch what=no head of this workspace is kept on this side; it was copied here or another user runs it; if this is intended: threegate workspace adopt",
     )
     place.run("workspace", "adopt", "--as", "operator", "--key", str(place.key), "--yes", expect=0)
     place.once()

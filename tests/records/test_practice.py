@@ -125,7 +125,7 @@ def test_of_a_workspace_where_everything_happened(tmp_path: Path, capsys: pytest
     page = (tmp_path / "report.html").read_text()
     assert "How people decided" in page and "decisions of alice" in page
     assert run(["--workspace", str(workspace.root), "stats", "--since", "never"]) == 2
-    assert "give a date, a moment or a duration" in capsys.readouterr().err
+    assert "give a date, a time or a duration" in capsys.readouterr().err
 
 
 def test_a_person_who_reads_and_signs_is_measured(tmp_path: Path) -> None:
