@@ -171,7 +171,7 @@ def test_3_the_engine_is_stopped(tmp_path: Path) -> None:
     done = place.once()
     told(
         done.err,
-        "waiting      request=<id> what=no container engine: <socket> is not there; start one, or set runners.era.engine",
+        "waiting      request=<id> what=no container engine: <socket> does not exist; start one, or set runners.era.engine",
     )
     assert (place.root / "tool-exec" / "approved" / draft.name).exists()
     told(place.run("status", expect=0).out, "          no_backend  -> operator: threegate doctor")

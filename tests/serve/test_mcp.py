@@ -173,7 +173,7 @@ def test_a_named_workspace_must_be_one(tmp_path: Path) -> None:
         timeout=90,
         stdin=subprocess.DEVNULL,
     )
-    assert done.returncode == 64 and "no workspace here" in done.stderr
+    assert done.returncode == 64 and "no workspace" in done.stderr
 
 
 @pytest.mark.parametrize("module", ["threegate.serve", "threegate.cli.serve_command"])

@@ -1,6 +1,6 @@
-"""The form of a proposal: the published schema, checked by table instead of by a schema interpreter.
+"""The form of a proposal: the published schema, checked with a table instead of a schema interpreter.
 
-Invariant: `check_form(value)` finds no problem exactly when the published schema (formats asserted) accepts
+Invariant: `check_form(value)` finds no problem exactly if the published schema (formats asserted) accepts
 `value`; a property test compares the two. Messages never repeat a value.
 """
 
@@ -29,7 +29,7 @@ _STRINGS: Final = ("id", "source", "task", "reason")
 
 @dataclass(frozen=True, slots=True)
 class FormProblem:
-    """One reason against a proposal: a JSON Pointer, a stable code, one line that says what to do."""
+    """One problem of a proposal: a JSON Pointer, a stable code, one line that says what to do."""
 
     path: str
     code: str
@@ -42,7 +42,7 @@ class FormProblem:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A proposal whose form is valid. Whole numbers are ints, whatever their spelling was."""
+    """A proposal whose form is valid. Whole numbers are ints, however they were written."""
 
     tool: ProposalTool
     args: Mapping[str, Any]
@@ -55,7 +55,7 @@ class Proposal:
 
 
 def read_json(data: bytes) -> tuple[Any, FormProblem | None]:
-    """The JSON value of a proposal's bytes, or the problem that keeps it from having exactly one meaning."""
+    """The JSON value of a proposal's bytes, or the problem that makes it ambiguous or invalid."""
     try:
         value = canonical.loads_strict(data, max_bytes=limits.PROPOSAL_BYTES, max_depth=limits.PROPOSAL_DEPTH)
     except canonical.StrictJSONError as error:
@@ -64,7 +64,7 @@ def read_json(data: bytes) -> tuple[Any, FormProblem | None]:
 
 
 def check_form(value: Any) -> tuple[Proposal | None, list[FormProblem]]:
-    """The proposal, or every place where `value` breaks the schema."""
+    """The proposal, or every violation of the schema in `value`."""
     if type(value) is not dict:
         return None, [FormProblem("", "type", "a proposal is a JSON object")]
     found: list[FormProblem] = []
@@ -114,9 +114,10 @@ def check_form(value: Any) -> tuple[Proposal | None, list[FormProblem]]:
 
 
 def sound_part(value: Any, problems: list[FormProblem]) -> Proposal | None:
-    """What of an invalid proposal is sound: its tool and the arguments that no problem names; None without a tool.
+    """The valid parts of an invalid proposal: its tool and the arguments without problems; None without a
+    tool.
 
-    The semantic rules look at it, so that all errors come at once; it never becomes anything.
+    The semantic rules check it, so that all errors are reported at once; it is used for nothing else.
     """
     if type(value) is not dict or type(value.get("tool")) is not str or type(value.get("args")) is not dict:
         return None

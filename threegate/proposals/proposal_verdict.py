@@ -1,4 +1,4 @@
-"""What is said about a proposal: one verdict, every error, the reasons, and what it becomes."""
+"""The result for a proposal: one verdict, every error, the reasons, and what it becomes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from threegate.proposals.urls import URL
 class ProposalVerdict:
     """The one verdict on a proposal.
 
-    `errors` are all that reject or block it; `reasons` say in a sentence each why a human must look, and how high
-    the risk is. `proposal` is there when the form is valid.
+    `errors` are all that reject or block it; `reasons` say in a sentence each why a human must look, and how
+    high the risk is. `proposal` is set if the form is valid.
     """
 
     verdict: VerdictName
@@ -33,7 +33,7 @@ class ProposalVerdict:
         return isinstance(self, AllowedProposal)
 
     def to_json(self) -> dict[str, Any]:
-        """`{verdict, risk, errors, reasons, becomes}`, and the tool where one is known."""
+        """`{verdict, risk, errors, reasons, becomes}`, and the tool if it is known."""
         return {
             "verdict": self.verdict,
             "risk": self.risk,
@@ -46,7 +46,7 @@ class ProposalVerdict:
 
 @dataclass(frozen=True, slots=True)
 class AllowedProposal(ProposalVerdict):
-    """A verdict of `auto` or `approval`: the only one that a lane takes.
+    """A verdict of `auto` or `approval`: the only one that a lane accepts.
 
     `paths` and `urls` are the proposal's arguments as they were judged, by their names.
     """
