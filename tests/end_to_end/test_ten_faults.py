@@ -215,7 +215,7 @@ SETTINGS = [
     ("[approval]\n", "[aproval]\n",
      "threegate: <workspace>/threegate.toml:<line>: aproval: unknown key; remove it or fix its spelling; did you mean approval?"),
     ("[notify]\n", '[notify]\n[approval]\nttl = "1h"\n',
-     "threegate: <workspace>/threegate.toml:<line>: the table [approval] stands twice; put all of its keys below the first one"),
+     "threegate: <workspace>/threegate.toml:<line>: the table [approval] occurs twice; put all of its keys below the first one"),
     ("[approval]\n", '[approval]\nttl = "5 minutes"\n',
      "threegate: <workspace>/threegate.toml:<line>: approval.ttl: a duration is a number and a unit: 90s, 15m, 24h or 7d"),
     ("[approval]\n", "[approval]\nttl = 15m\n",
@@ -293,7 +293,7 @@ def test_8_a_moved_workspace(place: Place) -> None:
     moved = Near(place.root.rename(place.root.with_name("moved")), place.key)
     told(
         moved.once(expect=3).err,
-        "stopped      code=workspace_mismatch what=the workspace lies elsewhere than before: it was copied or moved; if this is intended: threegate workspace adopt",
+        "stopped      code=workspace_mismatch what=the workspace is in another place than before: it was copied or moved; if this is intended: threegate workspace adopt",
     )
     assert moved.events("started") == []
     told(

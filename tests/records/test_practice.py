@@ -150,4 +150,4 @@ def test_data_that_is_cut_was_not_read_whole(tmp_path: Path) -> None:
 def test_nothing_decided_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bench = make_bench(tmp_path)
     assert run(["--workspace", str(bench.workspace.root), "stats"]) == 0
-    assert "nobody has decided anything yet" in capsys.readouterr().out
+    assert "no decisions yet" in capsys.readouterr().out

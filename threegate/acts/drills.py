@@ -239,7 +239,7 @@ def drills_of(
     chance: Random,
 ) -> Iterator[tuple[Drill, bytes]]:
     """A drill for each kind of change that fits a request, each with its bytes. Gate 1 reads them as intended
-    and gives no warning that it does not also give for the request itself.
+    and gives only warnings that it also gives for the request itself.
     """
     settings = context.policy.settings.request
     with context.trail.locked() as held:

@@ -31,7 +31,7 @@ def check_unsigned(facts: LaunchFacts) -> str:
         (facts.job.effective_risk != "low", "its effective risk is not low"),
         (bool(facts.job.network), "it asks for network"),
         (facts.was_approved, "it was approved with a signature before"),
-        (bool(facts.countersignatures), "countersignatures lie beside it"),
+        (bool(facts.countersignatures), "countersignatures exist for it"),
         (not facts.request.approved_by or facts.request.approved_utc is None, "it names no approver"),
     )
     for wrong, reason in reasons:

@@ -178,7 +178,7 @@ class _Policy:
             side = "allow" if rule.deny is None else "deny"
             inner = rule.allow or rule.deny
             if inner is None or (rule.tools is not None and inner.tools is not None):
-                scope.error("TOOLS_TWICE", where, "tools stands beside and inside")
+                scope.error("TOOLS_TWICE", where, "tools is given both beside and inside")
                 continue
             named = rule.tools if rule.tools is not None else inner.tools
             known_tools(

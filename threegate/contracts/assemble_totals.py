@@ -146,7 +146,9 @@ def _check_envelope(scope: Scope, item: Envelope, where: KeyPath) -> None:
         scope.error("ENVELOPE_ROLE_MISMATCH", (*where, "stages"), message)
     elif roles.index("constrained") < max(roles.index(role) for role in needed):
         scope.error(
-            "ENVELOPE_ROLE_MISMATCH", (*where, "stages"), "a constrained stage stands before what bounds it"
+            "ENVELOPE_ROLE_MISMATCH",
+            (*where, "stages"),
+            "a constrained stage comes before the one that bounds it",
         )
     givers = {stage.tool for stage in item.stages if stage.role != "constrained"}
     if givers & {stage.tool for stage in item.stages if stage.role == "constrained"}:

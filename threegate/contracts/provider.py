@@ -72,7 +72,7 @@ def _against(tool: str, rules: ResponseFormat, response: _Response) -> list[Traf
         message = f"{tool}: there must be {'' if rules.tool_calls_present else 'no '}tool calls"
         findings.append(TrafficFinding("response_tool_calls", "error", "tool_calls", message))
     if rules.content_when_tool_calls == "empty" and response.tools and response.content:
-        message = f"{tool}: text stands beside the tool calls"
+        message = f"{tool}: there is text next to the tool calls"
         findings.append(TrafficFinding("response_content", "error", "content", message))
     return findings
 

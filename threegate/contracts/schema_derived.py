@@ -128,7 +128,7 @@ class _Walk:
         for part in reference[1:].split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
             if not isinstance(value, dict) or name not in value:
-                raise _Bad(f"nothing stands at {reference[:100]}")
+                raise _Bad(f"there is nothing at {reference[:100]}")
             value = value[name]
         return value
 

@@ -1,4 +1,4 @@
-"""What a daemon does first: every interrupted request is brought to its end.
+"""What a daemon does first: every interrupted request is settled.
 
 Invariant: after `recover` no request is in running/, none is between two folders, every ended request has its
 result, and no claimed request can be claimed again. Doing it twice changes nothing

@@ -319,7 +319,7 @@ def _sync_folders(project: HeldFolder, plan: ApplyPlan) -> None:
 
 
 def _take(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> None:
-    """One rename, and a check of what came out of the project. Raises Stopped, OSError; the step may have
+    """One rename, and a check of what was moved out of the project. Raises Stopped, OSError; the step may have
     been done then.
     """
     above = step.path.rpartition("/")[0]
