@@ -2,10 +2,12 @@
 
     python -m bench.tools [--calls N]
 
-Three ways, one call of each in turn: the MCP client of the `mcp` package and the server itself, which runs all the time; a fresh process of the
-server in its jail, compared with its manifest and called once, as the daemon does it; and the whole way: the client calls the door, the daemon
-uses the grant, makes the call, and the door gives the answer back. What is added besides the fresh process is the third less the second
-(aim: p50 at most 30 ms). Flat: the medians of the first and of the last tenth of the calls; `--calls 10000` is the long form.
+Four ways, one call of each in turn: the MCP client of the `mcp` package and the server itself, which runs all the time; a
+fresh process of the server in its jail, compared with its manifest and called once, as the daemon does it; and the whole
+way: the client calls the door, the daemon uses the grant, makes the call, and the door returns the answer, once with a
+server that was added with `--stateful`, whose process already runs, and once with a fresh process. What ThreeGate adds is
+the third less the first (aim: p50 at most 30 ms), or the fourth less the second. Flat: the medians of the first and of the
+last tenth of the calls; `--calls 10000` is the long form.
 
 One line in place of the figures where the machine is too busy for an answer.
 """
@@ -34,6 +36,7 @@ from threegate.tools.server_process import open_server
 from threegate.trail import Trail
 
 _PYTHON = "/usr/bin/python3"
+_FRESH, _KEPT = "bench", "kept"
 _SECONDS = 120
 """For one call."""
 _SERVER = r"""
@@ -54,7 +57,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
 _CONTRACT = """schema_version: "1.1"
-tool: bench.ping
+tool: SERVER.ping
 side_effect: read
 evidence_class: ack_only
 commit_requirement: acknowledged
@@ -86,10 +89,10 @@ async def _direct_ms(client: Client, number: int) -> float:
     return (time.perf_counter() - begun) * 1000
 
 
-async def _door_ms(client: Client, number: int) -> float:
+async def _door_ms(client: Client, server: str, number: int) -> float:
     """The whole way. Raises TimeoutError."""
     begun = time.perf_counter()
-    answer = await client.call_tool("bench__ping", {"number": number})
+    answer = await client.call_tool(f"{server}__ping", {"number": number})
     said = answer.structured_content or {}
     if said.get("status") == "pending":
         raise TimeoutError(f"call {number} has no answer after {_SECONDS} s: {said['waits_for']}")
@@ -99,7 +102,7 @@ async def _door_ms(client: Client, number: int) -> float:
 
 async def _measure(place: Place, run: AgentRun, manifest: Manifest, calls: int) -> list[list[float]]:
     """Milliseconds of each way, call by call. Raises an ExceptionGroup with one TimeoutError."""
-    found: list[list[float]] = [[], [], []]
+    found: list[list[float]] = [[], [], [], []]
     bare = StdioServerParameters(command=_PYTHON, args=list(manifest.argv[1:]))
     door = parameters(place, run, "--wait-sec", str(_SECONDS))
     patience = 2 * _SECONDS
@@ -110,13 +113,16 @@ async def _measure(place: Place, run: AgentRun, manifest: Manifest, calls: int) 
         for number in range(calls):
             found[0].append(await _direct_ms(there, number))
             found[1].append(_fresh_ms(place, manifest, number))
-            found[2].append(await _door_ms(here, number))
+            found[2].append(await _door_ms(here, _KEPT, number))
+            found[3].append(await _door_ms(here, _FRESH, number))
     return found
 
 
-def _grant(place: Place, run: AgentRun, calls: int) -> None:
+def _grant(place: Place, run: AgentRun, server: str, calls: int) -> None:
     """Sign the grant."""
-    words = f"grant tool bench ping --any number --by {run.run_id} --max-uses {calls} --expires 24h".split()
+    words = (
+        f"grant tool {server} ping --any number --by {run.run_id} --max-uses {calls} --expires 24h".split()
+    )
     place.run(*words, "--as", "operator", "--key", str(place.key), "--yes", expect=0)
 
 
@@ -144,18 +150,20 @@ def main() -> None:
         Path(name).chmod(0o755)  # the server runs as another account
         place = make_place(Path(name), settings={"approval.grants": True})
         contracts = place.root / "tool-exec" / "contracts"
-        (contracts / "bench.ping.yaml").write_text(_CONTRACT)
         (contracts / "session.yaml").write_text(_SESSION)
         signing = ("--as", "operator", "--key", str(place.key), "--yes")
-        place.run("tools", "add", "bench", *signing, "--", _PYTHON, "-I", str(server), expect=0)
+        run = make_run(place)
+        for added, way in ((_FRESH, ()), (_KEPT, ("--stateful",))):
+            (contracts / f"{added}.ping.yaml").write_text(_CONTRACT.replace("SERVER", added))
+            place.run("tools", "add", added, *way, *signing, "--", _PYTHON, "-I", str(server), expect=0)
+        for granted in (_FRESH, _KEPT):  # a grant ends when a contract or a server changes
+            _grant(place, run, granted, calls)
         workspace = Workspace(place.root)
         with Trail(workspace).locked() as held:
-            manifest = read_manifest(workspace, held.index, "bench")
-        run = make_run(place)
-        _grant(place, run, calls)
+            manifest = read_manifest(workspace, held.index, _FRESH)
         try:
             with daemon(place):
-                direct, fresh, whole = asyncio.run(_measure(place, run, manifest, calls))
+                direct, fresh, kept, whole = asyncio.run(_measure(place, run, manifest, calls))
         except* TimeoutError as slow:
             sys.exit(f"bench.tools: {_first(slow)}")
     tenth = max(1, calls // 10)
@@ -164,11 +172,15 @@ def main() -> None:
             {
                 "calls": calls,
                 "direct, p50 ms": _p50(direct),
+                "the whole way to a process that runs, p50 ms": _p50(kept),
+                "added, ms": round(statistics.median(kept) - statistics.median(direct), 1),
                 "a fresh process, p50 ms": _p50(fresh),
                 "the whole way, p50 ms": _p50(whole),
                 "added besides the fresh process, ms": round(
                     statistics.median(whole) - statistics.median(fresh), 1
                 ),
+                "to a process that runs, first tenth, p50 ms": _p50(kept[:tenth]),
+                "to a process that runs, last tenth, p50 ms": _p50(kept[-tenth:]),
                 "the whole way, first tenth, p50 ms": _p50(whole[:tenth]),
                 "the whole way, last tenth, p50 ms": _p50(whole[-tenth:]),
             }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from tests.contracts.test_daemon import ask, lay, near, state
 from tests.support import Place
 from threegate.contracts import CallOutcome as ContractOutcome
 from threegate.contracts import engine
+from threegate.core import limits
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Clearance
 from threegate.judgement.policy import load_policy
@@ -183,7 +183,9 @@ def test_a_delay_without_end_is_a_year() -> None:
     assert session.delayed["t"].startswith("2027-01-01")
 
 
-def test_a_429_delays_the_tool_and_survives_the_state_file(stage: Stage) -> None:
+def test_a_429_delays_the_tool_and_survives_the_state_file(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lay(
         stage.place,
         {
@@ -202,8 +204,10 @@ def test_a_429_delays_the_tool_and_survives_the_state_file(stage: Stage) -> None
     assert isinstance(waiting, Waiting) and waiting.code == "rate_limited" and runner.asked == 0
     [session] = state(stage.place)["sessions"].values()
     assert list(session["state"]["delayed"]) == ["threegate.monty"]
-    shutil.rmtree(stage.place.root / "tool-exec/contracts/.state")
+    # As another process reads it from the file.
+    monkeypatch.setattr(limits, "CONTRACT_EVENTS_UNSAVED", 1)
     stage.place.run("session", "list", expect=0)
+    assert (stage.place.root / "tool-exec/contracts/.state/sessions.json").exists()
     assert list(state(stage.place)["sessions"].values()) == [session]
     quiet = replace(busy, retry_after_sec=None)
     assert b"retry_after_sec" not in render_record(

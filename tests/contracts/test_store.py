@@ -12,6 +12,7 @@ import pytest
 from tests.contracts.material import NOW, call, compiled
 from threegate.contracts import Call, CallOutcome
 from threegate.contracts.session import SessionStore
+from threegate.core import limits
 from threegate.core.workspace import Workspace
 from threegate.trail import Event, LockedTrail, Trail
 from threegate.trail.payloads import PAYLOADS
@@ -39,6 +40,11 @@ class Given:
 
     def outcome(self, event: Event) -> CallOutcome | None:
         return self.outcomes.get(str(event.request_id))
+
+
+@pytest.fixture(autouse=True)
+def saved_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONTRACT_EVENTS_UNSAVED", 1)
 
 
 @pytest.fixture
@@ -120,6 +126,20 @@ def test_the_fold_of_a_life(trail: Trail) -> None:
     assert seen(trail, given) == state
     live.path.unlink()
     assert seen(trail, given) == state
+
+
+def test_the_file_is_written_after_so_many_events(trail: Trail, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONTRACT_EVENTS_UNSAVED", 4)
+    given, live = Given(), SessionStore(trail.workspace)
+    written = []
+    for number in range(4):
+        claim(trail, given, f"TR-{number}", n=number)
+        seen(trail, given, store=live)
+        finish(trail, given, f"TR-{number}")
+        seen(trail, given, store=live)
+        written.append(json.loads(live.path.read_bytes())["trail_seq"] if live.path.exists() else 0)
+    assert written == [0, 5, 5, 9]
+    assert seen(trail, given) == seen(trail, given, store=live)
 
 
 def test_an_event_that_moves_no_session_is_passed_over(trail: Trail) -> None:

@@ -15,7 +15,8 @@ import pytest
 from threegate.core import extras
 from threegate.core.errors import Unavailable
 
-_PROJECT = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
+_ROOT = Path(__file__).parents[2]
+_PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 _EXTRAS = _PROJECT["optional-dependencies"]
 
 
@@ -38,7 +39,7 @@ def test_every_extra_is_known_and_its_modules_are_what_it_installs() -> None:
 def imported() -> set[str]:
     """The top-level modules that the package imports and does not bring or have from Python."""
     found = set()
-    for path in Path("threegate").rglob("*.py"):
+    for path in (_ROOT / "threegate").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Import):
                 found |= {alias.name.partition(".")[0] for alias in node.names}

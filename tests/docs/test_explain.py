@@ -123,7 +123,7 @@ def log_words() -> set[str]:
 
 
 def proposal_codes() -> set[str]:
-    pattern = r"(?:FormProblem\([^\n]*?, |ArgvFinding\(\w+, )\"([a-z_0-9]+)\""
+    pattern = r"(?:FormProblem\([^\n]*?, |ArgvFinding\(\s*\w+,\s+|_Key\([^\"]*)\"([a-z_0-9]+)\""
     return {code for path in parsed("proposals") for code in re.findall(pattern, path.read_text())}
 
 

@@ -141,6 +141,40 @@ def test_through_the_door(tmp_path: Path) -> None:
         assert notes.calls == [["add", {"text": "buy milk"}], ["image", {}]]
 
 
+def test_calls_of_one_structure_are_one_decision(tmp_path: Path) -> None:
+    """An agent calls three times at once; the operator reads one call and a table, signs once, and each is made once."""
+    with notes_server(tmp_path) as notes:
+        run, place = make_run(notes.place), notes.place
+        texts = ["buy milk", "buy bread", "sell the house"]
+
+        async def work(client: Client) -> None:
+            calls = [asyncio.create_task(client.call_tool("notes__add", {"text": text})) for text in texts]
+
+            def drafts() -> list[Path]:
+                found = sorted(run.inbox.glob("TR-*.md"))
+                told = [path for path in found if (run.verdicts / f"{path.name}.json").exists()]
+                return told if len(told) == 3 else []
+
+            found = await asyncio.to_thread(wait_until, drafts, "three drafts", 30)
+            assert place.run("status", expect=0).out.count("one of 3: decide together") == 3
+            signs = ["--as", "operator", "--key", str(place.key), "--yes"]
+            words = ["approve", "--group", str(found[0]), *signs]
+            shown = (await asyncio.to_thread(place.run, *words, expect=0)).out
+            assert "3 of 3 approved" in shown and "high, of each" in shown
+            table = shown.split("== WHAT DIFFERS")[1]
+            assert all(f'text = "{text}"' in table for text in texts)
+            answers = [(await call).content[0].text for call in calls]
+            assert answers == [f"noted: {text}" for text in texts]
+
+        with daemon(place):
+            with_door(place, run, work)
+        assert sorted(arguments["text"] for _, arguments in notes.calls) == sorted(texts)
+        events = place.events("approved")
+        assert sorted(event["data"]["batch_index"] for event in events) == [0, 1, 2]
+        assert len({event["data"]["approval_sha256"] for event in events}) == 3
+        assert len(place.events("started")) == 3
+
+
 @contextmanager
 def door_of(notes: Notes, run: AgentRun) -> Iterator[LineClient]:
     """A client that sees the lines of the door, with a daemon."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from threegate.core import limits
 from threegate.core.settings import RequestSettings
-from threegate.request.command import WARNINGS, ReadCommand, read_command
+from threegate.request.command import WARNINGS, ReadCommand, read_argv, read_command, starts_refused
 from threegate.request.command.programs import refusal, spellings
 from threegate.request.rules import RULES
 from threegate.request.rules.command_rules import RULES as OURS
@@ -97,6 +98,19 @@ def test_a_real_shell_splits_every_accepted_line_the_same_way(text: str) -> None
 )
 def test_a_problem_stands_where_it_begins(text: str, rule: str, column: int) -> None:
     assert (rule, column) in [(problem.rule, problem.column) for problem in read(text).problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("perl '-es/etc/var/' /in/a", []),
+        ("perl '-es/a/b/' /etc/a", ["TG317"]),
+        ("perl '-eopen(F, \"/etc/a\")' /in/a", ["TG317"]),
+        ("node '-er(\"/etc/a\")'", ["TG317"]),
+    ],
+)
+def test_code_in_the_word_of_its_option_is_code(text: str, found: list[str]) -> None:
+    assert [rule for rule in rules(text) if rule.startswith("TG31")] == found
 
 
 def test_each_rule_is_told_once_and_problems_are_in_order() -> None:
@@ -207,3 +221,59 @@ def test_a_programs_spellings_whatever_its_length() -> None:
     assert spellings("/usr/bin/PIP3.11") == ("pip3.11", "pip")
     assert spellings(f"/{'x' * 300}/pip3.11") == ("pip3.11", "pip")
     assert spellings("x" * 300) == ("x" * 300,)
+
+
+PIECES = st.sampled_from(
+    ["a", "-c", "sh", "rm -rf x", "a;b", "a|b", "$HOME", "$(x)", "${x}", "`x`", "it's", '"', "\\", "a\nb", "\0", "", "é", "~", "#",
+     "[a]", "{a,b}", "/etc/x", "../x", "docker.sock", "make", "install", "pip3.11", "ghp_" + "a1" * 18]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        [""],
+        ["", "x"],
+        ["ls", "-l", "a b", "c;d", "/in/é"],
+        ["echo", "it's", "a\nb"],
+        ["echo", "$(x)"],
+        ["echo"] * limits.COMMAND_WORDS,
+        ["echo"] * (limits.COMMAND_WORDS + 1),
+    ],
+)
+def test_an_argv_is_judged_like_the_line_that_quotes_it(argv: list[str]) -> None:
+    assert read_argv(argv, programs=PROGRAMS) == read(shlex.join(argv))
+
+
+@settings(max_examples=300)
+@given(st.lists(st.lists(PIECES, max_size=3).map("".join), max_size=5))
+def test_any_argv_is_judged_like_the_line_that_quotes_it(argv: list[str]) -> None:
+    assert read_argv(argv, programs=PROGRAMS) == read(shlex.join(argv))
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("", False),
+        ("''", False),
+        ("'' sudo", False),
+        ("sudo ls", True),
+        ("env sudo ls", True),
+        ("cat sudo", False),
+        ("python3 /in/pip.py", True),
+        ("python3 /in/a.py sudo", False),
+        ("/etc/x ; >", False),
+        ("sudo" + " a" * limits.COMMAND_WORDS, False),
+    ],
+)
+def test_what_a_line_starts_is_what_its_rules_say(text: str, refused: bool) -> None:
+    assert starts_refused(text) is refused
+    assert ({"TG312", "TG313", "TG314", "TG315", "TG316"} & set(rules(text)) != set()) is refused
+
+
+@settings(max_examples=300)
+@given(st.lists(PIECES, max_size=6).map(" ".join))
+def test_what_any_line_starts_is_what_its_rules_say(text: str) -> None:
+    found = {"TG312", "TG313", "TG314", "TG315", "TG316"} & set(rules(text))
+    assert starts_refused(text) is bool(found)

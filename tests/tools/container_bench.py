@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.engine_fixtures import ENGINE, IMAGE, docker
 from tests.tools.little_servers import HONEST, PYTHON
-from threegate.core.settings import Settings
+from threegate.core.settings import EraSettings, RunnersSettings, Settings, WorkspaceSettings
 from threegate.core.workspace import Workspace
 from threegate.tools.manifest import Manifest
 from threegate.tools.server_process import Server, open_server
@@ -19,8 +19,8 @@ NOWHERE = Workspace(Path("/nonexistent"))
 
 def engine_settings(workspace: str = "", engine: str = ENGINE) -> Settings:
     """Settings with the test engine, of a workspace of that id."""
-    values: dict[str, Any] = {"runners": {"era": {"engine": engine, "image": IMAGE}}}
-    return Settings.model_validate({**values, **({"workspace": {"id": workspace}} if workspace else {})})
+    runners = RunnersSettings(era=EraSettings(engine=engine, image=IMAGE))
+    return Settings(runners=runners, workspace=WorkspaceSettings(id=workspace))
 
 
 def new_workspace_id() -> str:

@@ -348,11 +348,10 @@ def _refuse_promised(index: TrailIndex, grant: Grant) -> None:
     """Do not promote more drafts than the uses left, counting those that wait."""
     waiting = sum(
         1
-        for history in index.open_histories()
-        if (given := payloads.Approved.of(history.approved)) is not None
+        for history in index.unended_histories()
+        if history.claimed is None
+        and (given := payloads.Approved.of(history.approved)) is not None
         and given.grant == grant.id
-        and history.claimed is None
-        and history.end is None
     )
     if (index.grant_uses(grant.id) or 0) + waiting >= grant.max_uses:
         raise Refused("grant_used_up", "all remaining uses of the grant are taken by waiting requests")

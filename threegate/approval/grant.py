@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from threegate.approval.ssh_wire import MalformedError
@@ -59,8 +60,9 @@ class Grant:
         return f"{call.get('server')}.{call.get('tool')}" if isinstance(call, dict) else None
 
     @classmethod
+    @lru_cache(maxsize=limits.GRANTS_KNOWN)
     def parse(cls, data: bytes) -> Grant:
-        """Read a grant file. Raises MalformedError."""
+        """Read a grant file. Raises MalformedError. The daemon reads every grant for each draft, so what bytes say is kept."""
         signed = SignedBytes.parse(data)
         act = Act.parse(signed.statement, GRANT_TYPE, FIRST_GRANT_TYPE)
         about, first = act.about, act.type == FIRST_GRANT_TYPE

@@ -8,11 +8,9 @@ spaces that some systems drop.
 
 from __future__ import annotations
 
-import fnmatch
 import re
 import unicodedata
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from threegate.core import limits
@@ -30,8 +28,10 @@ PROTECTED_PATTERNS: Final = (
     "*.dump",
     "*.bak",
 )
-_PROTECTED: Final = re.compile("|".join(fnmatch.translate(pattern) for pattern in PROTECTED_PATTERNS))
+_PROTECTED_BEGINNINGS: Final = tuple(pattern[:-1] for pattern in PROTECTED_PATTERNS if pattern.endswith("*"))
+_PROTECTED_ENDINGS: Final = tuple(pattern[1:] for pattern in PROTECTED_PATTERNS if pattern.startswith("*"))
 _OWN: Final = frozenset({"tool-exec", "threegate.toml", ".threegate-backup", ".threegate-apply"})
+_PROTECTED_NAMES: Final = PROTECTED_FOLDERS | _OWN
 _GUARD: Final = frozenset({".clawguard.json", ".clawguard"})
 _DEVICES: Final = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|clock\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.DOTALL
@@ -47,8 +47,7 @@ class PathBlocked(ValueError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectPath:
+class ProjectPath(NamedTuple):
     """A path inside the project: its parts (none for the project itself), and whether it is protected."""
 
     parts: tuple[str, ...]
@@ -79,9 +78,14 @@ def is_protected(parts: tuple[str, ...]) -> bool:
 
 
 def _any_protected(names: list[str]) -> bool:
-    return any(
-        name in PROTECTED_FOLDERS or name in _OWN or _PROTECTED.fullmatch(name) is not None for name in names
-    )
+    for name in names:
+        if (
+            name in _PROTECTED_NAMES
+            or name.startswith(_PROTECTED_BEGINNINGS)
+            or name.endswith(_PROTECTED_ENDINGS)
+        ):
+            return True
+    return False
 
 
 def is_own(parts: tuple[str, ...]) -> bool:
@@ -99,7 +103,7 @@ def folded(name: str) -> str:
 
 def _parts(text: str) -> tuple[str, ...]:
     """The parts of a path with `.` and inner `..` taken out. Raises PathBlocked."""
-    if text.startswith(("/", "~")) or _DRIVE.match(text) or "://" in text:
+    if text.startswith(("/", "~")) or (":" in text and (_DRIVE.match(text) or "://" in text)):
         raise PathBlocked("path_outside", "the path is absolute; name one inside the project")
     if "\\" in text:
         raise PathBlocked("path_outside", "the path has a backslash; separate with slashes")
@@ -118,11 +122,11 @@ def _parts(text: str) -> tuple[str, ...]:
 
 def _judge(parts: tuple[str, ...], writing: bool) -> bool:
     names = [folded(part) for part in parts]
-    if any(name in _OWN for name in names):
+    if not _OWN.isdisjoint(names):
         raise PathBlocked("path_own", "the path belongs to ThreeGate; proposals never touch it")
-    if writing and any(name in _GUARD for name in names):
+    if writing and not _GUARD.isdisjoint(names):
         raise PathBlocked("path_guard", "the path is a guard's own settings; proposals never write them")
-    if any(_DEVICES.fullmatch(name) for name in names):
+    if any(map(_DEVICES.fullmatch, names)):
         raise PathBlocked("path_device", "the path names a device")
     return _any_protected(names)
 

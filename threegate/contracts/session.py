@@ -54,6 +54,7 @@ class SessionStore:
         self.workspace = workspace
         self._table: SessionTable | None = None
         self._seq = 0
+        self._unsaved = 0
         self._key = ""
 
     @property
@@ -68,19 +69,18 @@ class SessionStore:
         table = self._table
         if table is None or self._key != compiled.sha256:
             table = self._load(held, compiled)
-        moved = False
         for event in held.index.session_events_after(self._seq):
             _fold(table, event, sources)
             self._seq = event.seq
-            moved = True
-        if moved:
+            self._unsaved += 1
+        if self._unsaved >= limits.CONTRACT_EVENTS_UNSAVED:
             self._save(held, table)
         return table
 
     def _load(self, held: LockedTrail, compiled: Compiled) -> SessionTable:
         """The session table of the state file, or an empty one from which the whole trail is folded."""
         table = SessionTable(compiled)
-        self._seq, self._key = 0, compiled.sha256
+        self._seq, self._unsaved, self._key = 0, 0, compiled.sha256
         try:
             data = durable.read_regular(self.path, max_bytes=limits.CONTRACT_STATE_BYTES)
             kept = loads_strict(data, max_bytes=limits.CONTRACT_STATE_BYTES, max_depth=2 * limits.JSON_DEPTH)
@@ -112,6 +112,7 @@ class SessionStore:
             "book": table.to_json(),
         }
         durable.overwrite(self.path, canonical_bytes(value) + b"\n")
+        self._unsaved = 0
 
 
 def _fold(table: SessionTable, event: Event, sources: Sources) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from typing import Any
+import re
+from typing import Any, Final
 
 import orjson
 import rfc8785
@@ -17,6 +18,8 @@ import rfc8785
 from threegate.core import limits
 
 INTEGER_MAX = 2**53 - 1
+_STRING: Final = re.compile(r'"[^"]*"?')
+_BRACKET: Final = re.compile(r"[\[{\]}]")
 
 
 class StrictJSONError(ValueError):
@@ -75,9 +78,12 @@ def loads_strict(data: bytes, *, max_bytes: int, max_depth: int = limits.JSON_DE
         raise StrictJSONError(f"not UTF-8 at byte {error.start}") from None
     if text.startswith("\ufeff"):
         raise StrictJSONError("starts with a byte order mark")
-    _refuse_depth(text, max_depth)
+    if text.count("[") + text.count("{") > max_depth:
+        _refuse_depth(text, max_depth)
     try:
-        value = _DECODER.decode(text)
+        value, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip(_BLANKS)))
+        if end < len(text) and (rest := text[end:].lstrip(_BLANKS)):
+            raise json.JSONDecodeError("Extra data", text, len(text) - len(rest))
     except json.JSONDecodeError as error:
         raise StrictJSONError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
@@ -89,32 +95,17 @@ def loads_strict(data: bytes, *, max_bytes: int, max_depth: int = limits.JSON_DE
 
 def _refuse_depth(text: str, max_depth: int) -> None:
     depth = 0
-    in_string = False
-    escaped = False
-    if text.count("[") + text.count("{") <= max_depth:
-        return
-    for char in text:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char == '"':
-                in_string = False
-        elif char == '"':
-            in_string = True
-        elif char in "[{":
-            depth += 1
-            if depth > max_depth:
-                raise StrictJSONError(f"nested deeper than {max_depth}")
-        elif char in "]}":
-            depth -= 1
+    unescaped = text.replace(r"\\", "").replace(r"\"", "")
+    for bracket in _BRACKET.findall(_STRING.sub("", unescaped)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > max_depth:
+            raise StrictJSONError(f"nested deeper than {max_depth}")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise StrictJSONError("an object has a duplicate key")
+        raise StrictJSONError("a key occurs twice in one object")
     return result
 
 
@@ -156,3 +147,4 @@ _DECODER = json.JSONDecoder(
     parse_int=_int,
 )
 """Made once: to make one for each text costs as much as reading a short one."""
+_BLANKS: Final = " \t\n\r"

@@ -232,6 +232,8 @@ CONTRACT_OUTPUT_VALUES: Final = 1_000
 """Values that a session remembers for one `from_output` source, as digests; older ones are forgotten."""
 CONTRACT_DIAGNOSTICS: Final = 200
 CONTRACT_STATE_BYTES: Final = 256 * MIB
+CONTRACT_EVENTS_UNSAVED: Final = 16
+"""Events that are folded again at most when the sessions are read from their file."""
 CONTRACT_ATTEMPTS: Final = 10
 CONTRACT_ATTEMPT_PAUSE_SECONDS: Final = 0.5
 RETRY_UNKNOWN_SECONDS: Final = 365 * 24 * 3600
@@ -386,6 +388,8 @@ CLIENT_SETTINGS_BYTES: Final = 1 * MIB
 AUDIT_FILE_BYTES: Final = 1 * MIB
 """A file that is given to `threegate audit`: a checkpoint or a proof."""
 GRANT_USES: Final = 10_000
+GRANTS_KNOWN: Final = 256
+"""Grants that a process remembers by the bytes of their files."""
 GRANT_PARTS: Final = 16
 NEAR_CALLS: Final = 3
 """Calls of a tool that the screen of a grant shows, and that it does not cover."""

@@ -101,7 +101,10 @@ class Table:
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return hash(
+            tuple(vars(self).values())
+        )  # TypeError where a value is a dictionary, as for a frozen dataclass
 
     def but(self, **values: Any) -> Self:
         """The same table with other values of some keys."""

@@ -10,14 +10,12 @@ and a sandbox.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from threegate.proposals.tools import ProposalRisk
 from threegate.request.characters import has_hidden
-from threegate.request.command import WARNINGS, ReadCommand, read_command
+from threegate.request.command import WARNINGS, ReadCommand, read_argv, read_command, starts_refused
 from threegate.secretscan import has_secret
 
 _DESTROYERS: Final = frozenset({"rm", "unlink", "rmdir", "shred", "wipefs", "srm", "wipe"})
@@ -30,8 +28,6 @@ _METACHARACTERS: Final = re.compile(r"[;|&<>`]|\$\(")
 arguments is its own matter.
 """
 _AROUND: Final = re.compile(r"[\s\"'()\[\]{}=,]+")
-_STARTED_RULES: Final = frozenset({"TG312", "TG313", "TG314", "TG315", "TG316"})
-"""Gate 1's rules about programs that nothing may start."""
 _OPEN_MODE: Final = re.compile(r"0*[0-7]?777|(?:a|ugo|)[+=]rwx")
 _INLINE_DELETION: Final = re.compile(
     r"\b(?:rmtree|rmsync|rmdirsync|unlinksync|rmdir|unlink|removedirs|os\s*\.\s*remove|remove_tree|rm_rf|rm_r|rm_f|"
@@ -57,8 +53,7 @@ _CRITICAL: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ArgvFinding:
+class ArgvFinding(NamedTuple):
     """What was found: `never` blocks, otherwise the risk becomes at least `risk`. `message` repeats no secret."""
 
     never: bool
@@ -67,55 +62,50 @@ class ArgvFinding:
     risk: ProposalRisk = "critical"
 
 
+_DESTROYS: Final = ArgvFinding(
+    True, "argv_destroys", "it destroys (rm, unlink, rmdir, mkfs, -rf, chmod 777, find -delete, dd of=)"
+)
+_ENCODES: Final = ArgvFinding(
+    True, "argv_encodes", "it names an encoder or eval (base64, xxd, eval, openssl enc)"
+)
+_DELETES_INLINE: Final = ArgvFinding(True, "argv_inline_deletion", "an argument is code that deletes")
+_HAS_METACHARACTERS: Final = ArgvFinding(
+    True,
+    "argv_metacharacters",
+    "an argument has a character that a shell would act on (; | & < > ` $(); pass the text in a file",
+)
+_HAS_COMMAND_INSIDE: Final = ArgvFinding(
+    True, "argv_command_inside", "an argument is itself a command that may not run"
+)
+_HIDES: Final = ArgvFinding(
+    True, "argv_hidden", "an argument has a line break or a character that cannot be seen"
+)
+_HAS_SECRET: Final = ArgvFinding(True, "argv_secret", "an argument is a secret; requests never carry one")
+_DELETES_ELSEWHERE: Final = ArgvFinding(
+    False, "argv_critical", "it deletes data elsewhere or for good; the risk is critical"
+)
+
+
 def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFinding]:
     """Everything wrong with an argv. `programs` is the setting `request.programs`."""
     if not argv:
         return []
-    found = _told(read_command(shlex.join(argv), programs=programs))
+    found = _told(read_argv(argv, programs=programs))
     words = [word.lower() for word in argv]
     names = [word.rpartition("/")[2] for word in words]
-    whole = " ".join(words)
-    found += [
-        ArgvFinding(True, code, message)
-        for code, message, hit in (
-            (
-                "argv_destroys",
-                "it destroys (rm, unlink, rmdir, mkfs, -rf, chmod 777, find -delete, dd of=)",
-                _destroys(argv, words, names),
-            ),
-            (
-                "argv_encodes",
-                "it names an encoder or eval (base64, xxd, eval, openssl enc)",
-                _ENCODERS.search(whole) or _OPENSSL.search(whole),
-            ),
-            (
-                "argv_inline_deletion",
-                "an argument is code that deletes",
-                _INLINE_DELETION.search(whole),
-            ),
-            (
-                "argv_metacharacters",
-                "an argument has a character that a shell would act on (; | & < > ` $(); pass the text in a file",
-                any(_METACHARACTERS.search(word) for word in argv[1:]),
-            ),
-            (
-                "argv_command_inside",
-                "an argument is itself a command that may not run",
-                any(_is_refused_command(word, programs) for word in argv[1:]),
-            ),
-            (
-                "argv_hidden",
-                "an argument has a line break or a character that cannot be seen",
-                "\n" in whole or has_hidden(" ".join(argv)),
-            ),
-            ("argv_secret", "an argument is a secret; requests never carry one", has_secret(" ".join(argv))),
-        )
-        if hit
-    ]
-    if _SQL.search(whole) or _deletes_remotely(names):
-        found.append(
-            ArgvFinding(False, "argv_critical", "it deletes data elsewhere or for good; the risk is critical")
-        )
+    whole, written = " ".join(words), " ".join(argv)
+    for finding, hit in (
+        (_DESTROYS, _destroys(argv, words, names)),
+        (_ENCODES, _ENCODERS.search(whole) or _OPENSSL.search(whole)),
+        (_DELETES_INLINE, _INLINE_DELETION.search(whole)),
+        (_HAS_METACHARACTERS, _METACHARACTERS.search(written, len(argv[0]) + 1)),
+        (_HAS_COMMAND_INSIDE, any(map(_is_refused_command, argv[1:]))),
+        (_HIDES, "\n" in whole or has_hidden(written)),
+        (_HAS_SECRET, has_secret(written)),
+        (_DELETES_ELSEWHERE, _SQL.search(whole) or _deletes_remotely(names)),
+    ):
+        if hit:
+            found.append(finding)
     return found
 
 
@@ -137,25 +127,26 @@ def _told(command: ReadCommand) -> list[ArgvFinding]:
     ]
 
 
-def _is_refused_command(argument: str, programs: Collection[str]) -> bool:
+def _is_refused_command(argument: str) -> bool:
     """Whether one argument, taken as a command line, is destructive or starts a forbidden program."""
     if len(argument.split()) < 2:
         return False
     # As in dd of=, and without characters around a command (--exec='rm x', f(rm x)).
-    argv = argument.split() + [word for word in _AROUND.split(argument) if word]
+    argv = argument.split()
+    inner = [word for word in _AROUND.split(argument) if word]
+    if inner != argv:
+        argv += inner
     words = [word.lower() for word in argv]
-    return _destroys(argv, words, [word.rpartition("/")[2] for word in words]) or any(
-        problem.rule in _STARTED_RULES for problem in read_command(argument, programs=programs).problems
-    )
+    return _destroys(argv, words, [word.rpartition("/")[2] for word in words]) or starts_refused(argument)
 
 
 def _destroys(argv: Sequence[str], words: Sequence[str], names: Sequence[str]) -> bool:
     verbs = names[:1] if names[0] in _REMOTE else names
     return (
         not _DESTROYERS.isdisjoint(verbs)
-        or any(name.startswith("mk") and _MKFS.fullmatch(name) for name in verbs)
+        or any(map(_MKFS.fullmatch, verbs))
         or "--no-preserve-root" in words
-        or any(word.startswith("-") and _RECURSIVE_FORCE.fullmatch(word) for word in argv)
+        or any(map(_RECURSIVE_FORCE.fullmatch, argv))
         or ("find" in names and "-delete" in words)
         or ("dd" in names and any(word.startswith("of=") for word in words))
         or ("chmod" in names and any(_OPEN_MODE.fullmatch(word) for word in words))

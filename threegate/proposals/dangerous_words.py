@@ -14,24 +14,26 @@ from typing import Final
 from threegate.request.characters import is_hidden
 from threegate.secretscan import has_secret
 
-SUBMITTING: Final = [
-    "submit",
-    "send",
-    "pay",
-    "payment",
-    "purchase",
-    "buy",
-    "checkout",
-    "order",
-    "transfer",
-    "wire",
-    "delete",
-    "destroy",
-    "password",
-    "token",
-    "secret",
-    "credential",
-]
+SUBMITTING: Final = frozenset(
+    {
+        "submit",
+        "send",
+        "pay",
+        "payment",
+        "purchase",
+        "buy",
+        "checkout",
+        "order",
+        "transfer",
+        "wire",
+        "delete",
+        "destroy",
+        "password",
+        "token",
+        "secret",
+        "credential",
+    }
+)
 
 _STRONG: Final = [
     "password",
@@ -96,7 +98,7 @@ _LOOKALIKES: Final = str.maketrans(
 )
 _DIGITS: Final = str.maketrans("013457$@!|", "oleastsaii")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_NO_WORD: Final = re.compile(r"[^a-z0-9$@!|]+")
+_WORD: Final = re.compile(r"[a-z0-9$@!|]+")
 _CARD: Final = re.compile(r"(?:[0-9][ -]?){12,18}[0-9]")
 _SSN: Final = re.compile(r"(?<![0-9])[0-9]{3}-[0-9]{2}-[0-9]{4}(?![0-9])")
 _WEAK_VALUE: Final = re.compile(
@@ -152,9 +154,11 @@ def _forms(text: str) -> list[list[str]]:
     replaced in all.
     """
     plain = _plain(text)
-    spaced = _CAMEL.sub(" ", plain).lower().translate(_LOOKALIKES)
-    forms = {spaced: None, plain.lower().translate(_LOOKALIKES): None, spaced.translate(_DIGITS): None}
-    return [[word for word in _NO_WORD.split(form) if word] for form in forms]
+    lower = plain.lower()
+    spaced = lower if lower == plain else _CAMEL.sub(" ", plain).lower()
+    if not plain.isascii():
+        lower, spaced = lower.translate(_LOOKALIKES), spaced.translate(_LOOKALIKES)
+    return [_WORD.findall(form) for form in {spaced, lower, spaced.translate(_DIGITS)}]
 
 
 def _is_card(text: str) -> bool:

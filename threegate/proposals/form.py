@@ -6,9 +6,8 @@ Invariant: `check_form(value)` finds no problem exactly if the published schema 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from threegate.core import canonical, limits
 from threegate.proposals.formats import is_date_time, is_uri
@@ -16,7 +15,6 @@ from threegate.proposals.tools import (
     RISKS,
     SCHEMA_VERSION,
     TOOLS,
-    TOP_LEVEL,
     ProposalRisk,
     ProposalTool,
     ToolField,
@@ -24,11 +22,9 @@ from threegate.proposals.tools import (
 from threegate.secretscan import mask_secrets
 
 _KINDS: Final = {"string": "a string", "integer": "a whole number", "boolean": "true or false"}
-_STRINGS: Final = ("id", "source", "task", "reason")
 
 
-@dataclass(frozen=True, slots=True)
-class FormProblem:
+class FormProblem(NamedTuple):
     """One problem of a proposal: a JSON Pointer, a stable code, one line that says what to do."""
 
     path: str
@@ -40,8 +36,7 @@ class FormProblem:
         return {"path": self.path, "code": self.code, "message": self.message}
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     """A proposal whose form is valid. Whole numbers are ints, however they were written."""
 
     tool: ProposalTool
@@ -52,6 +47,34 @@ class Proposal:
     task: str | None
     reason: str | None
     created_at: str | None
+
+
+class _Key(NamedTuple):
+    """What a key of a proposal must contain, and the error if it does not."""
+
+    holds: Callable[[Any], bool]
+    code: str
+    message: str
+
+
+_TEXT: Final = _Key(lambda item: type(item) is str, "type", "must be a string")
+_KEYS: Final[Mapping[str, _Key | None]] = {
+    "schemaVersion": _Key((SCHEMA_VERSION,).__contains__, "version", f'must be "{SCHEMA_VERSION}"'),
+    "id": _TEXT,
+    "source": _TEXT,
+    "task": _TEXT,
+    "tool": None,
+    "args": None,
+    "reason": _TEXT,
+    "risk": _Key(RISKS.__contains__, "risk", "must be low, medium, high or critical"),
+    "createdAt": _Key(
+        lambda item: type(item) is str and is_date_time(item),
+        "date_time",
+        "must be a date and time of RFC 3339",
+    ),
+}
+"""The keys besides tool and args, which `check_form` checks itself."""
+_UNKNOWN: Final = _Key(lambda item: False, "unknown_key", "a proposal has no such key; remove it")
 
 
 def read_json(data: bytes) -> tuple[Any, FormProblem | None]:
@@ -71,20 +94,9 @@ def check_form(value: Any) -> tuple[Proposal | None, list[FormProblem]]:
     get = value.get
     name, args, risk = get("tool"), get("args"), get("risk")
     for key, item in value.items():
-        if key in _STRINGS:
-            if type(item) is not str:
-                found.append(FormProblem(f"/{key}", "type", "must be a string"))
-        elif key == "schemaVersion":
-            if item != SCHEMA_VERSION:
-                found.append(FormProblem("/schemaVersion", "version", f'must be "{SCHEMA_VERSION}"'))
-        elif key == "risk":
-            if type(item) is not str or item not in RISKS:
-                found.append(FormProblem("/risk", "risk", "must be low, medium, high or critical"))
-        elif key == "createdAt":
-            if type(item) is not str or not is_date_time(item):
-                found.append(FormProblem("/createdAt", "date_time", "must be a date and time of RFC 3339"))
-        elif key not in TOP_LEVEL:
-            found.append(FormProblem(pointer(key), "unknown_key", "a proposal has no such key; remove it"))
+        wanted = _KEYS.get(key, _UNKNOWN)
+        if wanted is not None and not wanted.holds(item):
+            found.append(FormProblem(pointer(key), wanted.code, wanted.message))
     tool = TOOLS.get(name) if type(name) is str else None
     if tool is None:
         text = "names no tool" if "tool" in value else "is missing; name one of the 25 tools"
@@ -98,19 +110,9 @@ def check_form(value: Any) -> tuple[Proposal | None, list[FormProblem]]:
     clean = _check_args(tool, args, found)
     if found:
         return None, found
-    return (
-        Proposal(
-            tool,
-            clean,
-            risk,
-            get("id"),
-            get("source"),
-            get("task"),
-            get("reason"),
-            get("createdAt"),
-        ),
-        found,
-    )
+    return Proposal(
+        tool, clean, risk, get("id"), get("source"), get("task"), get("reason"), get("createdAt")
+    ), found
 
 
 def sound_part(value: Any, problems: list[FormProblem]) -> Proposal | None:

@@ -11,20 +11,22 @@ import ipaddress
 import re
 from typing import Final
 
-_PCHAR = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})"
+_NAME = r"A-Za-z0-9\-._~!$&'*+,;=()"
+
+
+def _text(characters: str) -> str:
+    """Any number of some characters, and of percent signs with two hexadecimal digits."""
+    return f"[{characters}]*(?:%[0-9A-Fa-f]{{2}}[{characters}]*)*"
+
+
 _URI: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+\-.]*:"
-    r"(?:"
-    r"//(?:(?:[A-Za-z0-9\-._~!$&'()*+,;=:]|%[0-9A-Fa-f]{2})*@)?"
-    r"(?:\[(?P<literal>[0-9A-Fa-f:.]+|[vV][0-9A-Fa-f]+\.[A-Za-z0-9\-._~!$&'()*+,;=:]+)\]"
-    r"|(?:[A-Za-z0-9\-._~!$&'()*+,;=]|%[0-9A-Fa-f]{2})*)"
-    r"(?::[0-9]*)?"
-    rf"(?:/{_PCHAR}*)*"
-    rf"|/(?:{_PCHAR}+(?:/{_PCHAR}*)*)?"
-    rf"|{_PCHAR}+(?:/{_PCHAR}*)*"
-    r"|)"
-    rf"(?:\?(?:{_PCHAR}|[/?])*)?"
-    rf"(?:\#(?:{_PCHAR}|[/?])*)?",
+    rf"(?://(?:{_text(_NAME + ':')}@)?"
+    rf"(?:\[(?P<literal>[0-9A-Fa-f:.]+|[vV][0-9A-Fa-f]+\.[{_NAME}:]+)\]|{_text(_NAME)})"
+    rf"(?::[0-9]*)?(?:/{_text(_NAME + ':@/')})?"
+    rf"|(?!//){_text(_NAME + ':@/')})"
+    rf"(?:\?{_text(_NAME + ':@/?')})?"
+    rf"(?:\#{_text(_NAME + ':@/?')})?",
     re.ASCII,
 )
 _DATE_TIME: Final = re.compile(

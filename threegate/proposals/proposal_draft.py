@@ -87,7 +87,7 @@ def draft_from_proposal(
     try:
         drafted = _render(verdict, gather(verdict, sources), data, settings, now)
         reasons = (*drafted.verdict.reasons, *sources.told)
-        return replace(drafted, verdict=replace(drafted.verdict, reasons=reasons))
+        return replace(drafted, verdict=drafted.verdict._replace(reasons=reasons))
     except ProjectError as error:
         return replace(result, problem=str(error))
     except PathBlocked as error:

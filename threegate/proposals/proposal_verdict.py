@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from threegate.changes.project_paths import ProjectPath
 from threegate.proposals.form import FormProblem, Proposal
 from threegate.proposals.tools import Lane, ProposalRisk, VerdictName
 from threegate.proposals.urls import URL
 
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class ProposalVerdict:
+
+class ProposalVerdict(NamedTuple):
     """The one verdict on a proposal.
 
     `errors` are all that reject or block it; `reasons` say in a sentence each why a human must look, and how
-    high the risk is. `proposal` is set if the form is valid.
+    high the risk is. `proposal` is set if the form is valid; `paths` and `urls` are its arguments as they
+    were judged, by their names, if it is allowed.
     """
 
     verdict: VerdictName
@@ -26,6 +28,8 @@ class ProposalVerdict:
     reasons: tuple[str, ...]
     becomes: Lane
     proposal: Proposal | None = None
+    paths: Mapping[str, ProjectPath] = _NONE
+    urls: Mapping[str, URL] = _NONE
 
     @property
     def allowed(self) -> bool:
@@ -44,16 +48,12 @@ class ProposalVerdict:
         }
 
 
-@dataclass(frozen=True, slots=True)
 class AllowedProposal(ProposalVerdict):
-    """A verdict of `auto` or `approval`: the only one that a lane accepts.
+    """A verdict of `auto` or `approval`: the only one that a lane accepts."""
 
-    `paths` and `urls` are the proposal's arguments as they were judged, by their names.
-    """
-
-    proposal: Proposal
-    paths: Mapping[str, ProjectPath]
-    urls: Mapping[str, URL]
+    __slots__ = ()
+    if TYPE_CHECKING:
+        proposal: Proposal
 
     @property
     def args(self) -> Mapping[str, Any]:

@@ -8,7 +8,6 @@ everything that is wrong, and rejects what it does not understand. `reject` take
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from threegate.changes.project_paths import PathBlocked, ProjectPath, read_path
@@ -17,7 +16,7 @@ from threegate.proposals.argv import judge_argv, judge_command
 from threegate.proposals.dangerous_words import names_secret, says_submit, types_secret
 from threegate.proposals.form import FormProblem, Proposal, check_form, read_json, sound_part
 from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
-from threegate.proposals.tools import RISKS, Lane, ProposalRisk, strictest
+from threegate.proposals.tools import RISKS, Lane, ProposalRisk, VerdictName, strictest
 from threegate.proposals.urls import URL, URLError, reach, read_url
 from threegate.request.characters import has_hidden
 
@@ -27,6 +26,7 @@ _FOLDER: Final = re.compile(r"[A-Za-z0-9._-]{1,128}(?:/[A-Za-z0-9._-]{1,128}){0,
 _BARE_SELECTORS: Final = frozenset({"*", "a", "button", "input"})
 _HIDDEN_SELECTORS: Final = (":hidden", "[hidden", "display:none", "visibility:hidden")
 _WRITING: Final = frozenset({"file.write_safe", "project.cleanup_safe"})
+_WHOLE_PROJECT: Final = read_path(".")
 _HIGH: Final = RISKS.index("high")
 
 
@@ -37,22 +37,35 @@ class Links(Protocol):
         """The path with every link followed. Raises PathBlocked if it leaves the project."""
 
 
-@dataclass(slots=True)
 class _Judging:
     """The findings so far about one proposal."""
 
-    proposal: Proposal
-    settings: Settings
-    links: Links | None
-    risk: ProposalRisk
-    declared: ProposalRisk
-    rejected: list[FormProblem] = field(default_factory=list)
-    blocked: list[FormProblem] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
-    raised: bool = False
-    paths: dict[str, ProjectPath] = field(default_factory=dict)
-    urls: dict[str, URL] = field(default_factory=dict)
-    lane: Lane = "nothing"
+    __slots__ = (
+        "blocked",
+        "declared",
+        "lane",
+        "links",
+        "paths",
+        "proposal",
+        "raised",
+        "reasons",
+        "rejected",
+        "risk",
+        "settings",
+        "urls",
+    )
+
+    def __init__(self, proposal: Proposal, settings: Settings, links: Links | None) -> None:
+        self.proposal, self.settings, self.links = proposal, settings, links
+        self.risk: ProposalRisk = proposal.risk or proposal.tool.risk
+        self.declared: ProposalRisk = proposal.risk or "low"
+        self.lane: Lane = proposal.tool.lane
+        self.rejected: list[FormProblem] = []
+        self.blocked: list[FormProblem] = []
+        self.reasons: list[str] = []
+        self.raised = False
+        self.paths: dict[str, ProjectPath] = {}
+        self.urls: dict[str, URL] = {}
 
     def text(self, name: str) -> str:
         """A text argument, empty if it is missing."""
@@ -102,14 +115,7 @@ def _stands_there(problem: FormProblem, part: Proposal) -> bool:
 def judge_form(proposal: Proposal, *, settings: Settings, links: Links | None = None) -> ProposalVerdict:
     """The verdict on a proposal whose form is valid: only the semantic rules."""
     tool = proposal.tool
-    at = _Judging(
-        proposal,
-        settings,
-        links,
-        risk=proposal.risk or tool.risk,
-        declared=proposal.risk or "low",
-        lane=tool.lane,
-    )
+    at = _Judging(proposal, settings, links)
     _check_blanks(at)
     if tool.least is not None and RISKS.index(at.declared) < RISKS.index(tool.least):
         at.reject("/risk", "risk_too_low", f"{tool.name} needs a declared risk of at least {tool.least}")
@@ -127,20 +133,17 @@ def judge_form(proposal: Proposal, *, settings: Settings, links: Links | None = 
 
 def _conclude(at: _Judging) -> ProposalVerdict:
     tool = at.proposal.tool
-    errors = (*at.rejected, *at.blocked)
-    if at.rejected:
-        return ProposalVerdict("reject", at.risk, errors, tuple(at.reasons), "nothing", at.proposal)
-    if at.blocked:
-        return ProposalVerdict("block", at.risk, errors, tuple(at.reasons), "nothing", at.proposal)
-    verdict = tool.verdict
+    if at.rejected or at.blocked:
+        verdict: VerdictName = "reject" if at.rejected else "block"
+        errors = (*at.rejected, *at.blocked)
+        return ProposalVerdict(verdict, at.risk, errors, tuple(at.reasons), "nothing", at.proposal)
+    verdict, why = tool.verdict, "reads what it may read; nothing runs without an approval"
     if verdict == "approval" or at.raised:
-        verdict = "approval"
-        if strictest(at.risk, tool.risk) != at.risk:
+        verdict, why = "approval", "is drafted for a human's approval"
+        if RISKS.index(at.risk) < RISKS.index(tool.risk):
             at.ask(f"{tool.name} is never below {tool.risk} risk", tool.risk)
-        at.reasons.insert(0, f"{tool.name} is drafted for a human's approval")
-    else:
-        at.reasons.insert(0, f"{tool.name} reads what it may read; nothing runs without an approval")
-    return AllowedProposal(verdict, at.risk, (), tuple(at.reasons), at.lane, at.proposal, at.paths, at.urls)
+    reasons = (f"{tool.name} {why}", *at.reasons)
+    return AllowedProposal(verdict, at.risk, (), reasons, at.lane, at.proposal, at.paths, at.urls)
 
 
 def _check_blanks(at: _Judging) -> None:
@@ -161,7 +164,7 @@ def _says(text: str) -> bool:
 def _check_paths(at: _Judging) -> None:
     writing = at.proposal.tool.name in _WRITING
     for name in at.proposal.tool.paths:
-        path = _path(at, f"/args/{name}", at.text(name) or ".", writing=writing)
+        path = _path(at, f"/args/{name}", at.text(name), writing=writing)
         if path is not None:
             at.paths[name] = path
             if path.protected:
@@ -170,7 +173,7 @@ def _check_paths(at: _Judging) -> None:
 
 def _path(at: _Judging, name: str, text: str, *, writing: bool) -> ProjectPath | None:
     try:
-        path = read_path(text, writing=writing)
+        path = read_path(text, writing=writing) if text else _WHOLE_PROJECT
         if at.links is not None:
             path = at.links.resolve(path, writing=writing)
     except PathBlocked as error:

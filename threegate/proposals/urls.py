@@ -10,8 +10,8 @@ from __future__ import annotations
 import bisect
 import ipaddress
 import re
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import idna
@@ -23,8 +23,8 @@ Reach = Literal["public", "address", "unnameable", "private", "metadata"]
 private: not on the public internet · metadata: a cloud's secrets."""
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+\-.]*):")
-_AUTHORITY_END: Final = re.compile(r"[/\\?#]")
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+\-.]*):[/\\]*([^/\\?#]*)([^#]*)")
+"""Scheme, authority, and the rest without the fragment."""
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _IPV4_PART: Final = re.compile(r"0x(?P<hex>[0-9a-f]*)|0(?P<octal>[0-7]*)|(?P<decimal>[1-9][0-9]*)")
@@ -41,7 +41,15 @@ METADATA4: Final = (
     "169.254.169.0/24 169.254.170.0/24 100.100.100.200/32 192.0.0.192/32 168.63.129.16/32".split()
 )
 """Where clouds answer what a machine may do."""
-_METADATA6: Final = (ipaddress.IPv6Network("fd00:ec2::/32"), ipaddress.IPv6Network("fd20:ce::254/128"))
+
+
+def _ends(network: str) -> tuple[int, int]:
+    """First and last address of an IPv6 network."""
+    found = ipaddress.IPv6Network(network)
+    return int(found[0]), int(found[-1])
+
+
+_METADATA6: Final = (_ends("fd00:ec2::/32"), _ends("fd20:ce::254/128"))
 
 
 def _ranges() -> list[tuple[int, int, Reach]]:
@@ -62,17 +70,15 @@ RANGES4: Final = _ranges()
 """First and last address and kind of each range, in order."""
 _STARTS4: Final = [first for first, _, _ in RANGES4]
 _METADATA_NAMES: Final = ("metadata", "instance-data", "metadata.goog")
-_GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
-_NOT_PUBLIC6: Final = tuple(
-    ipaddress.ip_network(text) for text in ("2001::/23", "2001:db8::/32", "3fff::/20")
-)
+_GLOBAL_UNICAST: Final = _ends("2000::/3")
+_NOT_PUBLIC6: Final = (_ends("2001::/23"), _ends("2001:db8::/32"), _ends("3fff::/20"))
 _EMBEDDING: Final = (
-    (ipaddress.IPv6Network("::/96"), 0),
-    (ipaddress.IPv6Network("::ffff:0:0/96"), 0),
-    (ipaddress.IPv6Network("::ffff:0:0:0/96"), 0),
-    (ipaddress.IPv6Network("64:ff9b::/96"), 0),
-    (ipaddress.IPv6Network("64:ff9b:1::/48"), 0),
-    (ipaddress.IPv6Network("2002::/16"), 80),
+    (*_ends("::/96"), 0),
+    (*_ends("::ffff:0:0/96"), 0),
+    (*_ends("::ffff:0:0:0/96"), 0),
+    (*_ends("64:ff9b::/96"), 0),
+    (*_ends("64:ff9b:1::/48"), 0),
+    (*_ends("2002::/16"), 80),
 )
 """Networks whose addresses carry an IPv4 address, and how far it lies from the right end."""
 
@@ -85,15 +91,19 @@ class URLError(ValueError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class URL:
-    """An http or https URL: `host` is a lower-case ASCII name without final dot, or an address without brackets."""
+class URL(NamedTuple):
+    """An http or https URL: `name` is a lower-case ASCII host name without final dot, empty where there is an `address`."""
 
     scheme: str
-    host: str
+    name: str
     port: int
     rest: str
     address: _Address | None
+
+    @property
+    def host(self) -> str:
+        """The name, or the address without brackets."""
+        return self.name if self.address is None else str(self.address)
 
     @property
     def text(self) -> str:
@@ -105,28 +115,25 @@ class URL:
 
 def read_url(text: str) -> URL:
     """Read an http or https URL of ASCII text. Raises URLError."""
-    match = _SCHEME.match(text)
+    match = _URL.match(text)
     scheme = match[1].lower() if match else ""
     if match is None or scheme not in _PORTS:
         raise URLError("url_scheme", "only http and https URLs can be asked for")
-    after = text[match.end() :].lstrip("/\\")
-    mark = _AUTHORITY_END.search(after)
-    end = mark.start() if mark else len(after)
-    authority, rest = after[:end], after[end:].partition("#")[0]
+    _, authority, rest = match.groups()
     if "@" in authority:
         raise URLError("url_credentials", "a URL with credentials is refused; leave them out")
     host_text, port = _split_port(authority, _PORTS[scheme])
-    host, address = _read_host(host_text)
+    name, address = _read_host(host_text)
     if not rest.startswith("/"):
         rest = "/" + rest
-    return URL(scheme, host, port, rest, address)
+    return URL(scheme, name, port, rest, address)
 
 
 def reach(url: URL) -> Reach:
     """Where the host of a URL lies, as far as its spelling says (names are resolved at launch, by the proxy)."""
     if url.address is not None:
         return _reach_of_address(url.address)
-    name = url.host
+    name = url.name
     if name in _METADATA_NAMES or name.startswith(("metadata.", "instance-data.")):
         return "metadata"
     if is_local_name(name):
@@ -158,7 +165,7 @@ def _read_host(text: str) -> tuple[str, _Address | None]:
             address = ipaddress.IPv6Address(text[1:-1] if text.endswith("]") and "%" not in text else "")
         except ValueError:
             raise URLError("url_invalid", "the URL's host is no IPv6 address") from None
-        return str(address), address
+        return "", address
     try:
         name = unquote_to_bytes(text).decode("utf-8") if "%" in text else text
         if not name.isascii():
@@ -169,8 +176,7 @@ def _read_host(text: str) -> tuple[str, _Address | None]:
     if not name or _FORBIDDEN.search(name):
         raise URLError("url_invalid", "the URL's host is missing or has a character that no host has")
     if _ends_in_number(name):
-        address4 = _read_ipv4(name)
-        return str(address4), address4
+        return "", _read_ipv4(name)
     name = name.removesuffix(".")
     if "" in name.split("."):
         raise URLError("url_invalid", "the URL's host has an empty part")
@@ -183,16 +189,18 @@ def _ends_in_number(name: str) -> bool:
 
 def _read_ipv4(name: str) -> ipaddress.IPv4Address:
     parts = name.removesuffix(".").split(".")
-    numbers = [_ipv4_number(part) for part in parts]
-    last = numbers[-1]
-    if len(parts) > 4 or any(number > 255 for number in numbers[:-1]) or last >= 256 ** (5 - len(parts)):
+    *numbers, value = [_ipv4_number(part) for part in parts]
+    if len(parts) > 4 or max(numbers, default=0) > 255 or value >= 256 ** (5 - len(parts)):
         raise URLError("url_invalid", "the URL's host is a number and no IPv4 address")
-    value = last + sum(number * 256 ** (3 - place) for place, number in enumerate(numbers[:-1]))
+    for place, number in enumerate(numbers):
+        value += number << 8 * (3 - place)
     return ipaddress.IPv4Address(value)
 
 
 def _ipv4_number(part: str) -> int:
     """A part of an IPv4 address: decimal, octal with 0, hexadecimal with 0x. Long ones are cut: too large anyway."""
+    if part.isdigit() and (part == "0" or part[0] != "0"):
+        return int(part[:24])
     match = _IPV4_PART.fullmatch(part)
     if match is None:
         raise URLError("url_invalid", "the URL's host is a number and no IPv4 address")
@@ -204,25 +212,22 @@ def _ipv4_number(part: str) -> int:
 def _reach_of_address(address: _Address) -> Reach:
     if isinstance(address, ipaddress.IPv4Address):
         return _reach_of_ipv4(int(address))
-    carried = _carried(address)
-    if carried is not None:
-        return _reach_of_ipv4(int(carried))
-    if any(address in network for network in _METADATA6):
+    number = int(address)
+    for first, last, shift in _EMBEDDING:
+        if first <= number <= last:
+            return _reach_of_ipv4(number >> shift & 0xFFFF_FFFF)
+    if _lies_in(number, _METADATA6):
         return "metadata"
-    if address not in _GLOBAL_UNICAST or any(address in network for network in _NOT_PUBLIC6):
+    if not _lies_in(number, (_GLOBAL_UNICAST,)) or _lies_in(number, _NOT_PUBLIC6):
         return "private"
     return "address"
+
+
+def _lies_in(number: int, networks: Sequence[tuple[int, int]]) -> bool:
+    return any(first <= number <= last for first, last in networks)
 
 
 def _reach_of_ipv4(number: int) -> Reach:
     place = bisect.bisect_right(_STARTS4, number) - 1
     _, last, kind = RANGES4[place]
     return kind if number <= last else "address"
-
-
-def _carried(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address inside an IPv6 address, if its network carries one."""
-    for network, shift in _EMBEDDING:
-        if address in network:
-            return ipaddress.IPv4Address((int(address) >> shift) & 0xFFFF_FFFF)
-    return None

@@ -72,7 +72,8 @@ def read_host(text: str) -> str:
     for label in labels:
         if not _LABEL.fullmatch(label):
             raise HostError("not a lower-case ASCII host name (use punycode for others)")
-        _refuse_bad_punycode(label)
+        if label[2:4] == "--":
+            _refuse_bad_punycode(label)
     if _NUMERIC.fullmatch(labels[-1]):
         raise HostError("an IP address; name the host")
     if len(labels) < 2:
@@ -89,8 +90,6 @@ def is_local_name(text: str) -> bool:
 
 def _refuse_bad_punycode(label: str) -> None:
     """A label with hyphens in the third and fourth place must be punycode that decodes (RFC 5891)."""
-    if label[2:4] != "--":
-        return
     try:
         decoded = label[4:].encode("ascii").decode("punycode") if label.startswith("xn--") else ""
     except UnicodeError:

@@ -6,11 +6,10 @@ text out of a file turns a `Problem` into a `Finding` by adding where the text b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class Problem(NamedTuple):
     """A broken rule and where: `line` and `column` count from 1 in the given text.
 
     `message` is one line and never repeats a secret.

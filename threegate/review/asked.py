@@ -18,6 +18,7 @@ from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import Exposure
+from threegate.request.model import ToolCall
 from threegate.review.placed_drill import drill_at, place_of
 
 
@@ -104,8 +105,21 @@ class AskedReader:
             backend=request.backend,
             purpose=request.purpose,
             exposure=exposure,
-            shape=shape_of(request, owner) if owner is not None and drill is None else None,
+            shape=shape_of(request, owner)
+            if owner is not None and drill is None and not self._is_stateful(request.call)
+            else None,
         )
+
+    def _is_stateful(self, call: ToolCall | None) -> bool:
+        """Whether a call is to be decided on alone because its server keeps something between calls, or is another one now."""
+        if call is None:
+            return False
+        from threegate.tools.requested_call import pinned_manifest  # most requests call no tool
+
+        try:
+            return pinned_manifest(self._workspace, call).stateful
+        except ThreeGateError:
+            return True
 
     def _settings_now(self) -> Settings:
         """The settings, read again when their file changes; that also discards facts read under the old

@@ -118,12 +118,12 @@ def waiting_group(context: Context, path: Path, name: str) -> tuple[list[Approve
     with context.trail.locked() as held:
         files = [
             (other.batch_index or 0, other.file)
-            for history in held.index.open_histories()
-            if (other := payloads.Approved.of(history.approved)) is not None
+            for history in held.index.unended_histories()
+            if history.claimed is None
+            and (other := payloads.Approved.of(history.approved)) is not None
             and (place is not None and other.batch_sha256 == place.batch_sha256)
             and other.file is not None
             and other.file != first.path.name
-            and history.claimed is None
         ]
     for _, file in sorted(files):
         try:

@@ -30,6 +30,8 @@ def why_alone(first: ReviewedDraft, member: ReviewedDraft) -> str:
     Raises Refused if it could not run, OSError.
     """
     refuse_judged(member)
+    if member.job.server is not None and member.job.server.state is not None:
+        return "its server is stateful, so each call is signed with the calls before it"
     same = (
         shape_of(member.request, member.owner) == shape_of(first.request, first.owner)
         and member.run == first.run

@@ -2,9 +2,10 @@
 
 Invariant: two requests have the same shape only if they are equal in everything except what a person can
 judge from a short value in a table: id and file name, time, purpose and justification, the paths of declared
-outputs, plain values among Monty's inputs and among the arguments of code that is on the screen, and the
-content of Monty's input files. Hosts, limits, tools, projects, options, code, and every argument of an opaque
-program must be identical, as must every word that could be a path or a host.
+outputs, plain values among Monty's inputs, among the arguments of a tool's call and among those of code that
+is on the screen, and the content of Monty's input files. Hosts, limits, tools, servers, projects, options,
+code, the names and structure of a call's arguments, and every argument of an opaque program must be
+identical, as must every word that could be a path or a host.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from threegate.request.backend_rules import BACKENDS
 from threegate.request.command import script_word
 from threegate.request.exposure import exposure_of
 from threegate.request.job import Job
-from threegate.request.model import Request
+from threegate.request.model import Request, ToolCall
 from threegate.trail import Owner
 
 _SAME: Final[dict[str, Any]] = {
@@ -43,6 +44,8 @@ _TEXT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ,_+%-]|\.(?![A-Za-z0-9])|(?
 """Text that is not a path, host, address or markup: ASCII, and a dot only in a number or at the end of a
 word.
 """
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+"""A name that cannot be read as a name and a value; Inputs have no other ones."""
 _ADDRESS: Final = re.compile(r"[0-9]+(\.[0-9]+){2,}")
 _FAR: Final = 3.5
 """A value stands out if its deviation from the median is at least this many median deviations."""
@@ -62,7 +65,7 @@ def shape_of(request: Request, owner: Owner | None) -> str | None:
     """The shape of a draft in 64 hex digits; None for a draft that can be in no group. `owner` is the draft's
     owner.
     """
-    if request.project is not None or request.call is not None:
+    if request.project is not None:
         return None
     template = [*_argument_kinds(request), *_variable_kinds(request)]
     same = replace(
@@ -72,6 +75,7 @@ def shape_of(request: Request, owner: Owner | None) -> str | None:
         inputs=tuple(replace(item, sha256="") for item in request.inputs)
         if BACKENDS[request.backend].data_inputs
         else request.inputs,
+        call=_without_arguments(request.call),
     )
     return sha256_hex(repr((owner, template, same)).encode())
 
@@ -83,7 +87,14 @@ def job_shape(job: Job) -> Job:
     inputs = job.inputs
     if BACKENDS[job.backend].data_inputs:
         inputs = tuple(replace(item, sha256="", size=0) for item in inputs)
-    return replace(job, argv=None, vars_json=None, outputs=(), inputs=inputs)
+    return replace(
+        job, argv=None, vars_json=None, outputs=(), inputs=inputs, call=_without_arguments(job.call)
+    )
+
+
+def _without_arguments(call: ToolCall | None) -> ToolCall | None:
+    """Which tool of which server, as pinned."""
+    return None if call is None else replace(call, arguments_json="")
 
 
 def values_of(request: Request) -> list[VaryingValue]:
@@ -100,10 +111,11 @@ def values_of(request: Request) -> list[VaryingValue]:
             found.append(
                 VaryingValue(f"word {number + 1}", word, float(word) if kind[0] == "number" else None)
             )
-    for number, (key, value, kind) in enumerate(_variables(request), start=1):
+    for number, (path, value, kind) in enumerate(_variables(request), start=1):
         if kind[0] in ("number", "boolean", "text"):
             plain = float(value) if kind[0] == "number" else None
-            found.append(VaryingValue(f"value {number}", f"{key} = {json.dumps(value)}", plain))
+            name = ".".join(map(str, path))
+            found.append(VaryingValue(f"value {number}", f"{name} = {json.dumps(value)}", plain))
     found += [
         VaryingValue(f"output {number}", item.path) for number, item in enumerate(request.outputs, start=1)
     ]
@@ -150,6 +162,7 @@ def _features(column: Sequence[VaryingValue]) -> Iterator[list[float]]:
 
 
 _Kind = tuple[str, object]
+_Path = tuple[str | int, ...]
 
 
 def _argument_kinds(request: Request) -> list[_Kind]:
@@ -178,28 +191,41 @@ def _argument_kinds(request: Request) -> list[_Kind]:
     return kinds
 
 
-def _variable_kinds(request: Request) -> list[tuple[str, _Kind]]:
-    return [(key, kind) for key, _, kind in _variables(request)]
+def _variable_kinds(request: Request) -> list[tuple[_Path, _Kind]]:
+    return [(path, kind) for path, _, kind in _variables(request)]
 
 
-def _variables(request: Request) -> Iterator[tuple[str, Any, _Kind]]:
-    """Each entry of Inputs (JSON), and what it is: a literal, a declared output, or a plain value of some
-    kind.
+def _variables(request: Request) -> Iterator[tuple[_Path, Any, _Kind]]:
+    """Each entry of Inputs (JSON), or each leaf of a call's arguments, and what it is: a literal, a declared
+    output, or a plain value of some kind.
+
+    The paths of all leaves are the structure: an empty object or list is a leaf.
     """
-    if request.vars_json is None:
-        return
+    values = json.loads(request.vars_json or "{}")
+    found = _leaves(request.call.arguments()) if request.call else (((key,), values[key]) for key in values)
     outputs = [item.path for item in request.outputs]
-    for key, item in json.loads(request.vars_json).items():
-        if isinstance(item, bool):
-            yield key, item, ("boolean", "")
+    for path, item in found:
+        if not all(isinstance(name, int) or _NAME.fullmatch(name) for name in path):
+            yield path, item, ("same", json.dumps(item))
+        elif isinstance(item, bool):
+            yield path, item, ("boolean", "")
         elif isinstance(item, (int, float)):
-            yield key, item, ("number", "")
+            yield path, item, ("number", "")
         elif isinstance(item, str) and item in outputs:
-            yield key, item, ("output", outputs.index(item))
+            yield path, item, ("output", outputs.index(item))
         elif isinstance(item, str) and _is_plain(item) and not _names_input(request, item):
-            yield key, item, ("text", "")
+            yield path, item, ("text", "")
         else:
-            yield key, item, ("same", json.dumps(item))
+            yield path, item, ("same", json.dumps(item))
+
+
+def _leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
+    """The values that are not a non-empty object or list, with the names and indexes that lead to them."""
+    if not value or not isinstance(value, (dict, list)):
+        yield path, value
+        return
+    for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _leaves(item, (*path, name))
 
 
 def _is_plain(text: str) -> bool:

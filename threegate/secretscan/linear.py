@@ -62,7 +62,7 @@ class PatternSet:
     def which(self, data: bytes) -> list[int]:
         """Numbers of the patterns that occur in `data`."""
         hits: list[int] | None = self._set.Match(data)
-        return sorted(hits or ())
+        return sorted(hits) if hits else []
 
 
 def spans(pattern: str, data: bytes, *, most: int = 1_000_000) -> Iterator[tuple[int, int]]:

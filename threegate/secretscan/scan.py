@@ -43,9 +43,12 @@ def has_secret(text: str) -> bool:
 
 def mask_secrets(text: str) -> str:
     """The text with each secret replaced by its kind in brackets; the number of lines stays the same."""
+    secrets = find_secrets(text)
+    if not secrets:
+        return text
     pieces: list[str] = []
     end = 0
-    for found in find_secrets(text):
+    for found in secrets:
         lines = text[found.start : found.end].count("\n")
         pieces += (text[end : found.start], f"[{found.kind}]", "\n" * lines)
         end = found.end

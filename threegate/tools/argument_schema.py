@@ -8,6 +8,7 @@ repeats a value. Source: JSON Schema 2020-12, which MCP assumes if a schema name
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -29,10 +30,9 @@ def why_unfit(schema: Mapping[str, Any], arguments: Any) -> str | None:
 
 @lru_cache(maxsize=limits.TOOL_CHECKS_KNOWN)
 def _why_unfit(schema_text: str, arguments_json: str) -> str | None:
-    """A pure function of the two texts: a call is checked when it is drafted, promoted and launched, with the
-    same answer.
+    """A pure function of the two texts: a call is checked when it is drafted, promoted and launched, with the same
+    answer.
     """
-    import attrs
     from jsonschema import validators
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
@@ -42,10 +42,8 @@ def _why_unfit(schema_text: str, arguments_json: str) -> str | None:
         wrong = _why_no_schema(schema_text)
         if wrong is not None:
             return f"{_UNDECIDED}: at {_shown(wrong)} it is not a JSON Schema"
-        bounded = validators.extend(known, _bounded(known.VALIDATORS))  # type: ignore[no-untyped-call]
-        # The library switches to an unbounded class if a part of the schema names a draft.
-        bounded.evolve = attrs.evolve
-        found = next(bounded(schema, registry=REGISTRY).iter_errors(arguments), None)
+        _CHECK.steps = 0
+        found = next(_bounded(known)(schema, registry=REGISTRY).iter_errors(arguments), None)
     except BadPattern:
         return f"{_UNDECIDED}: it has a pattern that cannot be matched in linear time"
     except _TooMuchError:
@@ -82,17 +80,20 @@ def _shown(text: str) -> str:
 
 
 _Check = Callable[..., Iterator[Any] | None]
+_CHECK: Final = threading.local()
+"""`steps`: how many keywords the check that this thread makes has applied."""
 
 
-def _bounded(checks: Mapping[str, _Check]) -> dict[str, _Check]:
-    """The keywords of a draft: each counts its steps, and patterns use RE2."""
-    steps = 0
+@lru_cache  # there are as many classes as drafts of JSON Schema
+def _bounded(known: Any) -> Any:
+    """The library's class of a draft, whose keywords count their steps, and whose patterns are RE2's."""
+    import attrs
+    from jsonschema import validators
 
     def counted(check: _Check) -> _Check:
         def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
-            nonlocal steps
-            steps += 1
-            if steps > limits.TOOL_SCHEMA_STEPS:
+            _CHECK.steps += 1
+            if _CHECK.steps > limits.TOOL_SCHEMA_STEPS:
                 raise _TooMuchError
             yield from check(validator, value, instance, schema) or ()
 
@@ -103,10 +104,14 @@ def _bounded(checks: Mapping[str, _Check]) -> dict[str, _Check]:
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional,
     }
-    return {
+    keywords = {
         name: counted(_refused if name == "unevaluatedProperties" else ours.get(name, check))
-        for name, check in checks.items()
+        for name, check in known.VALIDATORS.items()
     }
+    bounded: Any = validators.extend(known, keywords)  # type: ignore[no-untyped-call]
+    # The library's own changes to an unbounded class where a part of the schema names a draft.
+    bounded.evolve = attrs.evolve
+    return bounded
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:

@@ -353,6 +353,14 @@ class TrailIndex:
             if (history := self.history(request_id)) is not None:
                 yield history
 
+    def unended_histories(self) -> Iterator[RequestHistory]:
+        """The requests of `open_histories` that have not ended. They are not copies: read them while the trail is locked."""
+        kept = self.kept.header["open"] if self.kept else []
+        known = (self._history(request_id) for request_id in kept if request_id not in self._requests)
+        for history in (*known, *self._requests.values()):
+            if isinstance(history, RequestHistory) and history.end is None:
+                yield history
+
     def nonce_used(self, nonce: str) -> bool:
         """Whether a claim or another act used this nonce up (an approval alone does not)."""
         return nonce in self._nonces or self._kept_nonce(nonce) == b"u"

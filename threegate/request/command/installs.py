@@ -41,6 +41,7 @@ _CODE: Final = (
     r"\binstall_(?:github|version|local|url|git|cran|bioc|gitlab|bitbucket)\b|\bbiocLite\b|\b(?:update|download)\.packages\b",
 )
 _CODE_SET: Final = PatternSet(_CODE)
+_ANY: Final = PatternSet(_COMMANDS + _CODE)
 _MODULE: Final = re.compile(
     r"(?:-[A-Za-z]*m)?(?:pip|ensurepip|venv|virtualenv|pipx|uv|conda|easy_install|poetry|pipenv|pdm|hatch|get-pip|ez_setup|get-poetry|(?:npm|npx)-cli|yarn|pnpm)(?:\.[a-z_.]+)?"
 )
@@ -62,8 +63,7 @@ def find_code_installs(text: str, *, most: int = 400) -> Iterator[tuple[int, int
 
 def installs(text: str) -> bool:
     """Whether there is a command or a call in `text` that would install software."""
-    data = one_byte_each(text)
-    return bool(_SET.which(data) or _CODE_SET.which(data))
+    return bool(_ANY.which(one_byte_each(text)))
 
 
 def names_installer(word: str) -> bool:

@@ -49,7 +49,6 @@ _BEFORE_PATH: Final = re.compile(
 _PARENT: Final = re.compile(r"(?:^|[/=:,@\"'\s])\.\.(?=[/\"':,\s]|\Z)|(?:^-[A-Za-z])\.\.(?=/)")
 _ALLOWED: Final = re.compile(r"/(?:in|out|tmp)(?:/.*)?|/dev/null")
 _SLASHES: Final = re.compile(r"/(?:\.?/)+")
-_PATH_LIKE: Final = re.compile(r"[/~]|\.\.|(?i:sock|docker_host|file:)")
 _PLAIN: Final = re.compile(
     r"(?:--?[A-Za-z][A-Za-z-]*+=)?/(?:in|out|tmp)(?>(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*+)*)/?"
 )
@@ -57,9 +56,22 @@ _PLAIN: Final = re.compile(
 _DELIMITER: Final = re.compile(r"-[A-Za-z]?/|--[a-z-]*(?:delim|separator|sep|ifs|split)[a-z-]*=/|/")
 
 
+def path_like(text: str) -> bool:
+    """Whether a text, or words with blanks between, may name any path: where not, no function here finds one."""
+    lower = text.lower()
+    return (
+        "/" in text
+        or "~" in text
+        or ".." in text
+        or "sock" in lower
+        or "docker_host" in lower
+        or "file:" in lower
+    )
+
+
 def place_in_argument(value: str, *, slash_is_text: bool = False) -> HostPath | None:
     """The first host path of an argument that programs may open. `slash_is_text`: a lone / is a delimiter."""
-    if (_PLAIN.fullmatch(value) and ".sock" not in value.lower()) or not _PATH_LIKE.search(value):
+    if not path_like(value) or (_PLAIN.fullmatch(value) and ".sock" not in value.lower()):
         return None
     if (known := next(find_places(value), None)) is not None:
         return known
@@ -79,13 +91,13 @@ def place_in_argument(value: str, *, slash_is_text: bool = False) -> HostPath | 
 
 def place_in_code(text: str) -> HostPath | None:
     """The first known place of a host in code or a pattern."""
-    return next(find_places(text), None) if _PATH_LIKE.search(text) else None
+    return next(find_places(text), None) if path_like(text) else None
 
 
 def place_in_pattern(text: str) -> HostPath | None:
     """As `place_in_code`, for languages in which ``/etc/`` may be a regular expression: only what is in quotes,
     behind ``<`` or ``>``, or is a file that sed reads or writes."""
-    if not _PATH_LIKE.search(text):
+    if not path_like(text):
         return None
     for found in find_places(text):
         before = text[: found.place].rstrip(" \t")

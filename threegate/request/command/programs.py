@@ -146,7 +146,10 @@ def _spellings(program: str) -> tuple[str, ...]:
 
 def refusal(program: str) -> str | None:
     """The rule that refuses a program by its name alone, or None."""
-    found = spellings(program)
+    return _refusal(spellings(program))
+
+
+def _refusal(found: tuple[str, ...]) -> str | None:
     for name in found:
         if (rule := _BY_NAME.get(name)) is not None:
             return rule
@@ -158,9 +161,10 @@ def refusal(program: str) -> str | None:
 
 def started(word: str) -> str | None:
     """The rule that refuses a word as a program that a launcher may start, or None."""
-    return None if spellings(word)[0] in _BUILTINS else refusal(word)
+    found = spellings(word)
+    return None if found[0] in _BUILTINS else _refusal(found)
 
 
 def names_shell(word: str) -> bool:
     """Whether a word, or the value of a long option in it, is a command line of a shell."""
-    return _SHELL_LINE.match(word) is not None
+    return "sh" in word and _SHELL_LINE.match(word) is not None

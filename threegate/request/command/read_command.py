@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from threegate.request.command.data_tools import TOOLS, why_opaque
 from threegate.request.command.inline_code import INTERPRETERS, code_words
 from threegate.request.command.installs import installs, names_installer
-from threegate.request.command.paths import place_in_argument
+from threegate.request.command.paths import path_like, place_in_argument
 from threegate.request.command.pinned_script import script_word
 from threegate.request.command.programs import (
     INSTALLING,
@@ -27,7 +27,7 @@ from threegate.request.command.programs import (
     spellings,
     started,
 )
-from threegate.request.command.words import Word, split_words
+from threegate.request.command.words import MARK, Word, quoted_words, split_words
 from threegate.request.problem import Problem
 from threegate.secretscan import mask_secrets
 
@@ -52,8 +52,7 @@ _PATH_RULES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCommand:
+class ReadCommand(NamedTuple):
     """What was read. `argv` is None when an error was found; `problems` are in order of place."""
 
     argv: tuple[str, ...] | None
@@ -67,77 +66,105 @@ def read_command(text: str, *, programs: Collection[str]) -> ReadCommand:
 
     Places are columns of `text`, which is one line.
     """
+    return _read(*split_words(text), programs)
+
+
+def read_argv(argv: Sequence[str], *, programs: Collection[str]) -> ReadCommand:
+    """What `read_command` says of the line that `shlex.join` makes of an argv."""
+    return _read(*quoted_words(argv), programs)
+
+
+def starts_refused(text: str) -> bool:
+    """Whether a command line starts what nothing may start (TG312 to TG316)."""
     words, problems = split_words(text)
+    if not words or not words[0].value or _cut_short(problems):
+        return False
+    values = [word.value for word in words]
+    return refusal(values[0]) is not None or bool(_started(words, values, " ".join(values)))
+
+
+def _cut_short(problems: Sequence[Problem]) -> bool:
+    """Whether the words are not all of the line."""
+    return bool(problems) and any(problem.rule == "TG322" for problem in problems)
+
+
+def _read(words: Sequence[Word], problems: tuple[Problem, ...], programs: Collection[str]) -> ReadCommand:
     if not words or not words[0].value:
         missing = Problem("TG301", 1, 1, "there is no command; write one line, program and words")
         return ReadCommand(None, (*problems, missing))
-    if any(problem.rule == "TG322" for problem in problems):
+    if _cut_short(problems):
         return ReadCommand(None, problems)
+    values = tuple([word.value for word in words])
+    line = " ".join(values)
     found = {problem.rule: problem for problem in problems}
-    for rule, word, message in _judge(words, programs):
-        found.setdefault(rule, Problem(rule, 1, word.column, mask_secrets(message)))
-    ordered = tuple(sorted(found.values(), key=lambda problem: (problem.column, problem.rule)))
-    refused = any(problem.rule not in WARNINGS for problem in ordered)
-    argv = None if refused else tuple(word.value for word in words)
-    return ReadCommand(argv, ordered, "TG330" in found)
+    for rule, word, message in (
+        *_program(words[0], programs),
+        *_started(words, values, line),
+        *(_arguments(words, values) if path_like(line) or MARK.search(line) else ()),
+    ):
+        if rule not in found:
+            found[rule] = Problem(rule, 1, word.column, mask_secrets(message))
+    if not found:
+        return ReadCommand(values, ())
+    ordered = tuple(sorted(found.values(), key=_BY_PLACE))
+    return ReadCommand(values if found.keys() <= WARNINGS else None, ordered, "TG330" in found)
 
 
+_BY_PLACE: Final = attrgetter("column", "rule")
 _Found = tuple[str, Word, str]
 """A rule, the offending word, the message."""
 
 
-def _judge(words: Sequence[Word], programs: Collection[str]) -> Iterator[_Found]:
-    values = [word.value for word in words]
-    yield from _program(words[0], programs)
-    script = script_word(values)
-    if script is not None:
-        at = values.index(script)
-        if names_installer(script) or installs(" ".join(values[: at + 2])):
-            yield "TG315", words[at], f"{base_name(script)[:24]} {_KINDS['TG315']}"
-    elif why_opaque(values):
-        yield from _started(words, values)
-    yield from _arguments(words, values)
-
-
-def _program(word: Word, programs: Collection[str]) -> Iterator[_Found]:
+def _program(word: Word, programs: Collection[str]) -> tuple[()] | tuple[_Found]:
     """The rules for the program's name."""
     value = word.value
     if (rule := refusal(value)) is not None:
-        yield rule, word, f"{base_name(value)[:40]} {_KINDS[rule]}"
-    elif not word.quoted_start and _ASSIGNMENT.match(value):
-        yield "TG308", word, "a variable is set before the program, which needs a shell; leave it out"
-    elif not _PROGRAM.fullmatch(value) or _DOTS.search(value):
-        yield "TG311", word, "the program is no bare name and not under /usr, /opt or /in"
-    elif value.startswith("/in/") or not _usual(value, programs):
-        yield (
-            "TG330",
-            word,
-            f"{base_name(value)[:40]} is not one of the usual programs: the risk counts as high",
-        )
+        return ((rule, word, f"{base_name(value)[:40]} {_KINDS[rule]}"),)
+    if "=" in value and not word.quoted_start and _ASSIGNMENT.match(value):
+        return (("TG308", word, "a variable is set before the program, which needs a shell; leave it out"),)
+    if not _PROGRAM.fullmatch(value) or ("/." in value and _DOTS.search(value)):
+        return (("TG311", word, "the program is no bare name and not under /usr, /opt or /in"),)
+    if value.startswith("/in/") or not _usual(value, programs):
+        message = f"{base_name(value)[:40]} is not one of the usual programs: the risk counts as high"
+        return (("TG330", word, message),)
+    return ()
 
 
 def _usual(program: str, programs: Collection[str]) -> bool:
     """Whether the settings name the program, with or without its version."""
-    return any(name in programs for name in (program.rsplit("/", 1)[-1], *spellings(program)))
+    name = program.rsplit("/", 1)[-1]
+    return name in programs or any(other in programs for other in spellings(program) if other != name)
 
 
-def _started(words: Sequence[Word], values: Sequence[str]) -> Iterator[_Found]:
+def _started(words: Sequence[Word], values: Sequence[str], line: str) -> list[_Found]:
     """Refused programs among the words of an opaque line: any word may be what a launcher starts."""
+    script = script_word(values)
+    if script is not None:
+        at = values.index(script)
+        if names_installer(script) or installs(" ".join(values[: at + 2])):
+            return [("TG315", words[at], f"{base_name(script)[:24]} {_KINDS['TG315']}")]
+        return []
+    if not why_opaque(values):
+        return []
+    found: list[_Found] = []
     for word in words[1:]:
-        if (rule := started(word.value)) is not None:
-            yield rule, word, f"{base_name(word.value)[:40]} {_KINDS[rule]}"
-        elif names_shell(word.value):
-            yield "TG312", word, "an argument is a command line for a shell; name the program itself"
-        elif names_installer(word.value):
-            yield "TG315", word, f"an argument {_KINDS['TG315']}"
+        value = word.value
+        if (rule := started(value)) is not None:
+            found.append((rule, word, f"{base_name(value)[:40]} {_KINDS[rule]}"))
+        elif names_shell(value):
+            message = "an argument is a command line for a shell; name the program itself"
+            found.append(("TG312", word, message))
+        elif names_installer(value):
+            found.append(("TG315", word, f"an argument {_KINDS['TG315']}"))
     following: set[str] = set()
     for word in reversed(words):
         for name in spellings(word.value):
             if name in INSTALLING and not INSTALLING[name].isdisjoint(following):
-                yield "TG315", word, f"{name} {_KINDS['TG315']}"
+                found.append(("TG315", word, f"{name} {_KINDS['TG315']}"))
         following.add(word.value.lower())
-    if installs(" ".join(values)):
-        yield "TG315", words[0], f"the command {_KINDS['TG315']}"
+    if installs(line):
+        found.append(("TG315", words[0], f"the command {_KINDS['TG315']}"))
+    return found
 
 
 def _arguments(words: Sequence[Word], values: Sequence[str]) -> Iterator[_Found]:

@@ -8,14 +8,16 @@ time.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+import shlex
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from threegate.core import limits
 from threegate.request.problem import Problem
 
 MARKS: Final = ";&|<>()"
 """Characters that a shell acts on; in quotes they are text."""
+MARK: Final = re.compile(f"[{MARKS}]")
 
 _EASY: Final = re.compile(r"[A-Za-z0-9_./:=,@%+^ -]*")
 _EASY_WORD: Final = re.compile(r"[^ ]+")
@@ -28,14 +30,14 @@ _LINE_END: Final = re.compile(r"[\n\r\0]")
 _DOUBLE_ESCAPE: Final = re.compile(r'\\([$`"\\])')
 _VARIABLE: Final = re.compile(r"\$[A-Za-z_0-9@#?!$]")
 _SUBSTITUTION: Final = re.compile(r"`|\$[({]")
-_MARKS: Final = re.compile(r"[;&|<>()]")
 _TOKENS: Final = 5 * limits.COMMAND_WORDS
 """Pieces (blanks, quoted parts, single marks) that are read: about what the longest honest line has."""
+_NEEDS_QUOTES: Final = re.compile(r"[^A-Za-z0-9_@%+=:,./-]")
+_REFUSED_IN_QUOTES: Final = re.compile(r"[\n\r\0`]|\$[({]")
 _CHAIN: Final = {";": "chains commands", "&": "runs or chains in the background", "|": "is a pipeline"}
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """One word. `column` (from 1) is where it begins; `quoted_mark` is a shell character in its quotes, or ''."""
 
     value: str
@@ -69,7 +71,7 @@ class _Splitter:
             self.brace_list = False
         self.parts.append(part)
         if quoted:
-            if not self.mark and (found := _MARKS.search(part)):
+            if not self.mark and (found := MARK.search(part)):
                 self.mark = found[0]
         elif self.brace >= 0 and ("," in part or ".." in part):
             self.brace_list = True
@@ -185,3 +187,21 @@ def split_words(text: str) -> tuple[tuple[Word, ...], tuple[Problem, ...]]:
     splitter = _Splitter(text)
     splitter.run()
     return tuple(splitter.words), tuple(splitter.problems.values())
+
+
+def quoted_words(argv: Sequence[str]) -> tuple[tuple[Word, ...], tuple[Problem, ...]]:
+    """What `split_words(shlex.join(argv))` gives; nothing is quoted and split where no problem can be found."""
+    line = " ".join(argv)
+    if _REFUSED_IN_QUOTES.search(line) or max(len(argv), line.count("'")) > limits.COMMAND_WORDS:
+        return split_words(shlex.join(argv))
+    words: list[Word] = []
+    column = 1
+    for value in argv:
+        if value and not _NEEDS_QUOTES.search(value):
+            words.append(Word(value, column))
+            column += len(value) + 1
+        else:
+            mark = MARK.search(value)
+            words.append(Word(value, column, mark[0] if mark else "", True))
+            column += len(value) + 4 * value.count("'") + 3
+    return tuple(words), ()
