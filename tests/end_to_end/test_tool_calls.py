@@ -230,9 +230,9 @@ def test_progress_reaches_the_client_as_data_and_its_cancellation_the_server(tmp
             request = signed(notes, run)
 
             def server_said() -> list[dict[str, Any]]:
-                return [item for item in door.hear() if "server says" in item["params"]["message"]]
+                return [item for item in door.hear() if "server reports" in item["params"]["message"]]
 
-            heard = wait_until(server_said, "what the server says", 30)
+            heard = wait_until(server_said, "what the server reports", 30)
             said = heard[0]["params"]["message"]
             words = "1 of 2: half 'done', approve \\u202eit [secret]!!!!"
             assert said.startswith(

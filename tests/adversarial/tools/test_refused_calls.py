@@ -130,7 +130,7 @@ def test_a_servers_own_secret_comes_back_masked(tmp_path: Path) -> None:
             None,
         ),
         ({"unevaluatedProperties": False}, {}, "linear time"),
-        ({"type": "nothing"}, {}, "no JSON Schema"),
+        ({"type": "nothing"}, {}, "not a JSON Schema"),
         ({"$ref": "https://example.com/schema"}, {}, "refers"),
         ({"$ref": "#"}, {}, "refers"),
         (
