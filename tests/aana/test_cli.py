@@ -84,10 +84,10 @@ def test_production_refuses_strings(
     ("arguments", "code", "message"),
     [
         (["check", "no-such-file.json"], 2, "no-such-file.json: cannot be read"),
-        (["check", "-", "--now", "yesterday"], 64, "--now is no ISO 8601 time"),
+        (["check", "-", "--now", "yesterday"], 64, "--now is not an ISO 8601 time"),
         (["summary"], 64, "no decision log named and no workspace here"),
         (["summary", "no-such-log"], 2, "no-such-log: cannot be read"),
-        (["summary", "x", "--since", "monday"], 64, "--since is no ISO 8601 time"),
+        (["summary", "x", "--since", "monday"], 64, "--since is not an ISO 8601 time"),
     ],
 )
 def test_messages_are_one_line(
@@ -119,7 +119,7 @@ def test_log_and_summary(
     with open(log, "a") as stream:
         stream.write("broken\n")
     assert run(["aana", "summary", log]) == 2
-    assert "1 lines are no audit-safe events" in capsys.readouterr().err
+    assert "1 lines are not audit-safe events" in capsys.readouterr().err
 
 
 def test_check_inside_a_workspace_records_its_decision(

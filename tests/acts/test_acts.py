@@ -70,7 +70,7 @@ def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
     stopped = cancel_request(context, "req-1", by=OperatorDecision("test"))
     assert (stopped.outcome, stopped.ran_ms, stopped.was) == ("cancelled", None, "waiting")
     assert stopped.waited_seconds == 7 and "it was waiting for 7 s" in str(stopped)
-    assert "it was about to start; nothing of it ran" in str(
+    assert "it was about to start and did not run" in str(
         cancel.Cancelled("req-2", "cancelled", "cancelled")
     )
     approved, cancelled = (
@@ -148,7 +148,7 @@ def test_retry_never_takes_other_bytes(bench: Bench) -> None:
     (bench.workspace.files / "data.csv").write_bytes(b"other")
     for path in bench.workspace.inputs.iterdir():
         path.unlink()
-    with pytest.raises(ThreeGateError, match="is another file now, and nothing is pinned"):
+    with pytest.raises(ThreeGateError, match="is now a different file, and nothing is pinned"):
         retry_request(bench.context, done.path)
     with pytest.raises(InvalidInput):
         retry_request(bench.context, bench.draft("req-9", slug="draft"))

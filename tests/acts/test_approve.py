@@ -168,7 +168,7 @@ def test_a_pinned_file_with_other_bytes_is_never_used(bench: Bench) -> None:
     pinned = bench.workspace.inputs / hashlib.sha256(DATA).hexdigest()
     pinned.write_bytes(b"forged")
     path = bench.draft()
-    with pytest.raises(Exception, match="does not hold the bytes"):
+    with pytest.raises(Exception, match="its content does not match its name"):
         bench.approve(path)
     assert path.exists() and not list(bench.workspace.approved.iterdir())
 
@@ -245,7 +245,7 @@ def test_approve_says_when_no_daemon_runs(bench: Bench, capsys: pytest.CaptureFi
     words = ["--workspace", str(bench.workspace.root), "approve"]
     key = ["--key", str(bench.keys["alice"]), "--yes"]
     assert run([*words, str(bench.draft()), *key]) == 0
-    assert "none runs here; start one with: threegate run" in capsys.readouterr().out
+    assert "none is running here; start one with: threegate run" in capsys.readouterr().out
     with bench.workspace.daemon_lock():
         assert run([*words, str(bench.draft("req-2", slug="again")), *key]) == 0
     assert "none runs here" not in capsys.readouterr().out

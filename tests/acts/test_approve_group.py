@@ -54,7 +54,7 @@ def test_a_group_is_approved_by_one_signature(bench: Bench, capfd: pytest.Captur
     assert screen.count("print(n)") == 1 and "GROUP: 4 DRAFTS, ONE DECISION" in screen
     assert run([*words, "--yes", "--reason", "the year"]) == 0
     told = capfd.readouterr().out
-    assert told.count("\napproved  ") == 4 and "4 of 4 approved" in told and "none runs here" in told
+    assert told.count("\napproved  ") == 4 and "4 of 4 approved" in told and "none is running here" in told
     approved = [bench.workspace.approved / path.name for path in paths]
     assert len({(path.parent / f"{path.name}.sig").read_bytes() for path in approved}) == 1
     events = [event for event in Trail(bench.workspace).events() if event.type == "approved"]
@@ -141,7 +141,7 @@ def test_a_draft_made_from_a_proposal_is_of_no_group(bench: Bench) -> None:
     bench.workspace.drafts.mkdir(exist_ok=True)
     proposal.write_bytes(drafts(bench, [1])[0].read_bytes())
     with (
-        pytest.raises(InvalidInput, match="never of a group"),
+        pytest.raises(InvalidInput, match="not eligible for a group"),
         open_group(bench.context, read_draft(bench.workspace, proposal)),
     ):
         pass
@@ -231,7 +231,7 @@ def test_a_group_is_countersigned_by_one_signature(bench: Bench, capfd: pytest.C
     assert run([*words, "--yes"]) == 0
     told = capfd.readouterr().out
     assert "GROUP: 3 DRAFTS" in told and told.count("the quorum is met") == 3
-    assert f"{waiting[3].name}: bob has signed it" in told
+    assert f"{waiting[3].name}: bob has already signed it" in told
     files = [path.with_name(f"{path.name}.sig.bob").read_bytes() for path in waiting]
     assert files[0] == files[1] == files[2] != files[3]
     for path in waiting:

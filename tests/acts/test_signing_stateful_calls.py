@@ -45,7 +45,7 @@ def test_a_call_is_signed_in_the_state_that_was_shown(tools: ToolBench) -> None:
         assert b'issue {"n":1}' in sealed.shown and b"succeeded, TR-0" in sealed.shown
         for statuses in (("succeeded", "succeeded"), ("tool_error",), ()):
             has_done(tools, *statuses)
-            with pytest.raises(Refused, match="meanwhile; look again") as other:
+            with pytest.raises(Refused, match="meanwhile; review it again") as other:
                 promote(context, reviewed, sealed, sign(sealed, key), actor="operator:alice")
             assert other.value.code == "state_changed"
         has_done(tools, "succeeded")
@@ -54,7 +54,7 @@ def test_a_call_is_signed_in_the_state_that_was_shown(tools: ToolBench) -> None:
 
 def test_nothing_is_signed_while_its_server_works_on_another_call(tools: ToolBench) -> None:
     has_done(tools, "succeeded", "running")
-    with tools.workspace.daemon_lock(), pytest.raises(Refused, match="works on another call") as busy:
+    with tools.workspace.daemon_lock(), pytest.raises(Refused, match="is working on another call") as busy:
         tools.bench.approve(tools.draft())
     assert busy.value.code == "state_changed"
 
@@ -83,5 +83,5 @@ def test_a_grant_says_that_it_needs_no_state(tmp_path: Path, stateful: bool) -> 
     tools = ToolBench(tmp_path, stateful=stateful)
     calls = look_at_calls(tools.bench.context, "hub", "now", where=(), any_of=(), absent=(), by=str(ME))
     assert (
-        "made whatever was called before" in "\n".join(render_sections(calls_sections(calls)))
+        "runs whatever was called before" in "\n".join(render_sections(calls_sections(calls)))
     ) is stateful

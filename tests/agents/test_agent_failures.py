@@ -62,7 +62,7 @@ def test_whatever_works_beside_an_agent_may_be_killed(user: Person) -> None:
     out, lines = said_by(process, b"go\n")
     assert (process.returncode, out) == (5, "Connection refused\nb''\nb''\n"), (out, lines)
     for name in ("door", "model relay", "host proxy"):
-        line = f"threegate: the {name} ended before the agent (signal 9); from then on it answered nothing"
+        line = f"threegate: the {name} exited before the agent (signal 9) and answered nothing after that"
         assert lines.count(line) == 1, lines
     assert user.outside() == before
     wait_until_nothing_lives(user)

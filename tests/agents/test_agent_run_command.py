@@ -110,7 +110,7 @@ def test_processes_and_memory_are_limited_or_that_is_said(somebody: Person) -> N
 def test_a_home_is_kept_for_the_same_project(somebody: Person) -> None:
     somebody.run("/bin/sh", "-c", "echo remember >$HOME/memory")
     again = somebody.run("/bin/sh", "-c", "cat $HOME/memory")
-    assert again.stdout == "remember\n" and "goes on with what it kept" in again.stderr
+    assert again.stdout == "remember\n" and "continues with the home" in again.stderr
     fresh = somebody.run("/bin/sh", "-c", "ls $HOME", options=["--fresh"])
     assert fresh.stdout == ""
 
@@ -177,7 +177,7 @@ def test_an_agent_that_is_not_there_names_what_installs_it(user: Person) -> None
     one_line(user.run(profile="codex"), "npm install -g @openai/codex", code=3)
     one_line(user.run("no-such-program"), "no-such-program", code=3)
     one_line(user.run(), "threegate agent run generic -- sh")
-    one_line(user.run(profile="nobody-knows"), "there is no such profile", "codex")
+    one_line(user.run(profile="nobody-knows"), "no such profile", "codex")
     no_run_is_left(user)
 
 
@@ -202,7 +202,7 @@ def test_root_runs_no_agent() -> None:
 
 
 def test_only_root_names_an_account(user: Person) -> None:
-    one_line(user.run("sh", options=["--as", ACCOUNT]), "--as is for root")
+    one_line(user.run("sh", options=["--as", ACCOUNT]), "--as works only for root")
 
 
 @pytest.mark.parametrize("name", ["bwrap", "socat"])
@@ -289,7 +289,7 @@ def test_stop_ends_a_run(somebody: Person) -> None:
     assert stopped.stdout == f"stopped {run}\n", stopped
     process.wait(10)
     assert [event["reason"] for event in somebody.events("agent_ended")] == ["stopped"]
-    assert "had ended" in somebody.threegate("agent", "stop", run).stdout
+    assert "had already ended" in somebody.threegate("agent", "stop", run).stdout
 
 
 @pytest.mark.parametrize("victim", ["launcher", "bubblewrap", "first process of the jail"])

@@ -41,7 +41,7 @@ def test_never_drafts_nothing(user: Person) -> None:
 def test_a_project_that_may_not_be_changed_can_still_be_looked_at(somebody: Person) -> None:
     """What belongs to root is applied by nobody: that is said before the agent lives."""
     done = somebody.run("/bin/sh", "-c", "echo x >x")
-    said = "can be looked at and not applied" in done.stderr
+    said = "can be viewed but not applied" in done.stderr
     assert done.returncode == 0 and said == bool(somebody.agent)
     assert isinstance(done, subprocess.CompletedProcess)
 

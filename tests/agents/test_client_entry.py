@@ -60,7 +60,7 @@ def test_what_changed_since_is_left_alone(tmp_path: Path) -> None:
         planned.write()
     ClientEntry.plan(file, TOML).write()
     file.write_text(file.read_text() + "[added]\n")
-    with pytest.raises(InvalidInput, match=r"changed since.*before-threegate has what was there"):
+    with pytest.raises(InvalidInput, match=r"changed since.*before-threegate has the old content"):
         take_back(file, TOML)
     assert "[added]" in file.read_text()
 
@@ -71,10 +71,10 @@ def test_what_changed_since_is_left_alone(tmp_path: Path) -> None:
         ("a.json", '{"mcpServers": {"threegate": {"command": "else"}}}', "another server named threegate"),
         ("a.json", "// a comment\n{}", "is not JSON without comments"),
         ("a.json", '{"a": 1, "a": 2}', "is not JSON without comments"),
-        ("a.json", "[]", "is no JSON object"),
-        ("a.json", '{"mcpServers": []}', "is no table of servers"),
+        ("a.json", "[]", "is not a JSON object"),
+        ("a.json", '{"mcpServers": []}', "is not a table of servers"),
         ("a.toml", "a = ", "is not TOML"),
-        ("a.toml", 'mcp_servers = {other = {command = "o"}}', "cannot be put behind"),
+        ("a.toml", 'mcp_servers = {other = {command = "o"}}', "cannot be appended; add"),
         ("a.toml", '[mcp_servers.threegate]\ncommand = "else"\n', "another server named threegate"),
     ],
 )
@@ -95,19 +95,19 @@ def test_a_link_stays_a_link_and_other_bytes_are_refused(tmp_path: Path) -> None
     ClientEntry.plan(tmp_path / "link.json", JSON).write()
     assert (tmp_path / "link.json").is_symlink() and "threegate" in target.read_text()
     target.write_bytes(b"\xff")
-    with pytest.raises(InvalidInput, match="no UTF-8"):
+    with pytest.raises(InvalidInput, match="not UTF-8"):
         ClientEntry.plan(target, JSON)
 
 
 def test_the_command_shows_asks_and_says_that_there_is_no_wall(user: Person) -> None:
     unasked = user.threegate("agent", "connect", "codex", "--write")
-    assert unasked.returncode == 64 and "--yes writes it" in unasked.stderr
+    assert unasked.returncode == 64 and "--yes to write it" in unasked.stderr
     assert "+[mcp_servers.threegate]" in unasked.stdout and not (user.home / ".codex").exists()
     done = user.threegate("agent", "connect", "codex", "--write", "--yes")
-    assert done.returncode == 0 and "there is no wall then" in done.stderr
+    assert done.returncode == 0 and "no jail here" in done.stderr
     assert str(user.workspace) in (user.home / ".codex" / "config.toml").read_text()
-    assert "has the entry already" in user.threegate("agent", "connect", "codex", "--write", "--yes").stdout
-    assert "as it was before" in user.threegate("agent", "connect", "codex", "--undo").stdout
+    assert "has the entry" in user.threegate("agent", "connect", "codex", "--write", "--yes").stdout
+    assert "restored" in user.threegate("agent", "connect", "codex", "--undo").stdout
     assert not (user.home / ".codex" / "config.toml").exists()
     assert "nothing was changed" in user.threegate("agent", "connect", "codex", "--undo").stdout
     nowhere = user.threegate("agent", "connect", "claude", "--write")

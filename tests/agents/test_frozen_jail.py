@@ -142,7 +142,7 @@ def test_a_door_that_is_killed_while_it_reads_leaves_nothing_stopped(user: Perso
     os.kill(door_of(process), signal.SIGKILL)
     out, said = process.communicate(timeout=60)
     assert (out, process.returncode) == (b"None\n", 0), said
-    assert b"threegate: the door ended before the agent (signal 9)" in said
+    assert b"threegate: the door exited before the agent (signal 9)" in said
     wait_until_nothing_lives(user)
     [ended] = user.events("agent_ended")
     assert ended["changed"] == 6001

@@ -44,11 +44,11 @@ def test_what_is_measured_is_what_is_required() -> None:
 
 def test_a_jail_that_cannot_be_made_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(account: jail.Account) -> dict[str, bool]:
-        raise Unavailable("there is no jail here")
+        raise Unavailable("no jail is possible here")
 
     monkeypatch.setattr(jail_doctor, "measure_walls", fails)
     [line] = [line for line in jail_doctor.agent_lines(Settings(), True) if line.name == "agents: jail"]
-    assert (line.state, line.seen) == ("warning", "there is no jail here")
+    assert (line.state, line.seen) == ("warning", "no jail is possible here")
 
 
 def test_missing_packages_and_libraries_are_named_with_what_installs_them(
@@ -64,7 +64,7 @@ def test_missing_packages_and_libraries_are_named_with_what_installs_them(
         "warning",
         "on Debian: apt-get install bubblewrap util-linux",
     )
-    assert lines["agents: libraries"].seen == "no uvicorn: no agent is started"
+    assert lines["agents: libraries"].seen == "missing uvicorn: no agent is started"
     assert lines["agents: libraries"].fix == "pip install 'threegate[agents,mcp]'"
     with pytest.raises(Unavailable, match="apt-get install bubblewrap util-linux$"):
         jail.measure_walls(jail.Account.own())
@@ -75,7 +75,7 @@ def test_a_wall_that_does_not_hold_is_a_failure_and_stops_a_run(monkeypatch: pyt
     monkeypatch.setattr(jail, "measure_walls", lambda account: {"seccomp": False, "net namespace": True})
     [line] = [line for line in jail_doctor.agent_lines(Settings(), True) if line.name == "agents: seccomp"]
     assert line.state == "failure"
-    with pytest.raises(Unavailable, match="does not hold here: seccomp;"):
+    with pytest.raises(Unavailable, match="is incomplete here: seccomp;"):
         jail.check_walls(jail.Account.own())
 
 

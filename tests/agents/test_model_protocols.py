@@ -147,7 +147,7 @@ def test_other_paths_are_refused(protocol: Protocol, path: str) -> None:
 
 @pytest.mark.parametrize("body", [None, [], "x", 1])
 def test_a_body_is_an_object(body: object) -> None:
-    with pytest.raises(ModelRequestRefused, match="no JSON object"):
+    with pytest.raises(ModelRequestRefused, match="not a JSON object"):
         check_request("chat", PATHS["chat"], body, ("m",))
 
 

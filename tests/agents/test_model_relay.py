@@ -215,7 +215,7 @@ def test_a_refusal_says_what_and_reaches_nobody(relay: Start, endpoint: Endpoint
         ("http://evil.example/v1/chat/completions", GOOD["chat"], {}),
     ):
         status, _, said = client.post(path, body, headers)
-        assert status == 403 and b"ThreeGate's model relay does not let through" in said, (path, said)
+        assert status == 403 and b"ThreeGate's model relay refuses" in said, (path, said)
     assert endpoint.seen == [] and client.counts.refused == 8 and client.counts.requests == 0
 
 

@@ -103,6 +103,6 @@ def test_a_broken_template_is_one_line() -> None:
 @pytest.mark.parametrize("name", PACKAGED)
 def test_connect_prints_an_entry_and_says_what_it_is_not(user: Person, name: str) -> None:
     done = user.threegate("agent", "connect", name)
-    assert done.returncode == 0 and "not behind the gate" in done.stderr
+    assert done.returncode == 0 and "bypass the gate" in done.stderr
     value = tomllib.loads(done.stdout) if name == "codex" else json.loads(done.stdout)
     assert str(user.workspace) in json.dumps(value)

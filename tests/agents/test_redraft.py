@@ -126,9 +126,9 @@ def test_what_cannot_be_merged_is_named_and_nothing_is_drafted(tmp_path: Path) -
 
 def test_there_is_something_to_merge_or_it_is_said(tmp_path: Path) -> None:
     moved = Moved(tmp_path, {"a": "1\n"}, {"a": "2\n"})
-    assert "approve it as it is" in moved.redraft(expect=2).err
+    assert "approve the draft itself" in moved.redraft(expect=2).err
     (moved.project / "a").write_text("2\n")
-    assert "has all of this change already" in moved.redraft(expect=2).err
+    assert "has all of this change" in moved.redraft(expect=2).err
     (moved.project / "a").unlink()
     own(build(moved.project, {"a": "1\n", "b/c": "1\n"}))
     other = moved.place.drop(monty_draft(request_id("sum"), "print(1)"))

@@ -92,7 +92,7 @@ def test_the_same_input_twice_is_copied_once_and_another_of_its_name_is_refused(
     assert "copied" not in capsys.readouterr().out
     Path("a.csv").write_text("2")
     assert cli.execute([*arguments, "three"]) == 2
-    assert "another file of this name" in capsys.readouterr().err
+    assert "another file with this name" in capsys.readouterr().err
     assert len(drafts()) == 2
 
 

@@ -43,8 +43,8 @@ def test_the_budget_of_this_machine_counts(tmp_path: Path, monkeypatch: pytest.M
     ("workers", "says"),
     [
         ([("1", 900), ("4", 900)], None),
-        ([("1", 900), ("2", 900)], "needs 3 cores and 96 MiB on one worker, and they have 1 cores and 900 MiB, 2 cores and 900 MiB"),
-        ([("4", 90), ("2", 900)], "needs 3 cores and 96 MiB on one worker, and they have 4 cores and 90 MiB, 2 cores and 900 MiB"),
+        ([("1", 900), ("2", 900)], "needs 3 cores and 96 MiB on one worker, but the workers have 1 cores and 900 MiB, 2 cores and 900 MiB"),
+        ([("4", 90), ("2", 900)], "needs 3 cores and 96 MiB on one worker, but the workers have 4 cores and 90 MiB, 2 cores and 900 MiB"),
         ([("1", 900), ("0", 0)], None),
         ([], None),
         (None, None),

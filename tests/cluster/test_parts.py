@@ -56,7 +56,7 @@ def test_jobs_go_where_most_is_free_and_never_beyond_it() -> None:
     """Cores, memory and rows are each a wall; a lease gives its place back once."""
     ledger = Ledger(("a", "b"))
     budget = ClusterBudget(ledger)
-    assert ledger.missing(None) == "no worker takes work (a: not heard of yet; b: not heard of yet)"
+    assert ledger.missing(None) == "no worker accepts work (a: no report yet; b: no report yet)"
     ledger.hear("a", told())
     ledger.hear("b", told(cores="2", monty=1))
     jobs = [monty_job("1", memory_mb=64) for _ in range(4)]
@@ -89,7 +89,7 @@ def test_an_unfit_or_silent_worker_gets_nothing(monkeypatch: pytest.MonkeyPatch)
     """A failed doctor, a silence beyond the fence, an image that is not there."""
     ledger = Ledger(("a",))
     ledger.hear("a", told(healthy=False, reason="disk: full"))
-    assert ledger.missing(None) == "no worker takes work (a: disk: full)" and not ledger.heard.is_set()
+    assert ledger.missing(None) == "no worker accepts work (a: disk: full)" and not ledger.heard.is_set()
     ledger.hear("a", told(era=1, images=["sha256:1"]))
     job = replace(era_job("true"), image="sha256:1", egress_image="")
     assert ledger.missing(job) is None and ledger.reserve(job) == "a"

@@ -98,7 +98,7 @@ def test_decide(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     ]
     assert lines[4] == {"reasons": []}
     for text, told in (
-        ("[1]\n", "a line is an object"),
+        ("[1]\n", "each line must be a JSON object"),
         ("{\n", "calls.jsonl:1"),
         ('{"tool": 5}\n', "tool has another type"),
         ('{"tool": "t", "outcome": 5}\n', "an outcome is a status"),
@@ -112,7 +112,7 @@ def test_decide(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
             "calls.jsonl:2: claim names an open claim",
         ),
         ('{"finish": "z"}\n', "nothing was claimed as 'z'"),
-        ('{"kill": 5}\n', "a line is an object"),
+        ('{"kill": 5}\n', "each line must be a JSON object"),
         ('{"at": 5}\n', "a line is a call"),
     ):
         calls.write_text(text)

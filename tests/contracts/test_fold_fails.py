@@ -1,4 +1,4 @@
-"""A trail from which the sessions cannot be read: nothing is let through, and what ran still gets its end."""
+"""A trail from which the sessions cannot be read: nothing is allowed, and what ran still gets its end."""
 
 from __future__ import annotations
 

@@ -36,5 +36,5 @@ def test_what_only_reads_a_folder_wakes_nobody(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_a_problem_and_no_end(tmp_path: Path) -> None:
     watch = FolderWatch([tmp_path / "gone"], threading.Event())
-    assert watch.problem is not None and "looking once a second" in watch.problem
+    assert watch.problem is not None and "checking once a second" in watch.problem
     watch.close()

@@ -66,12 +66,12 @@ def test_the_operator_hears_the_card_and_the_requester_an_id(
     bench.approve(path)
     Daemon(bench.workspace, Log(), once=True).run()
     told = {place: json.loads(body) for place, body in heard}
-    assert told["/operator"]["title"] == "A request waits for approval, risk low"
+    assert told["/operator"]["title"] == "A request is waiting for approval, risk low"
     assert told["/operator"]["message"].splitlines() == [
         "asked by core (as the file says); risk low",
         "reaches: nothing",
         "it says: 'Sum a column.'",
-        f"refused if nobody decides until {until:%Y-%m-%d %H:%M} UTC",
+        f"refused if not decided by {until:%Y-%m-%d %H:%M} UTC",
         f"read it: threegate review ({path.name})",
     ]
     assert (told["/requester"]["title"], told["/requester"]["message"]) == (

@@ -166,7 +166,7 @@ def test_one_word_may_be_several_things(capsys: pytest.CaptureFixture[str]) -> N
     assert [kind for kind, _ in code_descriptions("refused")] == ["status of a result", "kind of event"]
     assert cli.execute(["explain", "refused"]) == 0
     said = capsys.readouterr().out
-    assert "status of a result: Nothing of it ran" in said and "kind of event: " in said
+    assert "status of a result: It did not run" in said and "kind of event: " in said
     assert cli.execute(["explain", "64", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told == {

@@ -168,7 +168,7 @@ def test_originals_that_were_changed_are_not_written(tmp_path: Path) -> None:
     before = picture(change.project)
     originals = change.place.root / "tool-exec/runs" / change.request_id / "originals.tar"
     originals.write_bytes(originals.read_bytes().replace(b"bye", b"BYE"))
-    assert "not what the trail says" in undo(change, expect=2).err
+    assert "differs from what the trail recorded" in undo(change, expect=2).err
     originals.unlink()
     assert "is needed to undo" in undo(change, expect=3).err
     assert picture(change.project) == before
@@ -176,7 +176,7 @@ def test_originals_that_were_changed_are_not_written(tmp_path: Path) -> None:
 
 def test_only_a_change_that_was_made_can_be_undone(tmp_path: Path) -> None:
     change = Proposed(tmp_path)
-    assert "no change that was made" in undo(change, expect=2).err
+    assert "not a change that was made" in undo(change, expect=2).err
     code = change.place.drop(support.monty_draft(support.request_id("sum"), "print(1)"))
     change.place.approve(code)
     change.place.once()
@@ -203,7 +203,7 @@ def test_projects_by_name(tmp_path: Path) -> None:
     change = Proposed(tmp_path, {"a": "1"}, {"a": "2"})
     place = change.place
     place.run("project", "add", "web", str(change.project), expect=0)
-    assert "registered already" in place.run("project", "add", "web", str(change.project), expect=2).err
+    assert "already registered" in place.run("project", "add", "web", str(change.project), expect=2).err
     for path in (place.root, tmp_path, place.root / "inbox", Path("/nowhere"), Path.home()):
         assert place.run("project", "add", "other", str(path)).code == 2, path
     listed = json.loads(place.run("project", "list", "--json", expect=0).out)["projects"]

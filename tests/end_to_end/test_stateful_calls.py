@@ -135,7 +135,7 @@ def test_nothing_is_signed_while_another_call_runs(tmp_path: Path) -> None:
         long, later = ask(notes, "sleep"), ask(notes, "later")
         notes.place.approve(long)
         wait_until(lambda: (notes.folder / "data/calls").exists())
-        assert "works on another call" in notes.place.approve(later, expect=2).err
+        assert "is working on another call" in notes.place.approve(later, expect=2).err
         assert later.exists(), "the draft waits on"
         notes.place.run("cancel", long.stem, "--as", "operator", "--key", str(notes.place.key))
         assert "status: interrupted" in ended(notes, long)

@@ -171,7 +171,7 @@ def test_3_the_engine_is_stopped(tmp_path: Path) -> None:
     done = place.once()
     told(
         done.err,
-        "waiting      request=<id> what=no container engine: <socket> is not there; start one, or set runners.era.engine",
+        "waiting      request=<id> what=no container engine: <socket> does not exist; start one, or set runners.era.engine",
     )
     assert (place.root / "tool-exec" / "approved" / draft.name).exists()
     told(place.run("status", expect=0).out, "          no_backend  -> operator: threegate doctor")
@@ -215,7 +215,7 @@ SETTINGS = [
     ("[approval]\n", "[aproval]\n",
      "threegate: <workspace>/threegate.toml:<line>: aproval: unknown key; remove it or fix its spelling; did you mean approval?"),
     ("[notify]\n", '[notify]\n[approval]\nttl = "1h"\n',
-     "threegate: <workspace>/threegate.toml:<line>: the table [approval] stands twice; put all of its keys below the first one"),
+     "threegate: <workspace>/threegate.toml:<line>: the table [approval] occurs twice; put all of its keys below the first one"),
     ("[approval]\n", '[approval]\nttl = "5 minutes"\n',
      "threegate: <workspace>/threegate.toml:<line>: approval.ttl: a duration is a number and a unit: 90s, 15m, 24h or 7d"),
     ("[approval]\n", "[approval]\nttl = 15m\n",
@@ -280,11 +280,11 @@ def test_7_a_wrong_clock(tmp_path: Path) -> None:
     draft = place.drop(monty_draft(request_id("clock"), "1 + 1"))
     told(
         place.once(expect=3).err,
-        "stopped      code=clock_went_back what=the system clock is <seconds> s behind the trail; set the clock (timedatectl), nothing is started before",
+        "stopped      code=clock_went_back what=the system clock is <seconds> s behind the trail; set the clock (timedatectl); nothing is started until then",
     )
     told(
         place.approve(draft, expect=2).err,
-        "threegate: the clock is <seconds> s behind the trail; set it right (timedatectl), nothing is approved before",
+        "threegate: the clock is <seconds> s behind the trail; set it (timedatectl); nothing is approved until then",
     )
 
 
@@ -293,12 +293,12 @@ def test_8_a_moved_workspace(place: Place) -> None:
     moved = Near(place.root.rename(place.root.with_name("moved")), place.key)
     told(
         moved.once(expect=3).err,
-        "stopped      code=workspace_mismatch what=the workspace lies elsewhere than before: it was copied or moved; when this is as it should be: threegate workspace adopt",
+        "stopped      code=workspace_mismatch what=the workspace is in another place than before: it was copied or moved; if this is intended: threegate workspace adopt",
     )
     assert moved.events("started") == []
     told(
         moved.run("workspace", "adopt", "--as", "operator", "--key", str(moved.key), expect=2).err,
-        "threegate: not on a terminal: read the screen above, then say --yes",
+        "threegate: not on a terminal: read the screen above, then give --yes",
     )
     moved.run("workspace", "adopt", "--as", "operator", "--key", str(moved.key), "--yes", expect=0)
     moved.once()
@@ -349,7 +349,7 @@ def test_10_a_lost_key(place: Place) -> None:
     shutil.rmtree(state)
     told(
         place.once(expect=3).err,
-        "stopped      code=workspace_mismatch what=no head of this workspace is kept on this side; it was copied here or another user runs it; when this is as it should be: threegate workspace adopt",
+        "stopped      code=workspace_mismatch what=no head of this workspace is kept on this side; it was copied here or another user runs it; if this is intended: threegate workspace adopt",
     )
     place.run("workspace", "adopt", "--as", "operator", "--key", str(place.key), "--yes", expect=0)
     place.once()

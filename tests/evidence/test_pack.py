@@ -249,7 +249,7 @@ def test_what_cannot_be_packed_is_refused_in_one_line(
         (["nobody", "--out", out], "the trail knows no request nobody"),
         (["--since", "2999-01-01", "--out", out], "no request has an event since then"),
         (["a", "--since", "1d", "--out", out], "give either IDs or --since"),
-        (["--since", "soon", "--out", out], "give a date, a moment or a duration"),
+        (["--since", "soon", "--out", out], "give a date, a time or a duration"),
         (["--out", root], "is there already"),
     ):
         assert cli.execute(["-w", root, "evidence", *arguments]) == 2

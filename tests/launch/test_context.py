@@ -63,7 +63,7 @@ def test_nothing_runs_on_a_decision_that_is_not_recorded(bench: Bench, context: 
     assert len(log.read_text().splitlines()) == 1
     log.unlink()
     log.mkdir()
-    with pytest.raises(Unavailable, match="nothing is started without it"):
+    with pytest.raises(Unavailable, match="nothing is started until it can"):
         context.decided(judgement, now)
 
 

@@ -95,7 +95,7 @@ def test_a_request_goes_its_whole_way_and_era_waits(place: Place, only_base: dic
     doctor = place.run("doctor", "--no-probes", expect=0, env=only_base).out
     told(
         doctor,
-        "warning  engine: the extra era is not installed: requests for ERA wait  → pip install 'threegate[era]', and start the daemon again",
+        "warning  engine: the extra era is not installed: ERA requests wait  → pip install 'threegate[era]', then restart the daemon",
     )
     assert "works for you now: monty" in doctor and "not ERA (the extra era is not installed" in doctor
     assert "verifies" in place.run("audit", "verify", expect=0, env=only_base).out

@@ -71,7 +71,7 @@ def test_explain_says_where_a_path_and_a_url_lead(capsys: pytest.CaptureFixture[
     assert "path is .env in the project (protected)" in out
     assert "auto by itself, risk low" in out
     assert cli.execute(["proposal", "explain", write(APPROVAL)]) == 0
-    assert "the host that is asked is example.com, port 443" in capsys.readouterr().out
+    assert "the host to be contacted is example.com, port 443" in capsys.readouterr().out
     value = {"tool": "app.open_proposed", "args": {"app": "x"}, "risk": "medium"}
     assert cli.execute(["proposal", "explain", write(value)]) == 0
     assert "never proposed below medium" in capsys.readouterr().out

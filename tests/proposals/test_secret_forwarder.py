@@ -251,4 +251,4 @@ def test_without_a_secret_it_does_not_serve(certificates: tuple[Path, Path]) -> 
         str(certificates[0]),
     ]
     done = subprocess.run(command, input=b"\n", capture_output=True, timeout=30)
-    assert (done.returncode, done.stderr) == (1, b"no secret came\n")
+    assert (done.returncode, done.stderr) == (1, b"no secret received\n")

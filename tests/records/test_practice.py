@@ -125,7 +125,7 @@ def test_of_a_workspace_where_everything_happened(tmp_path: Path, capsys: pytest
     page = (tmp_path / "report.html").read_text()
     assert "How people decided" in page and "decisions of alice" in page
     assert run(["--workspace", str(workspace.root), "stats", "--since", "never"]) == 2
-    assert "give a date, a moment or a duration" in capsys.readouterr().err
+    assert "give a date, a time or a duration" in capsys.readouterr().err
 
 
 def test_a_person_who_reads_and_signs_is_measured(tmp_path: Path) -> None:
@@ -150,4 +150,4 @@ def test_data_that_is_cut_was_not_read_whole(tmp_path: Path) -> None:
 def test_nothing_decided_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bench = make_bench(tmp_path)
     assert run(["--workspace", str(bench.workspace.root), "stats"]) == 0
-    assert "nobody has decided anything yet" in capsys.readouterr().out
+    assert "no decisions yet" in capsys.readouterr().out

@@ -61,7 +61,7 @@ def test_pages_together_are_the_whole_input(tmp_path_factory: pytest.TempPathFac
         found = paged(tmp_path_factory.getbasetemp(), data)
     assert "".join(page.text for page in found) == data.decode("utf-8", "backslashreplace")
     for page, text in zip(found, ["", *(page.text for page in found)], strict=False):
-        assert page.head.endswith("goes on:") == (not text.endswith("\n") and text != "")
+        assert page.head.endswith("continued:") == (not text.endswith("\n") and text != "")
     assert [page.line for page in found] == [
         1 + "".join(page.text for page in found[:number]).count("\n") for number in range(len(found))
     ]

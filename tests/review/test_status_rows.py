@@ -38,7 +38,7 @@ def test_what_is_asked_for_is_told_before_any_daemon_looked(bench: Bench) -> Non
     name = line.file
     assert rows(line) == [
         "draft     0 s, risk medium, monty, reaches nothing",
-        "          not looked at yet  -> operator: threegate approve",
+        "          not checked yet  -> operator: threegate approve",
         f"          | {name}",
         "          | core: Sum it. -> daemon",
     ]
@@ -114,8 +114,8 @@ def test_the_order_is_whose_turn_it_is(bench: Bench, capsys: pytest.CaptureFixtu
     assert [line.next for line in status_lines(bench.workspace)] == ["operator", "others", "others"]
     assert cli.execute(["-w", str(bench.workspace.root), "status"]) == 0
     said = capsys.readouterr().out
-    assert said.index("Needs you (1)") < said.index("Waits for the daemon or the agent (2)")
-    assert "daemon    none runs here, so nothing is started: threegate run\n" in said
+    assert said.index("Needs you (1)") < said.index("Waiting for the daemon or the agent (2)")
+    assert "daemon    not running, so nothing is started: threegate run\n" in said
     assert cli.execute(["-w", str(bench.workspace.root), "status", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["health"]["daemon"]["state"] == "failure" and told["health"]["trail"]["state"] == "ok"

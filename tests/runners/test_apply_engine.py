@@ -138,7 +138,7 @@ def test_a_project_that_moved_on_is_left_alone(tmp_path: Path, path: str) -> Non
     elif path == "tool":
         place.chmod(0o755)
     else:
-        place.write_text("somebody else")
+        place.write_text("someone else")
     own(change.project)
     before = picture(change.project)
     done = change.apply()
@@ -305,5 +305,5 @@ def test_what_somebody_wrote_since_the_crash_stays(tmp_path: Path) -> None:
 
 def test_a_journal_that_is_none() -> None:
     for data in (b"", b"{}\n", b"[]\n", b'{"project":{},"token":"x"}\n', b"\xff"):
-        with pytest.raises(ValueError, match="no journal"):
+        with pytest.raises(ValueError, match="not a journal"):
             read_journal(data)

@@ -65,6 +65,6 @@ def test_an_engine_that_answers_wrongly_or_not_at_all(
 
 def test_no_engine(tmp_path: Path) -> None:
     line = engine_line(f"unix://{tmp_path}/none")
-    assert line.state == "warning" and f"{tmp_path}/none is not there" in line.seen
+    assert line.state == "warning" and f"{tmp_path}/none does not exist" in line.seen
     (tmp_path / "file").write_text("")
     assert "does not answer (Connection refused)" in engine_line(f"unix://{tmp_path}/file").seen

@@ -66,7 +66,7 @@ def test_the_file_is_there_while_something_runs_and_only_a_daemons_word_counts(b
     output.put("stdout", b"line\n")
     file.write({"a": output})
     written = workspace.output_file.stat().st_mtime_ns
-    assert live_output(workspace, "a") is None, "no daemon runs"
+    assert live_output(workspace, "a") is None, "no daemon is running"
     with workspace.daemon_lock():
         assert live_output(workspace, "a") == OutputLine("stdout", "line")
         assert live_output(workspace, "b") is None

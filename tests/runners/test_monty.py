@@ -40,7 +40,7 @@ def test_an_error_is_told_on_stderr(monty_runner, tmp_path: Path) -> None:
     assert (outcome.status, outcome.exit_code, outcome.detail) == (
         "failed",
         1,
-        "The code ended with KeyError.",
+        "The code raised KeyError.",
     )
     assert b"line 2" in outcome.stderr.kept
 
@@ -248,4 +248,4 @@ def test_an_ordinary_user_with_many_processes_can_run() -> None:
             cwd=Path(__file__).parents[2],
             env={**os.environ, "HOME": name, "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
-        assert done.stdout == "succeeded b'42\\n' The code ran to its end.\n", done.stdout + done.stderr
+        assert done.stdout == "succeeded b'42\\n' The code ran to completion.\n", done.stdout + done.stderr

@@ -81,7 +81,7 @@ def test_every_other_kind_is_named_with_its_reason(tmp_path: Path) -> None:
     assert reasons["large"].startswith("4001 bytes")
     assert reasons["/".join(["d"] * (limits.OUT_DEPTH + 1))] == f"a folder more than {limits.OUT_DEPTH} deep"
     assert [item.path for item in found.artifacts] == ["ok"]
-    assert found.dropped[-1] == "56 that the engine does not hand out: sockets, or paths that are too long"
+    assert found.dropped[-1] == "56 that the engine does not deliver: sockets, or paths that are too long"
     assert not any("inside" in line for line in found.dropped)
 
 
@@ -131,5 +131,5 @@ def test_nonsense_is_refused_and_nothing_is_written_elsewhere(
 
 def test_an_engine_that_is_slow_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "OUT_COLLECT_SECONDS", -1)
-    with pytest.raises(TimeoutError, match="not handed out"):
+    with pytest.raises(TimeoutError, match="not delivered"):
         collect(pack(), tmp_path)

@@ -249,7 +249,7 @@ def test_one_that_becomes_something_else_is_seen_before_the_go(
     monkeypatch.setattr(spec, "KEEPER_WORDS", other)
     warm.learn(job)
     outcome = warm.run(job)
-    assert "the engine runs another PID 1 than ours; PID 1 is not the keeper" in outcome.detail
+    assert "the engine is running a PID 1 that is not ours; PID 1 is not the keeper" in outcome.detail
     assert outcome.status == "failed" and outcome.artifacts == ()
     monkeypatch.undo()
     pool = warm.runner.prepared
@@ -261,7 +261,7 @@ def test_one_that_becomes_something_else_is_seen_before_the_go(
     (waiting.folder / "in").rename(waiting.folder / "other")
     (waiting.folder / "in").mkdir()
     outcome = warm.run(job)
-    assert outcome.detail == "limits_not_enforced: /in is not the folder of this run."
+    assert outcome.detail == "limits_not_enforced: /in is not this run's folder."
 
 
 @engine

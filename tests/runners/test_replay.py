@@ -73,7 +73,7 @@ def test_refusals(tmp_path: Path) -> None:
     file.chmod(0o600)
     file.write_bytes(file.read_bytes().replace(b"1 + 1", b"1 + 2"))
     done = place.run("replay", rid, "--key", str(place.key), "--yes")
-    assert done.code == 2 and "is not what ran" in done.err
+    assert done.code == 2 and "differs from what ran" in done.err
     assert place.events("replayed") == []
 
 

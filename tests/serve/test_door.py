@@ -171,10 +171,10 @@ def test_refusals_say_what_to_change(place: Place, run: AgentRun) -> None:
             told = " ".join(answer(said)["fixes"])
             assert said.is_error and 'use `where: "era"`' in told and "backend" not in told
         for arguments, words in (
-            ({**ASK, "approve": True}, "there is no argument 'approve' here; there are: code"),
+            ({**ASK, "approve": True}, "no argument 'approve' here; known arguments: code"),
             ({**ASK, "time_limit_sec": 1 << 40}, "time_limit_sec: input should be less than"),
             ({"purpose": "x"}, "code: field required"),
-            ({**ASK, "files": ["none.txt"]}, "files: one of them is not there"),
+            ({**ASK, "files": ["none.txt"]}, "files: no such file"),
         ):
             said = await client.call_tool("run_python", arguments)
             assert said.is_error and said.content[0].text.startswith(words), said
@@ -229,7 +229,7 @@ def test_taking_back_what_is_signed_and_nothing_of_others(place: Place, run: Age
         for name in ("cancel", "wait", "read_output"):
             more = {"path": "x"} if name == "read_output" else {}
             said = await client.call_tool(name, {"request_id": request, **more})
-            assert said.is_error and "none of your calls made this request" in said.content[0].text
+            assert said.is_error and "not a request of yours" in said.content[0].text
         assert answer(await client.call_tool("requests", {})) == {"requests": []}
 
     async def mine(client: Client) -> None:
@@ -331,7 +331,7 @@ def test_changes_of_the_work_copy_are_proposed_once(place: Place, tmp_path: Path
 
     async def nothing(client: Client) -> None:
         said = await client.call_tool("propose_changes", {"purpose": "Nothing.", "wait_sec": 0})
-        assert said.is_error and "nothing was changed" in said.content[0].text
+        assert said.is_error and "no changes that could be proposed" in said.content[0].text
 
     with_door(place, run, nothing)
     (tree / "a.txt").write_text("two\n")

@@ -336,10 +336,10 @@ def test_no_auth_is_for_loopback_and_it_ends_when_it_is_told_to(started: Callabl
     ("options", "code", "message"),
     [
         ([], 64, "set THREEGATE_TOKEN"),
-        (["--no-auth", "--host", "0.0.0.0"], 2, "--no-auth is for loopback only"),
-        (["--no-auth", "--host", "::"], 2, "--no-auth is for loopback only"),
+        (["--no-auth", "--host", "0.0.0.0"], 2, "--no-auth works only on loopback"),
+        (["--no-auth", "--host", "::"], 2, "--no-auth works only on loopback"),
         (["--no-auth", "--host", "no.such.host.invalid"], 3, "no such address"),
-        (["--no-auth", "--host", "192.0.2.1"], 2, "--no-auth is for loopback only"),
+        (["--no-auth", "--host", "192.0.2.1"], 2, "--no-auth works only on loopback"),
         (["--no-auth", "--log", "/no/such/folder/x"], 3, "decisions cannot be recorded here"),
     ],
 )

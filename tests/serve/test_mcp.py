@@ -70,10 +70,10 @@ def test_the_tools_and_every_decision(tmp_path: Path) -> None:
             assert SECRET not in result.model_dump_json()
         for name in ("approve", "approve_request", "aana_approve", "sign", SECRET):
             result = await client.call_tool(name, {"request_id": "x"})
-            assert result.is_error and result.content[0].text == "there is no such tool here"
+            assert result.is_error and result.content[0].text == "no such tool"
         for name in ("submit_request", "request_status", "read_result"):
             result = await client.call_tool(name, {})
-            assert result.is_error and result.content[0].text.startswith("no workspace here")
+            assert result.is_error and result.content[0].text.startswith("no workspace")
 
     with_server(work, tmp_path)
     text = (tmp_path / "decisions.jsonl").read_text()
@@ -93,7 +93,7 @@ def test_a_request_from_draft_to_verdict_and_result(tmp_path: Path) -> None:
         status = await client.call_tool("request_status", {"file_name": name})
         assert status.structured_content["state"] == "submitted"
         again = await client.call_tool("submit_request", {"file_name": name, "content": request_text()})
-        assert again.is_error and "give another file_name" in again.content[0].text
+        assert again.is_error and "name; choose another file_name" in again.content[0].text
         missing = await client.call_tool("read_result", {"request_id": "add-up-1"})
         assert missing.is_error and "no result yet" in missing.content[0].text
         checked = await client.call_tool(
@@ -172,7 +172,7 @@ def test_a_named_workspace_must_be_one(tmp_path: Path) -> None:
         timeout=90,
         stdin=subprocess.DEVNULL,
     )
-    assert done.returncode == 64 and "no workspace here" in done.stderr
+    assert done.returncode == 64 and "no workspace" in done.stderr
 
 
 @pytest.mark.parametrize("module", ["threegate.serve", "threegate.cli.serve_command"])

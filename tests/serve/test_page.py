@@ -168,7 +168,9 @@ def test_inputs_are_looked_at_where_they_lie(bench: Bench, tmp_path: Path) -> No
     place = bench.workspace.files / "data.csv"
     place.write_bytes(b"1\n3\n")
     page = words(only(client, "drafts"))
-    assert "the request declares" in page and "An input is not the one that was declared or signed" in page
+    assert (
+        "the request declares" in page and "An input differs from the one that was declared or signed" in page
+    )
     place.unlink()
     os.mkfifo(place)
     assert "is not a regular file with one link" in words(only(client, "drafts"))
@@ -185,7 +187,7 @@ def test_what_waits_is_told_with_the_checks_of_a_launch(bench: Bench, tmp_path: 
     client = client_of(bench.workspace)
     page = only(client, "approved")
     shown = words(page)
-    assert "quorum_missing" in shown and "It waits for further operators: threegate countersign." in shown
+    assert "quorum_missing" in shown and "Waiting for further operators: threegate countersign." in shown
     assert "approved and signed by alice" in shown and f"countersign {promoted.path}" in shown
     (bench.workspace.inputs / next(iter(bench.workspace.inputs.iterdir())).name).chmod(0o600)
     sig = promoted.path.with_name(f"{promoted.path.name}.sig")
@@ -268,13 +270,13 @@ def test_a_file_that_claims_an_id_gets_nothing_of_its_story(bench: Bench, tmp_pa
     assert "was used before" in page and "approved and signed" not in page and " approve /" not in page
     reject_draft(bench.context, claims, reason="no", by=OperatorDecision("account:x"))
     page = words(only(client, "refused"))
-    assert "by another file" in page and "signed by alice" not in page
+    assert "belongs to another file, whose history" in page and "signed by alice" not in page
 
 
 def test_a_rejected_draft_says_so(bench: Bench, tmp_path: Path) -> None:
     reject_draft(bench.context, bench.draft(data=None), reason="too wide", by=OperatorDecision("account:x"))
     page = words(only(client_of(bench.workspace), "refused"))
-    assert "too wide" in page and "The operator said no, with their reason." in page
+    assert "too wide" in page and "The operator rejected it, with a reason." in page
 
 
 def test_looking_changes_nothing(bench: Bench, tmp_path: Path) -> None:
@@ -399,7 +401,7 @@ def test_a_request_that_is_gone_is_said_so(bench: Bench, tmp_path: Path) -> None
     address = client.links("drafts")[0]
     bench.approve(path)
     answer = client.ask(client.base + address)
-    assert answer.status_code == 404 and "where it went" in answer.text
+    assert answer.status_code == 404 and "lists" in answer.text
     entry = entries(bench.workspace, "approved")[0]
     assert view_request(bench.context, entry).checks
 
@@ -413,8 +415,8 @@ def test_a_finished_request_shows_how_it_ended_and_its_output_first(ended: Clien
 def test_the_overview_begins_with_what_needs_somebody(bench: Bench) -> None:
     client = client_of(bench.workspace)
     shown = words(client.get())
-    for text in ("daemon failure none runs here, so nothing is started: threegate run", "trail ok verifies", "Needs you (0)",
-                 "Nothing waits for you", "Running (0)", "Start the daemon with threegate run", "Finished (0)"):  # fmt: skip
+    for text in ("daemon failure not running, so nothing is started: threegate run", "trail ok verifies", "Needs you (0)",
+                 "Nothing is waiting for you", "Running (0)", "Start the daemon with threegate run", "Finished (0)"):  # fmt: skip
         assert text in shown, text
     bench.draft(purpose="Sum <b>a</b> column.", risk="medium")
     broken = bench.draft("bad", slug="bad", data=None)
@@ -423,7 +425,7 @@ def test_the_overview_begins_with_what_needs_somebody(bench: Bench) -> None:
     shown = words(page)
     assert "Needs you (1) draft risk medium monty reaches nothing since 20" in shown
     assert "core: Sum <b>a</b> column." in shown and "operator: threegate approve" in shown
-    assert "Waits for the daemon or the agent (1)" in shown and "Sum &lt;b&gt;a" in page
+    assert "Waiting for the daemon or the agent (1)" in shown and "Sum &lt;b&gt;a" in page
     bench.workspace.trail_file.write_bytes(bench.workspace.trail_file.read_bytes().replace(b'"', b"'", 1))
     assert "trail failure" in words(client_of(bench.workspace).get())
 
@@ -452,7 +454,7 @@ def test_the_command_that_lets_an_operator_in(
         link = capfd.readouterr().out.strip()
         assert link.startswith("http://127.0.0.1:9000/page/login/") and served == []
         assert cli.execute([*call, "--port", "9001"]) == 0
-        assert "at port 9000" in capfd.readouterr().err
+        assert "on port 9000" in capfd.readouterr().err
         with pytest.raises(Unavailable, match="another server"), serving_at(bench.workspace, 9001):
             pass
     client = Client(bench.workspace)

@@ -60,7 +60,7 @@ class Place:
             subprocess.run(["certutil", "-d", f"sql:{database}", *command], check=True, capture_output=True)
         self.server = self.start("serve", "approve", "--host", "127.0.0.1")
         assert self.server.stdout is not None
-        assert self.server.stdout.readline() == f"listening on {self.origin}; Ctrl-C ends it\n"
+        assert self.server.stdout.readline() == f"listening on {self.origin}; press Ctrl-C to stop\n"
         self.browser = Chromium(
             folder / "profile",
             f"--host-resolver-rules=MAP {HOST} 127.0.0.1",

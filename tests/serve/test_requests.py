@@ -71,9 +71,9 @@ def test_a_good_one_is_delivered_for_the_daemon_to_read(requester: RequesterAcce
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "file_name must be a text"),
-        ({"file_name": NAME}, "content must be a text"),
-        ({"file_name": 5, "content": "x"}, "file_name must be a text"),
+        ({}, "file_name must be a string"),
+        ({"file_name": NAME}, "content must be a string"),
+        ({"file_name": 5, "content": "x"}, "file_name must be a string"),
         ({"file_name": "../" + NAME, "content": "x"}, "file_name must be TR-"),
         ({"file_name": NAME + "\n", "content": "x"}, "file_name must be TR-"),
         ({"file_name": "/etc/passwd", "content": "x"}, "file_name must be TR-"),
@@ -104,7 +104,7 @@ def test_the_verdict_is_found_by_name_and_by_id(requester: RequesterAccess, tmp_
         answer = requester.request_status(asked)
         assert answer["state"] == "draft" and answer["verdict"]["valid"] and answer["results"] == []
     for unknown in ({"request_id": "other"}, {"file_name": NAME.replace("add", "sub")}):
-        with pytest.raises(InvalidInput, match="nothing is known of this request"):
+        with pytest.raises(InvalidInput, match="unknown request"):
             requester.request_status(unknown)
 
 

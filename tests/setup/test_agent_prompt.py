@@ -61,10 +61,10 @@ def test_a_place_without_engine_network_or_project_is_told_so() -> None:
     text = prompt_text(place, NOW)
     assert "Only `backend: monty` works here" in text and "network: allowlist\n" not in text
     assert "No project is set here" in text and "web.fetch" not in text
-    assert "Contracts hold for these tools: threegate.monty." in text
+    assert "There are contracts for these tools: threegate.monty." in text
     wild = prompt_text(PromptPlace("/ws", SMALL, False, False, False, ("github.*", "github.get_issue")), NOW)
     assert "github.*" not in wild and (
-        "these tools: every tool whose name begins with `github.` and that is not in this list, github.get_issue."
+        "these tools: every other tool whose name begins with `github.` and that is not in this list, github.get_issue."
         in wild
     )
     half = PromptPlace("/ws", SMALL, True, False, True, ())

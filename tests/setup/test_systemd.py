@@ -70,7 +70,7 @@ def events(machine: Machine, kind: str) -> list[dict[str, object]]:
 
 def test_the_life_of_the_service(machine: Machine) -> None:
     asked = threegate(machine, "service", "install", check=False)
-    assert asked.returncode == 2 and "say --yes" in asked.stderr
+    assert asked.returncode == 2 and "give --yes" in asked.stderr
     assert "will  write /etc/systemd/system/threegate.service" in asked.stdout
     assert not (machine.root / "etc/systemd/system/threegate.service").exists()
 

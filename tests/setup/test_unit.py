@@ -165,15 +165,15 @@ def test_the_daemon_has_stopped_before_systemd_kills_it() -> None:
 def test_what_cannot_be_is_said_in_one_line(place: Place) -> None:
     for words, code, part in [
         (("service", "install", "--era", "--user", "nobody", "--print"), 2, "--era needs root"),
-        (("service", "install", "--user", "Not An Account", "--print"), 2, "is no name of an account"),
-        (("service", "install", "--name", "../x", "--print"), 2, "is no name of a service"),
+        (("service", "install", "--user", "Not An Account", "--print"), 2, "not a valid account name"),
+        (("service", "install", "--name", "../x", "--print"), 2, "not a valid service name"),
     ]:
         done = place.run(*words, expect=code)
         assert part in done.err and done.err.count("\n") == 1
     if not Path("/run/systemd/system").is_dir():
         for command in ("install", "uninstall", "status"):
             done = place.run("service", command, expect=3)
-            assert "systemd does not run here" in done.err and "threegate -w DIR run" in done.err
+            assert "systemd is not running here" in done.err and "threegate -w DIR run" in done.err
 
 
 def test_the_account_may_write_its_own_projects_and_is_told_of_the_others(tmp_path: Path) -> None:

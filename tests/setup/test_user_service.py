@@ -83,7 +83,7 @@ def test_the_life_of_a_users_service(machine: Machine) -> None:
     assert "finished" in told and "succeeded" in told
     threegate(machine, "service", "uninstall", "--yes")
     assert not (machine.root / unit.lstrip("/")).exists()
-    assert "none runs here" in threegate(machine, "status")
+    assert "not running" in threegate(machine, "status")
 
 
 def test_an_engine_that_the_user_may_not_speak_to_stops_the_plan(machine: Machine) -> None:

@@ -123,7 +123,7 @@ def test_a_kept_text_that_was_changed_or_removed_is_found(bench: Bench, damage: 
 def test_a_request_without_an_approval_has_no_text(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     path = bench.draft()
     assert run(["--workspace", str(bench.workspace.root), "show", "--as-approved", str(path)]) == 2
-    assert "no approval of it that says what was shown" in capsys.readouterr().err
+    assert "no approval that records what was shown" in capsys.readouterr().err
 
 
 def test_a_launch_makes_it_again_and_refuses_another(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

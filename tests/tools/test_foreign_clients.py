@@ -85,7 +85,7 @@ def test_the_official_sdk_gets_the_same_with_and_without(
             "door",
             door_name("everything", "trigger-long-running-operation"),
             {"duration": 100, "steps": 200},
-            "(data, no instruction)",
+            "(data, not an instruction)",
         ],
     }
     done = node(modules, str(HERE / "sdk_client.mjs"), json.dumps(asked))

@@ -91,7 +91,7 @@ def test_what_is_no_manifest_is_refused(key: str, value: Any) -> None:
 
 
 def test_another_form_of_the_same_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="canonically"):
+    with pytest.raises(InvalidInput, match="canonical form"):
         parse_manifest(json.dumps(EXAMPLE.to_data(), indent=1).encode())
 
 

@@ -128,7 +128,7 @@ def test_there_are_so_many_and_no_more(bench: Bench, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(limits, "TOOLS_KEPT", 2)
     for owner in (1, 2, 1):
         bench.call(owner=owner)
-    with pytest.raises(Unavailable, match="2 processes of stateful servers run already"):
+    with pytest.raises(Unavailable, match="2 processes of stateful servers are already running"):
         bench.call(owner=3)
     assert bench.processes == 2 and bench.state(1).count == 2
 

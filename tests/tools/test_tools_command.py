@@ -50,8 +50,8 @@ def test_a_server_is_added_shown_changed_and_removed(somebody: Person, folder: P
     file = somebody.workspace / "tool-exec" / "tools" / "notes.json"
     assert json.loads(file.read_bytes())["env"] == {"MODE": "quiet"} and file.stat().st_mode & 0o777 == 0o600
     assert answered(somebody, "test", "notes")["tools"] == ["echo"]
-    assert "reads like" in refused(somebody, "add", "n0tes", "--yes", *command)
-    assert "is added already" in refused(somebody, "add", "notes", "--yes", *command)
+    assert "looks like" in refused(somebody, "add", "n0tes", "--yes", *command)
+    assert "already added; to" in refused(somebody, "add", "notes", "--yes", *command)
     assert answered(somebody, "refresh", "notes")["changed"] == []
 
     write_server(folder, "TOOLS[0]['description'] = 'Say it to \\u202everyone.'")
@@ -72,34 +72,34 @@ def test_a_server_is_added_shown_changed_and_removed(somebody: Person, folder: P
 
     whole = file.read_bytes()
     file.write_bytes(whole.replace(b"quiet", b"noisy"))
-    assert "is not what the trail announced" in refused(somebody, "test", "notes")
+    assert "differs from what the trail recorded" in refused(somebody, "test", "notes")
     assert somebody.threegate("audit", "verify").returncode != 0
     file.write_bytes(whole)
     assert answered(somebody, "remove", "notes") == {"removed": "notes"} and not file.exists()
-    assert "is no added server" in refused(somebody, "remove", "notes")
+    assert "no such server" in refused(somebody, "remove", "notes")
     assert somebody.threegate("audit", "verify").returncode == 0
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["Notes"], "is no name of a server"),
-        (["no-te-"], "is no name of a server"),
+        (["Notes"], "not a valid server name"),
+        (["no-te-"], "not a valid server name"),
         (["threegat3"], "added"),
-        (["thr-eegate"], "reads like threegate"),
-        (["c0re"], "reads like core"),
+        (["thr-eegate"], "looks like threegate"),
+        (["c0re"], "looks like core"),
         (["notes", "--in", "era"], "no image; name one with --image"),
-        (["notes", "--in", "moon"], "none of jail, era, host"),
-        (["notes", "--image", "x"], "is of --in era"),
+        (["notes", "--in", "moon"], "must be jail, era or host"),
+        (["notes", "--image", "x"], "only with --in era"),
         (["notes", "--in", "era", "--allow", "a.example.com"], "has no network"),
         (["notes", "--in", "era", "--secret", "TOKEN"], "keeps a container's variables on its disk"),
-        (["notes", "--in", "era", "--account", "nobody"], "is nobody there"),
-        (["notes", "--allow", "https://x.org"], "no host name"),
+        (["notes", "--in", "era", "--account", "nobody"], "runs as nobody"),
+        (["notes", "--allow", "https://x.org"], "not a host name"),
         (["notes", "--bind", "/no/such"], "no such folder"),
         (["notes", "--bind", "/"], "holds"),
         (["notes", "--env", "LD_PRELOAD=/x"], "how programs are started"),
         (["notes", "--env", "X"], "NAME=VALUE"),
-        (["notes", "--secret", "a b"], "no name of a variable"),
+        (["notes", "--secret", "a b"], "not the name of a variable"),
         (["notes", "--secret", "TOKEN"], "secrets.TOKEN"),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_server_that_tells_its_secret_is_not_pinned(somebody: Person, folder: 
     path = write_server(folder, "TOOLS[0]['description'] = os.environ['TOKEN']")
     words = ("add", "notes", "--secret", "TOKEN", "--yes", "--", PYTHON, str(path))
     line = refused(somebody, *words)
-    assert "says the value of a secret" in line and "SECRET-VALUE" not in line
+    assert "reports the value of a secret" in line and "SECRET-VALUE" not in line
     path = write_server(
         folder, "sys.stderr.write(os.environ['TOKEN']); sys.stderr.flush(); os._exit(1)", "loud.py"
     )

@@ -46,7 +46,7 @@ def test_show_is_a_story(tg) -> None:
     assert tg("audit", "show", "--type", "claimed", "--since", "2025-01-01").count("\n") == 1
     assert tg("audit", "show", "--since", "1h") == ""
     assert [json.loads(line)["seq"] for line in tg("audit", "show", "--json").splitlines()] == [1, 2, 3, 4, 5]
-    assert "no request nobody" in tg("audit", "show", "--request", "nobody", expect=2)
+    assert "request nobody is not in the trail" in tg("audit", "show", "--request", "nobody", expect=2)
     assert "no such event" in tg("audit", "show", "--type", "nonsense", expect=2)
     assert "give a date" in tg("audit", "show", "--since", "yesterday", expect=2)
 

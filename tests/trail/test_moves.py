@@ -168,5 +168,5 @@ def test_thousands_of_one_name_are_too_many(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(moves, "NUMBERS", 3)
     for name in ("a.md", "a.2.md"):
         (tmp_path / name).touch()
-    with pytest.raises(Unavailable, match="clean the folder"):
+    with pytest.raises(Unavailable, match="clean up the folder"):
         moves.free_name(tmp_path / "a.md")

@@ -179,5 +179,5 @@ def test_a_mistake_of_ours_is_one_line_without_values(bench: Bench) -> None:
     assert terminal.end() not in (0, None)
     said = terminal.text()
     # Where the cursor was in the middle of drawing, the screen has it in two rows.
-    assert b"an internal error: ZeroDivisionError at" in terminal.wrote and b"please report" in terminal.wrote
+    assert b"internal error: ZeroDivisionError at" in terminal.wrote and b"please report" in terminal.wrote
     assert "Traceback" not in said and b"words of the request" not in terminal.wrote

@@ -146,8 +146,8 @@ def test_an_approval_by_a_real_key(bench: Bench) -> None:
             assert "nothing was changed" in said(app) and path.exists()
         await pilot.press("a", "y")
         await until(pilot, lambda: closed(app))
-        assert said(app) == f"approved {path.name}; no daemon runs: threegate run"
-        assert "nothing waits for you; u shows everything" in "\n".join(rows(app))
+        assert said(app) == f"approved {path.name}; no daemon is running: threegate run"
+        assert "nothing is waiting for you; u shows everything" in "\n".join(rows(app))
 
     drive(app, script)
     (promoted,) = app.done.approved
@@ -166,14 +166,14 @@ def test_a_rejection_with_its_reason(bench: Bench) -> None:
         await open_first(pilot)
         await pilot.press("r", "n", "o", "escape")
         await pilot.pause()
-        assert "left as it is" in said(app) and path.exists()
+        assert "nothing was changed" in said(app) and path.exists()
         await pilot.press("r", "t", "o", "o", "space", "w", "i", "d", "e", "enter")
         await until(pilot, lambda: closed(app))
         await until(pilot, lambda: app.screen.query_one(DataTable).row_count == 1)
         lines = await open_first(pilot)
         assert str(lines.lines[0]) == "== NOT VALID: 2 findings"
         await pilot.press("f", "a")
-        assert "cannot be approved as it is" in said(app)
+        assert "cannot be approved" in said(app)
         await pilot.press("r", "enter")
         await until(pilot, lambda: closed(app))
 
@@ -517,7 +517,7 @@ def test_a_countersignature_after_every_line_was_read(bench: Bench) -> None:
         assert not isinstance(app.screen, Confirm), "it is no draft"
         await pilot.press("c", "y")
         await until(pilot, lambda: closed(app))
-        assert "the quorum is met; no daemon runs" in said(app)
+        assert "the quorum is met; no daemon is running" in said(app)
 
     drive(app, script)
     assert all(check.ok for check in verify_approval(bench.context, done.path))
@@ -531,10 +531,10 @@ def test_x_cancels_what_waits_under_the_operators_name(bench: Bench) -> None:
         await open_first(pilot)
         await pilot.press("x", "escape")
         await pilot.pause()
-        assert "left as it is" in said(app) and done.path.exists()
+        assert "nothing was changed" in said(app) and done.path.exists()
         await pilot.press("x", *"late", "enter")
         await until(pilot, lambda: closed(app))
-        assert re.fullmatch(r"cancelled req-1: it was waiting for \d+ s; nothing of it ran", said(app))
+        assert re.fullmatch(r"cancelled req-1: it was waiting for \d+ s and did not run", said(app))
         await until(pilot, lambda: "Ended (1)" in "\n".join(rows(app)))
 
     drive(app, script)

@@ -83,7 +83,7 @@ def test_nothing_is_said_so_and_workers_are_told(bench: Bench) -> None:
         bench.workspace.workers_file.write_text(
             json.dumps([worker, {**worker, "live": False, "reason": "gone"}])
         )
-        await until(pilot, lambda: "takes no work: gone" in "\n".join(rows(app)))
+        await until(pilot, lambda: "accepts no work: gone" in "\n".join(rows(app)))
         assert "1 of 4 cores free" in "\n".join(rows(app)) and "w\\x1b[2J" in "\n".join(rows(app))
 
     drive(app, script)
@@ -107,7 +107,7 @@ def test_who_has_no_key_looks_and_decides_nothing(
             assert "none of your keys" in "\n".join(rows(app)), key
         await pilot.press("question_mark")
         await until(pilot, lambda: "== KEYS" in "\n".join(rows(app)))
-        assert any("nobody can sign" in str(line) for line in app.screen.query_one(Lines).lines)
+        assert any("signing is not possible" in str(line) for line in app.screen.query_one(Lines).lines)
 
     drive(app, script)
     assert path.exists()
@@ -118,7 +118,7 @@ def test_the_first_row_says_whether_anything_can_run(bench: Bench) -> None:
 
     async def script(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "trail: verifies" in "\n".join(rows(app)))
-        assert "daemon: none runs here" in "\n".join(rows(app))
+        assert "daemon: not running" in "\n".join(rows(app))
         with bench.workspace.daemon_lock():
             await until(pilot, lambda: "daemon: runs" in "\n".join(rows(app)))
 
@@ -145,9 +145,9 @@ def test_off_a_terminal_the_plain_form_stays(bench: Bench, capfd: pytest.Capture
     bench.draft(data=None)
     assert cli.execute(["-w", str(bench.workspace.root), "status"]) == 0
     said = capfd.readouterr().out
-    assert said.startswith("daemon    none runs here") and "\ndraft     " in said
+    assert said.startswith("daemon    not running") and "\ndraft     " in said
     assert cli.execute(["-w", str(bench.workspace.root), "review"]) == 2
-    assert "on a terminal" in capfd.readouterr().err
+    assert "needs a terminal" in capfd.readouterr().err
 
 
 def test_the_last_line_of_a_run_is_in_the_list_and_below_the_open_request(bench: Bench) -> None:

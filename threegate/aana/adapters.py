@@ -1,7 +1,9 @@
-"""The gate in front of tools of agent frameworks. None of them is imported: their tools are known by their shape.
+"""The gate in front of agent frameworks' tools. No framework is imported: their tools are recognized by their
+shape.
 
-Invariant: every way that a framework has to run a tool goes through the gate, or the tool is refused here
-(TypeError) before any agent has it. The framework's own tool object is never changed; a guarded copy comes back.
+Invariant: every way in which a framework can run a tool goes through the gate, or the tool is refused here
+(TypeError) before any agent has it. The framework's own tool object is never changed; a guarded copy is
+returned.
 """
 
 from __future__ import annotations
@@ -91,9 +93,11 @@ _INJECTED = ("RunnableConfig", "CallbackManager", "Callbacks")
 
 
 def _object_of(text: str) -> dict[str, Any]:
-    """The arguments that a model wrote. What is no strict JSON object becomes one that the gate refuses.
+    """The arguments that a model wrote. Anything that is not a strict JSON object becomes one that the gate
+    refuses.
 
-    Strict, since the tool reads the same text with a parser of its own: a key given twice could be another one there.
+    Strict, because the tool parses the same text with its own parser, for which a duplicate key could have
+    another value.
     """
     try:
         value = canonical.loads_strict(

@@ -94,7 +94,7 @@ def _decide(event: dict[str, Any], lines: list[str], keys: list[str], now: datet
 
 
 def _category(event: dict[str, Any], keys: list[str], lines: list[str], verdict: GuardVerdict) -> str:
-    """The category that counts: what the name and the arguments give away corrects a declared public_read."""
+    """The effective category: the name and the arguments can override a declared public_read."""
     category: str = event["tool_category"]
     if category != "public_read":
         return category
@@ -138,7 +138,7 @@ def is_identity_bound(tool_name: str, arguments: Any) -> bool:
 
 
 class _Name(NamedTuple):
-    """What a tool's name gives away."""
+    """What a tool's name indicates."""
 
     destructive: bool
     identity_bound: bool

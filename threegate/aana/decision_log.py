@@ -1,7 +1,7 @@
-"""The audit-safe event of a decision, and the file that keeps one JSON line for each.
+"""The audit-safe event of a decision, and the file with one JSON line for each.
 
-Invariant: no value of the call is ever in it, only argument keys, masked identifiers, codes and salted
-fingerprints; a decision that could not be written down raises, so that nothing runs unrecorded.
+Invariant: it never contains a value of the call, only argument keys, masked identifiers, codes and salted
+fingerprints; a decision that could not be recorded raises, so that nothing runs unrecorded.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _fingerprint(value: Any, salt: bytes) -> str | None:
 class DecisionLog:
     """A file of audit-safe events, one JSON line each, appended with one write a line (mode 0600).
 
-    The salt stands beside it in ``<name>.salt``, made once, mode 0600.
+    The salt is stored next to it in ``<name>.salt``, made once, mode 0600.
     """
 
     def __init__(self, path: Path) -> None:
@@ -100,7 +100,9 @@ class DecisionLog:
         now: datetime,
         latency_us: int = 0,
     ) -> dict[str, Any]:
-        """Append what another gate said of `value`: `names` masked, its codes, a fingerprint. Raises OSError as `record`."""
+        """Append another gate's decision on `value`: `names` masked, its codes, a fingerprint. Raises OSError
+        like `record`.
+        """
         line = {
             "type": kind,
             **dict(zip(names, masked_names(list(names.values())), strict=True)),

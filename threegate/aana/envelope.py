@@ -1,8 +1,8 @@
-"""The result envelope of a decision: the names of the Agent Action Contract, and nothing of what the event holds in values.
+"""The result envelope of a decision: the names of the Agent Action Contract, and no values of the event.
 
-Invariant: everything here is a fixed word, a number, a name of the vocabulary or an identifier that was masked
-when anything in the event leaks (D9). `audit_safe_log_event` may be kept anywhere: its identifiers and argument keys are
-masked always, personal data too.
+Invariant: everything here is a fixed word, a number, a name of the vocabulary or an identifier that was
+masked if anything in the event leaks (D9). `audit_safe_log_event` may be stored anywhere: its identifiers and
+argument keys are always masked, personal data too.
 """
 
 from __future__ import annotations

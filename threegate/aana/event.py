@@ -1,8 +1,9 @@
-"""Reads an Agent Action Contract event: bounds, fields, values, and nothing else.
+"""Read an Agent Action Contract event: bounds, fields, values, and nothing else.
 
-Invariant: any Python value is taken and none raises; a value that is no well-formed v1 event yields problems
-(`{path, message}`) that repeat no value and no unknown name that could be one. Missing keys of an evidence
-reference mean the weakest: kind other, tier unknown, redaction unknown, freshness unknown (docs/spec/3-aana.md).
+Invariant: any Python value is accepted and none raises; a value that is not a well-formed v1 event yields
+problems (`{path, message}`) that repeat no value and no unknown name that could be one. Missing keys of an
+evidence reference mean the weakest: kind other, tier unknown, redaction unknown, freshness unknown
+(docs/spec/3-aana.md).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What one evidence reference supports, how old it is, and what it says against the call.
+"""What one evidence reference supports, how old it is, and how it contradicts the call.
 
-Invariant: support is read from kind, tier, freshness and words only; nothing that a reference says of itself
-raises it above what its kind and tier allow (D5, D13, D16), and words that are negated support nothing (D4).
-`Findings.claimed` is the documented SDK's reading, so that every difference can be named.
+Invariant: support depends only on kind, tier, freshness and words; a reference's own claims never raise it
+above what its kind and tier allow (D5, D13, D16), and negated words support nothing (D4). `Findings.claimed`
+is the documented SDK's reading, so that every difference can be named.
 """
 
 from __future__ import annotations

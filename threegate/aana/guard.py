@@ -1,7 +1,7 @@
-"""A function that runs only when the contract says accept.
+"""A function that runs only if the contract accepts.
 
-Invariant: the decision is made, and written down where a log is given, before the function is entered; what
-cannot be described as JSON is refused. Positional arguments are bound to their names first.
+Invariant: the decision is made, and recorded if a log is given, before the function is called; what cannot be
+represented as JSON is refused. Positional arguments are bound to their names first.
 """
 
 from __future__ import annotations
@@ -178,7 +178,9 @@ def guard(
 def gated(
     function: Function, blocked: Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any] | None]
 ) -> Function:
-    """The function, sync or async, entered only when `blocked` gives None for the call's arguments; else what it gives."""
+    """The function, sync or async, called only if `blocked` returns None for the call's arguments; otherwise
+    that result is returned.
+    """
     if _is_async(function):
 
         @functools.wraps(function)
@@ -199,7 +201,7 @@ def gated(
 def bind(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call by their names, defaults included; a method's `self` or `cls` left out.
 
-    Extra keyword arguments stand under their own names. Raises TypeError as the call itself would.
+    Extra keyword arguments are listed under their own names. Raises TypeError as the call itself would.
     """
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()

@@ -1,6 +1,6 @@
-"""Secrets and personal data in an event: whether, where, and how to speak of the event without them.
+"""Secrets and personal data in an event: whether, where, and how to describe the event without them.
 
-Invariant: one pass over all texts decides whether anything is there; only then are places looked for. All
+Invariant: one pass over all texts decides whether there is anything; only then are the places searched. All
 patterns are linear (RE2). What was found leaves this module only as its kind (D9).
 """
 
@@ -69,7 +69,7 @@ _MASK_PASSES: Final = 2
 
 
 class Leaks(NamedTuple):
-    """Where secrets and personal data stand."""
+    """The places of secrets and personal data."""
 
     evidence_secret: bool
     """One that the documented SDK knows, in the texts of a reference that it reads."""

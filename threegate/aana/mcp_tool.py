@@ -1,7 +1,7 @@
-"""The contract's MCP tool without an MCP package: its descriptor, and what it answers to any arguments.
+"""The contract's MCP tool without an MCP package: its descriptor, and its answer to any arguments.
 
-Invariant: arguments of any kind get a decision, never an error, and none of their values is repeated; a decision that
-could not be written down is a refusal.
+Invariant: arguments of any kind get a decision, never an error, and none of their values is repeated; a
+decision that could not be recorded is a refusal.
 """
 
 from __future__ import annotations

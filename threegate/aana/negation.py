@@ -28,7 +28,7 @@ _LOGIN: Final = (
 _VALIDATION: Final = (*_LOGIN, "validat", "owner", "eligib", "allow", "permit")
 _CONFIRMATION: Final = (*_VALIDATION, "confirm", "approv", "consent", "agree", "sign", "permission")
 _STEMS: Final[tuple[tuple[str, ...], ...]] = ((), _CLAIM, _LOGIN, _VALIDATION, _CONFIRMATION)
-"""What a claim of each rank is made of, by the rank; a higher claim stands on the lower ones."""
+"""The requirements of a claim of each rank; a higher claim includes the lower ones."""
 _SHORTEST: Final = min(map(len, _CONFIRMATION))
 
 _BEFORE: Final = words.split_words(
@@ -47,7 +47,7 @@ _AFTER: Final = words.split_words(
     "impossible invalid incomplete unanswered ignored retracted rescinded overturned postponed deferred aborted "
     "abandoned suspended cancelled canceled disputed denies void 0 later soon"
 )
-"""Words that deny what came shortly before them in the same clause."""
+"""Words that deny what precedes them in the same clause."""
 
 _REFUSED: Final = words.split_words(
     "denied deny rejected reject refused declined revoked withdrawn withdrew withheld cancelled canceled expired "

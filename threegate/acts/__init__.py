@@ -1,1 +1,3 @@
-"""What a person does, signed: approve, reject, grant, cancel, retry, countersign, replay, operator keys."""
+"""What a person does, signed: approve, reject, grant, cancel, retry, countersign, replay, manage operator
+keys.
+"""

@@ -1,4 +1,4 @@
-"""Adopting a workspace that was restored, copied or moved: an operator's signed act that begins a new epoch.
+"""Adopt a workspace that was restored, copied or moved: an operator's signed act that begins a new epoch.
 
 Invariant: only a trail that verifies is adopted; after adoption every approval of an earlier epoch is void
 (`workspace_mismatch`), so that nothing that ran before the restored backup was made can run again.
@@ -25,7 +25,7 @@ ADOPT = "threegate-adopt/1"
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """What was adopted: why it had to be, and the epoch that begins."""
+    """The result of an adoption: why it was necessary, and the epoch that begins."""
 
     problem: str
     epoch: int
@@ -33,25 +33,29 @@ class Adopted:
 
 
 def adopt_about(context: Context) -> Mapping[str, Any]:
-    """What the act says: where the workspace lies now, where its trail ends, and why. Raises Refused when all is well."""
+    """What the act states: the workspace's current location, the end of its trail, and the reason. Raises
+    Refused if there is nothing to adopt.
+    """
     with context.trail.locked() as held:
         problem = held.outside_problem()
         if problem is None:
-            raise Refused("nothing_to_adopt", "the workspace is where and what it was; nothing to adopt")
+            raise Refused("nothing_to_adopt", "the workspace was not moved or changed; nothing to adopt")
         return _about(context, held, problem)
 
 
 def adopt(context: Context, acting: Acting, about: Mapping[str, Any]) -> Adopted:
-    """Verify the trail, sign the act, raise the epoch, keep the new head outside. Raises Refused, Unavailable, TrailError."""
+    """Verify the trail, sign the act, raise the epoch, store the new head outside. Raises Refused,
+    Unavailable, TrailError.
+    """
     result = verify_workspace(context.workspace)
     bad = [item for item in result.problems if "head kept outside" not in item.message]
     if bad:
-        raise Refused("trail_invalid", f"{bad[0]}; a workspace that does not verify is not adopted")
+        raise Refused("trail_invalid", f"{bad[0]}; only a workspace that verifies can be adopted")
     signed = sign_act(context, acting, ADOPT, about)
     with context.trail.locked() as held:
         problem = held.outside_problem()
         if problem is None or _about(context, held, problem) != about:
-            raise Refused("statement_mismatch", "the workspace changed meanwhile; look again")
+            raise Refused("statement_mismatch", "the workspace changed meanwhile; try again")
         actor, act = checked_act(context, held, signed, ADOPT, about)
         new_key = _own_key(held)
         epoch = held.index.epoch + 1
@@ -71,7 +75,7 @@ def _about(context: Context, held: LockedTrail, problem: str) -> dict[str, Any]:
 
 
 def _own_key(held: LockedTrail) -> str | None:
-    """The verifier key of a new workspace key, made where this user has none; None when there is one."""
+    """The verifier key of a new workspace key, created if this user has none; None if there is one."""
     try:
         load_key(held.index.workspace_id)
     except Unavailable:

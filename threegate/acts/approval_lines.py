@@ -1,7 +1,7 @@
-"""Writing `approved_by` and `approved_utc` into a draft's front matter.
+"""Write `approved_by` and `approved_utc` into a draft's front matter.
 
-Invariant: exactly these two lines are inserted or replaced, and no other byte changes. The caller reads the result
-with gate 1 again and compares, so a front matter that this does not understand is refused and not mangled.
+Invariant: exactly these two lines are inserted or replaced, and no other byte changes. The caller reads the
+result with gate 1 again and compares, so front matter that this code misreads is refused, not mangled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _KEYS = (b"approved_by", b"approved_utc")
 
 
 def insert_approval(data: bytes, approved_by: str, approved_utc: datetime) -> bytes:
-    """The draft's bytes with the two lines. Raises Refused for a file without a closed front matter."""
+    """The draft's bytes with the two lines. Raises Refused if the front matter is not closed."""
     values = {b"approved_by": approved_by, b"approved_utc": format_utc(approved_utc)}
     lines = data.split(b"\n")
     ending = b"\r" if lines[0].endswith(b"\r") else b""

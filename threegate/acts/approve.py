@@ -1,7 +1,7 @@
-"""Approving: what was shown is signed, announced and delivered into approved/.
+"""Approve: what was shown is signed, recorded in the trail, and moved to approved/.
 
-Invariant: nothing is delivered that `check_launch` would not let pass (but for the quorum, for which it waits);
-the trail's `approved` is on disk before a file appears in approved/.
+Invariant: a request is promoted only if `check_launch` would let it pass (except for the quorum, for which it
+waits); the trail's `approved` is on disk before a file appears in approved/.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ _MODE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """The bytes that would be approved and the statement about them, not yet signed."""
+    """The bytes to approve and the statement about them, not yet signed."""
 
     data: bytes
     request: Request
     job: Job
     statement: Statement
     shown: bytes
-    """The text that the statement says was shown."""
+    """The text that, according to the statement, was shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """An approval that was delivered."""
+    """A completed approval."""
 
     path: Path
     approval_sha256: str
@@ -88,11 +88,11 @@ def seal(
 ) -> Sealed:
     """Write the two lines, read the result with the same reader, and make the statement about it.
 
-    Raises Refused when the result would mean anything else than what was shown, or when the judgement on trial
-    is neither a yes nor a checkpoint: such a request could never run.
+    Raises Refused if the result would differ in meaning from what was shown, or if the judgement on trial is
+    neither a yes nor a contract checkpoint: such a request could never run.
     """
     if reviewed.draft.drill is not None:
-        raise Refused("drill", f"{reviewed.draft.path.name}: is a drill, and no drill is ever signed")
+        raise Refused("drill", f"{reviewed.draft.path.name}: is a drill; drills are never signed")
     refuse_judged(reviewed)
     moment = approved_utc or moment_for(reviewed)
     data = insert_approval(reviewed.draft.data, approved_by, moment)
@@ -101,12 +101,12 @@ def seal(
     if request is None or _as_draft(request, reviewed.request) != reviewed.request:
         raise Refused(
             "request_changed",
-            f"{reviewed.draft.path.name}: with approved_by and approved_utc written in it would not be the same"
-            " request; ask for a draft whose front matter has each key on one line",
+            f"{reviewed.draft.path.name}: adding approved_by and approved_utc would change the request;"
+            " ask for a draft whose front matter has each key on one line",
         )
     if (request.approved_by, request.approved_utc) != (approved_by, moment):
         raise Refused(
-            "request_changed", f"{reviewed.draft.path.name}: the approval lines are not read as written"
+            "request_changed", f"{reviewed.draft.path.name}: the approval lines do not read back as written"
         )
     shown = signed_text(
         shown_request(
@@ -136,9 +136,9 @@ def seal(
 
 
 def seal_as(context: Context, reviewed: ReviewedDraft, statement: Statement) -> Sealed:
-    """The same bytes as when `statement` was printed, for a signature that was made elsewhere.
+    """The same bytes as when `statement` was printed, for a signature made elsewhere.
 
-    Raises Refused when the statement is not about this draft as it is now.
+    Raises Refused if the statement is not about this draft in its current form.
     """
     sealed = seal(
         context,
@@ -174,14 +174,14 @@ def promote(
     reading: Reading | None = None,
     batch: BatchPlace | None = None,
 ) -> Promoted:
-    """Pin, check as at launch, announce, deliver, take the draft away. `reading`: of who was asked; `batch`: where in which
-    batch its statement was signed.
+    """Pin, check as at launch, record in the trail, promote, remove the draft.
 
-    Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
+    `reading`: how the operator read it, if they were asked; `batch`: the position of its statement in a
+    batch. Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
     name = reviewed.draft.path.name
     check_pinned(context.workspace, reviewed.inputs)
-    # The texts are written under the lock, too: a daemon that starts takes temporary files away under it.
+    # The texts are written under the lock too, because a daemon that starts removes temporary files under it.
     with (
         context.trail.locked() as held,
         texts_to_pin(context.workspace, sealed.shown, context.policy.kept()) as texts,
@@ -202,7 +202,7 @@ def promote(
             actor=actor,
             prepare=lambda: pin(context.workspace, copies),
         )
-        # Still under the lock: whoever finds the id used finds the draft gone.
+        # Still under the lock: anyone who finds the id used also finds the draft gone.
         removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, reviewed.owner, paths[-1].name, sealed)
     return Promoted(
@@ -224,16 +224,17 @@ def known_operators(context: Context) -> Operators:
         raise Refused(
             "operators_changed",
             f"{context.workspace.operators_file}: {operators.problem or 'not what the trail last recorded'};"
-            " look at it, then: threegate operator record",
+            " check it, then: threegate operator record",
         )
     return operators
 
 
 def read_signature(path: Path) -> tuple[Statement, bytes]:
-    """A signature made elsewhere: a whole signature file, or plain armor beside the statement that it signs.
+    """A signature made elsewhere: a complete signature file, or plain armor next to the statement that it
+    signs.
 
-    ``statement.json.sig`` as ssh-keygen writes it needs ``statement.json`` beside it. Returns the statement and the whole
-    signature file. Raises InvalidInput.
+    ``statement.json.sig`` as ssh-keygen writes it needs ``statement.json`` next to it. Returns the statement
+    and the complete signature file. Raises InvalidInput.
     """
     try:
         data = durable.read_regular(path, max_bytes=limits.SIGNATURE_FILE_BYTES)
@@ -247,12 +248,12 @@ def read_signature(path: Path) -> tuple[Statement, bytes]:
         ) from None
     except OSError as error:
         raise InvalidInput(
-            f"{error.filename or path}: cannot be read ({error.strerror or error}); keep the statement beside its .sig"
+            f"{error.filename or path}: cannot be read ({error.strerror or error}); keep the statement next to its .sig"
         ) from None
 
 
 def moment_for(reviewed: ReviewedDraft) -> datetime:
-    """Now to the second, and not before created_utc where that has a fraction of this very second."""
+    """Now, to the second, but not before a created_utc with a fraction of this same second."""
     moment = max(datetime.now(UTC), reviewed.now).replace(microsecond=0)
     if moment < reviewed.request.created_utc:
         moment += timedelta(seconds=1)
@@ -283,7 +284,7 @@ def facts_of_draft(
     signature: bytes,
     batch: BatchPlace | None = None,
 ) -> LaunchFacts:
-    """The facts of a launch as they would be once this is delivered. Raises TrailError, OSError."""
+    """The facts that a launch would see once this is promoted. Raises TrailError, OSError."""
     return facts_for_launch(
         context.workspace,
         held,
@@ -304,7 +305,7 @@ def _refuse_what_cannot_run(
     signature: bytes,
     batch: BatchPlace | None,
 ) -> bool:
-    """Make every check of a launch now; returns whether only the quorum is missing."""
+    """Run every check of a launch now; return whether only the quorum is missing."""
     call, server = sealed.request.call, sealed.job.server
     if call is not None and server is not None:
         refuse_other_state(context.workspace, reviewed.owner, call.manifest_sha256, server)
@@ -354,7 +355,7 @@ def _payload(
 
 
 def write_approved_status(context: Context, owner: Owner | None, name: str, sealed: Sealed) -> None:
-    """Write the status file of a request that was just approved. Raises OSError."""
+    """Write the status file of a request that has just been approved. Raises OSError."""
     write_verdict(
         context.workspace.requester_folders(owner),
         Verdict(

@@ -1,8 +1,9 @@
-"""Approving a group of drafts by one decision: one signature over a batch of complete statements.
+"""Approve a group of drafts with one decision: one signature over a batch of complete statements.
 
-Invariant: a group is one full draft and others that differ from it in nothing but what its table shows whole; what cannot be
-shown so, or could not run, is left out and named. Each member is delivered by itself, as any approval; a crash between two
-leaves the rest as drafts, whose statements nobody can use: a launch asks for the member's own event.
+Invariant: a group is one full draft and others that differ from it only in what its table shows in full; a
+draft that cannot be shown that way, or could not run, is left out and named. Each member is promoted
+separately, like any approval. After a crash between two members the rest are still drafts, and their
+statements cannot be used, because a launch requires the member's own event.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ from threegate.shown.time_read import Reading
 
 @dataclass(frozen=True, slots=True)
 class SealedGroup:
-    """The statements about a group's members, in its order, and the batch of them; not yet signed."""
+    """The statements about a group's members, in order, and their batch; not yet signed."""
 
     sealed: tuple[Sealed, ...]
     batch: Batch
 
 
 def group_paths(context: Context, lead: Draft) -> list[Path]:
-    """The drafts of the lead's shape, the lead first. Raises InvalidInput when it is of no group."""
+    """The drafts of the lead's shape, the lead first. Raises InvalidInput if it is in no group."""
     shape = _shape(context, lead)
     if shape is None:
         raise InvalidInput(
-            f"{lead.path.name}: not valid, or never of a group; see: threegate approve {lead.path.name}"
+            f"{lead.path.name}: not valid, or not eligible for a group; see: threegate approve {lead.path.name}"
         )
     found = [lead.path]
     for path in drafts_of(context.workspace):
@@ -55,15 +56,15 @@ def group_paths(context: Context, lead: Draft) -> list[Path]:
             if _shape(context, read_draft(context.workspace, path)) == shape:
                 found.append(path)
         except InvalidInput:
-            continue  # it went on its way, or cannot be read
+            continue  # moved on, or cannot be read
     return found
 
 
 @contextmanager
 def open_group(context: Context, lead: Draft) -> Iterator[Group]:
-    """Open the drafts of the lead's shape; the copies of their inputs live as long as the block.
+    """Open the drafts of the lead's shape; the copies of their inputs exist until the block ends.
 
-    Raises what opening the lead raises, InvalidInput when no other draft is of its group, TrailError.
+    Raises what opening the lead raises, InvalidInput if its group has no other draft, TrailError.
     """
     paths = group_paths(context, lead)
     with ExitStack() as held:
@@ -78,7 +79,7 @@ def open_group(context: Context, lead: Draft) -> Iterator[Group]:
                     member = own.enter_context(open_reviewed_draft(context, draft, compared=False))
                     why = why_alone(first, member)
                     if member.request.request_id in {one.request.request_id for one in members}:
-                        why = "its request_id is that of another draft of the group"
+                        why = "another draft of the group has the same request_id"
                     if not why and (len(members) == limits.BATCH_MEMBERS or _size(member) > room):
                         why = "the batch is full; approve the rest in another one"
                     if why:
@@ -101,7 +102,7 @@ def open_group(context: Context, lead: Draft) -> Iterator[Group]:
 
 
 def seal_group(context: Context, group: Group, approved_by: str) -> SealedGroup:
-    """A statement about each member, of one moment. Raises Refused as `seal`."""
+    """A statement about each member, all with the same time. Raises Refused like `seal`."""
     moment = max(map(moment_for, group.members))
     sealed = tuple(seal(context, member, approved_by, approved_utc=moment) for member in group.members)
     risk = max((one.job.effective_risk for one in sealed), key=RISKS.index)
@@ -124,7 +125,9 @@ def deliver_group(
     reason: str = "",
     reading: Reading | None = None,
 ) -> Iterator[Promoted]:
-    """Deliver the members one by one, as `promote` does; those before a failure stay approved. Raises as `promote`."""
+    """Promote the members one by one, like `promote`; those before a failure stay approved. Raises the same
+    as `promote`.
+    """
     digest = sha256_hex(sealed.batch.to_bytes())
     for index, (member, one) in enumerate(zip(group.members, sealed.sealed, strict=True)):
         yield promote(
@@ -140,7 +143,9 @@ def deliver_group(
 
 
 def _shape(context: Context, draft: Draft) -> str | None:
-    """The draft's shape; None for one that is not valid, made from a proposal, or never of a group."""
+    """The draft's shape; None if it is not valid, was made from a proposal, or is not eligible for a
+    group.
+    """
     if draft.path.parent == context.workspace.drafts:
         return None
     report = context.read(draft.data, draft.path.name, "draft")
@@ -148,5 +153,5 @@ def _shape(context: Context, draft: Draft) -> str | None:
 
 
 def _size(member: ReviewedDraft) -> int:
-    """How much of the signature file a member takes at most."""
+    """An upper bound on a member's share of the signature file."""
     return limits.BATCH_STATEMENT_BYTES + limits.BATCH_INPUT_BYTES * len(member.inputs)

@@ -1,7 +1,8 @@
-"""Cancelling a request in whatever state it is.
+"""Cancel a request in whatever state it is.
 
-Invariant: a request that waits is ended here, under the trail's lock, so no daemon can claim it any more; one
-that was claimed is only asked to end, and the daemon alone says `cancelled`, when the process is really gone.
+Invariant: a waiting request is cancelled here, under the trail's lock, so no daemon can claim it afterwards;
+for a claimed one, the daemon is asked to stop it, and only the daemon writes `cancelled`, once the process is
+really gone.
 """
 
 from __future__ import annotations
@@ -28,41 +29,44 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """`cancelled`: it will not run, or its process is gone. `requested`: the daemon was asked and has not answered yet."""
+    """`cancelled`: it will not run, or its process is gone. `requested`: the daemon was asked and has not
+    answered yet.
+    """
 
     request_id: str
     outcome: Literal["cancelled", "requested", "ended"]
     last_event: str
     ran_ms: int | None = None
-    """How long it had run when it was stopped; None: nothing of it ran."""
+    """How long it had run when it was stopped; None if it never ran."""
     was: Literal["waiting", "claimed"] = "claimed"
-    """What it was when the order came."""
+    """Its state when the cancellation was requested."""
     waited_seconds: int | None = None
-    """Since its approval, of one that was waiting."""
+    """For a waiting request: seconds since its approval."""
 
     def __str__(self) -> str:
-        """What was done, in one line."""
+        """The result, in one line."""
         if self.outcome == "cancelled" and self.was == "waiting":
             since = "" if self.waited_seconds is None else f" for {self.waited_seconds} s"
-            return f"cancelled {self.request_id}: it was waiting{since}; nothing of it ran"
+            return f"cancelled {self.request_id}: it was waiting{since} and did not run"
         if self.outcome == "cancelled" and self.ran_ms is None:
-            return f"cancelled {self.request_id}: it was about to start; nothing of it ran"
+            return f"cancelled {self.request_id}: it was about to start and did not run"
         if self.outcome == "cancelled":
             return (
-                f"cancelled {self.request_id}: it was running and was killed after {self.ran_ms} ms; what it did before stays "
-                f"done, see: threegate show {self.request_id}"
+                f"cancelled {self.request_id}: it was running and was killed after {self.ran_ms} ms; what it "
+                "did until then "
+                f"is not undone, see: threegate show {self.request_id}"
             )
         if self.outcome == "ended":
-            return f"{self.request_id} ended by itself before: {self.last_event}"
+            return f"{self.request_id} had already ended: {self.last_event}"
         return f"asked the daemon to end {self.request_id}; it has not answered yet (is one running?)"
 
 
 def cancel_request(
     context: Context, request_id: str, *, by: OperatorDecision, reason: str = "", wait_seconds: float = 5.0
 ) -> Cancelled:
-    """End a waiting request, or ask the daemon to end a running one and wait for its word.
+    """Cancel a waiting request, or ask the daemon to stop a running one and wait for its answer.
 
-    Raises Refused (unknown_request, already_ended, not_approved, a signature of `by` that does not hold), TrailError,
+    Raises Refused (unknown_request, already_ended, not_approved, an invalid signature of `by`), TrailError,
     Unavailable, OSError.
     """
     if not _REQUEST_ID.fullmatch(request_id):
@@ -72,7 +76,9 @@ def cancel_request(
         if history is None:
             raise refuse_unknown(request_id)
         if history.end is not None:
-            raise Refused("already_ended", f"{request_id}: has ended ({history.end.type}); nothing to cancel")
+            raise Refused(
+                "already_ended", f"{request_id}: has already ended ({history.end.type}); nothing to cancel"
+            )
         if history.claimed is None:
             waited = None if history.approved is None else (held.now - history.approved.when).total_seconds()
             _end_waiting(context, held, history, by, reason)
@@ -86,7 +92,7 @@ def cancel_request(
 
 
 def cancel_about(request_id: str, reason: str) -> dict[str, Any]:
-    """What a signed stop is about."""
+    """What a signed cancellation states."""
     return {"request_id": request_id, "reason": trail_text(reason)}
 
 
@@ -96,7 +102,7 @@ def _end_waiting(
     source = moves.find_file(context.workspace, history)
     if source is None or source.parent != context.workspace.approved:
         raise Refused(
-            "not_approved", f"{history.request_id}: is a draft; say no to it with: threegate reject FILE"
+            "not_approved", f"{history.request_id}: is a draft; reject it with: threegate reject FILE"
         )
     actor, signed = by.checked(context, held, CANCEL, cancel_about(history.request_id, reason))
     approved = Approved.of(history.approved) or Approved()
@@ -129,7 +135,7 @@ def _end_waiting(
 
 
 def _await(context: Context, request_id: str, seconds: float) -> Cancelled:
-    """The daemon's word, as long as there is hope for it."""
+    """The daemon's answer, waiting only while one can still come."""
     until = time.monotonic() + seconds
     while True:
         with context.trail.locked() as held:

@@ -1,7 +1,7 @@
-"""Answering what a contract asks of a person: listing, approving, denying.
+"""Answer the contract checkpoints of requests: list, approve, deny.
 
-Invariant: an answer is a signed act about one call of one request (its digest), so it counts for no other; the
-daemon judges the request again and finds the answer in the trail.
+Invariant: an answer is a signed act about one call of one request (its digest), so it is valid for no other;
+the daemon judges the request again and finds the answer in the trail.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ANSWER = "threegate-checkpoint-answer/1"
 
 @dataclass(frozen=True, slots=True)
 class OpenCheckpoint:
-    """A waiting request, and what is asked about it."""
+    """A waiting request, and the question about it."""
 
     request_id: str
     tool: str
@@ -34,7 +34,7 @@ class OpenCheckpoint:
     asked: datetime | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, with the context that the person is shown."""
+        """Plain JSON, with the context shown to the person."""
         return {
             "request_id": self.request_id,
             "tool": self.tool,
@@ -46,13 +46,13 @@ class OpenCheckpoint:
 
 
 def open_checkpoints(context: Context) -> list[OpenCheckpoint]:
-    """Every request in approved/ that waits for a person. Raises TrailError, OSError."""
+    """Every request in approved/ that is waiting for a person's answer. Raises TrailError, OSError."""
     found = []
     for path in sorted(context.workspace.approved.glob("*.md")):
         try:
             file = read_approved(context, path)
         except FileNotFoundError:
-            continue  # it was claimed or cancelled meanwhile
+            continue  # claimed or cancelled meanwhile
         if isinstance(file, Approved) and (item := _ask(context, file)) is not None:
             found.append(item)
     return found
@@ -72,7 +72,9 @@ def open_checkpoint(context: Context, request_id: str) -> OpenCheckpoint:
     for item in open_checkpoints(context):
         if item.request_id == request_id:
             return item
-    raise InvalidInput(f"{request_id}: no checkpoint waits for an answer; see: threegate checkpoint list")
+    raise InvalidInput(
+        f"{request_id}: no checkpoint is waiting for an answer; see: threegate checkpoint list"
+    )
 
 
 def answer_about(item: OpenCheckpoint, *, approve: bool) -> Mapping[str, Any]:
@@ -89,7 +91,7 @@ def answer(context: Context, item: OpenCheckpoint, signed: bytes, *, approve: bo
     """Check the signed answer and put it into the trail. Raises Refused, InvalidInput, TrailError."""
     about = answer_about(item, approve=approve)
     if open_checkpoint(context, item.request_id).call_sha256 != item.call_sha256:
-        raise Refused("request_changed", f"{item.request_id}: is another call now; look at it again")
+        raise Refused("request_changed", f"{item.request_id}: the call has changed; review it again")
     with context.trail.locked() as held:
         actor, act = checked_act(context, held, signed, ANSWER, about)
         answered = ContractCheckpointAnswered(

@@ -1,7 +1,8 @@
-"""Writing a draft: inputs are hashed and copied to inbox/files/, the text is rendered, checked, and delivered.
+"""Write a draft: hash the inputs and copy them to inbox/files/, render the text, check it, and put it into
+the inbox.
 
-Invariant: what is delivered passes gate 1 as a draft under this workspace's settings; where it does not,
-nothing is written.
+Invariant: a draft is written only if it passes gate 1 under this workspace's settings; otherwise nothing is
+written.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from threegate.request.render_draft import blank_draft, file_name, render_reques
 
 @dataclass(frozen=True, slots=True)
 class DraftOptions:
-    """What a draft is made of. Paths are files of the one who drafts; everything else is in the request."""
+    """What a draft is made from. Paths are the user's files; the other fields go into the request."""
 
     backend: Backend
     purpose: str
@@ -53,7 +54,7 @@ class DraftOptions:
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A draft that was written: its path, its report, and the input files that were copied."""
+    """A draft that was written: its path, its report, and the copied input files."""
 
     path: Path
     report: Report
@@ -61,11 +62,13 @@ class Drafted:
 
 
 def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -> Drafted:
-    """Write a draft into the inbox. Raises InvalidInput with every finding when it would not pass gate 1, OSError."""
+    """Write a draft into the inbox. Raises InvalidInput with every finding if it would not pass gate 1,
+    OSError.
+    """
     moment = now.astimezone(UTC).replace(microsecond=0)
     slug = options.slug or slug_of(options.purpose)
     if slug != slug_of(slug):
-        raise InvalidInput(f"--slug is 1 to 64 of a-z, 0-9 and single dashes, such as {slug_of(slug)}")
+        raise InvalidInput(f"--slug must be 1 to 64 of a-z, 0-9 and single dashes, such as {slug_of(slug)}")
     name = file_name(moment, slug)
     read = [_read_input(path) for path in options.inputs]
     request = draft_request(options, [item for item, _ in read], name, moment, slug)
@@ -74,7 +77,7 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     report = read_request(data, path=name, settings=settings, now=now, stage="draft")
     if not report.valid:
         lines = [f"{item.rule}: {item.message}" for item in report.findings if item.severity == "error"]
-        raise InvalidInput(f"the draft is not written, it would be refused: {'; '.join(lines)}")
+        raise InvalidInput(f"the draft was not written because it would be refused: {'; '.join(lines)}")
     with workspace.hold(workspace.files) as files:
         copied = tuple(item.name for item, content in read if _keep(files, item.name, content))
     path = workspace.inbox / name
@@ -86,7 +89,7 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
 def draft_request(
     options: DraftOptions, inputs: Sequence[InputFile], name: str, moment: datetime, slug: str
 ) -> Request:
-    """The request that a draft of these options is, with an id of its own. Raises InvalidInput."""
+    """The request for these options, with a new id. Raises InvalidInput."""
     targets = tuple(_target(host) for host in options.network_allow)
     return replace(
         blank_draft(name, moment, options.backend),
@@ -141,7 +144,7 @@ def _cores(text: str) -> Decimal:
     try:
         return Decimal(text)
     except ArithmeticError:
-        raise InvalidInput('--cpu is a decimal number of cores, such as "0.5"') from None
+        raise InvalidInput('--cpu must be a decimal number of cores, such as "0.5"') from None
 
 
 def _target(host: str) -> NetworkTarget:
@@ -163,13 +166,15 @@ def _read_input(path: Path) -> tuple[InputFile, bytes]:
 
 
 def _keep(files: HeldFolder, name: str, content: bytes) -> bool:
-    """Copy an input to inbox/files/ unless the same bytes are there. Raises InvalidInput when others are."""
+    """Copy an input to inbox/files/ unless the same bytes are there. Raises InvalidInput if the name has
+    other bytes.
+    """
     try:
         files.deliver(name, content, 0o644)
     except FileExistsError:
         if files.read(name, max_bytes=limits.INPUT_FILE_BYTES)[0] != content:
             raise InvalidInput(
-                f"{files.path / name}: another file of this name is there; rename the input"
+                f"{files.path / name}: another file with this name is there; rename the input"
             ) from None
         return False
     return True

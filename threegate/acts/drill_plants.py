@@ -1,7 +1,7 @@
 """What a drill plants: one change, of a kind that people are known to miss.
 
-Invariant: a plant is a pure function of a request and of chance; it changes what the request means in one point, and says in
-one line what that is. Whether gate 1 still accepts the result is for the caller to ask.
+Invariant: a plant is a pure function of a request and a random source; it changes the meaning of the request
+in one point, and describes the change in one line. The caller checks whether gate 1 still accepts the result.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _LIKE: Final[Mapping[str, str]] = {
     "l": "i", "i": "l", "o": "0", "0": "o", "m": "n", "n": "m", "e": "c", "c": "e", "a": "o", "u": "v", "v": "u",
     "1": "l", "s": "5", "5": "s", "t": "f", "g": "q", "q": "g", "b": "d", "d": "b", "r": "t", "p": "q",
 }  # fmt: skip
-"""Letters that are read as each other."""
+"""Letters that are easily mistaken for each other."""
 _LABEL = re.compile(r"[a-z0-9]{4,}")
 _SPACES: Final = 150
-"""So far to the right stands a hidden part of a line."""
+"""The column at which a hidden part of a line starts."""
 _ELSEWHERE: Final = "paste.example-files.net"
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A request with one change: the kind, and the change in one line, as ``where: what it is now (was …)``."""
+    """A request with one change: the kind, and the change in one line, as ``where: new value (was …)``."""
 
     kind: str
     request: Request
@@ -42,7 +42,7 @@ Plant = Callable[[Request, Random, Sequence[InputFile], RequestSettings], Plante
 def _host(
     request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
 ) -> Planted | None:
-    """A host with one letter exchanged, everywhere in the request."""
+    """Replace one letter of a host, everywhere in the request."""
     places = [
         (target, match.start() + at)
         for target in request.network_allowlist
@@ -70,7 +70,7 @@ def _host(
 def _input(
     request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
 ) -> Planted | None:
-    """One more input, from another request."""
+    """Add an input, taken from another request."""
     names = {item.name for item in request.inputs}
     found = [item for item in others if item.name not in names]
     if not found:
@@ -84,7 +84,7 @@ def _input(
 def _path(
     request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
 ) -> Planted | None:
-    """An output that goes elsewhere."""
+    """Send an output elsewhere."""
     if not request.outputs:
         return None
     output = chance.choice(request.outputs)
@@ -104,7 +104,7 @@ def _path(
 def _network(
     request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
 ) -> Planted | None:
-    """Code that calls out."""
+    """Add code that calls out."""
     call = f"urllib.request.urlopen('https://{_ELSEWHERE}/{chance.randrange(16**6):06x}')"
     planted = f"import urllib.request; {call}"
     for code, change in _codes(request):
@@ -117,7 +117,7 @@ def _network(
 def _limit(
     request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
 ) -> Planted | None:
-    """More time or memory than was asked for before."""
+    """Ask for more time or memory than before."""
     found: list[tuple[str, Request]] = []
     time, memory = request.time_limit_sec * 10, request.memory_limit_mb * 4
     if time <= most.max_time_sec:
@@ -135,7 +135,7 @@ def _limit(
 def _hidden(
     request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
 ) -> Planted | None:
-    """A statement far to the right of a line of code."""
+    """Put a statement far to the right in a line of code."""
     what = f"print(open('/in/{request.inputs[0].name}').read())" if request.inputs else "print('sent')"
     for code, change in _codes(request):
         lines = code.split("\n")
@@ -160,7 +160,7 @@ PLANTS: Final[Mapping[str, Plant]] = {
 
 
 def _codes(request: Request) -> Iterator[tuple[str, Callable[[str], Request]]]:
-    """Python code of a request, and the request with other code in its place."""
+    """The Python code of a request, and the request with that code replaced."""
     words = request.argv or ()
     if request.code is not None:
         yield request.code, lambda code: replace(request, code=code)
@@ -169,7 +169,9 @@ def _codes(request: Request) -> Iterator[tuple[str, Callable[[str], Request]]]:
 
 
 def _after_a_line(code: str, planted: str, chance: Random) -> str | None:
-    """The code with a line of its own between two of its lines, where it still parses; one line stays one line."""
+    """The code with a new line between two of its lines, if it still parses and each existing line is
+    unchanged.
+    """
     lines = code.split("\n")
     if len(lines) == 1:
         changed = f"{planted}; {code}" if chance.random() < 0.5 else f"{code}; {planted}"
@@ -196,7 +198,7 @@ def _everywhere(words: tuple[str, ...] | None, old: str, new: str) -> tuple[str,
 def plants(
     request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
 ) -> Iterator[Planted]:
-    """What can be planted into a request, in an order by chance. `others` are inputs of other requests."""
+    """Every plant possible in a request, in random order. `others` are inputs of other requests."""
     for kind in chance.sample(sorted(PLANTS), len(PLANTS)):
         planted = PLANTS[kind](request, chance, others, most)
         if planted is not None:

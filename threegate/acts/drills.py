@@ -1,8 +1,8 @@
-"""Drills: drafts that must not be approved, placed to measure whether anybody still looks (docs/drills.md).
+"""Drills: drafts that must not be approved, placed to measure whether operators still read (docs/drills.md).
 
-Invariant: a drill's id is spent before its file appears, and both walls refuse it: who would seal it (`approve.seal`), and
-every check that a used id does not pass. It is over under the trail's lock, once, before any key is asked; nothing of it
-reaches whoever asked for its source.
+Invariant: a drill's id is used up before its file appears, and two checks refuse it: `approve.seal`, and
+every check that rejects a used id. It ends under the trail's lock, once, before any key is used; the
+requester of its source learns nothing about it.
 """
 
 from __future__ import annotations
@@ -46,12 +46,14 @@ Outcome = Literal["caught", "missed", "expired", "withdrawn", "lost"]
 
 
 def drills_about(on: bool) -> Mapping[str, Any]:
-    """What the signed act is about."""
+    """What the signed act states."""
     return {"drills": "on" if on else "off"}
 
 
 def set_drills(context: Context, acting: Acting, *, on: bool) -> None:
-    """Consent to drills, or end them: an open one is withdrawn. Raises Refused, InvalidInput, Unavailable, TrailError."""
+    """Consent to drills, or end them; an open drill is withdrawn. Raises Refused, InvalidInput, Unavailable,
+    TrailError.
+    """
     about = drills_about(on)
     signed = sign_act(context, acting, DRILL, about)
     with context.trail.locked() as held:
@@ -62,8 +64,10 @@ def set_drills(context: Context, acting: Acting, *, on: bool) -> None:
 
 
 def due_utc(index: TrailIndex, every: int) -> datetime | None:
-    """When the next drill is placed: half to one and a half of `every` seconds after the last event of a drill, by that
-    event's hash; None while drills are off or one is open. No restart of the daemon changes it."""
+    """When to place the next drill: 0.5 to 1.5 times `every` seconds after the last drill event, derived from
+    that event's hash, so that restarting the daemon does not change it; None while drills are off or one is
+    open.
+    """
     drills = index.drills
     if not drills.on or drills.open is not None:
         return None
@@ -72,7 +76,7 @@ def due_utc(index: TrailIndex, every: int) -> datetime | None:
 
 
 def place_drill(context: Context, *, chance: Random | None = None) -> Drill | None:
-    """Make a drill from a request that finished lately and place it among the drafts; None when none can be made.
+    """Make a drill from a recently finished request and place it among the drafts; None if none can be made.
 
     Raises TrailError, Unavailable, OSError.
     """
@@ -90,7 +94,7 @@ def place_drill(context: Context, *, chance: Random | None = None) -> Drill | No
         moves.announce(held, placed, actor="daemon")
         if not workspace.drills.is_dir():
             durable.make_folder(workspace.drills, 0o700)
-        _clear(workspace)  # what a crash left of an earlier one
+        _clear(workspace)  # leftovers of a crash
         durable.deliver(workspace.drills / PLAN, drill.to_bytes(), _MODE)
         durable.deliver(drill.file(workspace), data, _MODE)
     return drill
@@ -105,12 +109,12 @@ def answer_drill(
     reading: Reading | None = None,
     reason: str = "",
 ) -> Drill:
-    """An operator has decided on a drill: it is over, and the operator learns what it was. No key is needed.
+    """End a drill that an operator decided on; the operator then learns what it was. No key is needed.
 
-    Raises Refused (drill_over) when it was over already, TrailError, OSError.
+    Raises Refused (drill_over) if it had already ended, TrailError, OSError.
     """
     drill = draft.drill
-    assert drill is not None  # the caller looked
+    assert drill is not None  # the caller checked
     with context.trail.locked() as held:
         as_placed = (
             drill.commitment == held.index.drills.open and sha256_hex(draft.data) == drill.request_sha256
@@ -122,14 +126,16 @@ def answer_drill(
 
 
 def told_drill(drill: Drill, outcome: Literal["caught", "missed"]) -> tuple[str, str]:
-    """What the operator reads about a drill that is over: our line, and the planted change, which has foreign words in it."""
-    return f"this was a drill: you {outcome} it; nothing was signed, and nothing of it runs", drill.line
+    """What the operator reads about a drill that has ended: our line, and the planted change, which contains
+    foreign words.
+    """
+    return f"this was a drill: you {outcome} it; nothing was signed and nothing runs", drill.line
 
 
 def settle_drill(context: Context) -> Outcome | None:
-    """Look after the open drill: it expires as any draft does, and is lost when its files are not what was placed.
+    """Check the open drill: it expires like any draft, and is lost if its files differ from what was placed.
 
-    Returns how it ended, None when it did not. Raises TrailError, OSError.
+    Returns how it ended, None if it did not. Raises TrailError, OSError.
     """
     workspace = context.workspace
     with context.trail.locked() as held:
@@ -191,7 +197,7 @@ def _end(
 
 
 def _clear(workspace: Workspace) -> None:
-    """Remove the files of a drill that is over, the plan first: without it nothing is listed."""
+    """Remove the files of a drill that has ended, the plan first: without it, nothing is listed."""
     with suppress(FileNotFoundError):
         for name in sorted(os.listdir(workspace.drills), key=lambda name: name != PLAN):
             durable.unlink(workspace.drills / name)
@@ -204,7 +210,7 @@ def _digest(path: Path) -> str:
         return ""
 
 
-# ---- making one
+# ---- making a drill
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +238,9 @@ def drills_of(
     inputs: Sequence[InputFile],
     chance: Random,
 ) -> Iterator[tuple[Drill, bytes]]:
-    """A drill for each kind of change that fits a request, each with its bytes: gate 1 reads them as they were meant, and warns
-    of nothing that it does not warn of in the request itself."""
+    """A drill for each kind of change that fits a request, each with its bytes. Gate 1 reads them as intended
+    and gives only warnings that it also gives for the request itself.
+    """
     settings = context.policy.settings.request
     with context.trail.locked() as held:
         moment = held.now.replace(microsecond=0)
@@ -268,7 +275,7 @@ def _read(context: Context, data: bytes, name: str, now: datetime) -> Report:
 
 
 def _rules(report: Report) -> list[str]:
-    """What gate 1 and the type checker found."""
+    """Findings of gate 1 and the type checker."""
     types = type_findings(report.request) if report.request is not None else ()
     return sorted(finding.rule for finding in (*report.findings, *types))
 
@@ -292,7 +299,7 @@ def _can_be_shown(context: Context, drill: Drill, data: bytes) -> bool:
 
 
 def _sources(context: Context) -> Iterator[_Source]:
-    """The newest requests that ran after somebody had signed them."""
+    """The newest requests that ran after an operator signed them."""
     workspace = context.workspace
     with os.scandir(workspace.finished) as entries:
         there = [
@@ -317,7 +324,7 @@ def _sources(context: Context) -> Iterator[_Source]:
 
 
 def fresh_id(request_id: str, moment: datetime) -> str:
-    """An id that looks like the source's: its time is now's, its random part another, or it gets one."""
+    """An id that looks like the source's, with the current time and a new random part."""
     fresh = _DIGITS.sub(lambda found: _like(found[0], moment), request_id)
     tail = re.search(r"[0-9a-f]{6,}$", fresh)
     if tail is not None:

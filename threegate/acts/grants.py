@@ -1,7 +1,7 @@
-"""Standing grants: giving one, revoking it, and promoting drafts that it covers.
+"""Standing grants: create one, revoke it, and promote drafts that it covers.
 
-Invariant: a draft is promoted under a grant only when the check of a launch passes with the grant in the place of an
-approval; the number of uses is decided again at each claim, under the trail's lock.
+Invariant: a draft is promoted under a grant only if the check of a launch passes with the grant instead of an
+approval; the number of uses is checked again at each claim, under the trail's lock.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def sign_grant(
     name: str,
     key: Path,
 ) -> Grant:
-    """Sign a grant of calls or jobs like `job`; `from_request` is empty where it is of none that ran. Raises as `new_grant`."""
+    """Sign a grant of calls or jobs like `job`; `from_request` is empty if it is not made from a request.
+    Raises the same as `new_grant`.
+    """
     refuse_write(job, allowed=context.policy.settings.approval.grants_write)
     with context.trail.locked() as held:
         refuse_bad_clock(held)
@@ -129,7 +131,7 @@ def sign_grant(
     statement = act.to_bytes()
     data = render_signed(statement, sign_statement(statement, key, NAMESPACE_ACT))
     if len(data) > limits.SIGNATURE_FILE_BYTES:
-        raise Refused("grant_mismatch", "too much to sign in one grant; widen less, or approve by hand")
+        raise Refused("grant_mismatch", "too much to sign in one grant; widen less, or approve each request")
     grant = parse_grant(data)
     operators = read_operators(context.workspace)
     fingerprint = verify_signer(statement, grant.signed.signature, name, NAMESPACE_ACT, operators, at=(now,))
@@ -161,7 +163,8 @@ def sign_grant(
 def grant_sections(
     context: Context, approved: Approved, widened: Sequence[Widened], operator: str
 ) -> list[Section]:
-    """What would run again under a grant of a finished request: what may differ, with examples, and all that runs.
+    """What would run under a grant of a finished request: the parts that may differ, with examples, and all
+    that runs.
 
     Raises Refused for what no grant may cover.
     """
@@ -172,7 +175,9 @@ def grant_sections(
 
 
 def what_may_differ(job: Job, widened: Sequence[Widened]) -> Section:
-    """Each widened part with a value that would run and one that would wait. Raises Refused for what no grant may cover."""
+    """Each widened part with one value that would run and one that would wait. Raises Refused for what no
+    grant may cover.
+    """
     parts: list[Item] = []
     for example in examples(job, widened):
         parts += [
@@ -189,7 +194,7 @@ def what_may_differ(job: Job, widened: Sequence[Widened]) -> Section:
 
 
 def _shown(example: Example, value: object) -> str:
-    """A value of a part, as the part has it."""
+    """A value of a part, in the form the part has."""
     if example.widened.part.startswith("inputs."):
         return f"any content of {value} bytes"
     return json.dumps(value, ensure_ascii=False)
@@ -219,7 +224,9 @@ def refuse_off(context: Context) -> None:
 
 
 def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:
-    """End a grant for ever; what was promoted under it and waits does not run. Raises InvalidInput, TrailError."""
+    """End a grant for good; waiting requests promoted under it do not run. Raises InvalidInput,
+    TrailError.
+    """
     standing = find_grant(context.workspace, context.trail, which)
     with context.trail.locked() as held:
         moves.announce(held, payloads.GrantRevoked(grant=standing.grant.id), actor=actor)
@@ -232,10 +239,10 @@ def use_grants(
     *,
     failed: Callable[[Path, Exception], None] = lambda path, error: None,
 ) -> list[Promoted]:
-    """Promote the drafts that a live grant covers: those of `paths`, or all of the inbox.
+    """Promote the drafts that a live grant covers: those in `paths`, or all in the inbox.
 
-    Never raises for a draft: one that is refused waits for an operator, whom `approve` tells why, and `failed` is called
-    with an internal error. Raises TrailError, InvalidInput, Unavailable.
+    Never raises for a single draft: a refused one waits for an operator, to whom `approve` gives the reason,
+    and `failed` is called with an internal error. Raises TrailError, InvalidInput, Unavailable.
     """
     if not context.policy.settings.approval.grants or not context.workspace.grants.is_dir():
         return []
@@ -261,7 +268,9 @@ def use_grants(
 
 
 def promote_granted(context: Context, path: Path, grants: Sequence[Grant]) -> Promoted | None:
-    """Promote one draft under the first grant that covers it; None when none does. Raises as `approve` does."""
+    """Promote one draft under the first grant that covers it; None if none does. Raises the same as
+    `approve`.
+    """
     draft = read_draft(context.workspace, path)
     mine = [grant for grant in grants if grant.owner == draft.owner]
     if not mine:
@@ -277,7 +286,9 @@ def promote_granted(context: Context, path: Path, grants: Sequence[Grant]) -> Pr
 
 
 def _declared_covered(context: Context, draft: Draft, request: Request, grants: Sequence[Grant]) -> bool:
-    """Whether a grant covers what the draft declares. Its inputs are copied and hashed only then: that takes time."""
+    """Whether a grant covers what the draft declares. The inputs are copied and hashed only afterwards,
+    because that takes time.
+    """
     policy = context.policy
     places = {
         item.name: input_place(context.workspace, draft.path.parent, item.name, item.sha256).name
@@ -334,7 +345,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
 
 
 def _refuse_promised(index: TrailIndex, grant: Grant) -> None:
-    """No more drafts are promoted than uses are left, those that wait counted."""
+    """Do not promote more drafts than the uses left, counting those that wait."""
     waiting = sum(
         1
         for history in index.unended_histories()
@@ -343,4 +354,4 @@ def _refuse_promised(index: TrailIndex, grant: Grant) -> None:
         and given.grant == grant.id
     )
     if (index.grant_uses(grant.id) or 0) + waiting >= grant.max_uses:
-        raise Refused("grant_used_up", "every use of the grant that is left is promised already")
+        raise Refused("grant_used_up", "all remaining uses of the grant are taken by waiting requests")

@@ -1,4 +1,4 @@
-"""The drafts that an operator can decide on, for the screens that walk through them."""
+"""The drafts that an operator can decide on, for screens that go through them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from threegate.review.placed_drill import read_drill
 
 
 def drafts_of(workspace: Workspace, *, drill: bool = False) -> list[Path]:
-    """All drafts, oldest name first; with `drill` the drill among them too, for somebody who is asked."""
+    """All drafts, sorted by name, oldest first; with `drill`, including the open drill, for a caller who will
+    ask an operator.
+    """
     placed = read_drill(workspace) if drill else None
     found = [placed.listed(workspace)] if placed is not None else []
     for place in workspace.draft_folders():

@@ -1,8 +1,9 @@
-"""Notes: a proposed one is stored only when the operator says so, by a signed act.
+"""Notes: a proposed note is stored only after an operator approves it with a signed act.
 
-Invariant: a stored note has the bytes that the trail's `finished` names, and contains no secret. A file of notes is replaced as
-a whole: its next bytes are on disk beside it before the event with their digest, and are renamed over it afterwards. Whoever
-opens the notes next completes what was announced and removes the rest (`settle_notes`).
+Invariant: a stored note has the bytes that the trail's `finished` names, and contains no secret. A file of
+notes is replaced as a whole: its next bytes are on disk next to it before the event with their digest, and
+are renamed over it afterwards. The next process to open the notes completes what was recorded and removes the
+rest (`settle_notes`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TOOLS = frozenset({"memory.propose"})
 
 @dataclass(frozen=True, slots=True)
 class ProposedNote:
-    """A note that waits for the operator."""
+    """A note that is waiting for the operator."""
 
     finished: FinishedProposal
     note: Mapping[str, Any]
@@ -45,10 +46,10 @@ def proposed_note(context: Context, request_id: str) -> ProposedNote:
     data = finished.output("/out/note.json")
     note = canonical.loads_strict(data, max_bytes=2 * limits.PROPOSAL_BYTES)
     if note != finished.given["note"]:
-        raise Refused("result_unverified", "/out/note.json: is not the note that was proposed")
+        raise Refused("result_unverified", "/out/note.json: differs from the note that was proposed")
     if has_secret(str(note["content"])):
         raise InvalidInput(
-            f"{request_id}: the note holds a secret; notes are read by agents, so it is not stored"
+            f"{request_id}: the note contains a secret and is not stored, because agents read notes"
         )
     about = {
         "request_id": request_id,
@@ -59,7 +60,7 @@ def proposed_note(context: Context, request_id: str) -> ProposedNote:
 
 
 def store_note(context: Context, proposed: ProposedNote, signed: bytes) -> None:
-    """Announce the signed act and add the note. Raises Refused, Unavailable, TrailError, OSError."""
+    """Record the signed act and add the note. Raises Refused, Unavailable, TrailError, OSError."""
     request_id = proposed.finished.request_id
     line = (
         json.dumps({**proposed.note, "request_id": request_id}, ensure_ascii=True, sort_keys=True).encode()
@@ -78,8 +79,9 @@ def store_note(context: Context, proposed: ProposedNote, signed: bytes) -> None:
 
 
 def remove_note(context: Context, which: str, *, actor: str) -> dict[str, Any]:
-    """Announce that a stored note is removed, and remove it: `which` is its FILE:LINE, or the id of the request that
-    proposed it. Returns the note. Raises InvalidInput, Unavailable, TrailError, OSError."""
+    """Record the removal of a stored note and remove it; `which` is its FILE:LINE, or the id of the request
+    that proposed it. Returns the note. Raises InvalidInput, Unavailable, TrailError, OSError.
+    """
     with context.trail.locked() as held:
         settle_notes(context.workspace, held)
         found = [
@@ -88,7 +90,7 @@ def remove_note(context: Context, which: str, *, actor: str) -> dict[str, Any]:
             if which in (f"{note['file']}:{note['line']}", note.get("request_id"))
         ]
         if len(found) != 1:
-            raise InvalidInput(f"{which}: {len(found)} notes are called so; see: threegate memory list")
+            raise InvalidInput(f"{which}: {len(found)} notes match; see: threegate memory list")
         path = context.workspace.memory / found[0]["file"]
         lines = durable.read_regular(path, max_bytes=limits.MEMORY_BYTES).splitlines(keepends=True)
         gone = lines.pop(found[0]["line"] - 1)
@@ -98,14 +100,17 @@ def remove_note(context: Context, which: str, *, actor: str) -> dict[str, Any]:
 
 
 def notes(context: Context) -> list[dict[str, Any]]:
-    """All stored notes, in the order of files and lines. Raises InvalidInput for a line that is none, TrailError, OSError."""
+    """All stored notes, in the order of files and lines. Raises InvalidInput for a line that is not a note,
+    TrailError, OSError.
+    """
     with context.trail.locked() as held:
         settle_notes(context.workspace, held)
         return _read_notes(context.workspace)
 
 
 def settle_notes(workspace: Workspace, held: LockedTrail) -> None:
-    """End a change of the notes that a crash or a full disk cut off: all of it where the trail announced it, else nothing.
+    """Settle a change of the notes that a crash or a full disk interrupted: complete it if the trail recorded
+    it, else undo it.
 
     Raises OSError.
     """
@@ -128,8 +133,8 @@ def _read_notes(workspace: Workspace) -> list[dict[str, Any]]:
             try:
                 note = canonical.loads_strict(line, max_bytes=2 * limits.PROPOSAL_BYTES)
             except canonical.StrictJSONError as error:
-                raise InvalidInput(f"{path}:{number}: no note: {error}; fix or remove the line") from None
+                raise InvalidInput(f"{path}:{number}: not a note: {error}; fix or remove the line") from None
             if not isinstance(note, dict) or not isinstance(note.get("content"), str):
-                raise InvalidInput(f"{path}:{number}: no note: it needs a content; fix or remove the line")
+                raise InvalidInput(f"{path}:{number}: not a note: content is missing; fix or remove the line")
             found.append({"file": path.name, "line": number, **note})
     return found

@@ -1,7 +1,7 @@
-"""Who may approve: adding, listing and revoking operators.
+"""Who may approve: add, list and revoke operators.
 
-Invariant: the trail's event with the digests of the files is on disk before a file changes, and a file that
-is not what the trail last recorded is never built upon: somebody must look at it and record it first.
+Invariant: the trail's event with the digests of the files is on disk before a file changes. A file that
+differs from what the trail last recorded is never changed: a person must check it and record it first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _KRL_MAGIC = b"SSHKRL\n\x00"
 
 @dataclass(frozen=True, slots=True)
 class OperatorLine:
-    """One key of one operator, for a list. `revoked` is None for a KRL that only ssh-keygen can read."""
+    """One key of one operator, for a list. `revoked` is None if it is unknown, because only ssh-keygen can
+    read a KRL.
+    """
 
     name: str
     fingerprint: str
@@ -61,13 +63,15 @@ def add_operator(
     valid_after: datetime | None = None,
     valid_before: datetime | None = None,
 ) -> Operator:
-    """Give a name one more key. `key_line` is a line of a .pub file: type, base64, comment.
+    """Add a key to a name. `key_line` is a line of a .pub file: type, base64, comment.
 
-    Raises InvalidInput for a name or key that cannot be, Refused (operators_changed) when the file on disk is
-    not the recorded one, TrailError, Unavailable, OSError.
+    Raises InvalidInput for an invalid name or key, Refused (operators_changed) if the file on disk differs
+    from the recorded one, TrailError, Unavailable, OSError.
     """
     if not NAME.fullmatch(name):
-        raise InvalidInput(f"{name}: no name for an operator; use letters, digits and . _ @ + - (at most 64)")
+        raise InvalidInput(
+            f"{name}: not a valid name for an operator; use letters, digits and . _ @ + - (at most 64)"
+        )
     parts = key_line.split(None, 2)
     if len(parts) < 2:
         raise InvalidInput("the key is not a line of a .pub file: TYPE BASE64 [COMMENT]")
@@ -89,7 +93,9 @@ def add_operator(
 def append_operator(
     workspace: Workspace, held: LockedTrail, entry: Operator, *, actor: str, signed: Signature | None = None
 ) -> None:
-    """Announce and write one more line, of a passkey with its pin. Raises InvalidInput, Refused, TrailError, OSError."""
+    """Record and write one more line, of a passkey with its pinned origin. Raises InvalidInput, Refused,
+    TrailError, OSError.
+    """
     current = _recorded(workspace, held)
     key_text = base64.b64encode(entry.key.blob).decode()
     data = current.data + (render_operator(entry, key_text) + "\n").encode()
@@ -114,9 +120,9 @@ def append_operator(
 
 
 def revoke_operator(workspace: Workspace, which: str, *, actor: str) -> list[Operator]:
-    """Revoke every key of a name, or the one with this fingerprint. Returns the lines concerned.
+    """Revoke every key of a name, or the one with this fingerprint. Returns the affected lines.
 
-    The lines stay in `operators`, so that old approvals can still be explained; their keys go to
+    The lines stay in `operators`, so that old approvals can still be explained; their keys are added to
     `operators.revoked`. Raises InvalidInput, Refused, TrailError, Unavailable, OSError.
     """
     with _trail(workspace).locked() as held:
@@ -139,7 +145,9 @@ def revoke_operator(workspace: Workspace, which: str, *, actor: str) -> list[Ope
 
 
 def record_operators(workspace: Workspace, *, actor: str) -> Operators:
-    """Take both files as they are now, after somebody looked at them. Raises InvalidInput, TrailError, Unavailable."""
+    """Record both files in their current form, after a person checked them. Raises InvalidInput, TrailError,
+    Unavailable.
+    """
     with _trail(workspace).locked() as held:
         current = read_operators(workspace)
         if current.problem is not None:
@@ -151,13 +159,16 @@ def record_operators(workspace: Workspace, *, actor: str) -> Operators:
 
 
 def list_operators(workspace: Workspace) -> tuple[list[OperatorLine], str | None]:
-    """Every key, and one line that says what is wrong with the files (None: they are as recorded)."""
+    """Every key, and one line that says what is wrong with the files (None if they are as recorded)."""
     current = read_operators(workspace)
     problem = current.problem
     if problem is None:
         with _trail(workspace).locked() as held:
             if held.index.operators != current.digests:
-                problem = "the files are not what the trail last recorded; look at them, then: threegate operator record"
+                problem = (
+                    "the files differ from what the trail last recorded; check them, then: threegate "
+                    "operator record"
+                )
     revoked = _revoked_blobs(current.revoked)
     return [
         OperatorLine(
@@ -180,14 +191,14 @@ def _trail(workspace: Workspace) -> Trail:
 
 
 def _recorded(workspace: Workspace, held: LockedTrail) -> Operators:
-    """Both files, when they are as the trail recorded them; nothing at all when it recorded none."""
+    """Both files, if they are as the trail recorded them; nothing if the trail recorded none."""
     current = read_operators(workspace)
     if not any(held.index.operators) and not current.data and current.revoked is current.passkeys is None:
         return replace(current, problem=None)
     if current.digests != held.index.operators:
         raise Refused(
             "operators_changed",
-            f"{workspace.operators_file}: not what the trail last recorded; look at it, then: threegate operator record",
+            f"{workspace.operators_file}: not what the trail last recorded; check it, then: threegate operator record",
         )
     if current.problem is not None:
         raise Refused("operators_changed", f"{current.problem}; fix it, then: threegate operator record")
@@ -206,11 +217,11 @@ def _public_line(data: bytes, entry: Operator) -> str:
         parts = raw.split(" ")
         if len(parts) >= 4 and not raw.startswith("#") and parse_key_text(parts[2], parts[3]) == entry.key:
             return f"{parts[2]} {parts[3]} {entry.name}"
-    raise InvalidInput(f"{entry.name}: the line is not there any more")
+    raise InvalidInput(f"{entry.name}: the line no longer exists")
 
 
 def _with_keys(revoked: bytes | None, lines: str) -> bytes:
-    """The revocation file with further keys; a KRL is updated by ssh-keygen itself."""
+    """The revocation file with more keys; a KRL is updated by ssh-keygen itself."""
     if revoked is None or not revoked.startswith(_KRL_MAGIC):
         known = (revoked or b"").decode("ascii")
         fresh = [line for line in lines.splitlines() if line.rpartition(" ")[0] not in known]

@@ -1,7 +1,8 @@
-"""Enrolling a passkey: an operator lets a browser's key approve under their own name, by an act that their SSH key signs.
+"""Enrol a passkey: an operator lets a browser's key approve under their own name, with an act that their SSH
+key signs.
 
-Invariant: nobody enrols a passkey for another name, and a passkey enrols nothing; the trail has the digests of both files
-before either changes.
+Invariant: an operator enrols passkeys only for their own name, and a passkey can enrol nothing; the trail has
+the digests of both files before either changes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PASSKEY_ACT = "threegate-passkey/1"
 
 @dataclass(frozen=True, slots=True)
 class MadePasskey:
-    """A passkey that a browser made, not yet anybody's."""
+    """A passkey that a browser made, not yet enrolled."""
 
     key: PublicKey
     passkey: Passkey
@@ -40,14 +41,16 @@ class MadePasskey:
 
 
 def read_made_passkey(data: bytes, origin: str) -> MadePasskey:
-    """Read what the page sent: ``{"credential": …, "public_key": …}``, both base64url. Raises InvalidInput."""
+    """Read what the page sent: ``{"credential": …, "public_key": …}``, both base64url. Raises
+    InvalidInput.
+    """
     try:
         value = canonical.loads_strict(data, max_bytes=limits.PASSKEY_REQUEST_BYTES, max_depth=2)
         if not isinstance(value, dict) or value.keys() != {"credential", "public_key"}:
-            raise MalformedError("has not exactly a credential and a public key")
+            raise MalformedError("must have exactly a credential and a public key")
         credential, public_key = value["credential"], value["public_key"]
         if not (isinstance(credential, str) and isinstance(public_key, str)):
-            raise MalformedError("has a credential or a public key that is no text")
+            raise MalformedError("the credential and the public key must be strings")
         return MadePasskey(*passkey_of(decode_base64url(public_key), origin, credential))
     except (canonical.StrictJSONError, MalformedError) as error:
         raise InvalidInput(f"the passkey {error}; make it again on the page") from None
@@ -60,7 +63,9 @@ def enrol_passkey(context: Context, name: str, made: MadePasskey, signed: bytes)
         if actor != f"operator:{name}":
             raise Refused("statement_mismatch", f"{name}'s passkey must be enrolled by {name}'s own SSH key")
         if made.passkey.origin != context.policy.settings.approval.passkey_origin:
-            raise Refused("policy_changed", "approval.passkey_origin is not what the passkey was made for")
+            raise Refused(
+                "policy_changed", "the passkey was made for another origin than approval.passkey_origin"
+            )
         entry = Operator(name, made.key, passkey=made.passkey, comment="passkey")
         append_operator(context.workspace, held, entry, actor=actor, signed=Signature(**fields))
     return entry

@@ -1,6 +1,6 @@
-"""Pinning: a reviewed copy of an input gets its lasting name in tool-exec/inputs/.
+"""Pinning: a reviewed copy of an input gets its permanent name in tool-exec/inputs/.
 
-Invariant: a pinned file is named by its digest, by an event that was on disk before, and never replaced.
+Invariant: a pinned file is named by its digest, after an event on disk that names it, and is never replaced.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _CHUNK = 1 << 20
 
 
 def check_pinned(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
-    """Whether the names that are taken already hold the bytes of these copies; asked before the trail's lock is taken.
+    """Check that existing files with these names hold the bytes of these copies; done before the trail's lock
+    is taken.
 
-    Raises Unavailable when one holds other bytes.
+    Raises Unavailable if one holds other bytes.
     """
     for copy in copies:
         target = workspace.inputs / copy.sha256
@@ -33,13 +34,15 @@ def check_pinned(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
 
 
 def to_be_pinned(copies: Sequence[InputCopy]) -> dict[str, PinnedFile]:
-    """What a launch will find in inputs/, for the checks of a launch that are made before."""
+    """What a launch will find in inputs/, for launch checks made beforehand."""
     return {copy.sha256: PinnedFile(copy.size) for copy in copies}
 
 
 @contextmanager
 def texts_to_pin(workspace: Workspace, *texts: bytes) -> Iterator[list[InputCopy]]:
-    """Texts of ours as copies that `pin` takes; gone when the block ends, unless they were pinned. Raises OSError."""
+    """Texts of ours as copies that `pin` accepts; removed when the block ends, unless they were pinned.
+    Raises OSError.
+    """
     copies: list[InputCopy] = []
     try:
         for text in texts:
@@ -52,9 +55,11 @@ def texts_to_pin(workspace: Workspace, *texts: bytes) -> Iterator[list[InputCopy
 
 
 def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
-    """Give each copy its lasting name, durable. Called under the trail's lock, after the event that names them. Raises OSError.
+    """Give each copy its permanent name, durably. Called under the trail's lock, after the event that names
+    them. Raises OSError.
 
-    A name that was taken meanwhile was given by another approval, which had hashed what it gave; a launch hashes again.
+    A name that appeared meanwhile comes from another approval, which hashed its own copy; a launch hashes
+    again.
     """
     for copy in copies:
         with suppress(FileExistsError):
@@ -64,7 +69,7 @@ def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
 
 
 def _check_pinned(target: Path, copy: InputCopy) -> None:
-    """What lies there already must be the same bytes: it may be pinned for another request as well."""
+    """An existing file must have the same bytes: it may be pinned for another request as well."""
     digest = hashlib.sha256()
     try:
         descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -72,10 +77,6 @@ def _check_pinned(target: Path, copy: InputCopy) -> None:
             for chunk in iter(lambda: stream.read(_CHUNK), b""):
                 digest.update(chunk)
     except OSError as error:
-        raise Unavailable(
-            f"{target}: cannot be read ({error.strerror}); look at it and move it away"
-        ) from None
+        raise Unavailable(f"{target}: cannot be read ({error.strerror}); check it and move it away") from None
     if digest.hexdigest() != copy.sha256:
-        raise Unavailable(
-            f"{target}: does not hold the bytes that it is named by; look at it and move it away"
-        )
+        raise Unavailable(f"{target}: its content does not match its name; check it and move it away")

@@ -1,7 +1,7 @@
 """A finished proposal, as far as the trail vouches for it: what `memory approve` may act on.
 
-Invariant: every byte that comes out of here has the sha256 that the trail's `finished` (outputs) or `approved` (inputs)
-names; the tool and what it was given come from `args.json`, which the approval bound.
+Invariant: every byte returned from here has the sha256 that the trail's `finished` (outputs) or `approved`
+(inputs) names; the tool and its arguments come from `args.json`, which the approval bound.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from threegate.trail import LockedTrail
 from threegate.trail.payloads import Approved, Finished
 
 APPLY = "threegate-apply/1"
-"""The type of the signed act. It is called so because finished writes were once applied under it, too."""
+"""The type of the signed act. The name is historical: finished writes were once applied under it too."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedProposal:
-    """A request that was made from a proposal and succeeded. `args` is the pinned args.json, `outputs` are path below /out/ → sha256."""
+    """A request that was made from a proposal and succeeded. `args` is the pinned args.json, `outputs` maps
+    paths below /out/ to sha256.
+    """
 
     request_id: str
     tool: str
@@ -36,13 +38,13 @@ class FinishedProposal:
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """What the run was given."""
+        """The arguments of the run."""
         given = self.args["given"]
         assert isinstance(given, dict)
         return given
 
     def output(self, path: str) -> bytes:
-        """An artifact's bytes, as the trail knows them. Raises Refused("result_unverified")."""
+        """An artifact's bytes, checked against the trail. Raises Refused("result_unverified")."""
         inner = path.removeprefix("/out/")
         place = self.run_folder / "out" / inner
         try:
@@ -52,25 +54,26 @@ class FinishedProposal:
                 "result_unverified", f"{path}: cannot be read ({error.strerror or error})"
             ) from None
         if canonical.sha256_hex(data) != self.outputs.get(inner):
-            raise Refused("result_unverified", f"{path}: is not what the trail says that the run made")
+            raise Refused("result_unverified", f"{path}: differs from the output that the trail recorded")
         return data
 
 
 def finished_proposal(
     context: Context, held: LockedTrail, request_id: str, tools: frozenset[str]
 ) -> FinishedProposal:
-    """What the trail says about a finished proposal of one of these tools.
+    """What the trail says about a finished proposal for one of these tools.
 
-    Raises InvalidInput when the request is none, or did not succeed; Refused("result_unverified") when bytes differ.
+    Raises InvalidInput if the request is not one or did not succeed; Refused("result_unverified") if bytes
+    differ.
     """
     history = held.index.history(request_id)
     if history is None:
-        raise InvalidInput(f"{request_id}: the trail knows no such request; threegate status lists them")
+        raise InvalidInput(f"{request_id}: not in the trail; threegate status lists them")
     approved, finished = Approved.of(history.approved), Finished.of(history.finished)
     if history.proposal_sha256 is None or approved is None:
-        raise InvalidInput(f"{request_id}: was not made from a proposal; there is nothing to do with it here")
+        raise InvalidInput(f"{request_id}: was not made from a proposal")
     if finished is None or finished.status != "succeeded":
-        raise InvalidInput(f"{request_id}: has not succeeded; only a finished run has something to act on")
+        raise InvalidInput(f"{request_id}: has not succeeded; only a successful run can be used")
     args = _pinned_args(context, approved)
     tool = args["proposal"]["tool"]
     if args["proposal"]["sha256"] != history.proposal_sha256:
@@ -109,7 +112,7 @@ def _pinned_args(context: Context, approved: Approved) -> dict[str, Any]:
 
 
 def refuse_done(held: LockedTrail, request_id: str) -> None:
-    """An act on a request is done once. Raises Refused("replayed")."""
+    """An act on a request is done only once. Raises Refused("replayed")."""
     history = held.index.history(request_id)
     if history is not None and history.applied is not None:
-        raise Refused("replayed", f"{request_id}: was applied before (trail line {history.applied.seq})")
+        raise Refused("replayed", f"{request_id}: was already applied (trail line {history.applied.seq})")

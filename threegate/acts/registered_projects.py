@@ -1,7 +1,7 @@
-"""Which projects may be changed: adding and removing them.
+"""Which projects may be changed: add and remove them.
 
-Invariant: the trail's event with the digest of `projects.json` is on disk before the file changes, and a file that is not
-what `threegate project` wrote is never built upon.
+Invariant: the trail's event with the digest of `projects.json` is on disk before the file changes, and a file
+that `threegate project` did not write is never changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def add_project(workspace: Workspace, name: str, path: str, *, actor: str) -> Pr
         known = read_projects(workspace)
         if any(item.name == name for item in known):
             raise InvalidInput(
-                f"{name}: is registered already; remove it first: threegate project remove {name}"
+                f"{name}: already registered; remove it first: threegate project remove {name}"
             )
         data = render_projects((*known, place))
         added = ProjectAdded(
@@ -42,13 +42,15 @@ def add_project(workspace: Workspace, name: str, path: str, *, actor: str) -> Pr
 
 
 def remove_project(workspace: Workspace, name: str, *, actor: str) -> ProjectPlace:
-    """Take a project out of the list; nothing in its folder is touched. Raises InvalidInput, TrailError, OSError."""
+    """Remove a project from the list; nothing in its folder is touched. Raises InvalidInput, TrailError,
+    OSError.
+    """
     trail = Trail(workspace)
     with trail.locked() as held:
         known = read_projects(workspace)
         place = next((item for item in known if item.name == name), None)
         if place is None:
-            raise InvalidInput(f"{name}: is no registered project; see: threegate project list")
+            raise InvalidInput(f"{name}: not a registered project; see: threegate project list")
         data = _without(known, name)
         removed = ProjectRemoved(project=name, projects_sha256=canonical.sha256_hex(data))
         moves.announce(held, removed, actor=actor)

@@ -1,7 +1,8 @@
-"""Rejecting a draft: the operator says no, or nobody says anything for too long, for good, and CORE learns why.
+"""Reject a draft for good, because the operator refused it or it was left undecided too long, and send CORE
+the reason.
 
-Invariant: the trail's `rejected` is on disk before our copy appears in refused/; a draft that only claims the id
-of another request cannot end that one.
+Invariant: the trail's `rejected` is on disk before our copy appears in refused/; a draft that merely claims
+the id of another request cannot end that one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MODE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """What became of the draft."""
+    """The result of a rejection."""
 
     path: Path
     request_id: str | None
@@ -44,13 +45,13 @@ def reject_draft(
     by: OperatorDecision,
     reading: Reading | None = None,
 ) -> Rejected:
-    """Say no to one draft, by its file or as it was read.
+    """Reject one draft, by its file or as it was read.
 
-    Raises InvalidInput, Refused (a signature of `by` that does not hold), TrailError, Unavailable, OSError.
+    Raises InvalidInput, Refused (an invalid signature of `by`), TrailError, Unavailable, OSError.
     """
     draft = which if isinstance(which, Draft) else read_draft(context.workspace, which)
     if draft.drill is not None:
-        raise Refused("drill", f"{draft.path.name}: is a drill; nothing of it reaches an agent")
+        raise Refused("drill", f"{draft.path.name}: is a drill; no agent sees it")
     with context.trail.locked() as held:
         report = context.read(draft.data, draft.path.name, "draft", held.now)
         request_id = _own_id(context, held, report, draft)
@@ -67,11 +68,12 @@ def reject_draft(
 
 
 def expire_draft(context: Context, draft: Draft) -> Rejected | None:
-    """Refuse a draft that nobody decided on within `approval.draft_ttl`. None: it has not waited so long, it is not one to
-    decide on (gate 1 refuses it, its id is another's), or somebody has just decided.
+    """Refuse a draft that no operator decided on within `approval.draft_ttl`. None if it has not waited that
+    long, if there is nothing to decide (gate 1 refuses it, its id is another's), or if it has just been
+    decided.
 
-    The decision is made under the trail's lock, as is an approval: one of the two comes first, and the other is refused.
-    Raises TrailError, Unavailable, OSError.
+    Like an approval, the decision is made under the trail's lock: one of the two comes first, and the other
+    is refused. Raises TrailError, Unavailable, OSError.
     """
     ttl = context.policy.settings.approval.draft_ttl
     with context.trail.locked() as held:
@@ -89,7 +91,7 @@ def expire_draft(context: Context, draft: Draft) -> Rejected | None:
         expired = replace(
             _payload(draft, report, request_id, "", None),
             reason=DRAFT_EXPIRED,
-            message=f"nobody decided on it within {ttl} s (approval.draft_ttl)",
+            message=f"no operator decided on it within {ttl} s (approval.draft_ttl)",
         )
         copy = _deliver(context, held, draft, expired, request_id, "daemon")
         removed = take_draft_away(context.workspace, draft)
@@ -99,13 +101,13 @@ def expire_draft(context: Context, draft: Draft) -> Rejected | None:
 
 
 def reject_about(draft: Draft, reason: str) -> dict[str, Any]:
-    """What a signed no is about."""
+    """What a signed rejection states."""
     name = moves.told_name(draft.path.name)
     return {"file": name, "draft_sha256": sha256_hex(draft.data), "reason": trail_text(reason)}
 
 
 def refuse_unknown(request_id: str) -> Refused:
-    """Nothing is known of this id."""
+    """The error for an unknown id."""
     return Refused("unknown_request", f"{request_id}: no such request here; threegate status lists them")
 
 
@@ -117,7 +119,7 @@ def _deliver(
     request_id: str | None,
     actor: str,
 ) -> Path:
-    """Announce the end, put our copy into refused/, and write the result of a request that had the id."""
+    """Record the rejection, put our copy into refused/, and write the result of a request that had the id."""
     (copy,) = moves.deliver(
         held,
         [(context.workspace.refused / moves.told_name(draft.path.name), draft.data, _MODE)],
@@ -132,21 +134,21 @@ def _deliver(
 
 
 def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -> str | None:
-    """The draft's id, unless it is another request's."""
+    """The draft's id, unless it belongs to another request."""
     request_id = report.request_id
     if not isinstance(request_id, str) or not 0 < len(request_id) <= limits.REQUEST_ID_CHARS:
         return None
     if trail_text(request_id) != request_id:
-        return None  # the trail could not name it: nobody could ask for it again
+        return None  # the trail could not name it, so it could never be requested again
     if held.index.is_drill(request_id):
-        return None  # somebody's copy of a drill: nothing of that gets a result
+        return None  # a copy of a drill by someone else; it gets no result
     history = held.index.history(request_id)
     if history is None:
         return request_id
     taken = history.approved or history.claimed or history.end or history.promoted
     by_daemon = (
         draft.path.parent == context.workspace.drafts
-    )  # made from a proposal: its file is the daemon's
+    )  # made from a proposal: the daemon owns its file
     anothers = not by_daemon and history.owner not in (None, draft.owner)
     return None if taken or anothers else request_id
 
@@ -156,7 +158,7 @@ def _payload(
 ) -> payloads.Rejected:
     return payloads.Rejected(
         reason="rejected",
-        message=reason or "the operator said no",
+        message=reason or "the operator rejected it",
         request_sha256=report.sha256,
         **owner_fields(draft.owner),
         from_=draft.path.parent.name,

@@ -1,7 +1,7 @@
-"""Running an ended request again, to compare what comes out (docs/spec/6-runners.md, "Monty").
+"""Run an ended request again, to compare its outputs (docs/spec/6-runners.md, "Monty").
 
-Invariant: a replay is an operator's signed act over exactly the request and job that ran; it has the walls of the
-first run, writes nowhere but below ``runs/<id>/replay-N/``, and changes neither result, state nor session.
+Invariant: a replay is an operator's signed act over exactly the request and job that ran; it has the limits
+of the first run, writes only below ``runs/<id>/replay-N/``, and changes neither result, state nor session.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REPLAY = "threegate-replay/1"
 
 @dataclass(frozen=True, slots=True)
 class EndedRequest:
-    """A request that ran: read again, with the job that it means today and what the trail says that it was."""
+    """A request that ran: read again, with the job it means today and what the trail recorded about it."""
 
     request: Request
     job: Job
@@ -42,7 +42,9 @@ class EndedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """How a replay compares: its folder, its status, and one line for each difference (none: identical)."""
+    """The result of a replay: its folder, its status, and one line for each difference (none if
+    identical).
+    """
 
     folder: Path
     status: str
@@ -50,23 +52,27 @@ class Replayed:
 
 
 def ended_request(context: Context, request_id: str) -> EndedRequest:
-    """What would be run again. Raises InvalidInput when it never ran, Refused when it means something else today."""
+    """What would be run again. Raises InvalidInput if it never ran, Refused if it means something else
+    today.
+    """
     with context.trail.locked() as held:
         history = held.index.history(request_id)
     then = Claimed.of(history.claimed) if history else None
     ran = Finished.of(history.finished) if history else None
     if history is None or then is None or history.finished is None or ran is None:
-        raise InvalidInput(f"{request_id}: has not run to an end; threegate status lists what has")
+        raise InvalidInput(f"{request_id}: has not finished a run; threegate status lists those that have")
     path = context.workspace.finished / str(history.file)
     data = durable.read_named(path, max_bytes=limits.REQUEST_BYTES)
     report = context.read(data, path.name, "approved")
     request = report.request
     if request is None or canonical.sha256_hex(data) != then.request_sha256:
-        raise Refused("request_changed", f"{path.name}: is not what ran; threegate audit verify says more")
+        raise Refused(
+            "request_changed", f"{path.name}: differs from what ran; for details: threegate audit verify"
+        )
     if request.project is not None:
-        raise InvalidInput(f"{request_id}: changed a project; a change is not made again to compare")
+        raise InvalidInput(f"{request_id}: changed a project; changes are not repeated for comparison")
     if request.call is not None:
-        raise InvalidInput(f"{request_id}: called a tool; a call is not made again to compare")
+        raise InvalidInput(f"{request_id}: called a tool; calls are not repeated for comparison")
     try:
         job = build_job(
             request,
@@ -106,7 +112,8 @@ def replay(context: Context, ended: EndedRequest, acting: Acting, runner: Runner
         actor, act = checked_act(context, held, signed, REPLAY, ended.about)
     clearance = replay_clearance(ended.about, ended.request, ended.job)
     folder = _fresh_folder(context.workspace.run_folder(ended.request.request_id))
-    # Who sees the folder before the event that names its record takes the lock for the sign that a replay goes on there.
+    # A verifier that sees the folder before the event that names its record takes the held lock as a sign
+    # that a replay is running.
     with durable.folder_locked(folder):
         return _run_again(context, ended, (actor, act), clearance, folder, runner)
 

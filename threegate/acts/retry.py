@@ -1,7 +1,7 @@
-"""A fresh draft of an earlier request, with a new id, for a new approval.
+"""A new draft of an earlier request, with a new id, for a new approval.
 
-Invariant: the draft means what the earlier request meant in all but id and time; it is a draft like any other
-and carries no approval.
+Invariant: the draft has the same meaning as the earlier request except for id and time; it is a draft like
+any other and carries no approval.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """The fresh draft, and the input files that were put back into inbox/files/."""
+    """The new draft, and the input files that were put back into inbox/files/."""
 
     path: Path
     request_id: str
@@ -40,12 +40,13 @@ class Retried:
 
 
 def retry_request(context: Context, source: Path, *, now: datetime | None = None) -> Retried:
-    """Write a fresh draft of the request in `source` (a file of approved/, finished/ or refused/).
+    """Write a new draft of the request in `source` (a file in approved/, finished/ or refused/).
 
-    Raises InvalidInput when it is no request that could be drafted again, Unavailable when an input is gone, OSError.
+    Raises InvalidInput if it is not a request that could be drafted again, Unavailable if an input is gone,
+    OSError.
     """
     if source.parent.name not in STATES:
-        raise InvalidInput(f"{source}: has not ended and was not approved; it is a draft already")
+        raise InvalidInput(f"{source}: is still a draft; approve or reject it instead")
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     request = _read(context, source, moment)
     slug = match[1] if (match := _SLUG.fullmatch(source.name)) else "retry"
@@ -84,21 +85,23 @@ def _read(context: Context, source: Path, now: datetime) -> Request:
 
 
 def free_request_id(held: LockedTrail, request_id: str) -> str:
-    """An id of the same stem that the trail does not know. Raises Unavailable."""
+    """An id with the same stem that is not in the trail. Raises Unavailable."""
     stem = _RETRY.sub("", request_id) if _RETRY.search(request_id[-8:]) else request_id
     stem = stem[: limits.REQUEST_ID_CHARS - 8]
     for number in range(2, _MOST):
         candidate = f"{stem}.r{number}"
         if held.index.history(candidate) is None:
             return candidate
-    raise Unavailable(f"{request_id}: was retried {_MOST} times; write a new draft")
+    raise Unavailable(f"{request_id}: has already been retried {_MOST} times; write a new draft")
 
 
 def _restore(context: Context, requester_folders: RequesterFolders, name: str, sha256: str) -> bool:
-    """Put a pinned input back beside the drafts, unless its very bytes are there; returns whether that was needed.
+    """Put a pinned input back next to the drafts, unless the same bytes are there; return whether that was
+    needed.
 
-    The bytes are those that were pinned when the earlier request was approved. Another file that has the name now is
-    set aside as NAME.replaced-N. A request that was never approved pinned nothing: then its own file must still be there.
+    The bytes are those that were pinned when the earlier request was approved. Another file that now has the
+    name is set aside as NAME.replaced-N. A request that was never approved pinned nothing: then its own file
+    must still exist.
     """
     workspace = context.workspace
     try:
@@ -115,7 +118,7 @@ def _restore(context: Context, requester_folders: RequesterFolders, name: str, s
         except OSError:
             taken = True
         if sha256_hex(pinned) != sha256:
-            what = "is another file now" if taken else "is gone"
+            what = "is now a different file" if taken else "is gone"
             raise Unavailable(
                 f"{requester_folders.files / name}: {what}, and nothing is pinned; put the file back, then retry"
             )
@@ -130,4 +133,4 @@ def _set_aside(files: HeldFolder, name: str) -> None:
         with suppress(FileExistsError):
             files.rename(name, f"{name}.replaced-{number}")
             return
-    raise Unavailable(f"{files.path / name}: is another file now; move it away, then retry")
+    raise Unavailable(f"{files.path / name}: is now a different file; move it away, then retry")

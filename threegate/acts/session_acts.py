@@ -1,7 +1,7 @@
-"""What operators do to sessions and workflows: open, close, show, kill.
+"""What operators do with sessions and workflows: open, close, show, kill.
 
-Invariant: an act is an event of the trail and nothing else; the sessions follow from the events. Ending a whole
-workflow takes an operator's signature, over exactly this workflow.
+Invariant: an act is an event of the trail and nothing else; the sessions are derived from the events. Ending
+a whole workflow requires an operator's signature over exactly this workflow.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SCOPES = ("session", "subtree", "workflow")
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """What a kill ended: sessions, and requests that the daemon was asked to end."""
+    """What was killed: sessions, and requests that the daemon was asked to stop."""
 
     sessions: tuple[str, ...]
     requests: tuple[str, ...]
 
 
 def session_table(context: Context, held: LockedTrail) -> SessionTable:
-    """The sessions as the trail has them. Raises InvalidInput without contracts that compile."""
+    """The sessions according to the trail. Raises InvalidInput if there are no contracts that compile."""
     compiled = context.policy.contracts
     if not compiled.ok:
         raise InvalidInput("the contracts do not compile; fix them first: threegate contracts check")
@@ -54,7 +54,8 @@ def open_session(
     """Open a session. Raises Refused as `SessionTable.open`, InvalidInput, TrailError."""
     if session_id.startswith("default:"):
         raise Refused(
-            "session_exists", "names with default: are the requesters' own sessions; choose another"
+            "session_exists",
+            "names that start with default: are reserved for the requesters' own sessions; choose another",
         )
     with context.trail.locked() as held:
         table = session_table(context, held)
@@ -68,7 +69,7 @@ def open_session(
 
 
 def close_session(context: Context, session_id: str, *, actor: str) -> tuple[Reason, ...]:
-    """End a session in good order; gives the lower bounds that it missed. Raises Refused, InvalidInput."""
+    """Close a session normally; return the lower bounds that it missed. Raises Refused, InvalidInput."""
     with context.trail.locked() as held:
         table = session_table(context, held)
         _known_session(table, session_id)
@@ -98,7 +99,7 @@ def _known_session(table: SessionTable, session_id: str) -> None:
 
 
 def kill_about(context: Context, scope: str, name: str) -> Mapping[str, Any]:
-    """What a kill is about, checked against what is there. Raises Refused, InvalidInput."""
+    """What a kill affects, checked against the existing sessions. Raises Refused, InvalidInput."""
     with context.trail.locked() as held:
         trial = SessionTable.from_json(context.policy.contracts, session_table(context, held).to_json())
         trial.kill(scope, name)
@@ -106,13 +107,14 @@ def kill_about(context: Context, scope: str, name: str) -> Mapping[str, Any]:
 
 
 def kill(context: Context, scope: str, name: str, *, by: OperatorDecision) -> Killed:
-    """Kill a session, a session with its descendants, or (signed) a workflow, and what runs in them.
+    """Kill a session, a session with its descendants, or (signed) a workflow, and the requests running in
+    them.
 
     Raises Refused (`signature_missing` for a workflow without one), InvalidInput, TrailError.
     """
     about = kill_about(context, scope, name)
     if scope == "workflow" and (by.signed is None or by.account):
-        raise Refused("signature_missing", "ending a workflow is the operator's: it needs a signature")
+        raise Refused("signature_missing", "ending a workflow needs an operator's signature")
     with context.trail.locked() as held:
         table = session_table(context, held)
         trial = SessionTable.from_json(context.policy.contracts, table.to_json())

@@ -1,6 +1,8 @@
-"""An operator's signed acts: made with their key, and checked under the trail's lock before the event is written.
+"""An operator's signed acts: made with their key, and checked under the trail's lock before the event is
+written.
 
-Invariant: every kind of act has a type of its own, and what it is about is compared whole; docs/spec/2-approval.md, "Other acts".
+Invariant: every kind of act has its own type, and its whole content is compared; docs/spec/2-approval.md,
+"Other acts".
 """
 
 from __future__ import annotations
@@ -45,12 +47,12 @@ def sign_act(
 
 @dataclass(frozen=True, slots=True)
 class OperatorDecision:
-    """Who says no or stop, and that in signed form where it could be had: such an act needs no signature."""
+    """Who rejects or stops something, with a signature if one could be made: such an act needs none."""
 
     actor: str
     signed: bytes | None = None
     account: str = ""
-    """Who it is when the signature does not hold; empty: then the decision is refused."""
+    """Who acts if the signature is invalid; empty: then the decision is refused."""
 
     def checked(
         self, context: Context, held: LockedTrail, kind: str, about: Mapping[str, Any]
@@ -76,10 +78,12 @@ def decide(
     acting: Acting | None,
     ask: bool = False,
 ) -> OperatorDecision:
-    """A decision by the operator whose key is at hand, signed when the key asks nothing; else by `account`, who runs this.
+    """A decision by the operator whose key is available, signed if the key needs no interaction; otherwise by
+    `account`, the user who runs this.
 
-    A no and a stop must always be possible: a key that is missing, locked, unplugged or revoked only leaves the signature
-    away. With `ask` it is signed or it is an error. Raises InvalidInput, Unavailable, Refused.
+    Rejecting and stopping must always be possible: if a key is missing, locked, unplugged or revoked, only
+    the signature is left out. With `ask`, it is signed or it is an error. Raises InvalidInput, Unavailable,
+    Refused.
     """
     if acting is None:
         return OperatorDecision(account)
@@ -95,7 +99,9 @@ def decide(
 def checked_act(
     context: Context, held: LockedTrail, signed: bytes, kind: str, about: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Check a signed act under the trail's lock; the actor of its event, and the fields of a `SignedAct`. Raises Refused."""
+    """Check a signed act under the trail's lock; return the actor of its event, and the fields of a
+    `SignedAct`. Raises Refused.
+    """
     refuse_bad_clock(held)
     act, signer = check_act(
         signed,

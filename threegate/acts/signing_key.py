@@ -1,6 +1,6 @@
-"""Which operator acts, and with which key: found from the operators file and what keys are at hand.
+"""Which operator acts, and with which key: found from the operators file and the available keys.
 
-Invariant: this only chooses; whether the key may act is decided by the check of the signature that it makes.
+Invariant: this only chooses; whether the key may act is decided when its signature is checked.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Acting:
 
 
 def acting_operator(operators: Operators, *, name: str = "", key: Path | None = None) -> Acting:
-    """The name and the key to sign with, as far as they were given. Raises InvalidInput when it is not clear.
+    """The name and the key to sign with, completing what was given. Raises InvalidInput if it is ambiguous.
 
-    Without a key, the user's own keys and the one that `init` made are looked through for one of that name.
+    Without a key, the user's own keys and the one that `init` made are searched for one of that name.
     """
     names = sorted({entry.name for entry in operators.entries})
     if name and name not in names:
         raise InvalidInput(
-            f"{name}: not in operators (there: {', '.join(names)}); add them with: threegate operator add"
+            f"{name}: not in operators (it has {', '.join(names)}); add them with: threegate operator add"
         )
     keys = [key] if key is not None else _own_keys()
     for path in keys:
@@ -68,7 +68,7 @@ def read_public(path: Path) -> PublicKey | None:
 
 
 def asks_nothing(path: Path) -> bool:
-    """Whether signing with this key could work without a touch: a FIDO key needs one."""
+    """Whether this key can sign without a touch; a FIDO key needs one."""
     public = read_public(path)
     return public is not None and not public.hardware
 

@@ -1,6 +1,6 @@
-"""The grants of a workspace as they stand: read, counted, found by id. No gate is asked, so none is loaded.
+"""The grants of a workspace: read, counted, found by id. This imports no gate.
 
-Invariant: a file counts only under the name that its own bytes give it; uses are counted by the trail.
+Invariant: a file counts only under the name that its own bytes give it; uses are counted from the trail.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from threegate.trail import Trail
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A grant and how it stands: `uses` is None when it was revoked or the trail never knew it."""
+    """A grant and its state: `uses` is None if it was revoked or is not in the trail."""
 
     grant: Grant
     uses: int | None
 
     @property
     def live(self) -> bool:
-        """Whether it can still be used, but for its expiry."""
+        """Whether it can still be used, apart from its expiry."""
         return self.uses is not None and self.uses < self.grant.max_uses
 
 
 def list_grants(workspace: Workspace, trail: Trail) -> list[Standing]:
-    """All grants, with their uses. Raises InvalidInput for a file that is none."""
+    """All grants, with their uses. Raises InvalidInput for a file that is not a grant."""
     with trail.locked() as held:
         index = held.index
     return [Standing(grant, index.grant_uses(grant.id)) for grant in _read_all(workspace)]
 
 
 def find_grant(workspace: Workspace, trail: Trail, which: str) -> Standing:
-    """The one grant whose id begins so. Raises InvalidInput."""
+    """The one grant whose id starts with `which`. Raises InvalidInput."""
     found = [
         standing
         for standing in list_grants(workspace, trail)
@@ -43,7 +43,7 @@ def find_grant(workspace: Workspace, trail: Trail, which: str) -> Standing:
     ]
     if len(found) != 1:
         raise InvalidInput(
-            f"{which}: {'more than one' if found else 'no'} grant begins so; see: threegate grant list"
+            f"{which}: {'more than one' if found else 'no'} grant matches; see: threegate grant list"
         )
     return found[0]
 
@@ -60,13 +60,13 @@ def _read_all(workspace: Workspace) -> list[Grant]:
             raise Unavailable(f"{path}: cannot be read ({error.strerror or error})") from None
         grant = parse_grant(data, str(path))
         if path.name != f"{grant.id}.grant":
-            raise InvalidInput(f"{path}: is not the grant that it is named by; remove it")
+            raise InvalidInput(f"{path}: its content does not match its name; remove it")
         grants.append(grant)
     return grants
 
 
 def parse_grant(data: bytes, where: str = "the grant") -> Grant:
-    """The grant that bytes are. Raises InvalidInput, which says where they are."""
+    """The grant in these bytes. Raises InvalidInput, which says where they are from."""
     try:
         return Grant.parse(data)
     except MalformedError as error:

@@ -1,8 +1,8 @@
-"""Standing grants for calls of a tool: made from its pinned schema and what an operator says of each argument.
+"""Standing grants for calls of a tool: made from its pinned schema and an operator's rules for each argument.
 
-Invariant: what is signed is the Job of a call that the door would write, with its arguments left open by the rules; so at a
-launch it is compared like every other grant. The call on the screen was held against the schema, and the near ones against
-the grant.
+Invariant: what is signed is the Job of a call that an agent's MCP server would write, with its arguments left
+open by the rules; so a launch compares it like every other grant. The call on the screen was validated
+against the schema, and the near misses against the grant.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from threegate.tools.requested_call import requested_call
 from threegate.trail import KnownRun, Owner, TrailIndex
 
 _INBOX_REQUESTER = "core"
-"""Who asks at the door of the inbox, as its drafts say."""
+"""The requester of calls through the inbox, as drafts there name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def look_at_calls(
     manifest = read_manifest(context.workspace, index, server)
     pinned = manifest.tool(tool)
     if pinned is None:
-        raise Refused("tools_unknown", f"{server}: has no tool {tool}; see: threegate tools show {server}")
+        raise Refused("tools_unknown", f"{server} has no tool {tool}; see: threegate tools show {server}")
     owner = _owner(index, by)
     run = index.run(owner)
     rules = read_rules(pinned.input_schema, where=where, any_of=any_of, absent=absent)
@@ -88,7 +88,9 @@ def look_at_calls(
 
 
 def calls_sections(calls: GrantedCalls) -> list[Section]:
-    """The screen before the signature: what may be called, one call that would be made, and three that would wait."""
+    """The screen before the signature: what may be called, one call that would run, and three that would
+    wait.
+    """
     rules = calls.rules
     reads = calls.job.effective_risk != "high"
     items: list[Item] = [
@@ -100,7 +102,7 @@ def calls_sections(calls: GrantedCalls) -> list[Section]:
         items.append(
             Fact(
                 "STATEFUL",
-                "each of these calls is made whatever was called before it, and no card shows that",
+                "each of these calls runs whatever was called before it, and no card shows that",
             )
         )
     items += [Field("argument", str(item).removeprefix(ARGUMENTS)) for item in rules.widened]
@@ -142,7 +144,7 @@ def grant_calls(
 
 
 def _owner(index: TrailIndex, by: str) -> Owner:
-    """Whose calls are meant: a run or an account that is named, else the one run that goes on. Raises InvalidInput."""
+    """Whose calls are meant: a named run or account, else the only run in progress. Raises InvalidInput."""
     live = [run for run in index.runs if not run.ended]
     if not by:
         if len(live) == 1:
@@ -153,9 +155,9 @@ def _owner(index: TrailIndex, by: str) -> Owner:
     try:
         return pwd.getpwuid(int(by)).pw_uid if by.isdigit() else pwd.getpwnam(by).pw_uid
     except (KeyError, OverflowError):
-        raise InvalidInput(f"--by {by}: is no run and no account; name {_choices(live)}") from None
+        raise InvalidInput(f"--by {by}: neither a run nor an account; name {_choices(live)}") from None
 
 
 def _choices(live: Sequence[KnownRun]) -> str:
     runs = ", ".join(f"{run.run} ({run.profile})" for run in live[-8:])
-    return f"a run that goes on ({runs}), or an account" if runs else "an account that writes into the inbox"
+    return f"a run in progress ({runs}), or an account" if runs else "an account that writes to the inbox"

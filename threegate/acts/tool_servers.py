@@ -1,9 +1,9 @@
-"""Servers of tools: adding one, taking up what changed in it, and removing it.
+"""Tool servers: add one, accept its changes, and remove it.
 
-Invariant: a manifest gets into `tool-exec/tools/` only with an operator's signature over its digest, by an event that is on disk
-before; what a crash cut off is all there or not at all for whoever comes next (`settle_manifests`). To be looked at, a server
-is started once where it is going to run; nothing of it is called. What is there already is built upon only when it is what the
-trail announced.
+Invariant: a manifest gets into `tool-exec/tools/` only with an operator's signature over its digest, after an
+event on disk. A step that a crash interrupted is completed or undone by the next process
+(`settle_manifests`). To be inspected, a server is started once, where it is going to run, and none of its
+tools is called. An existing manifest is used only if it is the one the trail recorded.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _OURS: Final = frozenset(
     """threegate core door daemon operator approve approval agent agents apply era monty mcp tool tools contract
     contracts session project file git shell web memory github-approved run requests wait cancel""".split()
 )
-"""Names that a person would take for ThreeGate's own, or for one of its tools."""
+"""Names that a person could mistake for ThreeGate's own, or for one of its tools."""
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\.[a-z][a-z0-9-]{1,62}")
 _NEVER_SET: Final = re.compile(
     r"LD_.*|GLIBC_.*|MALLOC_.*|BASH_ENV|ENV|IFS|SHELLOPTS|PATH|HOME|SSH_AUTH_SOCK|.*_PROXY", re.I
@@ -77,16 +77,16 @@ class WantedServer:
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """A server as it is now, to be signed."""
+    """A server in its current form, to be signed."""
 
     manifest: Manifest
     before: Manifest | None = None
-    """What is pinned of it."""
+    """What is pinned about it."""
     changed: tuple[Difference, ...] = ()
 
 
 def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
-    """Check what is wanted, start the server once, and ask it what it offers.
+    """Check the arguments, start the server once, and ask it what it offers.
 
     Raises InvalidInput, Refused (tools_fetched, tools_known), Unavailable, ServerError.
     """
@@ -97,7 +97,7 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
         image = _image(context.policy.settings, wanted)
     else:
         if wanted.image:
-            raise InvalidInput("--image: is of --in era")
+            raise InvalidInput("--image: only with --in era")
         account = wanted.account or (DROPPED if os.geteuid() == 0 else "")
         who = server_account(account)
         if place == "jail":
@@ -105,11 +105,13 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
     binds = tuple(_folder(context.workspace, text) for text in wanted.binds)
     bad = next((host for host in wanted.allow if not _HOST.fullmatch(host)), None)
     if bad is not None:
-        raise InvalidInput(f"--allow {bad}: is no host name in lower case; no scheme, port, path or address")
+        raise InvalidInput(
+            f"--allow {bad}: not a host name in lower case; give no scheme, port, path or address"
+        )
     argv = _words_in_image(wanted.words) if image else pinned_command(wanted.words)
     for secret in wanted.secrets:
         if not VARIABLE.fullmatch(secret) or _NEVER_SET.fullmatch(secret):
-            raise InvalidInput(f"--secret {secret}: is no name of a variable that a server may get")
+            raise InvalidInput(f"--secret {secret}: not the name of a variable that a server may get")
     secret_values(context.policy.settings, wanted.secrets)
     manifest = Manifest(
         server=wanted.name,
@@ -131,13 +133,15 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
 
 
 def program_changes(context: Context, name: str) -> tuple[Difference, ...]:
-    """What differs of a server's program from what is pinned; nothing is started. Raises Refused, Unavailable."""
+    """How a server's program differs from what is pinned; nothing is started. Raises Refused, Unavailable."""
     before = pinned(context, name)
     return tuple(differences(before, program=program_of(before)))
 
 
 def look_again(context: Context, name: str) -> LookedAt:
-    """The server as it is now, and what differs from what is pinned. Raises Refused, Unavailable, ServerError."""
+    """The server in its current form, and how it differs from what is pinned. Raises Refused, Unavailable,
+    ServerError.
+    """
     before = pinned(context, name)
     program = program_of(before)
     now = _asked(context.workspace, context.policy.settings, replace(before, program=program))
@@ -146,13 +150,13 @@ def look_again(context: Context, name: str) -> LookedAt:
 
 
 def pinned(context: Context, name: str) -> Manifest:
-    """What is pinned of an added server. Raises Refused, Unavailable."""
+    """What is pinned about an added server. Raises Refused, Unavailable."""
     with _settled(context) as held:
         return read_manifest(context.workspace, held.index, name)
 
 
 def add_server(context: Context, acting: Acting, looked: LookedAt) -> None:
-    """Sign it, and write it. Raises Refused, InvalidInput, TrailError, Unavailable, OSError."""
+    """Sign the manifest and write it. Raises Refused, InvalidInput, TrailError, Unavailable, OSError."""
     manifest = looked.manifest
     about = {"server": manifest.server, "manifest_sha256": manifest.digest}
     signed = sign_act(context, acting, ADD, about)
@@ -172,7 +176,7 @@ def add_server(context: Context, acting: Acting, looked: LookedAt) -> None:
 
 
 def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
-    """Sign what changed, and write it. Raises as `add_server`."""
+    """Sign the changed manifest and write it. Raises the same as `add_server`."""
     before, manifest = looked.before, looked.manifest
     assert before is not None
     about = {
@@ -183,7 +187,7 @@ def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
     signed = sign_act(context, acting, REFRESH, about)
     with _settled(context) as held:
         if held.index.tools.get(manifest.server) != before.digest:
-            raise Refused("tools_changed", f"{manifest.server}: was changed meanwhile; look at it again")
+            raise Refused("tools_changed", f"{manifest.server}: changed meanwhile; review it again")
         actor, act = checked_act(context, held, signed, REFRESH, about)
         refreshed = ToolsRefreshed(
             server=manifest.server,
@@ -196,24 +200,26 @@ def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
 
 
 def remove_server(context: Context, name: str, *, actor: str) -> None:
-    """Remove a server: an end needs no signature. Raises Refused, TrailError, OSError."""
+    """Remove a server; removing needs no signature. Raises Refused, TrailError, OSError."""
     with _settled(context) as held:
         if name not in held.index.tools:
-            raise Refused("tools_unknown", f"{name}: is no added server; see: threegate tools list")
+            raise Refused("tools_unknown", f"{name}: no such server; see: threegate tools list")
         path = context.workspace.tools / manifest_name(name)
         moves.remove_file(held, path, ToolsRemoved(server=name, files={}), actor=actor)
 
 
 @contextmanager
 def _settled(context: Context) -> Iterator[LockedTrail]:
-    """The locked trail, with the manifests as it says."""
+    """The locked trail, with the manifests that it names."""
     with context.trail.locked() as held:
         settle_manifests(context.workspace, held)
         yield held
 
 
 def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Manifest:
-    """Start it, and put what it says of itself into the manifest. Raises ServerError, Unavailable, InvalidInput."""
+    """Start it, and put what it reports about itself into the manifest. Raises ServerError, Unavailable,
+    InvalidInput.
+    """
     with open_server(workspace, settings, manifest) as server:
         initialize = server.initialize()
         tools = server.list_tools()
@@ -222,20 +228,18 @@ def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Mani
         raise ServerError("server_error", f"{manifest.server}: lists no tools")
     names = {door_name(manifest.server, tool.name) for tool in tools}
     if len(names) != len(tools):
-        raise InvalidInput(f"{manifest.server}: two of its tools would have one name at the door")
+        raise InvalidInput(f"{manifest.server}: two of its tools would have the same name for agents")
     found = replace(manifest, initialize=initialize, tools=tools)
     try:
         data = found.to_bytes()
     except ValueError:
         raise InvalidInput(
-            f"{manifest.server}: says something that has no canonical form, so it cannot be pinned"
+            f"{manifest.server}: reports something that has no canonical form, so it cannot be pinned"
         ) from None
     if any(secret.encode() in data for secret in secrets):
-        raise InvalidInput(
-            f"{manifest.server}: says the value of a secret in what it offers, so it cannot be pinned"
-        )
+        raise InvalidInput(f"{manifest.server}: reports the value of a secret, so it cannot be pinned")
     if len(data) > limits.TOOLS_MANIFEST_BYTES:
-        raise InvalidInput(f"{manifest.server}: describes its tools with too many bytes to be pinned")
+        raise InvalidInput(f"{manifest.server}: its tool descriptions are too long to be pinned")
     return parse_manifest(data)
 
 
@@ -254,50 +258,52 @@ def _write(
 
 def _refuse_name(context: Context, name: str) -> None:
     if not SERVER_NAME.fullmatch(name) or name.endswith("-"):
-        raise InvalidInput(f"{name!r}: is no name of a server; use a letter, then up to 15 of a-z 0-9 -")
+        raise InvalidInput(f"{name!r}: not a valid server name; use a letter, then up to 15 of a-z 0-9 -")
     with _settled(context) as held:
         known = dict(held.index.tools)
     if name in known:
         raise _known(name)
     if len(known) >= limits.TOOLS_SERVERS:
-        raise InvalidInput(f"{len(known)} servers are added already; remove one first")
+        raise InvalidInput(f"there are already {len(known)} servers; remove one first")
     for other in sorted(_OURS):
         if _looks(name) == _looks(other):
-            raise InvalidInput(f"{name}: reads like {other}, which is ours; choose another name")
+            raise InvalidInput(f"{name}: looks like {other}, which is reserved; choose another name")
     for other in known:
         if _looks(name) == _looks(other):
-            raise InvalidInput(f"{name}: reads like the server {other}; choose another name")
+            raise InvalidInput(f"{name}: looks like the server {other}; choose another name")
 
 
 def _looks(name: str) -> str:
-    """What a person sees of a name at a glance."""
+    """A name reduced to what a person sees at a glance."""
     return name.translate(_SAME).replace("rn", "m").replace("vv", "w").removesuffix("s")
 
 
 def _known(name: str) -> Refused:
     return Refused(
         "tools_known",
-        f"{name}: is added already; see what changed in it: threegate tools refresh {name}",
+        f"{name}: already added; to see its changes: threegate tools refresh {name}",
     )
 
 
 def _place(text: str) -> Place:
     if text in ("jail", "era", "host"):
         return cast(Place, text)
-    raise InvalidInput(f"--in {text}: is none of jail, era, host")
+    raise InvalidInput(f"--in {text}: must be jail, era or host")
 
 
 def _image(settings: Settings, wanted: WantedServer) -> str:
-    """The image's digest, after everything that a container does not have was refused. Raises InvalidInput, Unavailable."""
+    """The image's digest, after refusing everything a container does not support. Raises InvalidInput,
+    Unavailable.
+    """
     if wanted.allow:
         raise InvalidInput("--allow: a server in a container has no network; use --in jail")
     if wanted.secrets:
         raise InvalidInput("--secret: the engine keeps a container's variables on its disk; use --in jail")
     if wanted.account:
-        raise InvalidInput("--account: a server in a container is nobody there")
+        raise InvalidInput("--account: a server in a container runs as nobody")
     if not (wanted.image or settings.runners.era.image):
         raise InvalidInput(
-            "--in era: no image; name one with --image, or build ours: threegate sandbox build"
+            "--in era: no image; name one with --image, or build the default: threegate sandbox build"
         )
     from threegate.runners.era.engine_answer import engine_url
     from threegate.runners.mcp.server_image import image_digest
@@ -308,7 +314,7 @@ def _image(settings: Settings, wanted: WantedServer) -> str:
 def _words_in_image(words: Sequence[str]) -> tuple[str, ...]:
     refuse_words(words)
     if not words[0].startswith("/"):
-        raise InvalidInput(f"{words[0]}: write the whole path that it has in the image")
+        raise InvalidInput(f"{words[0]}: give the full path in the image")
     return tuple(words)
 
 
@@ -317,7 +323,7 @@ def _refuse_jail(account: Account) -> None:
         check_walls(account)
     except ThreeGateError as error:
         raise Unavailable(
-            f"{error}; without a jail a server runs only where you say so: --in host (it then has the rights of its account)"
+            f"{error}; to run a server without a jail, give --in host (it then has the rights of its account)"
         ) from None
 
 
@@ -325,14 +331,14 @@ def _folder(workspace: Workspace, text: str) -> ServerFolder:
     path, writable = (text[:-3], True) if text.endswith(":rw") else (text.removesuffix(":ro"), False)
     real = os.path.realpath(path)
     if not os.path.isdir(real):  # noqa: PTH112 - a path as it was said
-        raise InvalidInput(f"--bind {path}: there is no such folder")
+        raise InvalidInput(f"--bind {path}: no such folder")
     ours = os.path.realpath(workspace.root)
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111
     for kept, what in ((ours, "the workspace"), (home, "the home folder")):
         if kept == real or f"{kept}/".startswith(f"{real.rstrip('/')}/"):
             raise InvalidInput(f"--bind {path}: holds {what}; bind the folder that the server needs")
     if f"{real}/".startswith(f"{ours}/"):
-        raise InvalidInput(f"--bind {path}: is in the workspace, which no server sees")
+        raise InvalidInput(f"--bind {path}: is in the workspace, which servers must not see")
     return ServerFolder(real, writable)
 
 
@@ -343,7 +349,7 @@ def _variables(texts: Sequence[str]) -> Mapping[str, str]:
         if not equals or not VARIABLE.fullmatch(name) or "\0" in value:
             raise InvalidInput(f"--env {name}: write it as NAME=VALUE")
         if _NEVER_SET.fullmatch(name):
-            raise InvalidInput(f"--env {name}: decides how programs are started; a server cannot get it")
+            raise InvalidInput(f"--env {name}: controls how programs are started; a server cannot get it")
         if len(value) > limits.TOOLS_ARGUMENT_CHARS:
             raise InvalidInput(f"--env {name}: is too long")
         found[name] = value

@@ -1,9 +1,9 @@
-"""Taking a change of a project back: shown, signed, and made by the same code that applies one.
+"""Revert a change of a project: shown, signed, and made by the same code that applies one.
 
-Invariant: what is written are the kept originals, whose digests the trail's record names; every path must be what the
-change made of it, else nothing is changed and what differs is named. The signature covers both digests and the folder.
-The trail's `undone` is what makes an undo stand; one that was cut off before it is taken back by the next start, or by
-the next undo. Source: docs/spec/8-agents.md, "Undo".
+Invariant: what is written are the kept originals, whose digests are in the trail's record; every path must be
+as the change left it, else nothing is changed and the differences are listed. The signature covers both
+digests and the folder. An undo takes effect with the trail's `undone`; one that was interrupted before it is
+reverted by the next start or the next undo. Source: docs/spec/8-agents.md, "Undo".
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ UNDO: Final = "threegate-undo/1"
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """What an undo would do, worked out from verified bytes."""
+    """What an undo would do, computed from verified bytes."""
 
     request_id: str
     requested: RequestedChange
     originals: InputCopy
     kept: ApplyPlan
-    """The plan of the change: exact permission bits and groups of what comes back."""
+    """The plan of the change: exact permission bits and groups of what is restored."""
     about: Mapping[str, Any]
     """What is signed."""
 
 
 def plan_undo(context: Context, request_id: str) -> UndoPlan:
-    """Work out the undo of a change, and check all of it against the trail and the project as it is now.
+    """Work out the undo of a change, and check all of it against the trail and the current project.
 
     Raises InvalidInput, Refused (result_unverified, project_changed, input_unfit), Unavailable, TrailError.
     """
@@ -58,7 +58,9 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
         history = held.index.history(request_id)
     finished = Finished.of(history.end) if history else None
     if history is None or history.end is None or finished is None or finished.status != "succeeded":
-        raise InvalidInput(f"{request_id}: is no change that was made; threegate status lists what has ended")
+        raise InvalidInput(
+            f"{request_id}: not a change that was made; threegate status lists finished requests"
+        )
     folder = context.workspace.run_folder(request_id)
     facts = read_record(
         folder, created_utc=history.end.when, trail_seq=history.end.seq, sha256=finished.record_sha256
@@ -71,7 +73,7 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
     copy = InputCopy(ORIGINALS, kept.get(ORIGINALS, ""), _size(originals), originals)
     try:
         if copy.digest_now() != copy.sha256:
-            raise Refused("result_unverified", f"{originals}: is not what the trail says was kept")
+            raise Refused("result_unverified", f"{originals}: differs from what the trail recorded")
         with copy.open() as stream:
             change = read_change_set(stream)
             paths = tuple(changed_paths(change, stream))
@@ -108,12 +110,12 @@ def _verified(path: Path, sha256: str | None, most: int) -> bytes:
             f"{path}: cannot be read ({error.strerror or error}); it is needed to undo"
         ) from None
     if canonical.sha256_hex(data) != sha256:
-        raise Refused("result_unverified", f"{path}: is not what the trail says was kept")
+        raise Refused("result_unverified", f"{path}: differs from what the trail recorded")
     return data
 
 
 def undo_change(context: Context, plan: UndoPlan, signed: bytes) -> str:
-    """Announce the signed act, take the change back, announce that it is. Returns one line.
+    """Record the signed act, revert the change, record that it was reverted. Returns one line.
 
     Raises Refused (nothing was changed), Unavailable, TrailError, OSError.
     """

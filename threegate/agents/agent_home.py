@@ -1,7 +1,9 @@
-"""The agent's HOME: its configuration rewritten for each run, and what it kept of earlier runs on the same project.
+"""The agent's HOME: its configuration, rewritten for each run, and what it kept of earlier runs on the same
+project.
 
-Invariant: an agent may have left links, FIFOs and folders of any name in its HOME, so a file is written beneath held descriptors,
-under a name that was removed before, and never through anything that was there.
+Invariant: an agent may have left links, FIFOs and folders of any name in its HOME, so a file is written
+relative to open directory descriptors, under a name that was removed before, and never through an existing
+entry.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def take_over_state(workspace: Workspace, run: AgentRun, facts: RunFacts) -> AgentRun | None:
-    """Take the HOME of the last ended run of this profile, project and account; that run, None when there is none.
+    """Take over the HOME of the last ended run with this profile, project and account; return that run, None
+    if there is none.
 
-    The one rename is all that happens to it: either run has it, never both. Raises OSError.
+    This is a single rename: one run or the other has it, never both. Raises OSError.
     """
     for before, known in reversed(all_runs(workspace)):
         same = (known.profile, known.root, known.uid) == (facts.profile, facts.root, facts.uid)
@@ -35,7 +38,7 @@ def take_over_state(workspace: Workspace, run: AgentRun, facts: RunFacts) -> Age
         run.state.rmdir()
         try:
             os.rename(before.state, run.state)
-        except FileNotFoundError:  # another run was quicker
+        except FileNotFoundError:  # another run was faster
             durable.make_folder(run.state, 0o700)
             continue
         return before
@@ -51,14 +54,14 @@ def write_files(run: AgentRun, filled: Filled, account: Account) -> None:
                 _write(home, file.path, filled.text(file.text).encode(), account, once=file.once)
     except OSError as error:
         raise Unavailable(
-            f"{run.state}: cannot be written ({error.strerror or error}); make room, or look at it"
+            f"{run.state}: cannot be written ({error.strerror or error}); make room, or check the folder"
         ) from None
 
 
 def _write(home: HeldFolder, path: str, data: bytes, account: Account, *, once: bool) -> None:
     *folders, name = path.split("/")
     if not name or any(part in ("", ".", "..") for part in path.split("/")):
-        raise InvalidInput(f"profile: {path!r} is no path below the agent's home")
+        raise InvalidInput(f"profile: {path!r} is not a path below the agent's home")
     held = HeldFolder(os.dup(home.fileno()), home.path)
     for part in folders:
         with held:
@@ -83,7 +86,7 @@ def _is_file(held: HeldFolder, name: str) -> bool:
 
 
 def _make_folder(held: HeldFolder, name: str, account: Account) -> None:
-    """A folder of this name; anything else that has it is set aside."""
+    """A folder with this name; any other entry with the name is set aside."""
     with suppress(FileNotFoundError):
         if stat.S_ISDIR(held.stat(name).st_mode):
             return
@@ -93,7 +96,7 @@ def _make_folder(held: HeldFolder, name: str, account: Account) -> None:
 
 
 def _set_aside(held: HeldFolder, name: str) -> None:
-    """Make a name free: a file or link goes, a folder gets another name, for it may hold work."""
+    """Free a name: a file or link is removed, a folder is renamed because it may contain work."""
     with suppress(FileNotFoundError):
         if stat.S_ISDIR(held.stat(name).st_mode):
             aside = f"{name[:200]}.aside-{secrets.token_hex(4)}"

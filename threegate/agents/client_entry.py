@@ -1,7 +1,8 @@
-"""The MCP entry in an agent's own configuration, for people who run it without the jail: planned, written, taken back.
+"""The MCP entry in an agent's own configuration, for people who run it without the jail: planned, written,
+undone.
 
-Invariant: what was in the file means the same afterwards, and the bytes are kept beside it; another entry of the same name is
-never replaced. Taking it back gives the earlier bytes, or changes nothing.
+Invariant: existing settings keep their meaning, and the old bytes are kept next to the file; another entry
+with the same name is never replaced. Undoing restores the old bytes or changes nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _KEPT: Final = ".before-threegate"
 
 @dataclass(frozen=True, slots=True)
 class ClientEntry:
-    """What the file is and becomes. `before` is None where there is no file; `after` equals it when nothing is to do."""
+    """The file before and after. `before` is None if there is no file; `after` equals it if there is nothing
+    to do.
+    """
 
     file: Path
     before: bytes | None
@@ -30,13 +33,15 @@ class ClientEntry:
 
     @classmethod
     def plan(cls, file: Path, entry: str) -> ClientEntry:
-        """The file with the entry. Raises InvalidInput, with what to do, where it cannot be put in without loss."""
+        """The file with the entry. Raises InvalidInput, with what to do, if it cannot be added without
+        loss.
+        """
         file = _place(file)
         before = _read(file)
         return cls(file, before, _with_entry(file, before, entry))
 
     def diff(self) -> str:
-        """What changes, as a unified diff."""
+        """The change, as a unified diff."""
         sides = ((self.before or b"").decode().splitlines(True), self.after.decode().splitlines(True))
         name = str(self.file)
         return "".join(
@@ -44,9 +49,11 @@ class ClientEntry:
         )
 
     def write(self) -> Path | None:
-        """Write it; where the earlier bytes are kept, None when there was no file. Raises InvalidInput, OSError."""
+        """Write it; return where the old bytes are kept, None if there was no file. Raises InvalidInput,
+        OSError.
+        """
         if _read(self.file) != self.before:
-            raise InvalidInput(f"{self.file}: changed meanwhile; look at it and try again")
+            raise InvalidInput(f"{self.file}: changed meanwhile; check it and try again")
         self.file.parent.mkdir(parents=True, exist_ok=True)
         if self.before is None:
             durable.overwrite(self.file, self.after)
@@ -59,7 +66,9 @@ class ClientEntry:
 
 
 def take_back(file: Path, entry: str) -> bool:
-    """Undo `write`; False when the entry is not there. Raises InvalidInput when the file changed since, OSError."""
+    """Undo `write`; False if the entry is not there. Raises InvalidInput if the file has changed since,
+    OSError.
+    """
     file = _place(file)
     now, kept = _read(file), _kept(file)
     before = _read(kept)
@@ -67,8 +76,8 @@ def take_back(file: Path, entry: str) -> bool:
         return False
     if now != _with_entry(file, before, entry):
         raise InvalidInput(
-            f"{file}: changed since the entry was written; take {_NAME} out of it by hand"
-            + ("" if before is None else f" ({kept} has what was there before)")
+            f"{file}: changed since the entry was written; remove {_NAME} from it by hand"
+            + ("" if before is None else f" ({kept} has the old content)")
         )
     if before is None:
         durable.unlink(file)
@@ -79,7 +88,7 @@ def take_back(file: Path, entry: str) -> bool:
 
 
 def _place(file: Path) -> Path:
-    """Where the bytes are: a configuration is often a link into a folder of such files."""
+    """Where the bytes are: a configuration is often a link into a folder of dotfiles."""
     return file.expanduser().resolve()
 
 
@@ -95,23 +104,23 @@ def _read(file: Path) -> bytes | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(
-            f"{file}: cannot be read as text ({getattr(error, 'strerror', None) or 'no UTF-8'})"
+            f"{file}: cannot be read as text ({getattr(error, 'strerror', None) or 'not UTF-8'})"
         ) from None
     return data
 
 
 def _with_entry(file: Path, before: bytes | None, entry: str) -> bytes:
-    """The file's bytes with the entry in their place."""
+    """The file's bytes with the entry in place."""
     is_toml = file.suffix == ".toml"
     there, ours = _value(file, before or b"", is_toml=is_toml), _value(file, entry.encode(), is_toml=is_toml)
     [(table, servers)] = ours.items()
     known = there.get(table, {})
     if not isinstance(known, dict):
-        raise InvalidInput(f"{file}: {table} is no table of servers; put the entry in by hand")
+        raise InvalidInput(f"{file}: {table} is not a table of servers; add the entry by hand")
     if _NAME in known:
         if known[_NAME] == servers[_NAME] and before is not None:
             return before
-        raise InvalidInput(f"{file}: has another server named {_NAME} already; take that out first")
+        raise InvalidInput(f"{file}: already has another server named {_NAME}; remove that first")
     wanted = {**there, table: {**known, **servers}}
     if not is_toml:
         return (json.dumps(wanted, indent=2, ensure_ascii=False) + "\n").encode()
@@ -122,7 +131,7 @@ def _with_entry(file: Path, before: bytes | None, entry: str) -> bytes:
             return after
     except tomllib.TOMLDecodeError:
         pass
-    raise InvalidInput(f"{file}: the entry cannot be put behind what is there; put it in by hand")
+    raise InvalidInput(f"{file}: the entry cannot be appended; add it by hand")
 
 
 def _value(file: Path, data: bytes, *, is_toml: bool) -> dict[str, Any]:
@@ -132,13 +141,13 @@ def _value(file: Path, data: bytes, *, is_toml: bool) -> dict[str, Any]:
         )
     except (ValueError, RecursionError):
         kind = "TOML" if is_toml else "JSON without comments"
-        raise InvalidInput(f"{file}: is not {kind}, so the entry has to be put in by hand") from None
+        raise InvalidInput(f"{file}: is not {kind}; add the entry by hand") from None
     if not isinstance(value, dict):
-        raise InvalidInput(f"{file}: is no JSON object; put the entry in by hand")
+        raise InvalidInput(f"{file}: is not a JSON object; add the entry by hand")
     return value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key occurs twice")
     return dict(pairs)

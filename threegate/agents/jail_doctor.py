@@ -1,7 +1,8 @@
-"""Lines of `threegate doctor` about agents: every wall of the jail, measured in one, and what a run needs besides.
+"""Lines of `threegate doctor` about agents: every restriction of the jail, measured in one, and the other
+requirements of a run.
 
-Invariant: nothing here says ok of a wall that was not read back from inside. That agents cannot be run is a warning: whoever
-runs none needs no jail.
+Invariant: a restriction is reported as ok only if it was read back from inside. If agents cannot be run, that
+is a warning, because many workspaces run none.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ def _programs(settings: Settings) -> Iterator[DoctorLine]:
 def _libraries() -> DoctorLine:
     name = "agents: libraries"
     if missing := missing_modules(*_EXTRAS):
-        seen = f"no {', '.join(missing)}: no agent is started"
+        seen = f"missing {', '.join(missing)}: no agent is started"
         return DoctorLine(name, "warning", seen, install_line(*_EXTRAS))
-    return DoctorLine(name, "ok", "those of the door and of the relay to the model are installed")
+    return DoctorLine(name, "ok", "installed, for the agent's MCP server and the relay to the model")
 
 
 def _packages() -> DoctorLine:
     name = "agents: packages"
     if missing := missing_packages():
-        seen = f"no {', '.join(missing)}: there is no jail, and no agent is started"
+        seen = f"missing {', '.join(missing)}: there is no jail, and no agent is started"
         return DoctorLine(name, "warning", seen, f"on Debian: apt-get install {' '.join(missing)}")
     return DoctorLine(name, "ok", "bubblewrap, socat and util-linux are installed")
 
@@ -73,21 +74,26 @@ def _limits() -> DoctorLine:
 
 def _walls() -> Iterator[DoctorLine]:
     account = Account.own()
-    if account.uid == 0:  # root runs no agent: what an account of its own would have
+    if account.uid == 0:  # root runs no agent; this is what an account of its own would get
         found = pwd.getpwnam(_NOBODY)
         account = Account(_NOBODY, found.pw_uid, found.pw_gid)
     for name, holds in measure_walls(account).items():
         if holds:
             yield DoctorLine(f"agents: {name}", "ok", f"measured in a jail of {account.name}")
         else:
-            yield DoctorLine(f"agents: {name}", "failure", "does not hold", "no agent is started here")
+            yield DoctorLine(f"agents: {name}", "failure", "not in force", "no agent is started here")
 
 
 def _overlay() -> Iterator[DoctorLine]:
     if os.geteuid() == 0:
-        yield DoctorLine("agents: work copy", "ok", "a plain copy, for root's agents have another account")
+        yield DoctorLine(
+            "agents: work copy", "ok", "a plain copy, because root's agents have another account"
+        )
         return
-    from threegate.agents.work_copy import SCRATCH, UPPER  # here: without probes no work copy is looked at
+    from threegate.agents.work_copy import (
+        SCRATCH,
+        UPPER,
+    )  # imported here: without probes no work copy is tested
 
     with tempfile.TemporaryDirectory(prefix="threegate-doctor-") as folder:
         project, work = Path(folder, "project"), Path(folder, "work")
@@ -97,8 +103,8 @@ def _overlay() -> Iterator[DoctorLine]:
         for place in (work / SCRATCH).iterdir():
             place.chmod(0o700)
     if works:
-        yield DoctorLine("agents: work copy", "ok", "an overlay: no file is copied before it is changed")
+        yield DoctorLine("agents: work copy", "ok", "an overlay: files are copied only when they change")
     else:
         yield DoctorLine(
-            "agents: work copy", "warning", "a plain copy: this kernel gives no overlay to ordinary accounts"
+            "agents: work copy", "warning", "a plain copy: this kernel has no overlay for ordinary accounts"
         )

@@ -1,7 +1,8 @@
-"""One run of an agent, from its profile to its end: checks, work copy, jail, and what the trail says of it.
+"""One run of an agent, from its profile to its end: checks, work copy, jail, and trail events.
 
-Invariant: the trail has the run's start before the agent lives, and its end once nothing of it does. Every wall was tried on this
-machine before. Whatever stops the launcher stops the jail with it, and what the agent changed is read only then.
+Invariant: the trail has the run's start before the agent starts, and its end once all its processes are gone.
+Every restriction was tested on this machine before. Whatever stops the launcher also stops the jail, and only
+then are the agent's changes read.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\.[a-z][a-z0-9-]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a person asked for."""
+    """The options of a run."""
 
     profile: str
     project: Path
@@ -65,7 +66,7 @@ class Wanted:
     shown: tuple[str, ...] = ()
     """Protected paths that the agent may read."""
     read: tuple[Path, ...] = ()
-    """Folders beside the project that it may read."""
+    """Folders outside the project that it may read."""
     hosts: tuple[str, ...] = ()
     acting: Acting | None = None
     """Who signs for `hosts`."""
@@ -75,7 +76,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A run that ended. `changes` is what differs, None when that could not be read (`problem` says why)."""
+    """A run that ended. `changes` lists the differences, None if they could not be read (`problem` has the
+    reason).
+    """
 
     run: AgentRun
     exit: int
@@ -86,7 +89,9 @@ class Finished:
 
 
 Propose = Callable[[Finished], str | None]
-"""Called with a run that ended, whatever it changed; the digest of the change set that it drafted, or None."""
+"""Called with a run that ended, whatever it changed; returns the digest of the change set that it drafted, or
+None.
+"""
 
 
 Copying = Callable[[], AbstractContextManager[Callable[[int, int], None]]]
@@ -102,10 +107,12 @@ def run_agent(
     copying: Copying,
     stopped: Callable[[], int],
 ) -> Finished:
-    """Run an agent to its end. Raises InvalidInput, Refused, Unavailable, KeyboardInterrupt before it lives; TrailError.
+    """Run an agent until it ends. Before it starts, raises InvalidInput, Refused, Unavailable,
+    KeyboardInterrupt; TrailError.
 
-    `stopped` is that of `stop_signals`. `say` gets lines for the person; before and after the agent, never while it has the terminal. `copying` is entered while the
-    work copy is made; what it gives is called with files done and all files.
+    `stopped` comes from `stop_signals`. `say` receives lines for the person, before and after the agent,
+    never while it has the terminal. `copying` is a context manager used while the work copy is made; its
+    value is called with the number of files done and of all files.
     """
     end_dead_runs(context, actor=actor)
     plan = _plan(context, wanted)
@@ -125,7 +132,7 @@ def run_agent(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is known before anything is made."""
+    """What is known before anything is created."""
 
     profile: Profile
     program: Program
@@ -151,7 +158,7 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
             )
     for folder in wanted.read:
         if not folder.is_dir():
-            raise InvalidInput(f"--read {folder}: there is no such folder")
+            raise InvalidInput(f"--read {folder}: no such folder")
         refuse_project(folder, context.workspace, context.workspace_id)
     key = _key(context, profile)
     jails.check_walls(account)
@@ -159,28 +166,26 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
 
 
 def _account(name: str) -> Account:
-    """Whose processes the agent's will be. Raises InvalidInput."""
+    """The account for the agent's processes. Raises InvalidInput."""
     if os.geteuid() != 0:
         if name:
-            raise InvalidInput("--as is for root; without it the agent runs as you, in its jail")
+            raise InvalidInput("--as works only for root; without it the agent runs as you, in its jail")
         return Account.own()
     if not name:
         raise InvalidInput(
-            "root never runs an agent: name an account of its own with --as USER (make one: adduser --system agent)"
+            "root never runs an agent: name another account with --as USER (to create one: adduser --system agent)"
         )
     try:
         found = pwd.getpwnam(name)
     except KeyError:
-        raise InvalidInput(
-            f"--as {name}: there is no such account; make it with: adduser --system {name}"
-        ) from None
+        raise InvalidInput(f"--as {name}: no such account; create it with: adduser --system {name}") from None
     if found.pw_uid == 0:
         raise InvalidInput(f"--as {name}: is root; root never runs an agent")
     return Account(name, found.pw_uid, found.pw_gid)
 
 
 def _key(context: Context, profile: Profile) -> str:
-    """The key of the model's endpoint; empty where none is needed. Raises InvalidInput, Unavailable."""
+    """The key for the model's endpoint; empty if none is needed. Raises InvalidInput, Unavailable."""
     name = profile.limits.key
     host = urlsplit(profile.url).hostname or ""
     if not profile.url or (not name and host in ("127.0.0.1", "localhost")):
@@ -192,16 +197,16 @@ def _key(context: Context, profile: Profile) -> str:
         )
     reference = context.policy.settings.secrets.get(name)
     if reference is None:
-        raise InvalidInput(f"secrets.{name} is not in threegate.toml, and agents.{profile.name}.key names it")
+        raise InvalidInput(f"agents.{profile.name}.key names secrets.{name}, which is not in threegate.toml")
     if reference.host != host:
         raise InvalidInput(
-            f"secrets.{name} of threegate.toml is for {reference.host}; set its host to {host}"
+            f"secrets.{name} in threegate.toml is for {reference.host}; set its host to {host}"
         )
     return read_secret(name, reference)
 
 
 class _Launch:
-    """One launch: what was made for it, and how it goes on."""
+    """One launch: what was created for it, and how it proceeds."""
 
     def __init__(
         self,
@@ -230,12 +235,12 @@ class _Launch:
         """The run whose HOME this one took over."""
 
     def refuse_stopped(self) -> None:
-        """Raises KeyboardInterrupt where somebody asked to stop."""
+        """Raises KeyboardInterrupt if a stop was requested."""
         if self._stopped():
             raise KeyboardInterrupt
 
     def undo(self) -> None:
-        """Leave nothing of a run that never lived; what it took over goes back."""
+        """Remove everything of a run that never started; a HOME it took over is returned."""
         if self._before is not None:
             with suppress(OSError):
                 os.rename(self._run.state, self._before.state)
@@ -243,7 +248,9 @@ class _Launch:
         durable.remove_tree(self._run.folder)
 
     def prepare(self, held: ExitStack, copying: Copying) -> None:
-        """Everything up to the agent's first instruction but the trail's event. Raises as `run_agent`."""
+        """Everything before the agent's first instruction, except the trail's event. Raises the same as
+        `run_agent`.
+        """
         plan, run = self._plan, self._run
         self._sign()
         kind: CopyKind = "plain"
@@ -282,13 +289,14 @@ class _Launch:
         if not self._wanted.fresh:
             self._before = take_over_state(self._context.workspace, run, self._facts)
         if self._before is not None:
-            self._say(f"it goes on with what it kept of the run {self._before.run_id} (--fresh starts over)")
+            self._say(f"it continues with the home of run {self._before.run_id} (--fresh starts over)")
         write_files(run, Filled(plan.profile, str(plan.root), _INSTRUCTIONS), plan.account)
         for folder in (run.inbox, run.files):
             os.chown(folder, plan.account.uid, plan.account.gid)
         self._start_sides(held)
         self._say(
-            f"{plan.profile.name} starts in a jail, on a copy of {plan.root} (run {run.run_id}); sign what it asks for in another "
+            f"{plan.profile.name} starts in a jail, on a copy of {plan.root} (run {run.run_id}); sign its "
+            "requests in another "
             "terminal: threegate review"
         )
         if hidden := [
@@ -296,7 +304,7 @@ class _Launch:
         ]:
             self._say(
                 f"hidden from the agent: {', '.join(hidden[:3])}{f' and {len(hidden) - 3} more' if len(hidden) > 3 else ''}; "
-                "--with PATH shows one"
+                "--with PATH reveals one"
             )
         limits = plan.profile.limits
         self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb, processes=limits.processes)
@@ -307,16 +315,18 @@ class _Launch:
             )
 
     def _registered(self) -> str:
-        """The project's name; one that may not be changed has none, and the person hears why."""
+        """The project's name; empty if it may not be changed, with a message to the person."""
         context, root = self._context, self._plan.root
         try:
             return register_project(context.workspace, context.policy.settings, root, actor=self._actor)
         except InvalidInput as error:
-            self._say(f"what the agent changes can be looked at and not applied: {error}")
+            self._say(f"the agent's changes can be viewed but not applied: {error}")
             return ""
 
     def _start_sides(self, held: ExitStack) -> None:
-        """The door and the relay, each with a socket of its own that nobody else keeps: when it dies, nobody answers there."""
+        """Start the door and the relay, each with a socket that no other process holds: if one dies, its
+        socket no longer answers.
+        """
         plan, run = self._plan, self._run
         with listen(run.door, plan.account) as listener:
             door = start_door(self._context.workspace, run, listener, plan.profile.wait_sec)
@@ -363,7 +373,7 @@ class _Launch:
         return finished
 
     def _sign(self) -> None:
-        """The signature for hosts, before anything is made. Raises InvalidInput, Refused, Unavailable."""
+        """The signature for hosts, before anything is created. Raises InvalidInput, Refused, Unavailable."""
         self._about = {
             "run": self._run.run_id,
             "project": str(self._plan.root),
@@ -372,12 +382,12 @@ class _Launch:
         if not self._wanted.hosts:
             return
         if self._wanted.acting is None:
-            raise Refused("signature_missing", "--allow is an operator's act: it needs a signature")
+            raise Refused("signature_missing", "--allow needs an operator's signature")
         self._say(f"you sign that this run may send anything to {', '.join(self._wanted.hosts)}")
         self._signed = sign_act(self._context, self._wanted.acting, HOSTS_ACT, self._about)
 
     def announce(self) -> None:
-        """The start in the trail. Raises Refused, TrailError, Unavailable."""
+        """Record the start in the trail. Raises Refused, TrailError, Unavailable."""
         wanted, plan, context = self._wanted, self._plan, self._context
         started = AgentStarted(
             run=self._run.run_id,
@@ -440,7 +450,9 @@ class _Launch:
         )
 
     def _is_stopped(self) -> bool:
-        """Asked again and again while the agent lives; a jail that a killed process left frozen goes on meanwhile."""
+        """Called repeatedly while the agent is alive; also resumes a jail that a killed process left
+        frozen.
+        """
         thaw_forgotten(self._run, self._facts.jail)
         return bool(self._stopped())
 
@@ -450,11 +462,11 @@ class _Launch:
         self._facts.write(self._run)
 
     def _finish(self, code: int, reason: str | None, propose: Propose) -> Finished:
-        """Read what changed, propose it, and put the end into the trail."""
+        """Read the changes, propose them, and record the end in the trail."""
         problem, changes = "", None
         for side in self._sides:
             if how := side.died():
-                self._say(f"the {side.name} ended before the agent ({how}); from then on it answered nothing")
+                self._say(f"the {side.name} exited before the agent ({how}) and answered nothing after that")
         try:
             if self._process is not None:
                 self._process.wait_empty()
@@ -492,16 +504,16 @@ class _Launch:
             with self._context.trail.locked() as trail:
                 moves.announce(trail, ended, actor=self._actor)
             _clean(self._run)
-            with suppress(OSError):  # the trail has it
+            with suppress(OSError):  # the trail has the end
                 replace(self._facts, ended=True, exit=code, jail=0).write(self._run)
         return finished
 
 
 _INSTRUCTIONS: Final = """\
-You work in a jail on a copy of the project. There is no network but your model. In here you may read, write, build and test
-without asking. What should reach outside goes through the MCP server `threegate`: `propose_changes` asks a person to take your
-changes into the project, `run_python` and `run_program` ask to run something outside. A person reads and signs each request;
-until then a call says `pending`, and `wait` waits for it. A refusal says what to change.
+You work in a jail on a copy of the project. The only network access is your model. In here you may read, write, build
+and test without asking. Anything outside goes through the MCP server `threegate`: `propose_changes` asks a person to
+apply your changes to the project, `run_python` and `run_program` ask to run something outside. A person reads and
+signs each request; until then a call returns `pending`, and `wait` waits for it. A refusal says what to change.
 """
 
 
@@ -512,7 +524,7 @@ _PROXIED: Final = {
 
 
 def _clean(run: AgentRun) -> None:
-    """Remove what nobody needs after the end: sockets, and what the overlay worked with."""
+    """Remove what is not needed after the end: sockets, and the overlay's work folder."""
     for path in (run.door, run.model, run.hosts):
         path.unlink(missing_ok=True)
     scratch = run.work / SCRATCH

@@ -1,4 +1,4 @@
-"""What the launcher and the relay to the model say to each other: settings before, counts from then on."""
+"""What the launcher and the model relay exchange: settings at the start, then counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COUNTS_BYTES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class RelaySettings:
-    """What the launcher tells the relay. `key` is empty for an endpoint on loopback that wants none."""
+    """The settings for the relay. `key` is empty for a loopback endpoint that needs none."""
 
     protocol: Protocol
     url: str
@@ -27,7 +27,7 @@ class RelaySettings:
 
 @dataclass(slots=True)
 class ModelCounts:
-    """What a run used so far; bytes are those of bodies."""
+    """What a run has used so far; bytes are those of bodies."""
 
     requests: int = 0
     refused: int = 0
@@ -36,11 +36,11 @@ class ModelCounts:
     tokens: int = 0
 
     def write(self, descriptor: int) -> None:
-        """Put the counts into the file, for the launcher."""
+        """Write the counts to the file, for the launcher."""
         os.pwrite(descriptor, json.dumps(asdict(self)).encode().ljust(_COUNTS_BYTES), 0)
 
     @classmethod
     def read(cls, descriptor: int) -> ModelCounts:
-        """The counts as they were last written."""
+        """The counts as last written."""
         data = os.pread(descriptor, _COUNTS_BYTES, 0)
         return cls(**json.loads(data)) if data.strip() else cls()

@@ -1,10 +1,13 @@
-"""What an agent may ask of its model's provider, for each protocol: listed keys and kinds, and nothing that reaches out.
+"""What an agent may ask of its model's provider, for each protocol: an allowlist of keys and kinds, and
+nothing that reaches out.
 
-Invariant: a request that passes makes the provider compute an answer from the bytes of the request. It names no tool that the
-provider runs, no MCP server, no URL or file id for the provider to fetch, no state that the provider keeps, and no model but the
-profile's. What is not listed here is refused, with a line that names it.
+Invariant: a request that passes makes the provider compute an answer from the bytes of the request. It names
+no tool that the provider runs, no MCP server, no URL or file id for the provider to fetch, no state that the
+provider keeps, and no model but the profile's. Anything not listed here is refused, with a line that names
+it.
 
-Sources: OpenAI API reference (responses, chat completions), Anthropic Messages API, Gemini `generateContent`, as of 2026-11.
+Sources: OpenAI API reference (responses, chat completions), Anthropic Messages API, Gemini `generateContent`,
+as of 2026-11.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ from threegate.agents.profile import Protocol
 
 
 class ModelRequestRefused(Exception):
-    """The request does not go to the provider; the text says what in it is not let through. It never repeats a value."""
+    """The request is not sent to the provider; the text says which part was refused. It never repeats a
+    value.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A request that goes on: path and body for the provider. The body is rebuilt from what was read."""
+    """An accepted request: path and body for the provider. The body is rebuilt from what was parsed."""
 
     path: str
     body: dict[str, Any]
@@ -64,9 +69,9 @@ _GEMINI_PATH: Final = re.compile(
 
 
 def check_request(protocol: Protocol, path: str, body: object, models: Collection[str]) -> Passed:
-    """Judge one POST of an agent to `path`. Raises ModelRequestRefused."""
+    """Check one POST of an agent to `path`. Raises ModelRequestRefused."""
     if not isinstance(body, dict):
-        raise ModelRequestRefused("the body is no JSON object")
+        raise ModelRequestRefused("a body that is not a JSON object")
     return _CHECKS[protocol](path, body, models)
 
 
@@ -163,7 +168,7 @@ _CHECKS: Final[Mapping[Protocol, Callable[[str, dict[str, Any], Collection[str]]
 
 
 def _openai_parts(content: object) -> None:
-    """Content of OpenAI's protocols: a text, or parts that carry their bytes with them."""
+    """Content in OpenAI's protocols: a text, or parts that contain their bytes."""
     if content is None or isinstance(content, str):
         return
     for part in _objects(content, "content"):
@@ -227,7 +232,7 @@ def _path(path: str, known: tuple[str, ...]) -> str:
 
 
 def _keys(value: Mapping[str, Any], known: Collection[str], what: str) -> None:
-    """Refuse keys that are not listed; one without a value asks for nothing."""
+    """Refuse keys that are not listed; a key without a value is ignored."""
     surplus = [key for key in value if key not in known and value[key] is not None]
     if surplus:
         raise ModelRequestRefused(f"{what} with the key {_word(surplus[0])}")
@@ -240,6 +245,6 @@ def _objects(value: object, what: str) -> list[dict[str, Any]]:
 
 
 def _word(value: object) -> str:
-    """A name that the agent gave, cut so that it fits into a line and hides nothing."""
+    """A name from the agent, cut so that it fits into a line and hides nothing."""
     text = value if isinstance(value, str) else type(value).__name__
     return re.sub(r"[^A-Za-z0-9._/:-]", "?", text)[:64] or "(none)"

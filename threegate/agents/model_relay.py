@@ -1,12 +1,13 @@
-"""The relay between a jailed agent and its model: a process of its own, outside of the jail, and the only way out.
+"""The relay between a jailed agent and its model: a separate process outside the jail, and the only way out.
 
-Invariant: nothing that the agent sent goes on as it came. Head and body are parsed (h11, strict JSON), judged
-(`model_protocols`) and rewritten, with the operator's key for one host over TLS and no other credential; no redirect is
-followed and no connection is upgraded. The key is read from a pipe, so it is in no argument, no environment and no file.
-When the pipe closes, because the launcher ended or was killed, the relay ends.
+Invariant: nothing that the agent sent is forwarded unchanged. Head and body are parsed (h11, strict JSON),
+checked (`model_protocols`) and rewritten, with the operator's key for one host over TLS and no other
+credential; no redirect is followed and no connection is upgraded. The key is read from a pipe, so it is in no
+argument, no environment and no file. When the pipe closes, because the launcher exited or was killed, the
+relay exits.
 
-Run as ``python -m threegate.agents.model_relay SOCKET COUNTS``: two descriptors, of the listening socket and of the file that
-the counts go to. Its settings are one JSON line on stdin.
+Run as ``python -m threegate.agents.model_relay SOCKET COUNTS``: two descriptors, of the listening socket and
+of the file for the counts. Its settings are one JSON line on stdin.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _BETA: Final = re.compile(
     r"(claude-code|interleaved-thinking|fine-grained-tool-streaming|prompt-caching|context-1m|token-efficient-tools"
     r"|extended-cache-ttl|output-128k|effort|structured-outputs)-[0-9a-z-]{1,40}"
 ).fullmatch
-"""Betas of Anthropic's API that change how the model answers; those that let the provider reach out are not passed on."""
+"""Betas of Anthropic's API that change how the model answers; those that let the provider reach out are not
+forwarded.
+"""
 _PASSED_BACK: Final = frozenset(("content-type", "retry-after", "request-id", "x-request-id"))
 _USAGE: Final = re.compile(
     rb'"(total_tokens|input_tokens|output_tokens|totalTokenCount)"\s*:\s*([0-9]{1,12})'
@@ -68,7 +71,7 @@ class Relay:
         except (ModelRequestRefused, StrictJSONError) as error:
             self.counts.refused += 1
             self.counts.write(self._file)
-            await _answer(send, 403, f"ThreeGate's model relay does not let through: {error}")
+            await _answer(send, 403, f"ThreeGate's model relay refuses: {error}")
             return
         self.counts.requests += 1
         self.counts.bytes_out += len(body)
@@ -100,7 +103,9 @@ class Relay:
             self.counts.write(self._file)
 
     async def _stream(self, reply: httpx.Response, send: Send) -> None:
-        """Pass the answer on as it comes; count it. A run out of budget gets no more of it."""
+        """Forward the answer as it arrives, and count it. A run whose budget is used up gets no more of
+        it.
+        """
         tail, used = b"", _Usage()
         async for piece in reply.aiter_raw():
             self.counts.bytes_in += len(piece)
@@ -136,7 +141,9 @@ class Relay:
         return f"{passed.path}?{query}" if query else passed.path, body, self._headers(heads)
 
     def _headers(self, heads: Mapping[str, str]) -> dict[str, str]:
-        """Headers of our own. Of the agent's only which kind of answer it takes, and Anthropic's betas that are listed."""
+        """Headers of our own. Of the agent's headers, only the accepted content type and the listed Anthropic
+        betas are used.
+        """
         stream = "text/event-stream" in heads.get("accept", "")
         made = {
             "content-type": "application/json",
@@ -157,20 +164,22 @@ class Relay:
 
 
 class _Usage:
-    """Tokens of one answer: the largest number that the provider said of each kind, for streams say them over and over."""
+    """Tokens of one answer: the largest number of each kind that the provider reported, because streams
+    repeat them.
+    """
 
     def __init__(self) -> None:
         self._said: dict[bytes, int] = {}
 
     def look(self, text: bytes) -> bytes:
-        """Take what is said in a text; returns the end of it, where a number may go on."""
+        """Count the numbers in a text; return its end, where a number may continue."""
         for match in _USAGE.finditer(text):
             self._said[match[1]] = max(self._said.get(match[1], 0), int(match[2]))
         return text[-64:]
 
     @property
     def tokens(self) -> int:
-        """All of them, once each."""
+        """The sum of all kinds."""
         said = self._said
         total = max(said.get(b"total_tokens", 0), said.get(b"totalTokenCount", 0))
         return total or said.get(b"input_tokens", 0) + said.get(b"output_tokens", 0)
@@ -181,7 +190,7 @@ async def _body(receive: Receive) -> bytes:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise ModelRequestRefused("a request that was broken off")
+            raise ModelRequestRefused("an incomplete request")
         piece = message.get("body", b"")
         size += len(piece)
         if size > limits.AGENT_MODEL_REQUEST_BYTES:
@@ -194,7 +203,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 async def _answer(send: Send, status: int, text: str) -> None:
-    """An error in the form that clients of all four protocols show."""
+    """An error in a form that the clients of all four protocols display."""
     data = json.dumps(
         {"type": "error", "error": {"type": "permission_error", "code": status, "message": text}}
     ).encode()

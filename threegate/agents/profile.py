@@ -1,7 +1,8 @@
-"""Profiles of agents: data that says how a program is started in the jail, and what is written for it.
+"""Profiles of agents: data that says how a program is started in the jail, and which files are written for
+it.
 
-Invariant: a profile is data of the package, changed by the operator's settings and by nothing else. It holds no secret: what an
-agent takes for its key is a word that means nothing outside of the jail.
+Invariant: a profile is package data, changed only by the operator's settings. It contains no secret: what an
+agent uses as its key is a placeholder that is worthless outside the jail.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from threegate.jail.jail import DOOR, HOME, MODEL_PORT
 
 Protocol = Literal["responses", "chat", "messages", "gemini"]
 DOOR_ARGV: Final = ("/usr/bin/socat", "-", f"UNIX-CONNECT:{DOOR}")
-"""What an agent starts as its MCP server: nothing of ours has to be installed in the jail."""
+"""What an agent starts as its MCP server; it needs nothing of ours installed in the jail."""
 
 
 class WrittenFile(Table):
-    """A file below the agent's HOME; with `once` it is written only where it is not there yet."""
+    """A file below the agent's HOME; with `once` it is written only if it does not exist yet."""
 
     path: str
     text: str
@@ -34,26 +35,28 @@ class WrittenFile(Table):
 
 
 class Profile(Table):
-    """How one kind of agent is run. Texts are templates: $HOME, $PROJECT, $URL, $MODEL, $INSTRUCTIONS, $DOOR_… (`Filled`)."""
+    """How one kind of agent is run. Texts are templates: $HOME, $PROJECT, $URL, $MODEL, $INSTRUCTIONS,
+    $DOOR_… (`Filled`).
+    """
 
     name: str = ""
     title: str
     program: str
-    """A name on PATH or an absolute path; empty: what follows `--`."""
+    """A name on PATH or an absolute path; if empty, the program follows `--`."""
     install: str
-    """What makes the program be there, for people."""
+    """How to install the program, for people."""
     tried: str
-    """The version that was tried."""
+    """The version that was tested."""
     protocol: Protocol
     url: str
-    """The model's endpoint without /v1; empty: it has no model."""
+    """The model's endpoint without /v1; empty if it has no model."""
     models: tuple[str, ...]
-    """What it may ask for; the first is the usual one."""
+    """The models it may use; the first is the default."""
     args: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     files: tuple[WrittenFile, ...] = ()
     wait_sec: int = 45
-    """How long a call of the door waits before it answers `pending`: the client's limit, less a margin."""
+    """How long a call of the door waits before it answers `pending`: the client's timeout, less a margin."""
     connect_file: str = ""
     """Where people who run it without a jail put `connect`."""
     connect: str = ""
@@ -63,7 +66,7 @@ class Profile(Table):
 
     @property
     def host(self) -> str:
-        """Host of the endpoint, with its port where one is named; empty without a model."""
+        """Host of the endpoint, with its port if one is given; empty without a model."""
         return urlsplit(self.url).netloc
 
 
@@ -77,7 +80,7 @@ class Filled:
     door: tuple[str, ...] = DOOR_ARGV
 
     def text(self, template: str) -> str:
-        """A template with everything in its place. Raises InvalidInput for a name that is none."""
+        """A template with all values filled in. Raises InvalidInput for an unknown name."""
         model = self.profile.models[0] if self.profile.models else ""
         try:
             return Template(template).substitute(
@@ -94,12 +97,12 @@ class Filled:
             )
         except (KeyError, ValueError) as error:
             raise InvalidInput(
-                f"profile {self.profile.name}: {template[:40]!r} has no template's form ({error})"
+                f"profile {self.profile.name}: {template[:40]!r} is not a valid template ({error})"
             ) from None
 
 
 def profile_names(settings: Settings) -> list[str]:
-    """The profiles of the package and of the settings."""
+    """The profiles from the package and the settings."""
     packaged = {
         item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")
     }
@@ -107,13 +110,13 @@ def profile_names(settings: Settings) -> list[str]:
 
 
 def load_profile(name: str, settings: Settings) -> Profile:
-    """A profile with the operator's changes. Raises InvalidInput for one that is not there."""
+    """A profile with the operator's changes. Raises InvalidInput if there is no such profile."""
     own = settings.agents.get(name, AgentSettings())
     base = own.profile or name
     if not re.fullmatch(AGENT_NAME, base) or not (_folder() / f"{base}.toml").is_file():
         if name not in settings.agents or own.profile:
             raise InvalidInput(
-                f"{base}: there is no such profile (there: {', '.join(profile_names(settings))}); any program runs with: "
+                f"{base}: no such profile (known: {', '.join(profile_names(settings))}); to run any program: "
                 "threegate agent run generic -- PROGRAM"
             )
         base = "generic"
@@ -121,7 +124,7 @@ def load_profile(name: str, settings: Settings) -> Profile:
         packaged = read_table(Profile, tomllib.loads((_folder() / f"{base}.toml").read_text("utf-8")))
     except (WrongValueError, tomllib.TOMLDecodeError) as error:
         raise InvalidInput(
-            f"profile {base} of the package is broken ({type(error).__name__}); install again"
+            f"profile {base} of the package is broken ({type(error).__name__}); reinstall threegate"
         ) from None
     changes = {
         key: getattr(own, key)

@@ -1,6 +1,7 @@
-"""Where an agent's program is, and which folders the jail must have so that it runs.
+"""Where an agent's program is, and which folders the jail needs to run it.
 
-Invariant: what is bound for a program is read-only, and is never the home folder or a folder that contains it.
+Invariant: folders bound for a program are read-only, and are never the home folder or a folder that contains
+it.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ class Program:
     """A program as the jail starts it."""
 
     words: tuple[str, ...]
-    """Its absolute path and what goes before the agent's own arguments."""
+    """Its absolute path and the arguments that precede the agent's own."""
     sha256: str
     bound: tuple[Bound, ...]
     path: tuple[str, ...]
-    """Folders for PATH, before those of the system."""
+    """Folders for PATH, before the system's."""
 
 
 def find_program(profile: Profile, arguments: Sequence[str]) -> tuple[Program, tuple[str, ...]]:
-    """The program of a profile and its arguments. Raises InvalidInput, Unavailable with the line that installs it."""
+    """The program of a profile and its arguments. Raises InvalidInput, Unavailable with the command that
+    installs it.
+    """
     if profile.program:
         name, rest = profile.program, tuple(arguments)
     elif arguments:
@@ -39,7 +42,7 @@ def find_program(profile: Profile, arguments: Sequence[str]) -> tuple[Program, t
         raise InvalidInput(f"{profile.name}: no program; {profile.install}")
     place = shutil.which(name)
     if place is None:
-        raise Unavailable(f"{name}: {profile.title} is not there; {_how(profile)}")
+        raise Unavailable(f"{name}: {profile.title} is not installed; {_how(profile)}")
     real = Path(place).resolve()
     bound = dict.fromkeys((folder_of(real),))
     path = dict.fromkeys((str(real.parent),))

@@ -1,8 +1,10 @@
-"""What a project has when a run starts: each entry as `lstat` says it, and what the agent does not get to see.
+"""What a project contains when a run starts: each entry according to `lstat`, and what is hidden from the
+agent.
 
-Invariant: every name is opened beneath the descriptor of its folder, no link is followed, and no other file system is entered.
-Hidden are protected paths (docs/spec/5-proposals.md), files with a secret in them, every `.git` below the top, what cannot be
-read, and what is no file, folder or link; what was hidden is never part of a change set.
+Invariant: every name is opened relative to the descriptor of its folder, no link is followed, and no other
+file system is entered. Hidden are protected paths (docs/spec/5-proposals.md), files with a secret in them,
+every `.git` below the top, unreadable entries, and entries that are not a file, folder or link; what was
+hidden is never part of a change set.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class Original(NamedTuple):
 
     @classmethod
     def of(cls, facts: os.stat_result) -> Original | None:
-        """What `lstat` says; None for what is no file, folder or link."""
+        """What `lstat` returns; None if it is not a file, folder or link."""
         kind = _kind(facts.st_mode)
         if kind is None:
             return None
@@ -66,27 +68,29 @@ def _kind(mode: int) -> str | None:
 
 @dataclass(slots=True)
 class Survey:
-    """A project as it is at the start: entries that the agent sees, by path, and what is hidden, with the reason."""
+    """A project at the start: entries visible to the agent, by path, and hidden ones, with the reason."""
 
     entries: dict[str, Original] = field(default_factory=dict)
     hidden: dict[str, Reason] = field(default_factory=dict)
     copied: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Of a plain copy: ctime (ns) and inode of each copied entry; the agent cannot set either, so equal means untouched."""
+    """For a plain copy: ctime (ns) and inode of each copied entry; the agent can set neither, so equal means
+    untouched.
+    """
 
     @property
     def total_bytes(self) -> int:
-        """Of all files that the agent sees."""
+        """Total size of all files visible to the agent."""
         return sum(entry.size for entry in self.entries.values() if entry.kind == "file")
 
     def to_lines(self) -> Iterator[bytes]:
-        """The manifest: a line with what is hidden, then one line an entry."""
+        """The manifest: a line with what is hidden, then one line per entry."""
         yield json.dumps({"hidden": self.hidden}).encode() + b"\n"
         for path, entry in self.entries.items():
             yield json.dumps([path, *entry, *self.copied.get(path, ())]).encode() + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Survey:
-        """What `to_lines` wrote. Raises ValueError, KeyError, TypeError."""
+        """Parse the output of `to_lines`. Raises ValueError, KeyError, TypeError."""
         first, *rest = data.splitlines()
         rows = [json.loads(line) for line in rest]
         return cls(
@@ -103,9 +107,11 @@ def survey(
     cache: Path | None = None,
     progress: Callable[[int], None] = lambda count: None,
 ) -> Survey:
-    """Look at a whole project. `shown` are paths that are never hidden; `cache` keeps which files were free of secrets.
+    """Survey a whole project. `shown` are paths that are never hidden; `cache` stores which files were free
+    of secrets.
 
-    Raises InvalidInput for more than AGENT_COPY_ENTRIES entries, Unavailable for a project that cannot be read.
+    Raises InvalidInput for more than AGENT_COPY_ENTRIES entries, Unavailable for a project that cannot be
+    read.
     """
     found = Survey()
     scanned = _Scanned.load(cache, root)
@@ -132,7 +138,7 @@ def _look(
 ) -> None:
     if prefix.count("/") > limits.AGENT_PATH_DEPTH:
         raise InvalidInput(
-            f"the project has folders deeper than {limits.AGENT_PATH_DEPTH}; leave them out of it"
+            f"the project has folders deeper than {limits.AGENT_PATH_DEPTH}; move them elsewhere"
         )
     with os.scandir(folder) as entries:
         listed = sorted(entries, key=lambda entry: entry.name)
@@ -141,7 +147,7 @@ def _look(
         try:
             facts = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
-            continue  # it went while we looked
+            continue  # removed meanwhile
         original = Original.of(facts)
         reason = _hidden(path, entry.name, facts, device, folder, shown, scanned)
         if reason is not None or original is None:
@@ -150,7 +156,7 @@ def _look(
         found.entries[path] = original
         if len(found.entries) > limits.AGENT_COPY_ENTRIES:
             raise InvalidInput(
-                f"the project has more than {limits.AGENT_COPY_ENTRIES} entries; name a folder of it"
+                f"the project has more than {limits.AGENT_COPY_ENTRIES} entries; use one of its folders"
             )
         progress(len(found.entries))
         if original.kind != "folder":
@@ -170,11 +176,11 @@ def _look(
 def _hidden(
     path: str, name: str, facts: os.stat_result, device: int, folder: int, shown: _Shown, scanned: _Scanned
 ) -> Reason | None:
-    """Why the agent does not see a path whose folder it sees; None when it does."""
+    """Why a path is hidden although its folder is visible; None if it is not hidden."""
     if facts.st_dev != device:
         return "other file system"
     if name == ".git":
-        return "git"  # the top one is copied clean (`work_copy`)
+        return "git"  # the top-level one is copied clean (`work_copy`)
     asked = shown.asked(path)
     if not asked and is_protected(
         (name,) if not shown.leads(path.rpartition("/")[0]) else tuple(path.split("/"))
@@ -201,7 +207,7 @@ class _Shown:
 
 
 class _Scanned:
-    """Which files were looked through for secrets, by path and `lstat`; a file that changed is looked through again."""
+    """Which files were scanned for secrets, by path and `lstat`; a changed file is scanned again."""
 
     def __init__(self, file: Path | None, known: Mapping[str, list[int]]) -> None:
         self._file = file
@@ -211,7 +217,7 @@ class _Scanned:
 
     @classmethod
     def load(cls, folder: Path | None, root: Path) -> _Scanned:
-        """Of a project; nothing is known where nothing can be read."""
+        """The cache of a project; empty if it cannot be read."""
         if folder is None:
             return cls(None, {})
         file = folder / f"scanned-{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
@@ -222,7 +228,7 @@ class _Scanned:
         return cls(file, known)
 
     def reason(self, path: str, name: str, facts: os.stat_result, folder: int) -> Reason | None:
-        """Whether the first AGENT_SCANNED_BYTES of a file have a secret, or cannot be read."""
+        """Whether the first AGENT_SCANNED_BYTES of a file contain a secret, or cannot be read."""
         key = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
         before = self._known.get(path)
         if before is not None and before[:4] == key:
@@ -239,7 +245,7 @@ class _Scanned:
         return "secret" if hit else None
 
     def save(self) -> None:
-        """Keep what was found out, where anything is new; that it cannot be kept only costs time."""
+        """Save the results, if any are new; if that fails, it only costs time."""
         if self._file is None or (not self._changed and len(self._now) == len(self._known)):
             return
         with suppress(OSError):
@@ -248,5 +254,5 @@ class _Scanned:
 
 
 def scan_cache(workspace_id: str) -> Path:
-    """Where is kept which files were scanned: outside of workspace and project, for no agent writes there."""
+    """Where the scan cache is stored: outside workspace and project, where no agent can write."""
     return UserState.of(workspace_id).folder / "agents"

@@ -1,6 +1,8 @@
-"""A run's changes as a request: the draft of an apply request in the run's own inbox, as the door would write it.
+"""A run's changes as a request: the draft of an apply request in the run's own inbox, as the door would write
+it.
 
-Invariant: the draft is like any other. Gate 1 reads it, a person signs it or not, and nothing of the project changed by then.
+Invariant: the draft is like any other. Gate 1 reads it, a person signs it or not, and until then nothing in
+the project has changed.
 """
 
 from __future__ import annotations
@@ -23,19 +25,21 @@ from threegate.core.workspace import AgentRun, Workspace
 
 
 def project_name(workspace: Workspace, settings: Settings, root: Path) -> str:
-    """The registered name of a project. Raises InvalidInput with the line that registers it."""
+    """The registered name of a project. Raises InvalidInput with the command that registers it."""
     for place in read_projects(workspace):
         if Path(place.path) == root:
             return place.name
     if settings.project.root and Path(settings.project.root).resolve() == root:
         return DEFAULT
     raise InvalidInput(
-        f"{root}: is no registered project, so its changes cannot be proposed; register it with: threegate project add"
+        f"{root}: not a registered project, so its changes cannot be proposed; register it with: threegate project add"
     )
 
 
 def register_project(workspace: Workspace, settings: Settings, root: Path, *, actor: str) -> str:
-    """The name of a project, registered now under its base name when it has none. Raises InvalidInput, TrailError, OSError."""
+    """The name of a project; if it has none, it is registered under its base name. Raises InvalidInput,
+    TrailError, OSError.
+    """
     with suppress(InvalidInput):
         return project_name(workspace, settings, root)
     base = re.sub(r"[^A-Za-z0-9._-]", "-", root.name).lstrip("._-")[:60] or "project"

@@ -1,9 +1,10 @@
-"""An agent's change set, drafted again over what the project has become since: a three-way merge, file by file.
+"""Draft an agent's change set again after its project changed: a three-way merge, file by file.
 
-Invariant: nothing of the project is written, and what comes out is a draft like any other, which a person reads and signs. A file
-that both sides changed is merged by `git merge-file` from three plain files outside of any repository: the bytes that the
-run's launcher kept, those of the project, and those of the change set, each of the digest that the change set names. What
-cannot be merged so is named, and there is no draft. Source: docs/spec/8-agents.md, "Change sets".
+Invariant: nothing in the project is written, and the result is a draft like any other, which a person reads
+and signs. A file that both sides changed is merged by `git merge-file` from three plain files outside any
+repository: the bytes that the run's launcher kept, those of the project, and those of the change set, each
+with the digest that the change set names. What cannot be merged is named, and then there is no draft. Source:
+docs/spec/8-agents.md, "Change sets".
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from threegate.review.reviewed_draft import ReviewedDraft
 
 @dataclass(frozen=True, slots=True)
 class Redrafted:
-    """A draft that was made again, the paths that were merged, and those that the project has already."""
+    """The new draft, the merged paths, and the paths that the project already has."""
 
     path: Path
     request_id: str
@@ -48,14 +49,14 @@ class Redrafted:
 
 
 def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
-    """Draft a change set again over the project as it is now; the old draft stays.
+    """Draft a change set again for the current project; the old draft stays.
 
-    Raises InvalidInput when there is nothing to merge, Refused (project_changed, input_unfit) for what cannot be merged,
-    Unavailable without git or without the inbox, OSError.
+    Raises InvalidInput if there is nothing to merge, Refused (project_changed, input_unfit) for what cannot
+    be merged, Unavailable without git or without the inbox, OSError.
     """
     name, change = reviewed.draft.path.name, reviewed.change
     if change is None:
-        raise InvalidInput(f"{name}: changes no project, so there is nothing to merge")
+        raise InvalidInput(f"{name} changes no project, so there is nothing to merge")
     requester_folders = context.workspace.requester_folders(reviewed.owner)
     if not requester_folders.inbox.is_dir():
         raise Unavailable(
@@ -66,7 +67,7 @@ def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
     )
     data = _merged(merging, reviewed, change)
     if not merging.moved:
-        raise InvalidInput(f"{name}: the project is what the change was made from; approve it as it is")
+        raise InvalidInput(f"{name}: the project has not changed since; approve the draft itself")
     request = _request(context, reviewed.request, merging, data)
     with context.workspace.hold(requester_folders.files) as files, suppress(FileExistsError):
         files.deliver(sha256_hex(data), data, 0o644)
@@ -81,17 +82,19 @@ def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
 
 
 def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
-    """The three-way merge of a text; None where both sides changed the same lines, or it is no text. Raises Unavailable."""
+    """The three-way merge of a text; None if both sides changed the same lines or it is not text. Raises
+    Unavailable.
+    """
     git = shutil.which("git")
     if git is None:
         raise Unavailable(
-            "git: is not here, and merges what both sides changed; apt-get install git, or have it proposed again"
+            "git: not installed, but needed for the merge; apt-get install git, or have it proposed again"
         )
     with tempfile.TemporaryDirectory(prefix="threegate-merge-") as made:
         folder = Path(os.path.realpath(made))
         for name, data in (("ours", ours), ("base", base), ("theirs", theirs)):
             (folder / name).write_bytes(data)
-        # No repository around the folder is looked for, and nobody's configuration is read.
+        # git must not look for a surrounding repository or read any configuration.
         alone = {
             "GIT_CEILING_DIRECTORIES": str(folder.parent),
             "GIT_CONFIG_NOSYSTEM": "1",
@@ -113,25 +116,27 @@ def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
 
 
 class _Merging:
-    """The rows of a change set over the project as it is: kept, merged, there already, or in conflict."""
+    """The entries of a change set compared with the current project: kept, merged, already there, or in
+    conflict.
+    """
 
     def __init__(self, change: ChangeSet, base: Path | None) -> None:
         self._change = change
         self._base = base
         self.rows: list[Row] = []
         self.content: dict[str, bytes] = {}
-        """path → bytes of a file that is not what the old change set has."""
+        """path → bytes of a file that differs from the old change set."""
         self.merged: list[str] = []
         self.there: list[str] = []
         self.conflicts: list[str] = []
 
     @property
     def moved(self) -> bool:
-        """Whether the project differs from what the change was made from."""
+        """Whether the project differs from the one the change was made from."""
         return bool(self.merged or self.there or self.conflicts)
 
     def add(self, tree: HeldTree, stream: BinaryIO, row: Row) -> None:
-        """Take one row over. Raises OSError, Unavailable."""
+        """Process one entry. Raises OSError, Unavailable."""
         entry = tree.look(row.path)
         if entry is not None and entry.kind not in ("file", "folder", "link"):
             self.conflicts.append(row.path)
@@ -153,7 +158,7 @@ class _Merging:
                 self.rows.append(Row(row.path, now, after))
 
     def _three_ways(self, tree: HeldTree, stream: BinaryIO, row: Row, now: TableNode | None) -> bytes | None:
-        """The bytes of a file that both sides changed; None where they cannot be merged."""
+        """The bytes of a file that both sides changed; None if they cannot be merged."""
         before, after = row.before, row.after
         if not (before and after and now and before.file and after.file and now.file):
             return None
@@ -168,7 +173,7 @@ class _Merging:
         return merge_files(ours, base, theirs) if sha256_hex(base) == before.sha256 else None
 
     def _base_of(self, path: str) -> bytes:
-        """What the launcher kept of a path; nothing where it kept none."""
+        """The launcher's copy of a path; None if it kept none."""
         if self._base is not None:
             with suppress(OSError):
                 return durable.read_regular(self._base / base_name(path), max_bytes=limits.AGENT_BASE_BYTES)
@@ -176,7 +181,9 @@ class _Merging:
 
 
 def _merged(merging: _Merging, reviewed: ReviewedDraft, change: RequestedChange) -> bytes:
-    """`changes.tar` of the merged rows; empty when the project is what it was. Raises Refused, InvalidInput."""
+    """`changes.tar` of the merged entries; empty if the project has not changed. Raises Refused,
+    InvalidInput.
+    """
     place = change.job.project
     with hold_project(place) as held, reviewed.inputs[0].open() as stream:
         tree = HeldTree(held)
@@ -194,7 +201,7 @@ def _merged(merging: _Merging, reviewed: ReviewedDraft, change: RequestedChange)
             if not merging.moved:
                 return b""
             if not merging.rows:
-                raise InvalidInput(f"{place.path}: has all of this change already; reject the draft")
+                raise InvalidInput(f"{place.path}: already has all of this change; reject the draft")
             data = change_tar(merging.rows, lambda row: _content(merging, change.change, stream, row))
             check_project(tree, read_change_set(data), place.uid)
         except ChangeSetError as error:
@@ -210,13 +217,18 @@ def _content(merging: _Merging, change: ChangeSet, stream: BinaryIO, row: Row) -
 
 
 def _request(context: Context, old: Request, merging: _Merging, data: bytes) -> Request:
-    """The new draft, read by gate 1; without the names of paths where it refuses the words in one. Raises InvalidInput."""
+    """The new draft, read by gate 1; without the paths if it refuses the words in one. Raises
+    InvalidInput.
+    """
     now = datetime.now(UTC).replace(microsecond=0)
     with context.trail.locked() as held:
         request_id = free_request_id(held, old.request_id)
     slug = old.file_name[len("TR-20260101-000000Z-") : -len(".md")].removesuffix("-merged")
     name = file_name(now, slug_of(f"{slug}-merged"))
-    told = f"drafted again from {old.request_id}: {len(merging.merged)} files merged with the project, {len(merging.there)} there already"
+    told = (
+        f"drafted again from {old.request_id}: {len(merging.merged)} files merged with the project, "
+        f"{len(merging.there)} already there"
+    )
     for named in (True, False):
         fresh = replace(
             old,

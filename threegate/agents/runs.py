@@ -1,8 +1,9 @@
-"""The runs of agents that a workspace has: what their launchers keep of them, whether they are alive, and how they are stopped.
+"""The runs of agents in a workspace: what their launchers recorded, whether they are alive, and how they are
+stopped.
 
-Invariant: a run is alive exactly as long as its launcher holds the lock of its folder, which the kernel takes away with the
-process. What `run.json` says is derived: the trail has started and ended. A run whose launcher was killed gets its end in the
-trail from whoever looks next.
+Invariant: a run is alive exactly as long as its launcher holds the lock of its folder, which the kernel
+releases with the process. `run.json` is derived; the trail has start and end. If a launcher was killed, the
+next process to check records the end of its run in the trail.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _STILL: Final = "TtZX"
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What the launcher of a run keeps of it."""
+    """What the launcher of a run recorded."""
 
     profile: str
     started_utc: str
@@ -48,9 +49,9 @@ class RunFacts:
     uid: int = -1
     gid: int = -1
     launcher: int = 0
-    """Process id; of use only while the run is alive."""
+    """Process id; valid only while the run is alive."""
     jail: int = 0
-    """Process id of bubblewrap; of use only while the run is alive."""
+    """Process id of bubblewrap; valid only while the run is alive."""
     announced: bool = False
     """Whether the trail has its start."""
     ended: bool = False
@@ -58,7 +59,7 @@ class RunFacts:
     shown: tuple[str, ...] = field(default=())
 
     def write(self, run: AgentRun) -> None:
-        """Keep the facts. Raises OSError."""
+        """Save the facts. Raises OSError."""
         durable.overwrite(run.facts, json.dumps(asdict(self)).encode() + b"\n")
 
     @classmethod
@@ -69,16 +70,16 @@ class RunFacts:
             return cls(**{**value, "shown": tuple(value.get("shown", ()))})
         except (OSError, ValueError, TypeError, AttributeError):
             raise Unavailable(
-                f"{run.run_id}: its launcher left no facts; nothing of it can be used"
+                f"{run.run_id}: its launcher recorded nothing; the run cannot be used"
             ) from None
 
 
 @contextmanager
 def run_lock(run: AgentRun) -> Iterator[None]:
-    """Be the launcher of a run for as long as the block lasts. Raises Unavailable when another process is."""
+    """Be the launcher of a run until the block ends. Raises Unavailable if another process is."""
     descriptor = _lock(run)
     if descriptor is None:
-        raise Unavailable(f"{run.run_id}: another process has this run")
+        raise Unavailable(f"{run.run_id}: another process is running it")
     try:
         yield
     finally:
@@ -86,7 +87,7 @@ def run_lock(run: AgentRun) -> Iterator[None]:
 
 
 def is_alive(run: AgentRun) -> bool:
-    """Whether the launcher of a run is there."""
+    """Whether the launcher of a run is alive."""
     try:
         descriptor = _lock(run)
     except OSError:
@@ -98,7 +99,7 @@ def is_alive(run: AgentRun) -> bool:
 
 
 def _lock(run: AgentRun) -> int | None:
-    """A descriptor that holds the lock; None when another process has it."""
+    """A descriptor that holds the lock; None if another process has it."""
     descriptor = os.open(run.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -109,7 +110,7 @@ def _lock(run: AgentRun) -> int | None:
 
 
 def all_runs(workspace: Workspace) -> list[tuple[AgentRun, RunFacts]]:
-    """The runs with facts, the oldest first."""
+    """The runs with facts, oldest first."""
     found = []
     try:
         names = sorted(os.listdir(workspace.agents))[-limits.AGENT_RUNS :]
@@ -123,16 +124,18 @@ def all_runs(workspace: Workspace) -> list[tuple[AgentRun, RunFacts]]:
 
 
 def find_run(workspace: Workspace, name: str) -> tuple[AgentRun, RunFacts]:
-    """The run of an id, or of a beginning that only one has. Raises InvalidInput."""
+    """The run with an id, or with a unique beginning of one. Raises InvalidInput."""
     found = [(run, facts) for run, facts in all_runs(workspace) if run.run_id.startswith(name)]
     if len(found) != 1 or not name:
-        what = "there are several such runs" if found and name else "there is no such run"
+        what = "several runs match" if found and name else "no such run"
         raise InvalidInput(f"{name}: {what}; see: threegate agent list")
     return found[0]
 
 
 def end_dead_runs(context: Context, *, actor: str) -> list[str]:
-    """Put the end of each run whose launcher was killed into the trail; their ids. Raises TrailError, Unavailable."""
+    """Record the end of each run whose launcher was killed; return their ids. Raises TrailError,
+    Unavailable.
+    """
     ended = []
     for run, facts in all_runs(context.workspace):
         if facts.ended or not facts.announced:
@@ -145,7 +148,9 @@ def end_dead_runs(context: Context, *, actor: str) -> list[str]:
             if not facts.ended:
                 with context.trail.locked() as held:
                     known = held.index.run(run.run_id)
-                    if known is None or not known.ended:  # its launcher may have had no room to note its end
+                    if (
+                        known is None or not known.ended
+                    ):  # its launcher may have had no disk space to record its end
                         moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
                 replace(facts, ended=True).write(run)
                 remove_cgroups(run.run_id)
@@ -156,7 +161,9 @@ def end_dead_runs(context: Context, *, actor: str) -> list[str]:
 
 
 def stop_run(run: AgentRun, facts: RunFacts) -> bool:
-    """Ask a run's launcher to end it, and wait; False when it had ended. Raises Unavailable when it goes on."""
+    """Ask a run's launcher to stop it, and wait; False if it had already ended. Raises Unavailable if it does
+    not stop.
+    """
     if not is_alive(run):
         return False
     with suppress(ProcessLookupError):
@@ -164,18 +171,20 @@ def stop_run(run: AgentRun, facts: RunFacts) -> bool:
     until = time.monotonic() + _STOP_SECONDS
     while is_alive(run):
         if time.monotonic() > until:
-            raise Unavailable(f"{run.run_id}: goes on; end it with: kill -9 {facts.launcher}")
+            raise Unavailable(f"{run.run_id}: still running; kill it with: kill -9 {facts.launcher}")
         time.sleep(_LOOK_SECONDS)
     return True
 
 
 @contextmanager
 def frozen(run: AgentRun) -> Iterator[None]:
-    """Keep every process of a run's jail stopped, so that its work copy stands still. Raises OSError, Unavailable.
+    """Keep every process of a run's jail stopped, so that its work copy does not change. Raises OSError,
+    Unavailable.
 
-    A process that is being made while we look is found by the next look: it ends when two looks find the same processes, all
-    of them stopped. One that waits in the kernel (D) cannot stop before that wait ends, which for the parent of a stopped
-    vfork is not before we are done; so many looks with nothing else going are enough for what a file operation takes.
+    A process created during one pass is found by the next: it is done when two passes find the same
+    processes, all stopped. A process waiting in the kernel (D) cannot stop before that wait ends, which for
+    the parent of a stopped vfork is not before we are done; so a limited number of passes with nothing else
+    running is enough for any file operation.
     """
     jail = _jail_of(run)
     stopped: set[int] = set()
@@ -189,9 +198,9 @@ def frozen(run: AgentRun) -> Iterator[None]:
 
 
 def _jail_of(run: AgentRun) -> int:
-    """The process of a run's jail; 0 where there is none any more. Raises Unavailable.
+    """The process of a run's jail; 0 if there is none any more. Raises Unavailable.
 
-    An agent may be quicker with its first call than its launcher with noting which process the jail is.
+    An agent may make its first call before its launcher has recorded which process the jail is.
     """
     until = time.monotonic() + _STOP_SECONDS
     while is_alive(run):
@@ -205,7 +214,7 @@ def _jail_of(run: AgentRun) -> int:
 
 
 def thaw_forgotten(run: AgentRun, jail: int) -> None:
-    """Let a jail go on whose processes are stopped by one that was killed meanwhile."""
+    """Resume a jail whose processes were stopped by a process that was killed meanwhile."""
     first = _first(jail)
     if first is None or _stat(first)[0] != "T":
         return
@@ -216,7 +225,9 @@ def thaw_forgotten(run: AgentRun, jail: int) -> None:
 
 @contextmanager
 def _freezing(run: AgentRun, seconds: float) -> Iterator[None]:
-    """Be the only one who stops or continues the processes of a run. Raises OSError, Unavailable when another is."""
+    """Take the exclusive right to stop and resume the processes of a run. Raises OSError, Unavailable if
+    another process has it.
+    """
     descriptor = os.open(run.work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     until = time.monotonic() + seconds
     try:
@@ -226,7 +237,9 @@ def _freezing(run: AgentRun, seconds: float) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= until:
-                    raise Unavailable(f"{run.run_id}: another process reads its changes; try again") from None
+                    raise Unavailable(
+                        f"{run.run_id}: another process is reading its changes; try again"
+                    ) from None
                 time.sleep(_LOOK_SECONDS)
         yield
     finally:
@@ -234,7 +247,7 @@ def _freezing(run: AgentRun, seconds: float) -> Iterator[None]:
 
 
 def _stop_all(jail: int, stopped: set[int]) -> None:
-    """Stop all processes of a jail; `stopped` gets those that were not. Raises Unavailable."""
+    """Stop all processes of a jail; `stopped` receives those that were running. Raises Unavailable."""
     until = time.monotonic() + _STOP_SECONDS
     before: set[int] = set()
     quiet = 0
@@ -255,13 +268,16 @@ def _stop_all(jail: int, stopped: set[int]) -> None:
 
 
 def jail_processes(jail: int) -> list[int]:
-    """The processes in the pid namespace that bubblewrap (process `jail`) made; without bubblewrap itself."""
+    """The processes in the pid namespace that bubblewrap (process `jail`) created, without bubblewrap
+    itself.
+    """
     return list(_jail_states(jail))
 
 
 def _jail_states(jail: int) -> dict[int, str]:
-    """The state of each. They descend from the namespace's first process, which nobody in there can leave; a program that
-    other accounts may not look into still has a parent that all may read."""
+    """The state of each. They descend from the namespace's first process, and none can leave it; a program
+    that other accounts may not inspect still has a parent that everyone can read.
+    """
     first = _first(jail)
     if first is None:
         return {}
@@ -287,7 +303,7 @@ def _first(jail: int) -> int | None:
 
 
 def _stat(pid: int) -> tuple[str, int]:
-    """State and parent of a process; X and 0 of one that is gone."""
+    """State and parent of a process; X and 0 if it is gone."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(") ")[2].split(maxsplit=2)
         return words[0], int(words[1])

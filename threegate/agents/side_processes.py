@@ -1,7 +1,7 @@
-"""What works for an agent's run outside of its jail: the relay to the model, and the door.
+"""The processes that serve an agent's run from outside its jail: the relay to the model, and the door.
 
-Invariant: each gets one listening socket, 0600 and the agent's account's, and nothing of another run. The key goes to the relay
-through a pipe and nowhere else.
+Invariant: each gets one listening socket, with mode 0600 and owned by the agent's account, and nothing of
+another run. The key is passed only to the relay, through a pipe.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from threegate.jail.side_process import SideProcess, start_side_process
 
 
 def start_model_relay(listener: socket.socket, settings: RelaySettings) -> tuple[SideProcess, int]:
-    """The relay, and a descriptor of its counts, which the caller closes. Raises Unavailable."""
+    """The relay, and a descriptor for its counts, which the caller closes. Raises Unavailable."""
     counts = os.memfd_create("counts", os.MFD_CLOEXEC)
     descriptors = (listener.fileno(), counts)
     command = [sys.executable, "-m", "threegate.agents.model_relay", *map(str, descriptors)]
@@ -30,12 +30,14 @@ def start_model_relay(listener: socket.socket, settings: RelaySettings) -> tuple
         process.stdin.write(json.dumps(asdict(settings)).encode() + b"\n")
         process.stdin.flush()
     except BrokenPipeError:
-        raise Unavailable("the relay to the model ended at once; try: threegate doctor") from None
+        raise Unavailable("the relay to the model exited at once; try: threegate doctor") from None
     return SideProcess("model relay", process), counts
 
 
 def start_door(workspace: Workspace, run: AgentRun, listener: socket.socket, wait_sec: int) -> SideProcess:
-    """`threegate serve mcp --run`, whose stdin is the listening socket (as inetd does for services that wait). Raises Unavailable."""
+    """`threegate serve mcp --run` with the listening socket as its stdin (as inetd does for wait services).
+    Raises Unavailable.
+    """
     command = [sys.executable, "-m", "threegate", "--workspace", str(workspace.root)]
     command += ["serve", "mcp", "--run", run.run_id, "--wait-sec", str(wait_sec)]
     return SideProcess("door", start_side_process(command, (), os.environ, stdin=listener.fileno()))

@@ -1,7 +1,8 @@
-"""Whether somebody asked a run to stop, from the first import on.
+"""Whether a run was asked to stop, from the first import on.
 
-Invariant: a first Ctrl-C is never lost. As an exception it could be: whatever calls Python from C while modules are loaded
-(the import lock, a schema being built) may drop it. So it is noted here, and looked at where stopping is safe.
+Invariant: a first Ctrl-C is never lost. As an exception it could be, because C code that calls Python while
+modules are loading (the import lock, a schema being built) may swallow it. So it is recorded here, and
+checked where stopping is safe.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], int]]:
-    """Whether a signal asked to stop: its number, or 0. A first Ctrl-C asks as well; a second interrupts."""
+    """Whether a signal asked to stop: its number, or 0. A first Ctrl-C also asks; a second one interrupts."""
     asked = [0]
 
     def ask(number: int, frame: object) -> None:

@@ -1,8 +1,8 @@
-"""The streams between a person and a jailed agent: a pty of our own on a terminal, pipes everywhere else.
+"""The streams between a person and a jailed agent: a pty of our own on a terminal, otherwise pipes.
 
-Invariant: the agent never has a descriptor of ours. What it writes to a terminal goes through `TerminalFilter`; what a person
-types goes to its pty alone, so Ctrl-C ends what runs in there and nothing of ours. At the end the terminal is reset and input
-that nobody has read is thrown away before anything is asked.
+Invariant: the agent never has a descriptor of ours. Its output to a terminal goes through `TerminalFilter`;
+what a person types goes only to its pty, so Ctrl-C stops the program inside and nothing of ours. At the end
+the terminal is reset, and unread input is discarded before any question.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from threegate.jail.jail import Jail, JailProcess
 _PIECE: Final = 1 << 16
 _LAST_OUTPUT_SECONDS: Final = 1.0
 _CLEAR: Final = b"\x1b[2J\x1b[H"
-"""What a terminal application starts with: the cursor is where the filter says that it is."""
+"""The assumed state of a terminal application at start: the cursor position reported by the filter."""
 
 
 def has_terminal() -> bool:
-    """Whether a person sits at both ends."""
+    """Whether both ends are terminals."""
     return os.isatty(0) and os.isatty(1)
 
 
 def run_in_jail(
     jail: Jail, argv: Sequence[str], *, started: Callable[[JailProcess], None], stopped: Callable[[], bool]
 ) -> int:
-    """Run to the end with the streams of this process; its exit code, or 128 and the signal's number.
+    """Run to the end with the streams of this process; return its exit code, or 128 plus the signal's number.
 
-    `started` is called once it lives; `stopped` is asked now and then whether to end it. Raises Unavailable.
+    `started` is called once it is running; `stopped` is polled for whether to stop it. Raises Unavailable.
     """
     return (
         _on_terminal(jail, argv, started, stopped)
@@ -83,7 +83,7 @@ def _on_pipes(
 
 
 def _copy(source: int, target: int, filtered: bool) -> None:
-    """Pass output on; through the filter where it reaches a terminal."""
+    """Forward output, through the filter if it reaches a terminal."""
     screen = TerminalFilter()
     with suppress(OSError):
         while piece := os.read(source, _PIECE):
@@ -91,7 +91,7 @@ def _copy(source: int, target: int, filtered: bool) -> None:
 
 
 def _feed(process: JailProcess) -> None:
-    """Pass our input on, and its end."""
+    """Forward our input, and its end."""
     assert process.stdin
     with suppress(OSError, ValueError):
         while piece := os.read(0, _PIECE):
@@ -130,7 +130,7 @@ def _on_terminal(
 
 
 def _converse(ours: int, process: JailProcess, stopped: Callable[[], bool]) -> None:
-    """Pass bytes both ways until the agent has closed its end."""
+    """Forward bytes both ways until the agent has closed its end."""
     screen = TerminalFilter()
     listened = [ours, 0]
     while True:
@@ -141,7 +141,7 @@ def _converse(ours: int, process: JailProcess, stopped: Callable[[], bool]) -> N
         if ours in readable:
             try:
                 piece = os.read(ours, _PIECE)
-            except OSError:  # EIO: nobody has the other end any more
+            except OSError:  # EIO: the other end is closed everywhere
                 return
             if not piece:
                 return
@@ -159,7 +159,7 @@ def _converse(ours: int, process: JailProcess, stopped: Callable[[], bool]) -> N
 
 @contextmanager
 def _raw() -> Iterator[None]:
-    """Our terminal passes every key on; as it was, reset and emptied, at the end."""
+    """Our terminal in raw mode; restored, reset and drained at the end."""
     before = termios.tcgetattr(0)
     tty.setraw(0)
     try:
@@ -182,7 +182,7 @@ def _resizes(ours: int) -> Iterator[None]:
 
 
 def _copy_size(ours: int) -> None:
-    """Give the pty the size of our terminal; the kernel tells its programs."""
+    """Give the pty the size of our terminal; the kernel notifies its programs."""
     with suppress(OSError):
         size = fcntl.ioctl(sys.stdout.fileno(), termios.TIOCGWINSZ, struct.pack("HHHH", 0, 0, 0, 0))
         fcntl.ioctl(ours, termios.TIOCSWINSZ, size)

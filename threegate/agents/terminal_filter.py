@@ -1,8 +1,10 @@
-"""What an agent may write to a person's terminal: text, colours and moves of the cursor, and nothing that makes it answer or keep.
+"""What an agent may write to a person's terminal: text, colors and cursor movement, but nothing that makes it
+answer or store anything.
 
-Invariant: only listed control sequences pass, whole and in their shortest form; every other one is dropped whole, however it is
-cut into pieces. So no clipboard (OSC 52), no title, no device control, no report that would come back as typed input. Two
-questions that terminal applications wait for are answered here, by constants, and never reach the terminal.
+Invariant: only listed control sequences pass, complete and in their shortest form; every other one is dropped
+completely, however it is split into pieces. So no clipboard (OSC 52), no title, no device control, no report
+that would come back as typed input. Two queries that terminal applications wait for are answered here, with
+constants, and never reach the terminal.
 
 Source: ECMA-48 for the grammar; xterm's ctlseqs for the private modes.
 """
@@ -31,31 +33,31 @@ RESET: Final = (
     "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?2004l\x1b[?2026l\x1b[?1l\x1b[?7h"
     "\x1b[?1049l\x1b[<9u\x1b>\x1b(B\x1b[r\x1b[?25h\x1b[0m\r\n"
 )
-"""Undoes every mode that passes."""
+"""Undoes every mode that can pass."""
 
 
 class TerminalFilter:
-    """One stream to a terminal. `feed` takes bytes as they come and gives bytes that may be written."""
+    """One stream to a terminal. `feed` takes bytes as they arrive and returns bytes that may be written."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._state = _TEXT
         self._sequence = ""
         self.answers = b""
-        """For the agent's input, since the last `take_answers`."""
+        """Answers for the agent's input, since the last `take_answers`."""
 
     def feed(self, data: bytes) -> bytes:
-        """What of `data` may be written now. An unfinished sequence waits for its end."""
+        """The part of `data` that may be written now. An unfinished sequence waits for its end."""
         return "".join(map(self._char, self._decoder.decode(data))).encode()
 
     def take_answers(self) -> bytes:
-        """Answers to questions of the agent; each is given once."""
+        """Answers to the agent's queries; each is returned once."""
         answers, self.answers = self.answers, b""
         return answers
 
     def _char(self, char: str) -> str:
         code = ord(char)
-        if 0x80 <= code <= 0x9F:  # C1 in eight bits: some terminals take it for an escape
+        if 0x80 <= code <= 0x9F:  # eight-bit C1: some terminals treat it as an escape
             return ""
         if char in "\x18\x1a":  # CAN and SUB end any sequence
             self._state = _TEXT
@@ -94,7 +96,7 @@ class TerminalFilter:
         return ""
 
     def _string(self, char: str) -> str:
-        """OSC, DCS, SOS, PM, APC: nothing of them passes, up to their end."""
+        """OSC, DCS, SOS, PM, APC: dropped, up to their end."""
         if char == "\a" or (char == "\\" and self._state == _STRING_ESCAPE):
             self._state = _TEXT
         else:
@@ -105,7 +107,8 @@ class TerminalFilter:
         if char < "\x20" or char == "\x7f":
             return char if char in _CONTROLS else ""
         if char < "\x40":
-            # One that is too long goes on as one that nothing allows, so its rest is not taken for text.
+            # A sequence that is too long continues in a state that allows nothing, so its rest is not taken
+            # for text.
             self._sequence = (self._sequence + char)[: limits.AGENT_SEQUENCE_CHARS + 1]
             return ""
         self._state = _TEXT
@@ -120,7 +123,7 @@ class TerminalFilter:
 
 
 def _may_pass(body: str, final: str) -> bool:
-    """Whether a control sequence is one of the list."""
+    """Whether a control sequence is on the list."""
     if final in _FINALS and _NUMBERS(body):
         return True
     if final in "hl":

@@ -1,8 +1,10 @@
-"""What an agent changed in its work copy, as the change set that a request carries. Only while it is frozen or gone.
+"""What an agent changed in its work copy, as the change set of a request. Called only while it is frozen or
+gone.
 
-Invariant: whatever is in the copy is reached beneath a held descriptor and through no link (`changes/trees.py`); nothing of it is
-run, and no git looks at it. A path is looked at when the agent touched it, so what others do to the project meanwhile is not
-taken for the agent's. Where the project has what this very run proposed, the agent goes on from that.
+Invariant: entries in the copy are opened relative to directory descriptors and through no link
+(`changes/trees.py`); nothing of it is run, and git never reads it. Only paths that the agent touched are
+compared, so changes that others make in the project meanwhile are not attributed to the agent. If the project
+already has what this run proposed, the agent's further changes are compared with that.
 """
 
 from __future__ import annotations
@@ -32,9 +34,10 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def read_changes(
     copy: WorkCopy, *, paths: tuple[str, ...] = (), include_ignored: bool = False
 ) -> MadeChangeSet:
-    """The change set of a work copy, or of some paths of it. Where the project changed since the start, a path is left out.
+    """The change set of a work copy, or of some paths in it. Paths that also changed in the project since the
+    start are left out.
 
-    Raises InvalidInput for a change that is too large, Unavailable when it cannot be read or does not stand still.
+    Raises InvalidInput for a change that is too large, Unavailable if it cannot be read or keeps changing.
     """
     try:
         with _trees(copy) as (project, work, touched):
@@ -59,7 +62,7 @@ def read_changes(
 
 
 def remember_proposed(run: AgentRun, made: MadeChangeSet) -> None:
-    """Keep what is proposed for a run, so that it can go on from there once that is applied. Raises OSError."""
+    """Record what a run proposed, so that further changes build on it once it is applied. Raises OSError."""
     if not run.proposed.is_dir():
         durable.make_folder(run.proposed, 0o700)
     durable.overwrite(run.proposed / made.sha256, render_table(made.rows))
@@ -71,7 +74,7 @@ def was_proposed(run: AgentRun, sha256: str) -> bool:
 
 
 def keep_bases(copy: WorkCopy, rows: tuple[Row, ...]) -> None:
-    """Keep the project's bytes of changed files in the run's `base`, where they are still those of the start."""
+    """Keep the project's bytes of changed files in the run's `base`, if they are still those of the start."""
     with _held(copy.root) as top:
         for row in rows:
             entry, kept = copy.start.entries.get(row.path), copy.run.base / base_name(row.path)
@@ -111,8 +114,9 @@ def _held(path: Path) -> Iterator[HeldFolder]:
 
 
 def _touched_above(copy: WorkCopy, upper: HeldTree) -> Iterator[str]:
-    """What is in the upper folder of an overlay: copied up, made or whited out there. A folder of it is more than its name
-    only when it is new or hides what the project has."""
+    """The entries in the upper folder of an overlay: copied up, created or whited out. A folder counts only
+    if it is new or hides the project's.
+    """
     left = [""]
     while left:
         folder = left.pop()
@@ -133,7 +137,7 @@ def _touched_above(copy: WorkCopy, upper: HeldTree) -> Iterator[str]:
 
 
 def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str]:
-    """Of a plain copy: what is not the entry that was copied, and what is gone."""
+    """For a plain copy: entries that are not the copied ones, and entries that are gone."""
     seen = set()
     left = [""]
     while left:
@@ -157,7 +161,9 @@ def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str
 
 
 def _sorted_out(copy: WorkCopy, project: Tree, work: Tree, touched: list[str]) -> tuple[list[str], list[str]]:
-    """Of the touched paths those that can be compared, and those at which others changed the project. Raises OSError."""
+    """Of the touched paths: those that can be compared, and those that others changed in the project. Raises
+    OSError.
+    """
     ours: dict[str, set[TableNode | None]] = {}
     for table in sorted(copy.run.proposed.glob("*")):
         for row in read_table(durable.read_regular(table, max_bytes=limits.CHANGE_TABLE_BYTES)):
@@ -171,7 +177,7 @@ def _sorted_out(copy: WorkCopy, project: Tree, work: Tree, touched: list[str]) -
             continue
         now, mine = project.look(path), work.look(path)
         if now is not None and mine is not None and now.identity == mine.identity:
-            continue  # the project's own entry, which an overlay shows
+            continue  # the project's own entry, seen through the overlay
         if now is not None and mine is not None and now.kind == mine.kind == "folder":
             below = {f"{path}/{name}" for name in work.names(path)}
             left += below | {known for known in ours if known.rpartition("/")[0] == path}
@@ -185,7 +191,9 @@ def _sorted_out(copy: WorkCopy, project: Tree, work: Tree, touched: list[str]) -
 
 
 def _moved_on(copy: WorkCopy, path: str) -> bool:
-    """Whether the project has something else at a path than it had at the start; a folder's own entry is not compared."""
+    """Whether the project's entry at a path differs from the one at the start; a folder's own entry is not
+    compared.
+    """
     try:
         with _held(copy.root) as top:
             facts = _facts(top, path)
@@ -199,7 +207,9 @@ def _moved_on(copy: WorkCopy, path: str) -> bool:
 
 
 def _facts(top: HeldFolder, path: str) -> os.stat_result | None:
-    """What `lstat` says of a path beneath a held folder; None when nothing is there. Raises OSError."""
+    """The `lstat` result of a path relative to a directory descriptor; None if nothing is there. Raises
+    OSError.
+    """
     above, _, name = path.rpartition("/")
     try:
         parent = open_inside(top.fileno(), above or ".", _FOLDER)

@@ -1,7 +1,7 @@
-"""The agent's copy of a project, made before it lives (`work_changes` reads it back).
+"""The agent's copy of a project, made before the agent starts (`work_changes` reads it back).
 
-Invariant: the project itself is only read, beneath held descriptors, and git never runs in it or in the copy. Folders that the
-agent may write are below the run's folder, which only the operator may enter.
+Invariant: the project itself is only read, relative to directory descriptors, and git never runs in it or in
+the copy. Folders that the agent may write to are below the run's folder, which only the operator can enter.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ CopyKind = Literal["overlay", "plain"]
 
 
 def refuse_project(path: Path, workspace: Workspace, workspace_id: str) -> Path:
-    """The real path of a project that an agent may get a copy of. Raises InvalidInput with the reason otherwise."""
+    """The real path of a project that an agent may get a copy of. Raises InvalidInput with the reason
+    otherwise.
+    """
     try:
         root = path.resolve(strict=True)
     except (OSError, RuntimeError):
-        raise InvalidInput(f"{path}: there is no such folder; name the project with --project DIR") from None
+        raise InvalidInput(f"{path}: no such folder; name the project with --project DIR") from None
     if not root.is_dir():
-        raise InvalidInput(f"{path}: is no folder; name the project with --project DIR")
+        raise InvalidInput(f"{path}: not a folder; name the project with --project DIR")
     home = Path.home().resolve()
     keys = [home / ".ssh", home / ".gnupg", _config_home() / "threegate", UserState.of(workspace_id).folder]
     own = workspace.root.resolve()
@@ -55,14 +57,14 @@ def refuse_project(path: Path, workspace: Workspace, workspace_id: str) -> Path:
     ):
         folder = folder.resolve()
         if root == folder or root in folder.parents:
-            raise InvalidInput(f"{path}: is or contains {what}; name a folder of the project alone")
+            raise InvalidInput(f"{path}: is or contains {what}; name a folder with only the project")
         if folder != home and folder in root.parents:
             raise InvalidInput(f"{path}: is inside {what}; name a project elsewhere")
     for parent in (root, *root.parents):
         if (parent / "threegate.toml").is_file() and (parent / "tool-exec").is_dir():
             raise InvalidInput(f"{path}: is inside the workspace {parent}; name a project elsewhere")
     if len(root.parts) < 3:
-        raise InvalidInput(f"{path}: is a folder of the system; name a folder of the project alone")
+        raise InvalidInput(f"{path}: is a system folder; name a folder with only the project")
     return root
 
 
@@ -92,7 +94,8 @@ class WorkCopy:
         cache: Path | None = None,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> WorkCopy:
-        """Look at the project, write the manifest, and make the copy. `progress` is called with files done and all files.
+        """Survey the project, write the manifest, and make the copy. `progress` is called with the number of
+        files done and of all files.
 
         Raises InvalidInput, Unavailable (no space, not readable); the run's folder may then be removed.
         """
@@ -113,14 +116,14 @@ class WorkCopy:
 
     @classmethod
     def of(cls, run: AgentRun, root: Path, kind: CopyKind, account: Account) -> WorkCopy:
-        """The work copy of a run that is there. Raises Unavailable."""
+        """The existing work copy of a run. Raises Unavailable."""
         try:
             start = Survey.from_bytes(
                 durable.read_regular(run.manifest, max_bytes=limits.AGENT_MANIFEST_BYTES)
             )
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             raise Unavailable(
-                f"{run.manifest}: cannot be read; the work copy can only be looked at by hand"
+                f"{run.manifest}: cannot be read; the work copy can only be inspected by hand"
             ) from None
         return cls(run, root, kind, account, start)
 
@@ -131,16 +134,16 @@ class WorkCopy:
 
     @property
     def bound(self) -> tuple[Bound, ...]:
-        """What the jail binds for it, besides the overlay."""
+        """What the jail binds for it, apart from the overlay."""
         if self.kind == "plain":
             return (Bound(self.run.work / TREE, str(self.root), writable=True),)
         objects = self.root / ".git" / "objects"
         return (Bound(objects, _GIT_OBJECTS),) if objects.is_dir() and not objects.is_symlink() else ()
 
-    # ---- making it
+    # ---- making the copy
 
     def _make_overlay(self) -> None:
-        """Folders for the changes; what is hidden is whited out in it, and `.git` is a folder of its own."""
+        """Folders for the changes; hidden paths are whited out in it, and `.git` is a separate folder."""
         upper = self.run.work / UPPER
         for folder in (upper, self.run.work / SCRATCH):
             folder.mkdir(exist_ok=True)
@@ -160,11 +163,12 @@ class WorkCopy:
         free = os.statvfs(self.run.work)
         if free.f_bavail * free.f_frsize < self.start.total_bytes:
             raise Unavailable(
-                f"{self.run.work}: a copy of the project needs {self.start.total_bytes >> 20} MiB, and there is less on this disk; make room"
+                f"{self.run.work}: a copy of the project needs {self.start.total_bytes >> 20} MiB, more than "
+                "is free on this disk; make room"
             )
         if self.start.total_bytes > limits.AGENT_COPY_BYTES:
             raise InvalidInput(
-                f"{self.root}: more than {limits.AGENT_COPY_BYTES >> 30} GiB to copy; name a folder of it"
+                f"{self.root}: more than {limits.AGENT_COPY_BYTES >> 30} GiB to copy; name one of its folders"
             )
         tree = self.run.work / TREE
         tree.mkdir(exist_ok=True)
@@ -183,7 +187,9 @@ class WorkCopy:
             _give(tree / ".git", self.account)
 
     def _copy_entry(self, source: int, target: int, path: str, entry: Original) -> None:
-        """Copy one entry, owned by the agent's account; its folder is there already. What changed meanwhile is left out."""
+        """Copy one entry, owned by the agent's account; its folder exists already. What changed meanwhile is
+        left out.
+        """
         parent, _, name = path.rpartition("/")
         with _below(source, parent) as there, _below(target, parent) as here:
             if entry.kind == "folder":
@@ -198,7 +204,9 @@ class WorkCopy:
         self.start.copied[path] = (facts.st_ctime_ns, facts.st_ino)
 
     def _make_git(self, tree: Path) -> None:
-        """A `.git` with what reading and committing needs: no configuration, hook, remote or credential of the operator's."""
+        """A `.git` with what reading and committing need: none of the operator's configuration, hooks,
+        remotes or credentials.
+        """
         if "git" not in self.start.hidden.values() or not (self.root / ".git").is_dir():
             return
         git = tree / ".git"
@@ -208,7 +216,7 @@ class WorkCopy:
             project = Project(self.root)
             config = git_config(project)
         except ProjectError:
-            return  # a kind of repository that cannot be copied clean: the agent has none
+            return  # a kind of repository that cannot be copied clean: the agent gets none
         git.mkdir()
         if self.kind == "overlay":
             os.setxattr(git, OPAQUE, b"y")
@@ -243,7 +251,7 @@ class WorkCopy:
 
 @contextmanager
 def _below(top: int, path: str) -> Iterator[int]:
-    """A descriptor of a folder below an open one, part by part and through no link. Raises OSError."""
+    """A descriptor of a folder below an open one, opened part by part and through no link. Raises OSError."""
     descriptor = os.dup(top)
     try:
         for part in path.split("/") if path else ():
@@ -256,10 +264,10 @@ def _below(top: int, path: str) -> Iterator[int]:
 
 
 def _copy_file(folder: int, name: str, target: int, mode: int) -> None:
-    """Copy the bytes of a regular file into a new one of the same name. Raises OSError."""
+    """Copy the bytes of a regular file into a new one with the same name. Raises OSError."""
     with open(open_beneath(folder, name), "rb") as source:
         if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "is not a regular file any more", name)
+            raise OSError(errno.EINVAL, "no longer a regular file", name)
         descriptor = os.open(
             name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=target
         )
@@ -269,7 +277,7 @@ def _copy_file(folder: int, name: str, target: int, mode: int) -> None:
 
 
 def _give(tree: Path, account: Account) -> None:
-    """Give a tree that nobody else could write so far to the agent's account."""
+    """Change the owner of a tree, which no one else could write to so far, to the agent's account."""
     for place, folders, files in os.walk(tree):
         for name in (*folders, *files):
             os.chown(Path(place, name), account.uid, account.gid, follow_symlinks=False)

@@ -1,6 +1,6 @@
-"""Checking a signed act: a contract checkpoint's answer, a kill, an application of a change, a grant.
+"""Verify a signed act: a contract checkpoint's answer, a kill, an undo, a grant.
 
-Invariant: an act counts for one type, one workspace and epoch, one nonce, and for a short while only.
+Invariant: an act is valid for one type, one workspace and epoch, one nonce, and only for a short time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""A batch: several approval statements under one signature; and the ``.sig`` file of an approval, alone or in a batch.
+"""A batch: several approval statements under one signature; and the ``.sig`` file of an approval, alone or in
+a batch.
 
-Invariant: a member of a batch is a whole statement of its own, with its own nonce and digest, found by its request's id, which
-is in the batch once. What is signed is the batch as a whole, so no statement of it counts by itself, and none can be added,
-taken out, changed or moved. A batch alone lets nothing run: a launch also asks for the member's own `approved` event
-(approval/launch.py).
+Invariant: a member of a batch is a complete statement, with its own nonce and digest, found by its request's
+id, which occurs in the batch once. The batch is signed as a whole, so no statement in it is valid alone, and
+none can be added, removed, changed or moved. A batch alone allows nothing to run: a launch also requires the
+member's own `approved` event (approval/launch.py).
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ _KEYS: Final = {"type", "risk", "statements"}
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Statements of one operator, one moment, one workspace and one policy, in the order of the screen.
+    """Statements of one operator, time, workspace and policy, in the order of the screen.
 
-    `risk` is the highest effective risk among them: each member needs the quorum of that.
+    `risk` is the highest effective risk among them: each member needs the quorum for it.
     """
 
     risk: Risk
     statements: tuple[Statement, ...]
 
     def __post_init__(self) -> None:
-        """Raises MalformedError for what is no batch."""
+        """Raises MalformedError if this is not a batch."""
         if not 2 <= len(self.statements) <= limits.BATCH_MEMBERS:
             raise MalformedError(f"has other than 2 to {limits.BATCH_MEMBERS} statements")
         ids = {statement.request_id for statement in self.statements}
@@ -52,7 +53,9 @@ class Batch:
 
     @classmethod
     def parse(cls, data: bytes) -> Batch:
-        """Read the bytes of a batch. Raises MalformedError unless they are exactly what `to_bytes` gives."""
+        """Read the bytes of a batch. Raises MalformedError unless they are exactly what `to_bytes`
+        returns.
+        """
         try:
             value = canonical.loads_strict(data, max_bytes=limits.SIGNATURE_FILE_BYTES, max_depth=8)
         except canonical.StrictJSONError as error:
@@ -69,7 +72,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlace:
-    """Where in which batch a statement is: the sha256 of the batch's bytes, and the index from 0."""
+    """The batch of a statement and its position: the sha256 of the batch's bytes, and the index from 0."""
 
     batch_sha256: str
     index: int
@@ -82,7 +85,7 @@ class SignedApproval:
     signed: SignedBytes
     statement: Statement
     place: BatchPlace | None = None
-    """None for a statement that was signed by itself."""
+    """None for a statement that was signed alone."""
     batch: Batch | None = None
 
     @classmethod
@@ -102,12 +105,12 @@ class SignedApproval:
 
     @property
     def approval_sha256(self) -> str:
-        """sha256 of the statement's own bytes, also where it is one of a batch."""
+        """sha256 of the statement's own bytes, even if it is part of a batch."""
         return canonical.sha256_hex(self.statement.to_bytes())
 
 
 def is_batch(data: bytes) -> bool:
-    """Whether a signature file claims to be a batch; decides only how it is read."""
+    """Whether a signature file claims to be a batch; this only decides how it is parsed."""
     return data.partition(b"\n")[0].endswith(f'"type":"{BATCH_TYPE}"}}'.encode())
 
 

@@ -1,7 +1,8 @@
-"""From what an operator writes about a tool's arguments to the parts of a grant, with one call that it covers.
+"""From an operator's rules for a tool's arguments to the parts of a grant, with one call that it covers.
 
-Invariant: nothing is left unsaid: an argument that the schema names has a constraint, may be anything of its one type, or is
-not there. The schema is a stranger's: it decides only which types and names are asked about, and its steps are bounded.
+Invariant: no argument is left open implicitly: each one that the schema names has a constraint, may have any
+value of its one type, or must be absent. The schema is untrusted: it only decides which types and names need
+a rule, and its evaluation is bounded.
 """
 
 from __future__ import annotations
@@ -41,17 +42,18 @@ class CallRules:
 
     widened: tuple[Widened, ...]
     absent: tuple[str, ...]
-    """Names of arguments that are not there, as they were written."""
+    """Names of arguments that must be absent, as written."""
     example: Mapping[str, Any]
-    """The arguments of a call that every constraint takes."""
+    """Arguments of a call that satisfy every constraint."""
 
 
 def read_rules(
     schema: Node, *, where: Sequence[str], any_of: Sequence[str], absent: Sequence[str]
 ) -> CallRules:
-    """Read ``ARG = …``, ``ARG ~ …``, ``ARG under …``, and the names of what may be anything or is not there.
+    """Read ``ARG = …``, ``ARG ~ …``, ``ARG under …``, and the names of arguments that may have any value or
+    must be absent.
 
-    `schema` is the pinned one of the tool. Raises Refused (grant_mismatch).
+    `schema` is the tool's pinned one. Raises Refused (grant_mismatch).
     """
     written = split_written([f"{ARGUMENTS}{text}" for text in (*where, *(f"{name} any" for name in any_of))])
     if len(written) > limits.GRANT_PARTS:
@@ -71,7 +73,7 @@ def read_rules(
 
 
 def _widened(part: str, types: frozenset[str], text: str) -> Widened:
-    """The type is the one that the text and the schema leave."""
+    """The type is the one that the rule and the schema both allow."""
     kinds = [kind for kind in _KINDS if not types or kind in types]
     name = part.removeprefix(ARGUMENTS)
     if not kinds:
@@ -113,8 +115,9 @@ def _kind(text: str, kinds: Sequence[Kind], known: bool) -> tuple[Kind, str]:
 
 
 def _example(schema: Node, nodes: Sequence[Node], item: Widened) -> Any:
-    """A value that the constraint takes and that the schema does not refuse. Raises Refused."""
-    # What a node may refer to, where its references look for it; `properties` says nothing of a leaf by itself.
+    """A value that satisfies the constraint and that the schema does not refuse. Raises Refused."""
+    # What a node may refer to, in the place where references are resolved; `properties` alone does not
+    # constrain a leaf.
     definitions = {name: schema[name] for name in ("$defs", "definitions", "properties") if name in schema}
     for value in (*_hints(_variants(schema, nodes)), *_samples(item)):
         if item.takes(value) and (
@@ -128,7 +131,7 @@ def _example(schema: Node, nodes: Sequence[Node], item: Widened) -> Any:
 
 
 def _hints(nodes: Iterable[Node]) -> Iterator[Any]:
-    """Values that a schema itself names."""
+    """Values that the schema itself names."""
     for node in nodes:
         for name in ("const", "default", "minimum", "maximum"):
             if name in node:
@@ -143,7 +146,7 @@ def _hints(nodes: Iterable[Node]) -> Iterator[Any]:
 
 
 def _samples(item: Widened) -> Iterator[Any]:
-    """Values that a constraint may take; the nearest to what was written first."""
+    """Values that may satisfy a constraint; the closest to what was written come first."""
     operators = item.operators
     if not operators and item.constraint is not None:
         yield from _PLAIN[item.constraint.kind]
@@ -165,7 +168,9 @@ def _samples(item: Widened) -> Iterator[Any]:
 
 
 def _spelled_out(pattern: str) -> str:
-    """A text that many a pattern matches: the first of each choice and class, as often as it must be there. Only a guess."""
+    """A text that matches many patterns: the first of each choice and class, repeated as often as required.
+    Only a guess.
+    """
     text = re.sub(r"\((?:\?:)?([^()|]*)[^()]*\)", r"\1", pattern)
     text = re.sub(r"\[\\?(.)[^]]*\]", r"\1", text)
     text = re.sub(r"\\(.)", lambda found: {"d": "0", "w": "a"}.get(found[1], found[1]), text)
@@ -178,7 +183,7 @@ def _spelled_out(pattern: str) -> str:
 
 
 def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Lay a leaf into a tree of objects, the shorter paths first. Raises Refused below what is a leaf itself."""
+    """Insert a leaf into a tree of objects, shorter paths first. Raises Refused below another leaf."""
     for name in path[:-1]:
         tree = tree.setdefault(name, {})
         if not isinstance(tree, dict):
@@ -187,7 +192,7 @@ def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
 
 
 def _made(value: Any) -> Any:
-    """A tree with lists where all names are places. Raises Refused for a list with a gap."""
+    """The tree with lists where all names are indexes. Raises Refused for a list with a gap."""
     if not isinstance(value, dict):
         return value
     if all(name.isdigit() for name in value):
@@ -198,7 +203,9 @@ def _made(value: Any) -> Any:
 
 
 def _refuse_unsaid(schema: Node, tree: Mapping[str, Any], absent: Sequence[str]) -> None:
-    """Raises Refused where the schema names an argument of which nothing was said, or one that was said to be not there is."""
+    """Raises Refused if an argument named in the schema has no rule, or if a present one was declared
+    absent.
+    """
     objects: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [((), tree)]
     unsaid, there = [], set()
     for path, object_ in objects:
@@ -221,7 +228,7 @@ def _refuse_unsaid(schema: Node, tree: Mapping[str, Any], absent: Sequence[str])
 
 
 def _at(schema: Node, path: Sequence[str]) -> list[Node]:
-    """What a schema says of a value at a path; nothing where it names no such thing."""
+    """The schema's nodes for a value at a path; none if it names no such value."""
     nodes: list[Node] = [schema]
     for name in path:
         nodes = [below for node in _variants(schema, nodes) for below in _below(node, name)]
@@ -243,7 +250,9 @@ def _below(node: Node, name: str) -> Iterator[Node]:
 
 
 def _variants(schema: Node, nodes: Sequence[Node]) -> list[Node]:
-    """The nodes with what they refer to and their alternatives, each as it is; as many as any honest schema has."""
+    """The nodes with their references and alternatives, unresolved; limited to more than any honest schema
+    has.
+    """
     return list(islice(_spread(schema, nodes, limits.JSON_DEPTH), limits.TOOL_SCHEMA_NODES))
 
 
@@ -260,7 +269,7 @@ def _spread(schema: Node, nodes: Iterable[Any], depth: int) -> Iterator[Node]:
 
 
 def _referred(schema: Node, reference: Any) -> Any:
-    """What ``#/$defs/NAME`` names; None for anything else."""
+    """The node that ``#/$defs/NAME`` names; None for anything else."""
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     found: Any = schema
@@ -270,7 +279,7 @@ def _referred(schema: Node, reference: Any) -> Any:
 
 
 def _types(schema: Node, nodes: Sequence[Node]) -> frozenset[str]:
-    """The JSON types that a schema names for a value; empty where it names none."""
+    """The JSON types that a schema allows for a value; empty if it names none."""
     found: set[str] = set()
     for node in _variants(schema, nodes):
         said = node.get("type")

@@ -1,8 +1,9 @@
 """What a widened value of a grant may be: its type, and one or two of the contract operators.
 
-Invariant: a text that an operator takes is one plain word in NFC, without ``%``, ``\\``, ``..``, ``//`` or a leading dash; a
-number lies between two bounds; ``*`` never stands for ``/``. A value that an operator cannot judge is not taken. A constraint
-without operators takes every clear value of its type; only an argument of a tool may have one (widened.py).
+Invariant: a text matched by an operator is one plain word in NFC, without ``%``, ``\\``, ``..``, ``//`` or a
+leading dash; a number is between two bounds; ``*`` never matches ``/``. A value that an operator cannot judge
+is refused. A constraint without operators accepts every clear value of its type; only a tool's argument may
+have one (widened.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Kind = Literal["string", "integer", "number", "boolean"]
 
 _KINDS: Final[Mapping[Kind, type]] = {"string": str, "integer": int, "number": float, "boolean": bool}
 _NAMED: Final = ("starts_with", "ends_with", "glob", "under", "host_in", "email_domain_in")
-"""Operators over texts that are written by their names."""
+"""Operators on texts that are written with their names."""
 _LISTED: Final = ("host_in", "email_domain_in")
 """Those of them whose operand is a list."""
 _SHAPES: Final[tuple[set[str], ...]] = (
@@ -37,22 +38,24 @@ _SHAPES: Final[tuple[set[str], ...]] = (
     {"equals"},
     *({name} for name in _NAMED),
 )
-"""The operators that a constraint has: exactly one of these sets."""
+"""The allowed combinations of operators: exactly one of these sets."""
 _BARRED: Final = ("%", "\\", "..", "//")
 _PROBE: Final = "q#7é_Z"
-"""A constraint that takes this takes any word: it constrains nothing."""
+"""A constraint that accepts this word accepts any: it constrains nothing."""
 _WRITTEN: Final = re.compile(rf"\s*([=~]|(?:{'|'.join(_NAMED)})\b|any\b)\s*(.*?)\s*", re.DOTALL)
 RANGE: Final = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?\s*\.\.\s*(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?")
 _UNITS: Final = {"": 1, "KiB": limits.KIB, "MiB": limits.MIB}
 
 
 def kind_of(value: object) -> Kind | None:
-    """The type of a plain value; None for everything that no constraint takes (a bool is no number)."""
+    """The type of a plain value; None for anything that no constraint accepts (a bool is not a number)."""
     return next((kind for kind, of in _KINDS.items() if type(value) is of), None)
 
 
 def is_plain_word(text: str) -> bool:
-    """Whether a text may be taken by a constraint at all: one visible word in one spelling, which is no option or path up."""
+    """Whether a constraint may accept a text at all: one visible word in one spelling, neither an option nor
+    a path upwards.
+    """
     return (
         0 < len(text) <= limits.GRANT_WORD_CHARS
         and not any(part in text for part in _BARRED)
@@ -65,7 +68,7 @@ def is_plain_word(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A type and its operators, as the grant's statement has them."""
+    """A type and its operators, as in the grant's statement."""
 
     kind: Kind
     operators: Mapping[str, Any] = field(hash=False)
@@ -73,7 +76,7 @@ class Constraint:
 
     @classmethod
     def of(cls, kind: object, operators: Mapping[str, Any]) -> Constraint:
-        """Raises MalformedError for what is no constraint, or one that would take anything."""
+        """Raises MalformedError for an invalid constraint, or one that would accept anything."""
         if not _is_kind(kind) or operators.keys() not in _SHAPES:
             raise MalformedError("has a constraint of a type or with operators that there are not")
         made = cls(kind, operators, tuple(_test(kind, name, operand) for name, operand in operators.items()))
@@ -112,7 +115,7 @@ class Constraint:
         return cls.of(kind, {"gte": low, "lte": high})
 
     def takes(self, value: object) -> bool:
-        """Whether a value is one that the grant's operator allowed."""
+        """Whether the grant's constraint allows a value."""
         if type(value) is not _KINDS[self.kind]:
             return False
         if not self.operators:
@@ -123,11 +126,11 @@ class Constraint:
 
     @property
     def is_free_text(self) -> bool:
-        """Whether it takes every text."""
+        """Whether it accepts every text."""
         return self.kind == "string" and not self.operators
 
     def __str__(self) -> str:
-        """As `read` reads it."""
+        """In the form that `read` parses."""
         operators = self.operators
         if not operators:
             return f"any {self.kind}"
@@ -142,7 +145,7 @@ _SIGNS: Final = {"regex": "~", "like": "=", "one_of": "=", "equals": "="}
 
 
 def read_list(text: str) -> list[Any]:
-    """The JSON list that somebody wrote. Raises MalformedError."""
+    """A JSON list written by an operator. Raises MalformedError."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
@@ -153,7 +156,7 @@ def read_list(text: str) -> list[Any]:
 
 
 def _bound(kind: Kind, digits: str, unit: str | None) -> int | float:
-    """A bound as the canonical rendering has it. Raises ValueError for a fraction of an integer."""
+    """A bound in its canonical form. Raises ValueError for a fractional integer."""
     value = float(digits) if kind == "number" else int(digits)
     return (int(value) if value == int(value) else value) * _UNITS[unit or ""]
 
@@ -199,7 +202,7 @@ def _test(kind: Kind, name: str, operand: Any) -> Test:
 
 
 def _from_glob(text: str) -> str:
-    """Every character stands for itself, but ``*`` for one or more that are no ``/``."""
+    """Every character matches itself, except that ``*`` matches one or more characters other than ``/``."""
     return "[^/]+".join(re.escape(part) for part in text.split("*"))
 
 

@@ -1,4 +1,4 @@
-"""What is known at launch, and what an approval is that passed: values, without a check among them."""
+"""The facts of a launch, and the values of a valid approval; no checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from threegate.trail import Owner
 
 @dataclass(frozen=True, slots=True)
 class PinnedFile:
-    """What lies at inputs/<sha256>: its size, and its digest where the caller has hashed it already."""
+    """The file at inputs/<sha256>: its size, and its digest if the caller has already hashed it."""
 
     size: int
     sha256: str | None = None
@@ -27,14 +27,14 @@ class PinnedFile:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """What is known at launch, read once each."""
+    """The facts of a launch, each read once."""
 
     request: Request
     """Read from the bytes in approved/, stage `approved`."""
     job: Job
     """Built again from that request."""
     signature: bytes | None
-    """The ``.sig`` file, None when there is none."""
+    """The ``.sig`` file, None if there is none."""
     operators: Operators
     recorded_operators: tuple[str | None, ...]
     """Digests of the operators' files as the trail last recorded them (`TrailIndex.operators`)."""
@@ -46,25 +46,29 @@ class LaunchFacts:
     """max(system clock, time of the last event)."""
     clock_behind_sec: float
     pinned: Mapping[str, PinnedFile]
-    """By the sha256 that a file in inputs/ is named by; a missing key is a missing file."""
+    """By the sha256 in the name of a file in inputs/; a missing key is a missing file."""
     nonce_used: Callable[[str], bool]
-    """Whether the trail has used a nonce up (`TrailIndex.nonce_used`)."""
+    """Whether a nonce was used according to the trail (`TrailIndex.nonce_used`)."""
     id_used: bool
     """A `claimed` event of this id in the trail, or the id in running/, finished/, refused/ or runs/."""
     shown_sha256: Callable[[], str] | None
-    """Makes the text again that the signature covers, and gives its digest. None on a worker: the daemon has compared it."""
+    """Recreates the text that the signature covers, and returns its digest. None on a worker: the daemon has
+    compared it.
+    """
     countersignatures: Mapping[str, bytes] = field(default_factory=dict)
     """``.sig.<name>`` files, by name."""
     quorum: QuorumSettings = field(default_factory=QuorumSettings)
     requesters: Mapping[str, str] = field(default_factory=dict)
     owner: Owner | None = None
-    """Whose the draft was, from the trail."""
+    """The draft's owner, from the trail."""
     recorded_approval: str | None = None
-    """approval_sha256 of the trail's `approved` event, None when there is no such event."""
+    """approval_sha256 of the trail's `approved` event, None if there is no such event."""
     recorded_batch: BatchPlace | None = None
-    """Which batch the trail's `approved` event names, and where in it; None when it names none, or there is no such event."""
+    """The batch that the trail's `approved` event names, and the position in it; None if it names none, or
+    there is no such event.
+    """
     recorded_file: str | None = None
-    """File name that the trail's `approved` event gave the request; a copy under another name is not it."""
+    """File name of the request in the trail's `approved` event; a copy under another name does not count."""
     was_approved: bool = False
     """Whether the trail has an `approved` event for this id."""
     grants: bool = False
@@ -72,19 +76,21 @@ class LaunchFacts:
     grants_write: bool = False
     """`approval.grants_write` of the settings."""
     grant_uses: Callable[[str], int | None] = lambda grant: None
-    """How often a grant was used; None when the trail never knew it or it was revoked (`TrailIndex.grant_uses`)."""
+    """How often a grant was used; None if it is not in the trail or was revoked (`TrailIndex.grant_uses`)."""
     mode: Literal["required", "optional"] = "required"
     """`approval.signature` of the settings."""
 
     @property
     def on_worker(self) -> bool:
-        """Whether this machine has no trail: then the daemon has compared what the trail and the screen say."""
+        """Whether this machine has no trail: then the daemon has compared what depends on trail and
+        screen.
+        """
         return self.shown_sha256 is None
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedApproval:
-    """An approval that passed. `approval_sha256` is None for an unsigned, hand-promoted request."""
+    """A valid approval. `approval_sha256` is None for an unsigned, hand-promoted request."""
 
     approved_by: str
     approved_utc: datetime
@@ -93,17 +99,20 @@ class VerifiedApproval:
     approval_sha256: str | None
     signers: tuple[Signer, ...]
     grant: str | None = None
-    """id of the grant that it runs under, None for a signature of its own."""
+    """id of the grant under which it runs, None if it has its own signature."""
     grant_max_uses: int = 0
     grant_writes: bool = False
-    """Whether it is a grant for calls of a tool where `approval.grants_write` lets such a one cover a write."""
+    """Whether it is a grant for tool calls that `approval.grants_write` allows to cover a write."""
     operators: tuple[str | None, ...] | None = None
-    """Digests of the operators' files that its signatures were checked against; a claim asks whether they still hold."""
+    """Digests of the operators' files used to verify its signatures; a claim checks that they are still
+    current.
+    """
 
     @property
     def authorization(self) -> Literal["confirmed", "validated"]:
-        """What it is worth to AANA: a signature confirms; a guarded folder or a grant only validates, but for a grant that
-        may write, which an operator signed over every name and type of the call."""
+        """Its value for AANA: a signature confirms; a guarded folder or a grant only validates, except for a
+        grant that may write, for which an operator signed every name and type of the call.
+        """
         if self.approval_sha256 is None or (self.grant is not None and not self.grant_writes):
             return "validated"
         return "confirmed"
@@ -111,7 +120,9 @@ class VerifiedApproval:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check and its outcome. `ok` is None when an earlier failure left nothing to check; `code` is "" unless it failed."""
+    """One check and its result. `ok` is None if an earlier failure prevented the check; `code` is "" unless
+    it failed.
+    """
 
     name: str
     ok: bool | None
@@ -120,10 +131,12 @@ class Check:
 
 
 def requester_of(request: Request, requesters: Mapping[str, str], owner: Owner | None) -> str:
-    """Who asked: the name of the draft's owner, else whom the file names. `requesters`: name by uid or run."""
+    """The requester: the name of the draft's owner, else the name in the file. `requesters`: name by uid or
+    run.
+    """
     return requesters.get(str(owner), request.requested_by)
 
 
 def statement_inputs(request: Request) -> tuple[StatementInput, ...]:
-    """The inputs of a request as a statement names them, in the request's order."""
+    """The inputs of a request in a statement's form, in the request's order."""
     return tuple(StatementInput(item.name, item.sha256) for item in request.inputs)

@@ -1,8 +1,10 @@
-"""Standing grants: one signed act that lets the same job run again, a few times, for a while (docs/spec/2-approval.md, "Grants").
+"""Standing grants: one signed act that lets the same job run again, a few times, for a limited time
+(docs/spec/2-approval.md, "Grants").
 
-Invariant: a grant covers a Job only when its canonical meaning is the same, but for the values of the parts that the
-operator widened one by one, each by a constraint (widened.py); it never covers network or effective risk high. Of a tool's
-call it covers one that writes only where the settings say so, and no free text where the server has network.
+Invariant: a grant covers a Job only if its canonical meaning is the same, except for the values of the parts
+that the operator widened individually, each with a constraint (widened.py); it never covers network or
+effective risk high. It covers a tool call that writes only if the settings allow it, and no free text if the
+server has network access.
 """
 
 from __future__ import annotations
@@ -25,19 +27,19 @@ from threegate.trail.payloads.placed import owner_fields
 
 GRANT_TYPE: Final = "threegate-grant/2"
 FIRST_GRANT_TYPE: Final = "threegate-grant/1"
-"""Version 1, which left the content of inputs open and nothing else. It still counts; no new one is made."""
+"""Version 1, which left only the content of inputs open. It is still valid; no new one is made."""
 _KEYS: Final = {"from", "pattern", "widened", "owner_uid", "policy_sha256", "max_uses", "expires_utc"}
 _FIRST_KEYS: Final = _KEYS - {"widened"} | {"free_inputs"}
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A grant as its file says; nothing is verified yet."""
+    """A grant as its file states it; not verified yet."""
 
     signed: SignedBytes
     act: Act
     from_request: str
-    """The finished request that it was made from; empty where it was made from a tool's schema."""
+    """The finished request that it was made from; empty if it was made from a tool's schema."""
     pattern: dict[str, Any]
     widened: tuple[Widened, ...]
     owner: Owner
@@ -53,7 +55,7 @@ class Grant:
 
     @property
     def calls(self) -> str | None:
-        """``SERVER.TOOL`` where it is for calls of a tool."""
+        """``SERVER.TOOL`` if it is for tool calls."""
         call = self.pattern.get("call")
         return f"{call.get('server')}.{call.get('tool')}" if isinstance(call, dict) else None
 
@@ -95,13 +97,15 @@ class Grant:
 
 
 def is_grant(data: bytes) -> bool:
-    """Whether a signature file claims to be a grant rather than an approval; decides only which checks are made."""
+    """Whether a signature file claims to be a grant and not an approval; this only decides which checks are
+    made.
+    """
     statement = data.partition(b"\n")[0]
     return any(f'"type":"{kind}"'.encode() in statement for kind in (GRANT_TYPE, FIRST_GRANT_TYPE))
 
 
 def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
-    """A Job without the values that are left open. Raises Refused (grant_mismatch) for what no grant may cover."""
+    """A Job without the open values. Raises Refused (grant_mismatch) for what no grant may cover."""
     if job.network or (job.effective_risk == "high" and job.call is None):
         raise Refused(
             "grant_mismatch", "a grant never covers network or effective risk high; approve it by hand"
@@ -120,12 +124,14 @@ def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
 
 
 def reaches_network(server: JobServer | None) -> bool:
-    """Whether a server can send anything anywhere: it has hosts, or no walls, or is not known."""
+    """Whether a server could send data anywhere: it has hosts, or no sandbox, or is unknown."""
     return server is None or bool(server.hosts) or server.place not in ("jail", "era")
 
 
 def refuse_write(job: Job, *, allowed: bool) -> None:
-    """A call whose contract does not say ``side_effect: read`` has effective risk high. Raises Refused (grant_mismatch)."""
+    """A call whose contract does not declare ``side_effect: read`` has effective risk high. Raises Refused
+    (grant_mismatch).
+    """
     if job.call is not None and job.effective_risk == "high" and not allowed:
         raise Refused(
             "grant_mismatch",
@@ -143,7 +149,9 @@ def terms(
     max_uses: int,
     expires_utc: datetime,
 ) -> dict[str, Any]:
-    """What a grant is about. Raises Refused for what no grant may cover, and where it would not cover `job` itself."""
+    """What a grant states. Raises Refused for what no grant may cover, and if it would not cover `job`
+    itself.
+    """
     pattern = opened(job, widened).pattern
     for item in widened:
         if not matches(job, [item], opened(job, [item]).pattern):
@@ -160,7 +168,7 @@ def terms(
 
 
 def matches(job: Job, widened: Sequence[Widened], pattern: dict[str, Any]) -> bool:
-    """Whether a Job is the pattern but for the widened parts, and each of those has a value that its constraint takes."""
+    """Whether a Job matches the pattern, with a value in each widened part that its constraint accepts."""
     try:
         found = opened(job, widened)
     except Refused:

@@ -1,6 +1,6 @@
-"""What is checked at launch when a grant stands where an approval would: the steps that only a grant has.
+"""The launch checks that apply to a grant instead of an approval.
 
-Invariant: the terms of the grant hold now, and the trail knows it, unrevoked, with a use left.
+Invariant: the terms of the grant are valid now, and the trail has it, not revoked, with a use left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def read_grant(data: bytes) -> Grant:
 
 
 def check_grant_signature(facts: LaunchFacts, grant: Grant) -> Signer:
-    """By whom, valid when it was given and now. Raises Refused, Unavailable."""
+    """Who gave it; the signature was valid then and is valid now. Raises Refused, Unavailable."""
     act = grant.act
     fingerprint = verify_signer(
         grant.signed.statement,
@@ -41,7 +41,7 @@ def check_grant_signature(facts: LaunchFacts, grant: Grant) -> Signer:
 
 
 def check_grant_terms(facts: LaunchFacts, grant: Grant) -> str:
-    """Everything that the grant is bound to but the job. Raises Refused."""
+    """Everything that the grant is bound to except the job. Raises Refused."""
     act = grant.act
     if not facts.grants:
         raise Refused("grants_off", "approval.grants is not on in threegate.toml")
@@ -66,7 +66,7 @@ def check_grant_terms(facts: LaunchFacts, grant: Grant) -> str:
 
 
 def check_grant_time(facts: LaunchFacts, grant: Grant) -> str:
-    """Given before it is used, used before it ends, and the draft promoted under it in between. Raises Refused."""
+    """Given before it is used, used before it expires, and the draft promoted in between. Raises Refused."""
     given = grant.act.acted_utc
     ahead = timedelta(seconds=limits.APPROVED_AHEAD_SECONDS)
     promoted = _promoted_utc(facts, grant)
@@ -88,7 +88,7 @@ def _promoted_utc(facts: LaunchFacts, grant: Grant) -> datetime:
 
 
 def check_grant_job(facts: LaunchFacts, grant: Grant) -> str:
-    """The job is the grant's in every field. Raises Refused."""
+    """The job matches the grant's in every field. Raises Refused."""
     if not covers(grant, facts.job):
         raise Refused("grant_mismatch", "the job is not the one that the grant is for")
     widened = ", ".join(map(str, grant.widened))
@@ -101,7 +101,7 @@ def grant_nonce(grant: Grant, request_id: str) -> str:
 
 
 def verified_by_grant(facts: LaunchFacts, grant: Grant, signer: Signer) -> VerifiedApproval:
-    """What a launch under a grant goes on with."""
+    """The result with which a launch under a grant continues."""
     return VerifiedApproval(
         approved_by=signer.name,
         approved_utc=_promoted_utc(facts, grant),

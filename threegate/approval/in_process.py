@@ -1,10 +1,10 @@
-"""Verifying a signature of a plain or FIDO key in this process, without starting ssh-keygen.
+"""Verify a signature of a plain or FIDO key in this process, without starting ssh-keygen.
 
-Invariant: `verifies` gives True only where `ssh-keygen -Y verify` would end with 0 for the same bytes and a line of the
-operators file that names the key; whether there is such a line, now and not revoked, is `signer`'s to say. It takes one
-spelling where ssh-keygen takes several: numbers without leading zeros, an RSA value as long as its modulus.
-tests/approval/test_against_ssh_keygen.py compares the two.
-Source: OpenSSH PROTOCOL.sshsig and PROTOCOL.u2f, WebAuthn level 3 section 7.2, RFC 5656 section 3.1.2, RFC 8332, RFC 8709.
+Invariant: `verifies` returns True only if `ssh-keygen -Y verify` would exit with 0 for the same bytes and an
+operators line that names the key; `signer` decides whether there is such a line, valid now and not revoked.
+Where ssh-keygen accepts several spellings, this accepts one: numbers without leading zeros, an RSA value as
+long as its modulus. tests/approval/test_against_ssh_keygen.py compares the two. Source: OpenSSH
+PROTOCOL.sshsig and PROTOCOL.u2f, WebAuthn level 3 section 7.2, RFC 5656 section 3.1.2, RFC 8332, RFC 8709.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ def verifies(data: bytes, signature: SshSignature) -> bool:
     try:
         _verify(_signed_bytes(data, signature), signature)
     except (InvalidSignature, UnsupportedAlgorithm, ValueError):
-        return False  # ValueError: a point that is not on its curve, an RSA key that OpenSSL does not take, MalformedError
+        return False  # ValueError: a point not on its curve, an RSA key that OpenSSL rejects, MalformedError
     return True
 
 
 def _signed_bytes(data: bytes, signature: SshSignature) -> bytes:
-    """What the key signed: the hashed message in its namespace, and for a FIDO key what token and browser put around it.
+    """What the key signed: the hashed message in its namespace and, for a FIDO key, what token and browser
+    added around it.
 
-    Raises MalformedError for what a browser says that it must not say.
+    Raises MalformedError if the browser's part contains anything not allowed.
     """
     message = message_to_sign(data, signature.namespace, signature.message_hash)
     if not signature.key.hardware:

@@ -1,8 +1,8 @@
-"""SSH public keys and certificates as they are in signatures and in the operators file.
+"""SSH public keys and certificates as they occur in signatures and in the operators file.
 
-Invariant: a `PublicKey` exists only for a blob that was read whole, of a type that may approve. What it says
-about a certificate is what the blob says; whether the certificate is genuine is ssh-keygen's to verify.
-Source: RFC 4253 section 6.6, OpenSSH PROTOCOL.certkeys and PROTOCOL.u2f.
+Invariant: a `PublicKey` exists only for a blob that was parsed completely and has a type that may approve.
+Its certificate fields are the blob's claims; ssh-keygen verifies whether the certificate is genuine. Source:
+RFC 4253 section 6.6, OpenSSH PROTOCOL.certkeys and PROTOCOL.u2f.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PLAIN_TYPES: Final = (
     "ssh-rsa",
     *_SK,
 )
-"""Key types that may approve. DSA is not among them."""
+"""Key types that may approve. DSA is not one of them."""
 _CERTIFICATE_TYPES: Final = {name.removesuffix("@openssh.com") + _CERTIFICATE: name for name in PLAIN_TYPES}
 _USER_CERTIFICATE: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a certificate says about its key. Times are seconds since 1970; `principals` may be empty."""
+    """What a certificate states about its key. Times are seconds since 1970; `principals` may be empty."""
 
     serial: int
     kind: int
@@ -58,12 +58,12 @@ class PublicKey:
 
     @property
     def hardware(self) -> bool:
-        """Whether it is a FIDO key, whose signatures say whether somebody touched it."""
+        """Whether it is a FIDO key, whose signatures record whether it was touched."""
         return self.type in _SK
 
     @property
     def application(self) -> str:
-        """What a FIDO key was made for: ``ssh:…``, or a passkey's host name; empty for other keys."""
+        """The application of a FIDO key: ``ssh:…``, or a passkey's host name; empty for other keys."""
         reader, last = WireReader(self.blob), b""
         while self.hardware and reader.position < len(self.blob):
             last = reader.string()
@@ -75,7 +75,7 @@ class PublicKey:
         return "SHA256:" + base64.b64encode(hashlib.sha256(self.blob).digest()).decode().rstrip("=")
 
     def problem(self) -> str | None:
-        """None when the key may sign here, else what is wrong with it."""
+        """None if the key may sign here, else what is wrong with it."""
         if self.type == "ssh-rsa" and self.bits < limits.RSA_BITS:
             return f"an RSA key of {self.bits} bits; at least {limits.RSA_BITS} are needed"
         certificate = self.certificate
@@ -91,7 +91,7 @@ class PublicKey:
 
 
 def parse_key(blob: bytes) -> PublicKey:
-    """Read a public key or certificate blob. Raises MalformedError for everything but a whole, known one."""
+    """Read a public key or certificate blob. Raises MalformedError unless it is a complete, known one."""
     reader = WireReader(blob)
     name = reader.text()
     if name in PLAIN_TYPES:
@@ -160,7 +160,7 @@ def _certificate(reader: WireReader, plain: str) -> PublicKey:
         principals.append(names.text())
     valid_after, valid_before = reader.uint64(), reader.uint64()
     critical = bool(reader.string())
-    reader.string()  # extensions: permissions of a login, without meaning here
+    reader.string()  # extensions: permissions of a login, irrelevant here
     reader.string()  # reserved
     authority = parse_key(reader.string())
     reader.string()  # the authority's signature: ssh-keygen verifies it

@@ -1,8 +1,8 @@
-"""Everything that an approval must be at launch (docs/spec/2-approval.md, "Launch checks").
+"""Everything that must be true of an approval at launch (docs/spec/2-approval.md, "Launch checks").
 
-Invariant: `check_launch` returns only when every check passed; a check that cannot be made is a check that
-failed. The facts are values that the caller read once; nothing here reads a file or a clock (verifying a
-signature may start ssh-keygen, in approval/signature).
+Invariant: `check_launch` returns only if every check passed; a check that cannot be made has failed. The
+facts are values that the caller read once; nothing here reads a file or a clock (verifying a signature may
+start ssh-keygen, in approval/signature).
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def launch_checks(facts: LaunchFacts) -> list[Check]:
 
 
 def _by_ssh_keygen(state: LaunchState) -> Check:
-    """The approver's signature once more, by a program that is not ours; a launch does without it. Raises Unavailable."""
+    """Verify the approver's signature again with an external program; a launch does not need this. Raises
+    Unavailable.
+    """
     act = state.grant.act if state.granted else None
     signed = state.grant.signed if act else state.signed.signed
     verified = genuine(
@@ -189,7 +191,9 @@ def _check_statement(state: LaunchState) -> str:
 
 
 def _check_batch(state: LaunchState) -> str:
-    """A member of a batch runs only by its own `approved` event: what was never delivered, or was abandoned, has none."""
+    """A member of a batch runs only by its own `approved` event: one that was never promoted, or was
+    abandoned, has none.
+    """
     facts, place, batch = state.facts, state.signed.place, state.signed.batch
     if place != facts.recorded_batch and not facts.on_worker:
         raise Refused(
@@ -229,7 +233,8 @@ def _check_policy(state: LaunchState) -> str:
 def _check_job(state: LaunchState) -> str:
     server, found = state.facts.job.server, state.facts.job.digest
     if state.statement.job_sha256 != found and server is not None and server.state is not None:
-        # Bytes and policy are the signed ones, so is the manifest, which the bytes name: it can only be this.
+        # Bytes and policy are the signed ones, and so is the manifest, which the bytes name: only this is
+        # left.
         raise Refused(
             "state_changed",
             "its server was called, or its process ended, since it was signed; ask for the call again",

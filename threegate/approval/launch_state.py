@@ -1,6 +1,6 @@
-"""What the checks of a launch know so far: the facts, and what was read from the signature file.
+"""The state of the launch checks: the facts, and what was read from the signature file.
 
-Invariant: nothing is known of a statement or a grant before its file was read whole.
+Invariant: nothing is known about a statement or a grant before its file was read completely.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from threegate.approval.unsigned import approved_utc_of
 
 
 class NotReadError(Exception):
-    """A check needs the statement, and there is none that could be read."""
+    """A check needs the statement, but none could be read."""
 
 
 class LaunchState:
@@ -31,12 +31,12 @@ class LaunchState:
 
     @property
     def unsigned(self) -> bool:
-        """Whether it was promoted by hand, where that is allowed."""
+        """Whether it was promoted by hand, if that is allowed."""
         return self.facts.signature is None and self.facts.mode == "optional"
 
     @property
     def granted(self) -> bool:
-        """Whether a standing grant lies where the signature would."""
+        """Whether the signature file is a standing grant."""
         return self.facts.signature is not None and is_grant(self.facts.signature)
 
     @property

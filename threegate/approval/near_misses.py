@@ -1,6 +1,6 @@
-"""What a grant would cover and what it just would not, computed: examples for the screen before it is signed.
+"""Computed examples of what a grant would cover and just would not, for the screen before it is signed.
 
-Invariant: pure; each example was asked of the same function that decides at a launch.
+Invariant: pure; each example is decided by the function that decides at a launch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from threegate.request.job import Job
 class Example:
     """A widened part with a value that would run and a close one that would wait for an operator.
 
-    `runs` is the value that the request itself had where no other one close to it would run.
+    `runs` is the request's own value if no other close one would run.
     """
 
     widened: Widened
@@ -30,7 +30,7 @@ class Example:
 
 
 def examples(job: Job, widened: Sequence[Widened]) -> list[Example]:
-    """One for each widened part of a job that `terms` takes. Raises Refused as `terms` does."""
+    """One for each widened part of a job that `terms` accepts. Raises Refused like `terms`."""
     found = opened(job, widened)
 
     def covered(part: str, value: Any) -> bool:
@@ -47,9 +47,10 @@ def examples(job: Job, widened: Sequence[Widened]) -> list[Example]:
 
 
 def near_calls(job: Job, widened: Sequence[Widened], absent: Sequence[str]) -> list[tuple[str, Job]]:
-    """NEAR_CALLS calls of a tool that are close to `job`, which is covered, and would wait: why, and the call.
+    """NEAR_CALLS tool calls that are close to `job`, which is covered, and would wait: the reason, and the
+    call.
 
-    One with another value, one with an argument more, one with a value of another type, then more of each.
+    One with another value, one with an extra argument, one with a value of another type, then more of each.
     """
     assert job.call is not None
     pattern, arguments = opened(job, widened).pattern, job.call.arguments()
@@ -75,11 +76,11 @@ def _name(widened: Widened) -> str:
 
 
 _FAR = ("../x", 0)
-"""What no constraint takes: the first one of any type but a free text, which takes no number."""
+"""A value that no constraint accepts: the first of any type but a free text, which accepts no number."""
 
 
 def _close(value: Any, widened: Widened) -> Iterator[Any]:
-    """Values near to one, and near to the edges of what is allowed: the nearest first."""
+    """Values close to one, and to the limits of what is allowed: the closest first."""
     operators = widened.operators
     if isinstance(value, bool):
         yield not value

@@ -1,9 +1,10 @@
-"""Who may approve: the operators file, an OpenSSH allowed_signers file of a strict form.
+"""Who may approve: the operators file, an OpenSSH allowed_signers file in a strict form.
 
 Invariant: `Operators.entries` is empty unless every line of the file is understood; ssh-keygen itself skips a
-line that it cannot read, and a pattern would make one line many names, so neither is let through. A line is
-``NAME [cert-authority,]namespaces="threegate-approval,threegate-act"[,valid-after="…Z"][,valid-before="…Z"] TYPE BASE64 [COMMENT]``.
-A passkey's line has ``threegate-login`` in place of ``threegate-act``, and its pin in operators.passkeys; neither is without the other.
+line that it cannot read, and a pattern would let one line match many names, so both are refused. A line is
+``NAME [cert-authority,]namespaces="threegate-approval,threegate-act"[,valid-after="…Z"][,valid-before="…Z"]
+TYPE BASE64 [COMMENT]``. A passkey's line has ``threegate-login`` instead of ``threegate-act``, and its pin is
+in operators.passkeys; each requires the other.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ _KRL_MAGIC: Final = b"SSHKRL\n\x00"
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One line: a name, its key (or the authority whose certificates count for the name), and since and until when."""
+    """One line: a name, its key (or the CA whose certificates are valid for the name), and its validity
+    period.
+    """
 
     name: str
     key: PublicKey
@@ -45,7 +48,7 @@ class Operator:
     valid_before: datetime | None = None
     comment: str = ""
     passkey: Passkey | None = None
-    """What is pinned of a passkey; None for every other key."""
+    """What is pinned about a passkey; None for every other key."""
 
     @property
     def namespaces(self) -> tuple[str, str]:
@@ -55,20 +58,24 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Operators:
-    """The operators file and the files beside it, as read once. With a `problem` nobody may approve."""
+    """The operators file and its companion files, read once. If there is a `problem`, nothing can be
+    approved.
+    """
 
     data: bytes
     revoked: bytes | None
     entries: tuple[Operator, ...]
     problem: str | None = None
     revoked_keys: frozenset[bytes] | None = frozenset()
-    """The blobs of the keys that the revocation file lists; None for a KRL, which only ssh-keygen reads."""
+    """The blobs of the keys in the revocation file; None for a KRL, which only ssh-keygen can read."""
     passkeys: bytes | None = None
     """operators.passkeys."""
 
     @property
     def digests(self) -> tuple[str, str | None, str | None]:
-        """sha256 of operators, of operators.revoked and of operators.passkeys, as the trail records them; None: no such file."""
+        """sha256 of operators, of operators.revoked and of operators.passkeys, as recorded in the trail;
+        None: no such file.
+        """
         revoked, passkeys = (
             None if data is None else canonical.sha256_hex(data) for data in (self.revoked, self.passkeys)
         )
@@ -82,7 +89,7 @@ class Operators:
 def load_operators(
     operators: bytes | None, revoked: bytes | None, passkeys: bytes | None = None
 ) -> Operators:
-    """Read the files' bytes (None: there is no such file). Never raises: what is wrong is in `problem`."""
+    """Read the files' bytes (None: no such file). Never raises: errors are in `problem`."""
     try:
         if operators is None:
             raise MalformedError("there is no operators file")
@@ -94,7 +101,7 @@ def load_operators(
 
 
 def render_operator(operator: Operator, key_text: str) -> str:
-    """The line of an operator, without its newline; `key_text` is base64. `load_operators` reads it back."""
+    """The line of an operator, without its newline; `key_text` is base64. `load_operators` parses it."""
     options = ["cert-authority"] if operator.authority else []
     options.append(NAMESPACES if operator.passkey is None else PASSKEY_NAMESPACES)
     for name, moment in (("valid-after", operator.valid_after), ("valid-before", operator.valid_before)):
@@ -190,7 +197,7 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _read_revoked(data: bytes) -> frozenset[bytes] | None:
-    """None for a KRL, else the blobs of a list of plain public keys of which every line is one."""
+    """None for a KRL, else the blobs of a list in which every line is a plain public key."""
     if data.startswith(_KRL_MAGIC) and len(data) <= limits.OPERATORS_FILE_BYTES:
         return None
     blobs = set()

@@ -1,9 +1,10 @@
-"""Passkeys: what is pinned of one, what a browser may say around its signature, and that signature in OpenSSH's form.
+"""Passkeys: what is pinned about one, the browser data around its signature, and that signature in OpenSSH's
+format.
 
-Invariant: a passkey counts for one origin. ssh-keygen looks neither at the origin that it was told nor at whether the user
-was verified, so `check_client_data` reads what the browser signed whole: one spelling of type, challenge and origin, no key
-twice, nothing of a page inside of another one.
-Source: WebAuthn level 3 sections 5.8.1 and 6.1, OpenSSH PROTOCOL.u2f.
+Invariant: a passkey is valid for one origin. ssh-keygen checks neither the origin nor whether the user was
+verified, so `check_client_data` checks everything that the browser signed: one spelling of type, challenge
+and origin, no duplicate key, no embedded page. Source: WebAuthn level 3 sections 5.8.1 and 6.1, OpenSSH
+PROTOCOL.u2f.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Passkey:
 
     @property
     def rp_id(self) -> str:
-        """The host name of the origin, never a parent domain. Raises ValueError for what is no origin."""
+        """The host name of the origin, never a parent domain. Raises ValueError if it is not an origin."""
         return parse_origin(self.origin)[0]
 
     def fits(self, key: PublicKey) -> bool:
@@ -63,7 +64,7 @@ def parse_pin(text: str) -> tuple[str, Passkey]:
 
 
 def check_credential(text: str) -> str:
-    """A credential's id in the only spelling that it has here. Raises MalformedError."""
+    """A credential's id in its only accepted spelling. Raises MalformedError."""
     if not 1 <= len(decode_base64url(text)) <= limits.CREDENTIAL_ID_BYTES:
         raise MalformedError(f"has a credential id that has not 1 to {limits.CREDENTIAL_ID_BYTES} bytes")
     return text
@@ -86,14 +87,16 @@ def encode_base64url(data: bytes) -> str:
 
 
 def check_client_data(assertion: Assertion, challenge: bytes) -> None:
-    """Check what the browser signed. `challenge`: what we had asked the passkey to sign. Raises MalformedError."""
+    """Check what the browser signed. `challenge` is what we asked the passkey to sign. Raises
+    MalformedError.
+    """
     data = assertion.client_data
     try:
         value = canonical.loads_strict(data, max_bytes=limits.CLIENT_DATA_BYTES, max_depth=4)
     except canonical.StrictJSONError as error:
         raise MalformedError(f"has client data that is no strict JSON: {error}") from None
     wanted = {"type": "webauthn.get", "challenge": encode_base64url(challenge), "origin": assertion.origin}
-    # Browsers spell it in this one way; ssh-keygen compares these bytes and reads no JSON.
+    # Browsers write it in exactly this way; ssh-keygen compares these bytes and parses no JSON.
     begins = ",".join(f'"{name}":"{text}"' for name, text in wanted.items())
     if not data.startswith(b"{" + begins.encode()) or any(
         value[name] != text for name, text in wanted.items()
@@ -104,7 +107,9 @@ def check_client_data(assertion: Assertion, challenge: bytes) -> None:
 
 
 def passkey_of(spki: bytes, origin: str, credential: str) -> tuple[PublicKey, Passkey]:
-    """A passkey that a browser just made. `spki`: its public key as DER. Raises MalformedError; ValueError for no origin."""
+    """A passkey that a browser just created. `spki`: its public key as DER. Raises MalformedError; ValueError
+    for an invalid origin.
+    """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
@@ -130,7 +135,7 @@ def passkey_signature(
     client_data: bytes,
     signature: bytes,
 ) -> bytes:
-    """The armored signature of what a browser's `credentials.get()` gave. Raises MalformedError; verifies nothing."""
+    """The armored signature from a browser's `credentials.get()`. Raises MalformedError; verifies nothing."""
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
     reader = WireReader(authenticator_data)
@@ -150,5 +155,5 @@ def passkey_signature(
 
 
 def challenge_of(data: bytes, namespace: str) -> str:
-    """What `credentials.get()` has to be asked with for a signature over `data`, as base64url."""
+    """The options of `credentials.get()` for a signature over `data`, as base64url."""
     return encode_base64url(message_to_sign(data, namespace))

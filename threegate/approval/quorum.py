@@ -1,7 +1,7 @@
-"""Several operators for one request: countersignatures, and who counts.
+"""Several operators for one request: countersignatures, and which of them count.
 
-Invariant: a signer counts once, by name and by key; a countersignature that is there and fails is a refusal,
-never merely one less.
+Invariant: a signer counts once, by name and by key; an invalid countersignature is a refusal, not just one
+signature less.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from threegate.core.errors import Refused
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Somebody whose signature was verified: name and key fingerprint."""
+    """A signer whose signature was verified: name and key fingerprint."""
 
     name: str
     fingerprint: str
@@ -77,7 +77,7 @@ def check_quorum(
     needed: int,
     now: datetime,
 ) -> list[Signer]:
-    """All signers, when they are enough distinct names and distinct keys. Raises Refused, Unavailable."""
+    """All signers, if there are enough distinct names and distinct keys. Raises Refused, Unavailable."""
     if len(countersignatures) > limits.COUNTERSIGNATURES:
         raise Refused("signature_file_malformed", f"more than {limits.COUNTERSIGNATURES} countersignatures")
     signers = [approver]

@@ -1,8 +1,9 @@
-"""Signing and verifying with the operator's own ssh-keygen: the one place of this gate that touches the system.
+"""Sign and verify with the operator's own ssh-keygen: the only module of this gate that uses the operating
+system.
 
-Invariant: ssh-keygen is started by its absolute path with an environment of ours (TZ=UTC, no locale), and
-reads only snapshots of bytes that were checked before; no name of a file that somebody else could change
-reaches it but the signing key's.
+Invariant: ssh-keygen is started by its absolute path with our environment (TZ=UTC, no locale), and reads only
+snapshots of bytes that were checked before; the signing key's is the only file name passed to it that another
+account could change.
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ def sign_command(key: Path, namespace: str) -> list[str]:
 
 
 def sign_statement(data: bytes, key: Path, namespace: str, *, ask: bool = True) -> bytes:
-    """The armored signature of `data` by `key` (a private key, or a public key whose other half an agent holds).
+    """The armored signature of `data` by `key` (a private key, or a public key whose other half is in an
+    agent).
 
-    ssh-keygen may ask for a passphrase or a touch on the terminal, unless `ask` is false: it then has no terminal, and a key
-    that needs an answer does not sign. Raises Unavailable when it cannot be run or answers nothing in time, InvalidInput
-    when it does not sign or its answer is not what we would render.
+    ssh-keygen may ask for a passphrase or a touch on the terminal, unless `ask` is false: then it has no
+    terminal, and a key that needs an answer does not sign. Raises Unavailable if it cannot be run or does not
+    answer in time, InvalidInput if it does not sign or its output is not in our canonical form.
     """
     if not key.is_file():
         raise InvalidInput(f"{key}: there is no such key file; name yours with --key")
@@ -93,10 +95,10 @@ def genuine(
     at: Sequence[datetime],
     revocation: bool = True,
 ) -> bool:
-    """Whether ssh-keygen verifies `signature` over `data` by the principal `name` at every moment of `at`.
+    """Whether ssh-keygen verifies `signature` over `data` by the principal `name` at every time in `at`.
 
-    With `revocation` false the revocation file is left out: only to tell why a signature failed, never to
-    let one pass. Raises Unavailable when ssh-keygen cannot be run.
+    With `revocation` false the revocation file is ignored: only to find out why a signature failed, never to
+    accept one. Raises Unavailable if ssh-keygen cannot be run.
     """
     contents = [data, operators.data, signature.armor]
     if revocation and operators.revoked is not None:
@@ -131,7 +133,7 @@ def genuine(
 
 
 def _wait(process: subprocess.Popen[bytes], until: float) -> None:
-    """Wait for the end of a child without looking for it again and again. Raises TimeoutExpired, OSError."""
+    """Wait for a child without polling. Raises TimeoutExpired, OSError."""
     descriptor = os.pidfd_open(process.pid)
     try:
         poller = select.poll()
@@ -145,7 +147,7 @@ def _wait(process: subprocess.Popen[bytes], until: float) -> None:
 
 
 def _why(error: OSError | subprocess.TimeoutExpired) -> str:
-    """Why ssh-keygen did nothing, and the fix."""
+    """Why ssh-keygen failed, and the fix."""
     if isinstance(error, FileNotFoundError):
         return "it is not there; install it: apt-get install openssh-client"
     return "no answer in time" if isinstance(error, subprocess.TimeoutExpired) else str(error.strerror)
@@ -153,7 +155,7 @@ def _why(error: OSError | subprocess.TimeoutExpired) -> str:
 
 @contextmanager
 def _snapshots(contents: Sequence[bytes]) -> Iterator[list[int]]:
-    """Memory files with these contents, as descriptors that a child may read by /proc/self/fd."""
+    """Memory files with these contents, as descriptors that a child can read through /proc/self/fd."""
     descriptors: list[int] = []
     try:
         for content in contents:

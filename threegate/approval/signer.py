@@ -1,9 +1,9 @@
-"""Whether one signature counts: by whom, with which key, at which moments; each way to fail has its own code.
+"""Whether one signature is valid: by whom, with which key, at which times; each way to fail has its own code.
 
-Invariant: `verify_signer` returns only for a genuine signature by a name that the operators file gives to its key, valid
-at every moment asked for and not revoked. Plain keys, FIDO keys and passkeys are verified in this process; certificates
-by ssh-keygen, and where the revocation file is a KRL, every key by both. The code of a refusal is found out afterwards, so telling reasons apart
-can never let anything pass.
+Invariant: `verify_signer` returns only for a genuine signature by a name that the operators file assigns to
+its key, valid at every requested time and not revoked. Plain keys, FIDO keys and passkeys are verified in
+this process; certificates by ssh-keygen; if the revocation file is a KRL, every key by both. The code of a
+refusal is determined afterwards, so distinguishing reasons can never accept anything.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def verify_signer(
 ) -> str:
     """Verify and return the fingerprint of the signing key.
 
-    Raises Refused with signer_unknown, signature_invalid, signer_expired or signer_revoked; Unavailable when
-    ssh-keygen is needed and cannot be run (nothing is known then, and nothing runs).
+    Raises Refused with signer_unknown, signature_invalid, signer_expired or signer_revoked; Unavailable if
+    ssh-keygen is needed and cannot be run (then nothing is known, and nothing runs).
     """
     if signature.namespace != namespace:
         raise Refused("signature_invalid", f"the signature is not for {namespace}: sign the statement again")
@@ -56,7 +56,7 @@ def verify_signer(
 
 
 def _entry_of(signature: SshSignature, name: str, operators: Operators) -> Operator:
-    """The line that gives the name to the key, or to the authority of its certificate."""
+    """The line that assigns the name to the key, or to the CA of its certificate."""
     certificate = signature.key.certificate
     for entry in operators.of(name):
         if certificate is None:
@@ -74,7 +74,9 @@ def _entry_of(signature: SshSignature, name: str, operators: Operators) -> Opera
 
 
 def _check_use(signature: SshSignature, entry: Operator, namespace: str) -> None:
-    """A passkey approves and logs in, in the browser's form and from its own origin; every other key approves and acts."""
+    """A passkey approves and logs in, in the browser's format and from its own origin; every other key
+    approves and acts.
+    """
     passkey, assertion = entry.passkey, signature.assertion
     if namespace not in entry.namespaces:
         allowed = "approvals only" if passkey is not None else "no logins"

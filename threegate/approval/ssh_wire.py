@@ -1,6 +1,6 @@
-"""Reading the SSH wire format (RFC 4251 section 5): whole, in order, nothing left over.
+"""Parse the SSH wire format (RFC 4251 section 5): completely, in order, with nothing left over.
 
-Invariant: what `WireReader` gave out and `end` accepted is exactly the bytes that it was given.
+Invariant: what `WireReader` returned and `end` accepted is exactly the bytes that it was given.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import struct
 
 
 class MalformedError(ValueError):
-    """Bytes that are not what their place asks for. The text says what is wrong and never repeats them."""
+    """Bytes that do not fit where they occur. The text says what is wrong and never repeats them."""
 
 
 class WireReader:
-    """A cursor over bytes. Every method raises MalformedError where the bytes end too early."""
+    """A cursor over bytes. Every method raises MalformedError if the bytes end too early."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -67,7 +67,7 @@ class WireReader:
         return self.data[start : self.position]
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Raise MalformedError if anything follows."""
         if self.position != len(self.data):
             raise MalformedError("has bytes after its end")
 

@@ -1,8 +1,8 @@
 """SSH signatures (OpenSSH PROTOCOL.sshsig): the armor and the blob, each in exactly one spelling.
 
-Invariant: `parse_armor(text)` succeeds only when rendering what it read gives `text` again, so that a
-signature file cannot be changed by a byte without being refused. Whether the signature is genuine is for
-`in_process` or ssh-keygen to verify; what ssh-keygen does not look at (the touch of a FIDO key) is checked here.
+Invariant: `parse_armor(text)` succeeds only if rendering the result gives `text` again, so that changing a
+single byte of a signature file causes a refusal. `in_process` or ssh-keygen verify whether the signature is
+genuine; what ssh-keygen ignores (the touch of a FIDO key) is checked here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from threegate.core import limits
 NAMESPACE_APPROVAL: Final = "threegate-approval"
 NAMESPACE_ACT: Final = "threegate-act"
 NAMESPACE_LOGIN: Final = "threegate-login"
-"""To see the page that takes passkeys; a login approves nothing."""
+"""For viewing the page that accepts passkeys; a login approves nothing."""
 
 _MAGIC: Final = b"SSHSIG"
 _VERSION: Final = 1
@@ -32,7 +32,9 @@ _FLAGS: Final = 0x05
 """User present and user verified are the only flags that OpenSSH sets."""
 _VERIFIED: Final = 0x04
 _PASSKEY_FLAGS: Final = 0x1D
-"""Besides these two, whether the passkey may be and is backed up (WebAuthn 6.1); never extensions or a new credential."""
+"""Besides these two: whether the passkey can be and is backed up (WebAuthn 6.1); never extensions or a new
+credential.
+"""
 WEBAUTHN: Final = "webauthn-sk-ecdsa-sha2-nistp256@openssh.com"
 """The algorithm of a passkey's signature (OpenSSH PROTOCOL.u2f, "WebAuthn signatures")."""
 _RSA: Final = ("rsa-sha2-256", "rsa-sha2-512")
@@ -49,24 +51,26 @@ class Assertion:
 
 @dataclass(frozen=True, slots=True)
 class SshSignature:
-    """A signature that was read: by which key, in which namespace; `flags` and `counter` of a FIDO key, else None."""
+    """A parsed signature: its key and namespace; `flags` and `counter` for a FIDO key, else None."""
 
     armor: bytes
     key: PublicKey
     namespace: str
     message_hash: str
-    """What the message was hashed with before it was signed: sha256 or sha512."""
+    """The hash of the message before signing: sha256 or sha512."""
     algorithm: str
     """The key's type, for RSA one of rsa-sha2-256 and rsa-sha2-512, or for a passkey WEBAUTHN."""
     value: bytes
-    """What the key made: 64 bytes of Ed25519, a number as long as an RSA modulus, or r and s of ECDSA as two mpints."""
+    """The raw signature: 64 bytes of Ed25519, a number as long as an RSA modulus, or r and s of ECDSA as two
+    mpints.
+    """
     flags: int | None
     counter: int | None
     assertion: Assertion | None = None
     """Of a passkey, else None."""
 
     def problem(self) -> str | None:
-        """None when a signature of this form may count, else what is wrong with it."""
+        """None if a signature of this form is acceptable, else what is wrong with it."""
         if (wrong := self.key.problem()) is not None:
             return f"is made with {wrong}"
         if self.flags is not None and not self.flags & _USER_PRESENT:

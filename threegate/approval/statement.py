@@ -1,7 +1,7 @@
-"""What is signed: the approval statement, the countersignature, and the frame of every other signed act.
+"""What is signed: the approval statement, the countersignature, and the envelope of every other signed act.
 
-Invariant: a statement's bytes equal the RFC 8785 rendering of their own parse, so a statement has one spelling
-and one digest; each kind names its own `type`, so a signature for one never counts as another.
+Invariant: a statement's bytes equal the RFC 8785 rendering of their own parse, so a statement has one
+spelling and one digest; each kind names its own `type`, so a signature for one is never valid for another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from threegate.core import canonical, limits
 
 APPROVAL_TYPE: Final = "threegate-approval/2"
 FIRST_APPROVAL_TYPE: Final = "threegate-approval/1"
-"""Version 1, which does not say what was shown. It still verifies; no new one is made."""
+"""Version 1, which does not record what was shown. It still verifies; no new one is made."""
 COUNTERSIGN_TYPE: Final = "threegate-countersign/1"
 SEVERAL_TYPE: Final = "threegate-countersign/2"
 """A countersignature that covers a list of approvals."""
@@ -63,10 +63,10 @@ class StatementInput:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """An approval: this request, meaning this job, shown as this text, in this workspace, under this policy, from then
-    until then, once.
+    """An approval: this request, meaning this job, shown as this text, in this workspace, under this policy,
+    from one time to another, once.
 
-    `shown_sha256` is None in a statement of version 1 alone.
+    `shown_sha256` is None only in a statement of version 1.
     """
 
     workspace_id: str
@@ -104,7 +104,7 @@ class Statement:
 
     @classmethod
     def parse(cls, data: bytes) -> Statement:
-        """Read a statement's bytes. Raises MalformedError unless they are exactly what `to_bytes` gives."""
+        """Read a statement's bytes. Raises MalformedError unless they are exactly what `to_bytes` returns."""
         value = _object(data, APPROVAL_TYPE, FIRST_APPROVAL_TYPE)
         first = value["type"] == FIRST_APPROVAL_TYPE
         workspace = _mapping(value.get("workspace"), {"id", "epoch"})
@@ -130,14 +130,14 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Countersignature:
-    """A further operator's word for one approval statement, or for several (`others`), and for no other."""
+    """A further operator's consent to one approval statement, or to several (`others`), and to no other."""
 
     approval_sha256: str
     countersigned_by: str
     countersigned_utc: datetime
     nonce: str
     others: tuple[str, ...] = ()
-    """Further approval statements that it covers, distinct; then it is of version 2."""
+    """Further approval statements that it covers, distinct; it then has version 2."""
 
     @property
     def covers(self) -> tuple[str, ...]:
@@ -162,7 +162,9 @@ class Countersignature:
 
     @classmethod
     def parse(cls, data: bytes) -> Countersignature:
-        """Read a countersignature's bytes. Raises MalformedError unless they are exactly what `to_bytes` gives."""
+        """Read a countersignature's bytes. Raises MalformedError unless they are exactly what `to_bytes`
+        returns.
+        """
         value = _object(data, COUNTERSIGN_TYPE, SEVERAL_TYPE)
         several = value["type"] == SEVERAL_TYPE
         listed = value.get("approvals") if several else [value.get("approval_sha256")]
@@ -183,7 +185,9 @@ class Countersignature:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Any other signed act: its type, where, who, when, once, and what it is about (a flat or nested JSON object)."""
+    """Any other signed act: its type, where, who, when, the nonce, and what it states (a flat or nested JSON
+    object).
+    """
 
     type: str
     workspace_id: str
@@ -194,7 +198,7 @@ class Act:
     about: Mapping[str, Any]
 
     def to_bytes(self) -> bytes:
-        """The canonical bytes that are signed. Raises ValueError for what `about` cannot hold."""
+        """The canonical bytes that are signed. Raises ValueError if `about` cannot be represented."""
         return canonical.canonical_bytes(
             {
                 "type": self.type,
@@ -208,7 +212,9 @@ class Act:
 
     @classmethod
     def parse(cls, data: bytes, *types: str) -> Act:
-        """Read the bytes of an act of these types. Raises MalformedError unless they are exactly what `to_bytes` gives."""
+        """Read the bytes of an act of these types. Raises MalformedError unless they are exactly what
+        `to_bytes` returns.
+        """
         if not ACT_TYPES.issuperset(types):
             raise MalformedError("is of a type that is no signed act")
         value = _object(data, *types)
@@ -237,12 +243,12 @@ class SignedBytes:
 
     @property
     def sha256(self) -> str:
-        """sha256 of the statement's bytes; of an approval this is approval_sha256."""
+        """sha256 of the statement's bytes; for an approval this is approval_sha256."""
         return canonical.sha256_hex(self.statement)
 
     @classmethod
     def parse(cls, data: bytes) -> SignedBytes:
-        """Take a signature file apart. Raises MalformedError; the statement itself is not yet read."""
+        """Split a signature file. Raises MalformedError; the statement itself is not parsed yet."""
         if len(data) > limits.SIGNATURE_FILE_BYTES:
             raise MalformedError(f"is longer than {limits.SIGNATURE_FILE_BYTES} bytes")
         statement, newline, armor = data.partition(b"\n")
@@ -251,7 +257,7 @@ class SignedBytes:
         return cls(statement, parse_armor(armor))
 
     def to_bytes(self) -> bytes:
-        """The signature file again."""
+        """The signature file, reassembled."""
         return render_signed(self.statement, self.signature.armor)
 
 
@@ -261,12 +267,12 @@ def render_signed(statement: bytes, armor: bytes) -> bytes:
 
 
 def format_utc(moment: datetime) -> str:
-    """A moment to the second, in UTC with ``Z``."""
+    """A time to the second, in UTC with ``Z``."""
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"
 
 
 def parse_utc(text: str) -> datetime:
-    """The moment of exactly the form that `format_utc` writes. Raises MalformedError."""
+    """The time in exactly the form that `format_utc` writes. Raises MalformedError."""
     try:
         if _TIME.fullmatch(text):
             return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

@@ -1,6 +1,7 @@
-"""`approval.signature = "optional"`: what a hand-promoted request without a signature must be (docs/spec/2-approval.md).
+"""`approval.signature = "optional"`: the requirements for a hand-promoted request without a signature
+(docs/spec/2-approval.md).
 
-Invariant: a guarded folder stands in for a signature only where little can go wrong; everything else needs one.
+Invariant: a guarded folder replaces a signature only for small, low-risk requests; everything else needs one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def check_began(facts: LaunchFacts, approved: datetime) -> None:
 
 
 def check_unsigned(facts: LaunchFacts) -> str:
-    """`signature = "optional"`: only what is small enough for a guarded folder to stand in for a signature."""
+    """`signature = "optional"`: only for requests so limited that a guarded folder is enough."""
     needed: int = getattr(facts.quorum, facts.job.effective_risk)
     reasons = (
         (facts.request.signature_needed, "what it does stays done"),
@@ -30,7 +31,7 @@ def check_unsigned(facts: LaunchFacts) -> str:
         (facts.job.effective_risk != "low", "its effective risk is not low"),
         (bool(facts.job.network), "it asks for network"),
         (facts.was_approved, "it was approved with a signature before"),
-        (bool(facts.countersignatures), "countersignatures lie beside it"),
+        (bool(facts.countersignatures), "countersignatures exist for it"),
         (not facts.request.approved_by or facts.request.approved_utc is None, "it names no approver"),
     )
     for wrong, reason in reasons:

@@ -1,9 +1,10 @@
-"""The parts of a Job that a grant may leave open, and how they are taken out of it.
+"""The parts of a Job that a grant may leave open, and how they are removed from it.
 
-Invariant: what is not named stays the same byte for byte: a Job without its open values equals the grant's pattern, or the
-grant is not for it. Code, programs, options, hosts, projects and the names of inputs are no parts; a word of a command is one
-only where the whole command is transparent, and content only where inputs are data. Of a tool's arguments every leaf is one;
-names, lengths of lists and whatever is no leaf stay as they are.
+Invariant: whatever is not named stays the same byte for byte: a Job without its open values equals the
+grant's pattern, or the grant does not apply. Code, programs, options, hosts, projects and the names of inputs
+can never be open; a word of a command only if the whole command is transparent, and content only if inputs
+are data. Every leaf of a tool's arguments can be; names, lengths of lists and everything that is not a leaf
+are fixed.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from threegate.request.job import Job
 
 _LIMITS: Final = ("time_sec", "memory_mb")
 _WORD: Final = re.compile(r"[A-Za-z0-9._,:=@+/-]+")
-"""An argument that may be open: a name, path, number or date, which no data tool reads as a program of its own."""
+"""An argument that may be open: a name, path, number or date, which no data tool interprets as a program."""
 _PART: Final = re.compile(r"[A-Za-z0-9._-]+")
 _WRITTEN_NAMED: Final = re.compile(r"(\S+)\s+((?:[a-z]+_[a-z_]+|glob|under|any)\b.*)", re.DOTALL)
 ARGUMENTS: Final = "arguments."
-"""So the parts of a tool's arguments begin."""
+"""The prefix of the parts of a tool's arguments."""
 _EXPRESSIONS: Final = ("jq", "tar")
-"""Data tools that read a plain word as a program or as options."""
+"""Data tools that interpret a plain word as a program or as options."""
 _DECODER: Final = JSONDecoder()
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Widened:
-    """One part of a Job and what it may be; `constraint` is None for content in a grant of version 1: any."""
+    """One part of a Job and its constraint, which is None for content in a grant of version 1: any."""
 
     part: str
     constraint: Constraint | None
@@ -55,13 +56,13 @@ class Widened:
 
     @classmethod
     def of(cls, part: str, constraint: Constraint) -> Widened:
-        """Only an argument of a tool may be anything of its type. Raises MalformedError."""
+        """Only a tool's argument may have any value of its type. Raises MalformedError."""
         if not constraint.operators and not part.startswith(ARGUMENTS):
             raise MalformedError(f"leaves {part} open to anything; say what it may be")
         return cls(part, constraint)
 
     def to_json(self) -> dict[str, Any]:
-        """As a grant's terms have it."""
+        """In the form of a grant's terms."""
         kind = self.constraint.kind if self.constraint else None
         return {"part": self.part, "type": kind, **self.operators}
 
@@ -75,7 +76,7 @@ class Widened:
         if self.constraint is None:
             return True
         if self.constraint.kind == "number" and type(value) is int and self.part.startswith(ARGUMENTS):
-            # The canonical rendering of the number 5.0 is 5, which is read as a whole number.
+            # The canonical rendering of the number 5.0 is 5, which is parsed as an integer.
             return abs(value) <= canonical.INTEGER_MAX and self.constraint.takes(float(value))
         return self.constraint.takes(value)
 
@@ -85,7 +86,7 @@ class Widened:
 
 @dataclass(frozen=True, slots=True)
 class OpenJob:
-    """A Job with its open values taken out: what is left, and the values by the names of their parts."""
+    """A Job with its open values removed: the rest, and the values by part name."""
 
     pattern: dict[str, Any]
     values: Mapping[str, Any]
@@ -105,7 +106,7 @@ def read_widened(job: Job, texts: Sequence[str]) -> tuple[Widened, ...]:
 
 
 def split_written(texts: Sequence[str]) -> dict[str, str]:
-    """What was written of each part, by the part. Raises Refused for one that is named twice."""
+    """What was written for each part. Raises Refused for one that is named twice."""
     named: dict[str, str] = {}
     for text in texts:
         part, rest = _split(text)
@@ -123,13 +124,15 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
-    """Take the values of the parts out of a Job. Raises Refused (grant_mismatch) for what no grant may leave open."""
+    """Remove the values of the parts from a Job. Raises Refused (grant_mismatch) for what no grant may leave
+    open.
+    """
     if len(parts) > limits.GRANT_PARTS:
         raise _mismatch(f"at most {limits.GRANT_PARTS} parts can be widened")
     meaning = job.meaning()
     values: dict[str, Any] = {}
     if job.server is not None and job.server.state is not None:
-        # That it is stateful stays: a grant is for calls that are made whatever was called before.
+        # The stateful flag stays: a grant covers calls whatever was called before.
         meaning["server"]["state"] = None
     for part in parts:
         kind, _, name = part.partition(".")
@@ -144,7 +147,7 @@ def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
             values[part] = meaning["limits"][name]
             meaning["limits"][name] = None
         elif kind == "arguments" and name and job.call is not None:
-            pass  # all at once below
+            pass  # all together below
         elif kind != "vars" or not name:
             raise _mismatch(f"{part}: no such part; {_parts_there_are(job)}")
     variables = {part: part.split(".")[1:] for part in parts if part.startswith("vars.")}
@@ -163,7 +166,7 @@ def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
 
 
 def with_value(job: Job, part: str, value: Any) -> Job:
-    """The same job with another value in a part that `open_job` takes; for what a screen shows."""
+    """The same job with another value in a part that `open_job` accepts; for display."""
     kind, _, name = part.partition(".")
     if kind == "inputs":
         return replace(
@@ -190,14 +193,14 @@ def with_value(job: Job, part: str, value: Any) -> Job:
 
 
 def with_arguments(job: Job, arguments: Mapping[str, Any]) -> Job:
-    """The same call of a tool with other arguments; for what a screen shows."""
+    """The same tool call with other arguments; for display."""
     assert job.call is not None
     text = canonical.canonical_bytes(dict(arguments)).decode()
     return replace(job, call=replace(job.call, arguments_json=text))
 
 
 def _take_leaf(arguments: dict[str, Any], part: str, path: Sequence[str]) -> Any:
-    """The value at a path, which has null in its place afterwards."""
+    """The value at a path, which is replaced by null."""
     holder, key = _holder(arguments, part, path)
     value = holder[key]
     if kind_of(value) is None:
@@ -207,7 +210,7 @@ def _take_leaf(arguments: dict[str, Any], part: str, path: Sequence[str]) -> Any
 
 
 def _holder(arguments: dict[str, Any], part: str, path: Sequence[str]) -> tuple[Any, Any]:
-    """The object or list that a leaf is in, and its name or place there."""
+    """The object or list that contains a leaf, and its name or index there."""
     holder: Any = arguments
     for name in path[:-1]:
         holder = holder[_key(holder, part, name)]
@@ -275,7 +278,7 @@ def _take_variables(job: Job, parts: Mapping[str, Sequence[str]]) -> tuple[list[
 
 
 def _spans(text: str, parts: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, int, int]]:
-    """Part, start and end of each value that is named, in the order of the text. Raises what `json` raises."""
+    """Part, start and end of each named value, in the order of the text. Raises what `json` raises."""
     wanted = {tuple(path): part for part, path in parts.items()}
     waiting: list[tuple[int, tuple[str, ...]]] = [(_skip(text, 0), ())]
     while waiting:

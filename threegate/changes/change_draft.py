@@ -1,7 +1,8 @@
 """The request for a change set: what `changes.tar` is and why, as gate 1 reads it.
 
-Invariant: what comes out is a valid draft of version 2, or the reason is raised. Names of paths are the agent's: where
-gate 1 would refuse the words in one, the draft leaves the names away and keeps the counts, for the table has all of them.
+Invariant: the result is a valid draft of version 2, or the reason is raised. Names of paths are the agent's:
+where gate 1 would refuse the words in one, the draft leaves the names away and keeps the counts, for the
+table has all of them.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ def draft_change_set(
     tool: str | None = None,
     constraints: tuple[str, ...] = (),
 ) -> ChangeDraft:
-    """Write the request. `now` is an aware moment in UTC. Raises InvalidInput when there is nothing to propose, or when
-    one of the words given is refused by gate 1."""
+    """Write the request. `now` is an aware datetime in UTC. Raises InvalidInput if there is nothing to
+    propose, or if gate 1 refuses one of the given words.
+    """
     if not made.rows:
         raise InvalidInput(f"{project}: nothing was changed that could be proposed")
     name = file_name(now, slug_of(_DATED.sub("", request_id)))
@@ -87,7 +89,9 @@ def draft_change_set(
 
 
 def said_changes(rows: Sequence[Row], sha256: str, *, named: bool = True) -> Changes:
-    """What a request says of a change set: its digest, how many of each kind, and, where `named`, the first of its paths."""
+    """A request's words about a change set: its digest, how many changes of each kind, and, if `named`, the
+    first of its paths.
+    """
     counts = count_changes(rows)
     listed = tuple((row.change, row.path) for row in rows[: limits.CHANGE_ROWS_LISTED]) if named else ()
     return Changes(
@@ -96,7 +100,7 @@ def said_changes(rows: Sequence[Row], sha256: str, *, named: bool = True) -> Cha
 
 
 def left_out_lines(made: MadeChangeSet, *, names: bool = True) -> Iterator[str]:
-    """What is not in the change set, one line each, for the draft and for whoever proposes it."""
+    """What is not in the change set, one line each, for the draft and for the proposer."""
     named = made.left_out[:_LEFT_OUT_NAMED] if names else ()
     for item in named:
         yield f"left out: {item.path}: {item.reason}"[: limits.LIST_TEXT_CHARS].strip()

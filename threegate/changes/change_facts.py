@@ -1,7 +1,9 @@
-"""What a change set means, computed from its bytes: the facts that a Job binds, and the diff that a person reads.
+"""The meaning of a change set, computed from its bytes: the facts that a Job binds, and the diff that a
+person reads.
 
-Invariant: `job_change` is a pure function of the archive and the project's place, so it is the same when a request is
-approved and when it is launched. `diff_lines` compares the bytes that are there now with the new ones; both are ours.
+Invariant: `job_change` is a pure function of the archive and the project's place, so it is the same when a
+request is approved and when it is launched. `diff_lines` compares the current bytes with the new ones; both
+are read by us.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ def changed_paths(change: ChangeSet, stream: BinaryIO) -> list[ChangedPath]:
 
 
 def job_change(paths: Sequence[ChangedPath], change: ChangeSet, project: ProjectPlace) -> JobChange:
-    """What the Job says of it."""
+    """The Job's facts about it."""
     return JobChange(
         project=project,
         sha256=change.sha256,

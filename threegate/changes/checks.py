@@ -1,7 +1,8 @@
-"""Whether a change set may be applied to the project as it is now: asked by `approve`, and again right before applying.
+"""Whether a change set may be applied to the current project: checked by `approve`, and again right before
+applying.
 
-Invariant: pure but for reading the project beneath a held folder. `moved_on` answers whether the project is what the
-change was made from; everything else that is wrong refuses the change set whatever the project becomes.
+Invariant: pure except for reading the project relative to an open folder. `moved_on` says whether the project
+is still what the change was made from; any other problem refuses the change set whatever the project becomes.
 Source: docs/spec/8-agents.md, "Change sets".
 """
 
@@ -31,10 +32,11 @@ def _is_before(project: Tree, row: Row) -> bool:
 
 
 def check_project(project: Tree, change: ChangeSet, uid: int) -> None:
-    """Refuse what only the project can tell. `uid` is the project's owner. Raises ChangeSetError, OSError.
+    """Refuse what depends on the project. `uid` is the project's owner. Raises ChangeSetError, OSError.
 
-    Refused: a path over or onto a link, another owner's or special file, one with several names, a name that differs
-    from one that is there in case or Unicode form only, a link over another link, a folder that turns into a repository.
+    Refused: a path over or onto a link, another owner's or special file, one with several names, a name that
+    differs from an existing one only in case or Unicode form, a link over another link, a folder that becomes
+    a repository.
     """
     after = _After(project, change)
     folders: dict[str, None] = {}
@@ -79,7 +81,7 @@ def _check_place(project: Tree, row: Row, uid: int, after: _After) -> None:
         entry = project.look(above)
         if entry is None or entry.kind != "folder":
             raise ChangeSetError(
-                f"{row.path}: lies below what is no folder in the project (a link, or nothing)"
+                f"{row.path}: its parent is not a folder in the project (a link, or nothing)"
             )
         if entry.uid != uid:
             raise ChangeSetError(f"{row.path}: is in a folder of another account than the project's")

@@ -1,8 +1,8 @@
-"""Makes a change set from two trees: the project as the work copy began, and the work copy as it is.
+"""Make a change set from two trees: the project at the start of the work copy, and the current work copy.
 
-Invariant: pure but for reading the two trees; what comes out passes `read_change_set`, and every path that differs and is
-not in it is counted or named. Which paths are ignored is decided by the `.gitignore` files of the project, never by
-those of the work copy. Source: docs/spec/8-agents.md, "Change sets".
+Invariant: pure except for reading the two trees; the result passes `read_change_set`, and every path that
+differs and is not in it is counted or named. Ignored paths are determined by the `.gitignore` files of the
+project, never by those of the work copy. Source: docs/spec/8-agents.md, "Change sets".
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class _Making:
             if not self._differs(path, old, new):
                 return True
             if new is None and old.kind != "file":
-                return False  # no copy carries it, so nobody took it away
+                return False  # no copy contains it, so the agent cannot have removed it
             return self._leave(path, f"{why} in the project")
         return self._change(path, old, new)
 

@@ -1,9 +1,9 @@
 """Which paths a change set may name, and where its symlinks may lead, judged without the project.
 
-Invariant: what passes `check_paths` names no protected path in any spelling, adds nothing below what is no folder
-afterwards, has no two paths that a forgiving file system would take for one, and no symlink out of the project. It is a
-closed list of refusals over spellings; what the project adds to it is in `checks.py`.
-Source: docs/spec/8-agents.md, "Refused in a tar".
+Invariant: paths that pass `check_paths` include no protected path in any spelling, nothing below a path that
+is not a folder afterwards, no two paths that some file system would treat as one, and no symlink out of the
+project. It is a closed list of refusals by spelling; checks that need the project are in `checks.py`. Source:
+docs/spec/8-agents.md, "Refused in a tar".
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ def collision_key(name: str) -> str:
 
 
 def link_parts(path: str, target: str) -> tuple[str, ...]:
-    """Where a symlink at `path` leads, as parts below the project's root. Raises ChangeSetError when it leaves it.
+    """Where a symlink at `path` leads, as parts below the project's root. Raises ChangeSetError if it leads
+    out of it.
 
-    By spelling; that no other link is on the way is asked where the tree is known (`checks.py`).
+    By spelling; other links on the way are checked where the tree is known (`checks.py`).
     """
     if target.startswith("/"):
         raise ChangeSetError(f"{path}: is a link to an absolute path")
@@ -91,7 +92,7 @@ def check_paths(rows: Sequence[Row], targets: Mapping[str, str]) -> None:
         if row.before is not None and any(
             item and not (item.before and item.before.folder) for item in above
         ):
-            raise ChangeSetError(f"{row.path}: lies below what is no folder before")
+            raise ChangeSetError(f"{row.path}: its parent is not a folder before")
     refuse_collisions(row.path for row in rows if row.after is not None)
 
 

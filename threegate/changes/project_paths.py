@@ -1,9 +1,9 @@
 """Paths of proposals, judged by their spelling alone: inside the project or not, protected or not.
 
-Invariant: a path that comes out of `read_path` is relative, has no empty, `.` or `..` part, no character that
-hides or separates on any system, and lies inside the project as far as spelling can say. What links do to it is
-asked at the disk (`project.py`). Names are compared without regard to case, Unicode compatibility forms and the
-final dots and blanks that some systems drop.
+Invariant: a path returned by `read_path` is relative, has no empty, `.` or `..` part, no character that hides
+or separates on any system, and is inside the project as far as spelling shows. Links in it are checked on
+disk (`project.py`). Names are compared ignoring case, Unicode compatibility forms and the final dots and
+spaces that some systems drop.
 """
 
 from __future__ import annotations

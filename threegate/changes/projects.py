@@ -1,8 +1,8 @@
-"""The projects that may be changed: `tool-exec/projects.json`, and `project.root` of the settings as `default`.
+"""The projects that may be changed: `tool-exec/projects.json`, and the setting `project.root` as `default`.
 
-Invariant: a name means one folder, by real path, device, inode and owner. The file is the operator's, is written by
-`threegate project` only, and its digest is in the trail; it is no part of the policy, because each Job and each card name
-the folder itself. Source: docs/spec/8-agents.md, "Change sets".
+Invariant: a name means one folder, by real path, device, inode and owner. The file belongs to the operator,
+is written only by `threegate project`, and its digest is in the trail; it is not part of the policy, because
+each Job and each card name the folder itself. Source: docs/spec/8-agents.md, "Change sets".
 """
 
 from __future__ import annotations

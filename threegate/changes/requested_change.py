@@ -1,6 +1,7 @@
-"""The change set of an apply request in its workspace: read from the pinned or drafted bytes, against the registered project.
+"""The change set of an apply request in its workspace: read from the pinned or drafted bytes, against the
+registered project.
 
-Invariant: an apply request without a change set that was read whole has no Job; everything that is wrong is a refusal with
+Invariant: an apply request whose change set was not read completely has no Job; every error is a refusal with
 a code (`input_unfit`, `project_unknown`, `project_changed`).
 """
 
@@ -53,7 +54,7 @@ def requested_change(
 
 
 def hold_project(place: ProjectPlace) -> HeldFolder:
-    """The project held open, if it is the one that is bound. Raises Refused (project_changed)."""
+    """The open project, if it is the one that is bound. Raises Refused (project_changed)."""
     try:
         held = hold_path(place.path)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Which files run later by themselves: nobody types their name, and yet what is in them is run.
+"""Which files are later run automatically: tools execute their content although no one types their name.
 
-Invariant: a closed table over spellings, and a closed list of what is harmless. A file that is executable, or starts as a
-script, and that neither names is taken to run. Names are compared without regard to case. The answer is a fact of the
-change set's bytes, so it may be part of the Job that is signed. Source: docs/spec/8-agents.md, "Screen".
+Invariant: a closed table over spellings, and a closed list of harmless names. A file in neither that is
+executable or starts as a script is assumed to run. Names are compared ignoring case. The answer depends only
+on the change set's bytes, so it can be part of the signed Job. Source: docs/spec/8-agents.md, "Screen".
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ _CODE: Final = frozenset(
     dart ex exs erl hrl clj cljs hs ml mli elm vue svelte sql sol zig nim d pas f90 toml yaml yml ini cfg conf properties ipynb
     graphql proto tex bib scss sass less""".split()
 )
-"""Endings of code and settings that run when somebody runs the project: they are what a change is about."""
+"""Suffixes of code and settings that run when someone runs the project: they are the usual content of a
+change.
+"""
 _SCRIPTS: Final = frozenset("sh bash zsh fish csh ksh ps1 psm1 bat cmd vbs awk command applescript".split())
 
 

@@ -1,7 +1,7 @@
-"""A project or a work copy as a tree of names, read beneath a held folder: what two trees are compared by.
+"""A project or a work copy as a tree of names, read relative to an open folder, for comparing two trees.
 
-Invariant: nothing is opened by a path from the root of the file system, no link is followed and no mount is entered,
-whatever the tree's writer does meanwhile; a file's bytes come from the descriptor that was looked at.
+Invariant: nothing is opened by a path from the root of the file system, no link is followed and no mount is
+entered, whatever the tree's writer does meanwhile; a file's bytes come from the descriptor that was checked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SPECIAL: Final[Mapping[int, str]] = {
 
 
 class TreeChanged(OSError):
-    """A file changed while it was read. Look again, or when nobody writes."""
+    """A file changed while it was read. Try again, or when nothing writes to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""The command line: a lazy table of commands, and the one place that decides what an exit code means.
+"""The command line: a lazy table of commands, and the one place that maps errors to exit codes.
 
-Invariant: nothing heavy is imported until its command is asked for; every error leaves as one line on
-stderr and the exit code of its class; Click's own 2 for wrong usage becomes 64.
+Invariant: a command's heavy imports happen only when that command is used; every error leaves as one line on
+stderr with the exit code of its class; Click's own 2 for wrong usage becomes 64.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from threegate.cli import invocation
 from threegate.core.errors import EXIT_FAILED, EXIT_USAGE, ThreeGateError, place_of
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-"""Wrong usage. Typer has moved Click's class before; its own public subclass names it wherever it lives."""
+"""Wrong usage. Typer has moved Click's class between versions; Typer's public subclass is importable in all
+of them.
+"""
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    # name: (module below threegate.cli, one line of help: the first line of the command's own)
+    # name: (module below threegate.cli, one-line help, the same as the first line of the command's docstring)
     "init": ("init_command", "Make a workspace: folders, settings, key and first operator."),
     "validate": ("validate_command", "Check tool requests and say what is wrong and where."),
     "rules": ("rules_command", "List the rules of gate 1."),
@@ -44,8 +46,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run_command", "Run the daemon in the foreground."),
     "worker": ("worker_command", "Run requests on this machine for a cluster."),
     "cluster": ("cluster_command", "Make the certificates and broker files of a cluster."),
-    "status": ("status_command", "Show what waits, runs and has ended, and who must act."),
-    "show": ("show_command", "Show everything that is known about one request."),
+    "status": ("status_command", "Show what is waiting, running and finished, and who must act."),
+    "show": ("show_command", "Show everything known about one request."),
     "results": ("results_command", "List the results, or print those of one request."),
     "result": ("result_command", "Check result files."),
     "replay": ("replay_command", "Run a finished request again and compare its outputs."),
@@ -53,7 +55,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "audit": ("audit_command", "Show, verify, prove and export the trail."),
     "evidence": ("evidence_command", "Write a pack that an auditor checks without ThreeGate."),
     "witness": ("witness_command", "Cosign the trail checkpoints of other workspaces."),
-    "operator": ("operator_command", "Add, list and revoke the people who may approve."),
+    "operator": ("operator_command", "Add, list and revoke the people who can approve."),
     "aana": ("aana_command", "Check events of the Agent Action Contract."),
     "contracts": ("contracts_command", "Check, test and play contracts."),
     "session": ("session_command", "Open, show and end sessions of the contract gate."),
@@ -62,14 +64,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "kill": ("kill_command", "End a session, a subtree or a workflow for good."),
     "proposal": ("proposal_command", "Validate, explain and draft JSON action proposals."),
     "undo": ("undo_command", "Revert a change that was made to a project."),
-    "project": ("project_command", "Add, list and remove projects that may be changed."),
-    "tools": ("tools_command", "Add, list, test and remove servers of tools (MCP)."),
+    "project": ("project_command", "Add, list and remove the projects that agents may change."),
+    "tools": ("tools_command", "Add, list, test and remove MCP tool servers."),
     "memory": ("memory_command", "Store, list and remove notes that proposals may search."),
     "sandbox": ("sandbox_command", "Build and check the sandbox images."),
-    "notify": ("notify_command", "Try the notices of the settings."),
+    "notify": ("notify_command", "Test the configured notices."),
     "settings": ("settings_command", "Check and show the settings."),
     "workspace": ("workspace_command", "Adopt a moved or restored workspace."),
-    "prune": ("prune_command", "Remove runs and inputs that nothing needs any more."),
+    "prune": ("prune_command", "Remove runs and inputs that are no longer needed."),
     "page": ("page_command", "Print a link to the operator's page in a browser."),
     "serve": ("serve_command", "Serve the gates over HTTP or MCP, or the passkey page."),
     "agent": ("agent_command", "Run, list, show, stop and connect agents."),
@@ -83,12 +85,13 @@ def _module_exists(name: str) -> bool:
 
 
 class Command(TyperCommand):
-    """A command whose help shows its examples as they are typed, and what each argument is."""
+    """A command whose help shows its examples unwrapped and describes every argument."""
 
     def argument_texts(self) -> dict[str, str]:
         """The help of each argument by its name.
 
-        It is read from the annotations: Click 8.5 empties the `help` that Typer below 0.25 gives an argument.
+        It is read from the annotations, because Click 8.5 empties the `help` that Typer below 0.25 gives an
+        argument.
         """
         hints = get_type_hints(inspect.unwrap(self.callback), include_extras=True) if self.callback else {}
         return {
@@ -111,7 +114,7 @@ class Command(TyperCommand):
             formatter.write_text((self.help or "").replace("\n\nExample", "\n\n\b\nExample"))
 
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
-        """Write the arguments and the options; nobody else needs the arguments' texts."""
+        """Write the arguments and the options. The arguments' texts are set only while this runs."""
         texts = self.argument_texts()
         for item in self.params:
             if item.name in texts:
@@ -119,7 +122,7 @@ class Command(TyperCommand):
         super().format_options(ctx, formatter)
 
     def format_arguments(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
-        """Nothing: Click from 8.5 on would list the arguments that Typer lists."""
+        """Return nothing: from 8.5 on, Click would repeat the arguments that Typer already lists."""
 
 
 class LazyGroup(TyperGroup):
@@ -132,15 +135,17 @@ class LazyGroup(TyperGroup):
         return [name for name, (module, _) in COMMANDS.items() if _module_exists(module)]
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | TyperGroup | None:  # type: ignore[override]
-        """Import the command's module. For the list of `--help` a placeholder with the one line is enough."""
+        """Import the command's module. While `--help` builds its list, return a placeholder with the one-line
+        help.
+        """
         entry = COMMANDS.get(cmd_name)
         if entry is None or not _module_exists(entry[0]):
             return None
         if self._listing:
             return TyperCommand(cmd_name, help=entry[1], short_help=entry[1])
         module = importlib.import_module(f"threegate.cli.{entry[0]}")
-        module.app._add_completion = False  # completion is of the whole command, not of each part
-        module.app.rich_markup_mode = None  # a help text is text: [HOST] is no markup
+        module.app._add_completion = False  # complete the whole command, not its parts
+        module.app.rich_markup_mode = None  # plain text: [HOST] is not markup
         for registered in module.app.registered_commands:
             registered.cls = Command
         command = typer.main.get_command(module.app)
@@ -171,12 +176,12 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=True, rich
 
 _MENDS = {
     errno.ENOSPC: "; make room on this disk, for instance with: threegate prune --older-than 30d",
-    errno.EDQUOT: "; make room in your quota, for instance with: threegate prune --older-than 30d",
+    errno.EDQUOT: "; make room within your quota, for instance with: threegate prune --older-than 30d",
     errno.EROFS: "; mount this disk writable",
-    errno.EACCES: "; do it as the user that it belongs to, or give that to the daemon's user (chown, chmod)",
-    errno.EMFILE: "; raise the limit of open files (ulimit -n)",
+    errno.EACCES: "; run this as the owner, or give the daemon's user access (chown, chmod)",
+    errno.EMFILE: "; raise the limit on open files (ulimit -n)",
 }
-"""What the operating system's errors ask of a person."""
+"""What to do about an error of the operating system, by errno."""
 
 
 def _version(wanted: bool) -> None:
@@ -197,16 +202,18 @@ def threegate(
         False, "--version", callback=_version, is_eager=True, help="Print version and commit."
     ),
 ) -> None:
-    """Stands between an AI agent and this machine: nothing runs that a human did not sign."""
+    """Stand between an AI agent and this machine: nothing runs that a human did not sign."""
     invocation.ROOT.workspace = workspace
     invocation.ROOT.json = json_
 
 
 _STAYING = frozenset({"run", "serve", "worker"})
-"""Words of commands that stay: their garbage is collected as Python does it."""
+"""Names of the commands that keep running; Python's garbage collector stays on for them."""
 _COLLECT_AFTER = 200_000
-"""New objects before a command that ends soon looks for garbage: twice what it makes while it loads its modules, none of them
-garbage. Looking at those again and again, and once more at the end, was a fifth of its processor time."""
+"""How many new objects a short command may make before the collector runs: about twice what loading its
+modules makes, none of which is garbage. The collector used to take a fifth of such a command's processor
+time.
+"""
 
 
 def main() -> None:
@@ -217,7 +224,7 @@ def main() -> None:
         gc.set_threshold(_COLLECT_AFTER)
     code = execute(arguments)
     if ends_soon:
-        gc.freeze()  # spares the look for garbage when Python ends, just before the system takes all memory back
+        gc.freeze()  # skip the final collection; the process is about to exit anyway
     sys.exit(code)
 
 
@@ -229,7 +236,7 @@ def execute(arguments: list[str]) -> int:
     except typer.Exit as error:
         return int(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
-        invocation.warn("stopped; nothing was changed by what did not finish")
+        invocation.warn("stopped; unfinished work changed nothing")
         return EXIT_FAILED
     except ThreeGateError as error:
         invocation.warn(str(error))
@@ -244,7 +251,7 @@ def execute(arguments: list[str]) -> int:
     except _UsageError as error:
         return _wrong_usage(error)
     except Exception as error:  # noqa: BLE001 - nobody is shown a traceback; an internal error is named as one
-        invocation.warn(f"an internal error: {place_of(error)}; please report it, nothing more was done")
+        invocation.warn(f"internal error: {place_of(error)}; the command stopped here, please report it")
         return EXIT_FAILED
     return int(code) if isinstance(code, int) else 0
 

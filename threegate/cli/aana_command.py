@@ -1,6 +1,6 @@
-"""`threegate aana`: check events of the Agent Action Contract, sum up a decision log.
+"""`threegate aana`: check events of the Agent Action Contract and summarize a decision log.
 
-Invariant: exit 0 only when every event that was read is accepted; what cannot be read is a refusal, not an error.
+Invariant: exit 0 only when every event read is accepted; unreadable input is a refusal, not an error.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ app = typer.Typer(no_args_is_help=True)
 def check(
     file: Annotated[str, argument("FILE|-", "An event as JSON; - reads stdin.")],
     jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="One event a line in, one result a line out.")
+        bool, typer.Option("--jsonl", help="Read one event per line, print one result per line.")
     ] = False,
-    now: Annotated[str, typer.Option(metavar="ISO", help="The moment that evidence is aged at.")] = "",
+    now: Annotated[
+        str, typer.Option(metavar="ISO", help="The time at which the age of evidence is measured.")
+    ] = "",
     form: Annotated[
         Literal["text", "json"] | None, typer.Option("--format", help="Default: text, with --jsonl json.")
     ] = None,
     evidence: Annotated[
         Literal["quickstart", "production"],
-        typer.Option(help="production refuses evidence that is only a string."),
+        typer.Option(help="In production, evidence that is only a string is refused."),
     ] = "quickstart",
     log: Annotated[
         str, typer.Option(metavar="FILE", help="Append audit-safe events here; default: the workspace's log.")
@@ -78,8 +80,8 @@ def check(
 @app.command()
 def summary(
     file: Annotated[str, argument("[FILE|-]", "A decision log; default: the workspace's.")] = "",
-    since: Annotated[str, typer.Option(metavar="ISO", help="Count from this moment on.")] = "",
-    until: Annotated[str, typer.Option(metavar="ISO", help="Count up to this moment.")] = "",
+    since: Annotated[str, typer.Option(metavar="ISO", help="Count from this time on.")] = "",
+    until: Annotated[str, typer.Option(metavar="ISO", help="Count up to this time.")] = "",
     json_: JsonFlag = False,
 ) -> None:
     """Count routes, blockers and tools of a decision log.
@@ -117,12 +119,12 @@ def summary(
                 say(f"  {count:>7}  {name}")
     if total.unreadable_lines:
         raise InvalidInput(
-            f"{file}: {total.unreadable_lines} lines are no audit-safe events; they were not counted"
+            f"{file}: {total.unreadable_lines} lines are not audit-safe events and were not counted"
         )
 
 
 def _log_here() -> Path | None:
-    """The decision log of the workspace that we are in; None outside of one."""
+    """The decision log of the current workspace; None outside a workspace."""
     try:
         return workspace_here().decisions_file
     except NoWorkspace:
@@ -130,7 +132,7 @@ def _log_here() -> Path | None:
 
 
 def _tell(result: dict[str, Any]) -> None:
-    """A decision for a person, in a few lines."""
+    """Print a decision in a few lines, for a person."""
     say(f"{result['recommended_action']}: {result['tool_name'] or '(no tool name)'}")
     for blocker in result["hard_blockers"]:
         say(f"  blocked: {blocker}")
@@ -154,7 +156,7 @@ def _moment(text: str, option: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{option} is no ISO 8601 time, such as 2026-05-10T00:00:00Z") from None
+        raise typer.BadParameter(f"{option} is not an ISO 8601 time such as 2026-05-10T00:00:00Z") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -169,7 +171,9 @@ def _opened(file: str) -> BinaryIO:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """All lines, blank ones too, each at most one byte longer than an event may be; the rest of a longer one is skipped."""
+    """Yield all lines, blank ones included. A line is cut one byte past the length of the longest allowed
+    event; the rest of it is skipped.
+    """
     while line := stream.readline(limits.AANA_EVENT_BYTES + 2):
         data = line.removesuffix(b"\n")
         while line and not line.endswith(b"\n"):

@@ -1,4 +1,6 @@
-"""`threegate agent`: run an agent in its jail, look at its runs, and what to tell an agent that runs elsewhere."""
+"""`threegate agent`: run an agent in its jail, inspect its runs, and print instructions for an agent that
+runs elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ app = typer.Typer(no_args_is_help=True)
 
 app.command()(connect)
 
-RunId = Annotated[str, argument("RUN", "A run's id, or how it begins.", tab_completion.agent_runs)]
+RunId = Annotated[str, argument("RUN", "A run's id, or the beginning of it.", tab_completion.agent_runs)]
 
 
 @app.command()
@@ -33,37 +35,35 @@ def run(
         str,
         argument(
             "PROFILE",
-            "codex, opencode, gemini, claude, qwen, generic, or one of the settings.",
+            "codex, opencode, gemini, claude, qwen, generic, or a profile from the settings.",
             tab_completion.profiles,
         ),
     ],
     arguments: Annotated[
-        list[str] | None, argument("[-- ARGS]...", "The agent's own arguments; for generic the program.")
+        list[str] | None, argument("[-- ARGS]...", "Arguments of the agent; for generic, the program to run.")
     ] = None,
-    project: Annotated[
-        Path, typer.Option(metavar="DIR", help="The project that it gets a copy of.")
-    ] = Path(),
+    project: Annotated[Path, typer.Option(metavar="DIR", help="The project to give it a copy of.")] = Path(),
     account: Annotated[
-        str, typer.Option("--as", metavar="USER", help="As root: the account that the agent runs as.")
+        str, typer.Option("--as", metavar="USER", help="When run as root: the account for the agent.")
     ] = "",
     with_: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="PATH", help="Show a protected path of the project to it."),
+        typer.Option("--with", metavar="PATH", help="Let it see a protected path of the project."),
     ] = None,
     read: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="Another folder that it may read, such as a toolchain."),
+        typer.Option(metavar="DIR", help="Another folder it may read, such as a toolchain."),
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="A host that it may send anything to; you sign for it."),
+        typer.Option(metavar="HOST", help="A host it may send anything to; you sign for it."),
     ] = None,
     propose: Annotated[
         str,
-        typer.Option(metavar="WHEN", help="Draft what it changed and did not propose: ask, always or never."),
+        typer.Option(metavar="WHEN", help="Draft changes it made but did not propose: ask, always or never."),
     ] = "",
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start with an empty home, not with that of its last run here.")
+        bool, typer.Option("--fresh", help="Start with an empty home, not the one of its last run here.")
     ] = False,
     operator: Annotated[
         str,
@@ -77,7 +77,7 @@ def run(
 ) -> None:
     """Run an agent in a jail, on a copy of a project.
 
-    What reaches outside is a request that a person signs.
+    Anything that reaches outside the jail is a request that a person signs.
 
     Examples: threegate agent run codex --project ~/app
               threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'
@@ -123,9 +123,9 @@ def run(
 
 
 def _proposed(context: Context, finished: Finished, when: str) -> str | None:
-    """Tell how a run ended, and draft what it changed, as far as that is wanted; the digest of the change set.
+    """Report how a run ended and, if wanted, draft its changes; return the digest of the change set.
 
-    All of it goes to stderr: stdout is the agent's.
+    All output goes to stderr, because stdout belongs to the agent.
     """
     from threegate.agents.propose import draft_changes
     from threegate.agents.work_changes import was_proposed
@@ -144,7 +144,7 @@ def _proposed(context: Context, finished: Finished, when: str) -> str | None:
         return None
     invocation.warn(f"{ended}; in its copy: {_changes_line(changes)}")
     if was_proposed(run, changes.sha256):
-        invocation.warn("it proposed these changes itself; what became of that: threegate status")
+        invocation.warn("it proposed these changes itself; see: threegate status")
         return None
     if when == "never" or (
         when == "ask" and not typer.confirm("Propose these changes?", default=True, err=True)
@@ -162,21 +162,23 @@ def _proposed(context: Context, finished: Finished, when: str) -> str | None:
             purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
         )
     except (ThreeGateError, OSError) as error:
-        invocation.warn(f"its changes were not proposed: {error}")
+        invocation.warn(f"its changes could not be proposed: {error}")
         return None
     invocation.warn(f"drafted {name}; read and sign it in another terminal: threegate review")
     if not context.workspace.daemon_lock_held():
-        invocation.warn("no daemon runs here, and only a daemon applies what is signed: threegate run")
+        invocation.warn(
+            "no daemon is running, and only a daemon applies signed changes; start one with: threegate run"
+        )
     return changes.sha256
 
 
 def _changes_line(changes: MadeChangeSet) -> str:
-    """How many paths differ in which way, and the first of them."""
+    """How many paths differ in which way, and the first few of them."""
     words = {
         "add": "added",
         "modify": "changed",
         "delete": "deleted",
-        "mode": "made executable or not",
+        "mode": "changed mode",
         "type": "replaced",
     }
     counted = ", ".join(f"{count} {words[kind]}" for kind, count in changes.counts.items() if count)
@@ -187,7 +189,7 @@ def _changes_line(changes: MadeChangeSet) -> str:
 
 @app.command("list")
 def list_(json_: invocation.JsonFlag = False) -> None:
-    """List the runs of agents, the newest last.
+    """List the runs of agents, newest last.
 
     Example: threegate agent list
     """
@@ -215,7 +217,7 @@ def list_(json_: invocation.JsonFlag = False) -> None:
     for run, facts, alive in rows:
         invocation.say(f"{run.run_id}  {_state(facts, alive)}  {facts.profile} on {facts.root}")
     if not rows:
-        invocation.say("no agent ran yet; start one with: threegate agent run codex --project DIR")
+        invocation.say("no agent has run yet; start one with: threegate agent run codex --project DIR")
 
 
 def _state(facts: RunFacts, alive: bool) -> str:
@@ -223,12 +225,12 @@ def _state(facts: RunFacts, alive: bool) -> str:
         return "runs"
     if facts.exit is not None:
         return f"ended with exit code {facts.exit}"
-    return "ended, for its launcher was killed" if facts.announced else "never started"
+    return "ended because its launcher was killed" if facts.announced else "never started"
 
 
 @app.command()
 def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
-    """Show what is known of a run, and what it changed.
+    """Show a run and what it changed.
 
     Example: threegate agent show ar-20261122
     """
@@ -250,7 +252,7 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
     invocation.say(f"run       {found.run_id}, {_state(facts, is_alive(found))}")
     invocation.say(f"agent     {facts.profile}, as the account {facts.account}, since {facts.started_utc}")
     invocation.say(
-        f"project   {facts.root}{f', registered as {facts.project}' if facts.project else ', which cannot be changed'}"
+        f"project   {facts.root}{f', registered as {facts.project}' if facts.project else ', read-only'}"
     )
     invocation.say(f"copy      {found.work} ({facts.copy})")
     if facts.shown:
@@ -259,11 +261,11 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
     for line in changes:
         invocation.say(f"  {line}")
     if is_alive(found):
-        invocation.say(f"next      threegate review, or end it: threegate agent stop {found.run_id}")
+        invocation.say(f"next      threegate review, or stop it: threegate agent stop {found.run_id}")
 
 
 def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
-    """What differs in a run's work copy, one line a path. A run that goes on is stopped while it is read."""
+    """What differs in a run's work copy, one line per path. A live run is paused while its copy is read."""
     from threegate.agents.runs import frozen
     from threegate.agents.work_changes import read_changes
     from threegate.agents.work_copy import WorkCopy
@@ -277,9 +279,7 @@ def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
 
 @app.command()
 def stop(run: RunId) -> None:
-    """Stop a run and record its end.
-
-    The agent ends at once.
+    """Stop a run at once and record its end.
 
     Example: threegate agent stop ar-20261122
     """
@@ -291,7 +291,7 @@ def stop(run: RunId) -> None:
     found, facts = find_run(workspace, run)
     if not stop_run(found, facts):
         end_dead_runs(open_context(workspace), actor=account())
-        invocation.say(f"{found.run_id} had ended")
+        invocation.say(f"{found.run_id} had already ended")
         return
     invocation.say(f"stopped {found.run_id}")
 
@@ -299,20 +299,20 @@ def stop(run: RunId) -> None:
 @app.command()
 def prompt(
     form: Annotated[
-        str, typer.Option("--format", help="markdown or json (with the parts separately).")
+        str, typer.Option("--format", help="markdown, or json with the parts separate.")
     ] = "markdown",
     workspace: Annotated[
         str,
         typer.Option("--workspace", "-w", metavar="DIR", help="For this workspace; default: here or above."),
     ] = "",
     default: Annotated[
-        bool, typer.Option("--default", help="For no workspace in particular: the default maxima.")
+        bool, typer.Option("--default", help="Print the default limits, for no particular workspace.")
     ] = False,
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """Print a text that teaches an agent to ask.
+    """Print a prompt that teaches an agent to use ThreeGate.
 
-    It has this workspace's maxima, backends and tools.
+    It names this workspace's limits, backends and tools.
 
     Example: threegate agent prompt --format json
     """
@@ -329,7 +329,7 @@ def prompt(
         policy = load_policy(found, facts=policy_facts())
         if not policy.contracts.ok:
             invocation.warn(
-                "the contracts do not hold, so every request is refused; see: threegate contracts check"
+                "the contracts do not compile, so every request is refused; see: threegate contracts check"
             )
         place = place_of(str(found.root), policy)
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""`threegate agent connect`: what an agent outside of the jail needs to reach the door."""
+"""`threegate agent connect`: the MCP entry with which an agent outside the jail reaches the gate."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def connect(
     write: Annotated[
         bool,
         typer.Option(
-            "--write", help="Put the entry into the agent's settings; shows what changes, and asks."
+            "--write", help="Write the entry to the agent's settings, after showing the change and asking."
         ),
     ] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Undo what --write did.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo --write.")] = False,
     file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The agent's settings, where they are not in the usual place."),
+        typer.Option(metavar="FILE", help="The agent's settings file, if it is not in the usual place."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --write: do not ask.")] = False,
 ) -> None:
@@ -51,14 +51,14 @@ def connect(
     entry = Filled(found, "", door=door).text(found.connect)
     if write or undo:
         if write and undo:
-            raise typer.BadParameter("--write and --undo are two things; name one")
+            raise typer.BadParameter("give either --write or --undo, not both")
         if file is None and not found.connect_file.startswith("~/"):
             raise typer.BadParameter(f"name the agent's settings with --file FILE ({found.connect_file})")
         place = file or Path(found.connect_file)
         if undo:
             done = take_back(place, entry)
             invocation.say(
-                f"{place}: {'is as it was before' if done else 'has no entry of ours; nothing was changed'}"
+                f"{place}: {'restored' if done else 'has no ThreeGate entry; nothing was changed'}"
             )
             return
         _write_entry(ClientEntry.plan(place, entry), yes=yes)
@@ -66,21 +66,21 @@ def connect(
         invocation.warn(f"put this into {found.connect_file}; it needs the extra mcp: {install_line('mcp')}")
         typer.echo(invocation.safe(entry.lstrip()), nl=False)
     invocation.warn(
-        "there is no wall then: the agent's own shell and file tools are not behind the gate, only what it asks for through this "
-        f"server is signed. With the walls: threegate agent run {profile}"
+        "no jail here: the agent's own shell and file tools bypass the gate; only what it requests through this "
+        f"server is signed. To run it in a jail: threegate agent run {profile}"
     )
 
 
 def _write_entry(planned: ClientEntry, *, yes: bool) -> None:
     """Show, ask and write."""
     if planned.after == planned.before:
-        invocation.say(f"{planned.file}: has the entry already; nothing was changed")
+        invocation.say(f"{planned.file}: already has the entry; nothing was changed")
         return
     invocation.say(planned.diff().rstrip("\n"))
     if not yes:
         if not invocation.on_terminal():
-            raise typer.BadParameter("nobody can be asked here; --yes writes it")
+            raise typer.BadParameter("not on a terminal: give --yes to write it")
         typer.confirm("Write this?", abort=True, err=True)
     kept = planned.write()
-    before = f"what was there is in {kept}; " if kept else ""
-    invocation.say(f"wrote {planned.file}; {before}back with --undo")
+    before = f"the old file is {kept}; " if kept else ""
+    invocation.say(f"wrote {planned.file}; {before}undo with --undo")

@@ -1,4 +1,4 @@
-"""`threegate approval verify`: each check of a launch and its outcome."""
+"""`threegate approval verify`: every check that a launch makes, with its result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def verify(
     ],
     json_: JsonFlag = False,
 ) -> None:
-    """Make every check that a launch makes.
+    """Run every check that a launch runs.
 
     Exit 2 when one fails.
 

@@ -1,4 +1,4 @@
-"""`threegate approve`: show everything, ask, sign, deliver."""
+"""`threegate approve`: show the request, ask, sign and promote it."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ def approve(
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
-    reason: Annotated[str, typer.Option("--reason", help="Kept in the trail.")] = "",
-    full: Annotated[bool, typer.Option("--full", help="Shorten nothing on the screen.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="A comment for the trail.")] = "",
+    full: Annotated[bool, typer.Option("--full", help="Show everything in full.")] = False,
     print_statement: Annotated[
         bool,
         typer.Option("--print-statement", help="Print the statement to sign elsewhere; approve nothing."),
     ] = False,
     signature: Annotated[
         Path | None,
-        typer.Option("--signature", metavar="FILE.sig", help="A signature that was made elsewhere."),
+        typer.Option("--signature", metavar="FILE.sig", help="A signature made elsewhere."),
     ] = None,
     group: Annotated[
         bool,
-        typer.Option("--group", help="Decide on all drafts of its shape together: one table, one signature."),
+        typer.Option("--group", help="Decide on all drafts of the same shape at once, with one signature."),
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Read, sign and promote a draft or a group of drafts.
 
-    The drafts of a group differ in plain values only.
+    Drafts of a group differ only in plain values.
 
     Examples: threegate approve TR-20261122-101500Z-sum
               threegate approve TR-20261122-101500Z-sum --group --as alice
@@ -70,16 +70,16 @@ def approve(
     from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
 
     if print_statement and signature is not None:
-        raise NoWorkspace("--print-statement and --signature are two steps; give one of them")
+        raise NoWorkspace("--print-statement and --signature are separate steps; give one of them")
     if group and (print_statement or signature is not None):
         raise NoWorkspace(
-            "--group signs here; leave out --print-statement and --signature, or approve one by one"
+            "--group cannot be combined with --print-statement or --signature; approve the drafts one by one"
         )
     context = context_here()
     draft = read_draft(context.workspace, find_draft(context.workspace, which))
     if draft.drill is not None and (yes or group or print_statement or signature is not None):
         raise InvalidInput(
-            f"{which}: decide on it alone, where you are asked: threegate approve {which}, without --yes and --group"
+            f"{which}: must be decided on its own, at the prompt: threegate approve {which}, without --yes and --group"
         )
     operators = known_operators(context)
     quiet = wants_json(json_)
@@ -127,7 +127,9 @@ def approve(
 def _approve_group(
     context: Context, draft: Draft, acting: Acting, *, yes: bool, reason: str, full: bool, quiet: bool
 ) -> None:
-    """Show the group of a draft, ask once, sign once, deliver each; what was delivered before a failure is reported."""
+    """Show the group of a draft, ask once, sign once, promote each member. After a failure, report those
+    already promoted.
+    """
     from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
     from threegate.core.canonical import sha256_hex
 
@@ -166,7 +168,7 @@ def _approve_group(
 def show(
     reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool, to_stderr: bool = False
 ) -> Reader:
-    """Print the review screen; gives who reads it from now on."""
+    """Print the review screen; return a record of when the reader started."""
     from threegate.review.screen import render_reviewed_draft
     from threegate.shown.time_read import Reader
 
@@ -183,7 +185,7 @@ def show(
 def show_group(
     group: Group, context: Context, operator: str, *, full: bool, to_stderr: bool = False
 ) -> Reader:
-    """Print the screen of a group; gives who reads it from now on."""
+    """Print the screen of a group; return a record of when the reader started."""
     from threegate.review.group_screen import render_group
     from threegate.shown.time_read import Reader
 
@@ -202,7 +204,7 @@ def show_group(
 
 
 def put(lines: list[str], *, to_stderr: bool = False) -> None:
-    """Print lines of a screen, in colours on a terminal that wants them."""
+    """Print lines of a screen, in color if the terminal supports it and the user wants it."""
     from threegate.shown.escaped_lines import painted
 
     stream = sys.stderr if to_stderr else sys.stdout
@@ -219,7 +221,9 @@ def finish(
     reason: str,
     reading: Reading | None,
 ) -> Promoted:
-    """Deliver, in the name of the approver. `reading`: how they read it, where they were asked."""
+    """Promote the request in the name of the approver. `reading` records how they read it, if they were
+    asked.
+    """
     from threegate.acts.approve import promote
 
     return promote(
@@ -252,7 +256,7 @@ def promoted_json(done: Promoted, sealed: Sealed) -> dict[str, object]:
 
 
 def tell(done: Promoted, *, daemon_runs: bool) -> None:
-    """Say what was done, and when nothing will come of it yet."""
+    """Report what was done, and what is still needed before the request can run."""
     say(f"approved  {done.path}")
     say(f"approval  {done.approval_sha256}")
     say(f"key       {done.fingerprint}")
@@ -265,13 +269,13 @@ def tell(done: Promoted, *, daemon_runs: bool) -> None:
 
 def _tell_no_daemon(*, daemon_runs: bool) -> None:
     if not daemon_runs:
-        say("waits     for a daemon: none runs here; start one with: threegate run")
+        say("waits     for a daemon: none is running here; start one with: threegate run")
 
 
 def _tell_kept(done: Promoted) -> None:
     if not done.draft_removed:
         warn(
-            "the draft's file changed since it was read and was left where it is; what you saw is what was approved"
+            "the draft's file changed after it was read, so it was not moved; what you saw is what was approved"
         )
 
 
@@ -285,7 +289,9 @@ def reveal(
     reason: str = "",
     quiet: bool = False,
 ) -> dict[str, object]:
-    """End a drill that an operator has decided on, and print what it was, unless `quiet`; gives the same for `--json`."""
+    """End a drill that an operator decided on and, unless `quiet`, print that it was one; return the same for
+    `--json`.
+    """
     from threegate.acts.drills import answer_drill, told_drill
     from threegate.shown.escaped_lines import quoted
 

@@ -35,7 +35,7 @@ def show(
         ),
     ] = "",
     since: Annotated[
-        str, typer.Option("--since", metavar="WHEN", help="From this date or moment on, or 24h, 7d ago.")
+        str, typer.Option("--since", metavar="WHEN", help="Start at this date or time, or 24h, 7d ago.")
     ] = "",
     type_: Annotated[list[str] | None, typer.Option("--type", help="Only events of this type.")] = None,
     json_: JsonFlag = False,
@@ -52,7 +52,9 @@ def show(
 
     unknown = sorted(set(type_ or ()) - TYPES)
     if unknown:
-        raise InvalidInput(f"--type {unknown[0]}: no such event; known are: {', '.join(sorted(TYPES))}")
+        raise InvalidInput(
+            f"--type {unknown[0]}: no such event type; known types: {', '.join(sorted(TYPES))}"
+        )
     events = select(
         Trail(workspace_here()).events(),
         request_id=request or None,
@@ -67,13 +69,13 @@ def show(
         else:
             say(story_line(event))
     if request and not shown:
-        raise InvalidInput(f"the trail knows no request {request}; see: threegate audit show")
+        raise InvalidInput(f"request {request} is not in the trail; see: threegate audit show")
 
 
 @app.command()
 def verify(
     checkpoint: Annotated[
-        list[Path] | None, typer.Option("--checkpoint", help="A trail checkpoint that was kept elsewhere.")
+        list[Path] | None, typer.Option("--checkpoint", help="A trail checkpoint kept elsewhere.")
     ] = None,
     key: KeyOption = "",
     witness: Annotated[
@@ -81,15 +83,15 @@ def verify(
         typer.Option(
             "--witness",
             metavar="KEY",
-            help="A witness that must have cosigned the newest trail checkpoint; repeat it.",
+            help="A witness that must have cosigned the newest trail checkpoint (repeatable).",
         ),
     ] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Check the trail, its signatures and the folders.
 
-    The chain and the tree have to be whole, and folders and artifacts have to agree with the trail. Exit
-    2 when they do not.
+    The chain and the tree must be intact, and folders and artifacts must match the trail. Exit 2 if they do
+    not.
 
     Example: threegate audit verify --checkpoint kept.note --key workspace.pub
     """
@@ -144,11 +146,11 @@ def verify(
 @app.command()
 def checkpoint(
     out: Annotated[
-        Path | None, typer.Option("--out", help="Also write the note here, to keep it elsewhere.")
+        Path | None, typer.Option("--out", help="Also write the note to this file, to keep it elsewhere.")
     ] = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Sign the size and the root of the trail's tree.
+    """Sign the size and root of the trail's tree.
 
     Keep the note on paper, in mail or on another machine.
 
@@ -183,7 +185,7 @@ def prove(
 ) -> None:
     """Print a proof that an event is in the trail.
 
-    Anyone can check it with the key alone.
+    Anyone can check it with only the key.
 
     Example: threegate audit prove 17
     """
@@ -203,9 +205,9 @@ def verify_proof(
     key: KeyOption = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Check a proof and print the event that it proves.
+    """Check a proof and print the event it proves.
 
-    With --key it needs no workspace.
+    With --key, no workspace is needed.
 
     Example: threegate audit verify-proof event-17.proof --key workspace.pub
     """
@@ -226,7 +228,7 @@ def verify_proof(
     except LineError as error:
         raise InvalidInput(f"{proof}: the proven line {error}") from None
     if event.seq != item.index + 1:
-        raise InvalidInput(f"{proof}: the event's number is not its place in the tree")
+        raise InvalidInput(f"{proof}: the event's number does not match its position in the tree")
     if wants_json(json_):
         emit_json(
             {
@@ -243,9 +245,9 @@ def verify_proof(
 
 @app.command()
 def rotate(json_: JsonFlag = False) -> None:
-    """Close the trail's file and begin the next one.
+    """Close the trail's current file and start the next one.
 
-    A signed trail checkpoint is its last line.
+    The closed file ends with a signed trail checkpoint.
 
     Example: threegate audit rotate
     """
@@ -266,7 +268,7 @@ def export(
     format_: Annotated[str, typer.Option("--format", help="csv, jsonl, in-toto or ack.")] = "jsonl",
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="A file (csv, jsonl, ack) or a folder (in-toto); default stdout."),
+        typer.Option("--out", help="A file (csv, jsonl, ack) or a folder (in-toto); default: stdout."),
     ] = None,
     request: Annotated[
         str,
@@ -275,9 +277,9 @@ def export(
         ),
     ] = "",
 ) -> None:
-    """Write the trail for other programs.
+    """Export the trail for other programs.
 
-    As csv, jsonl, a trace for AgentAck, or one signed in-toto statement for each run.
+    Formats: csv, jsonl, a trace for AgentAck (ack), or one signed in-toto statement per run.
 
     Example: threegate audit export --format csv --out trail.csv
     """
@@ -291,12 +293,12 @@ def export(
 
 @app.command()
 def report(
-    out: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
-    since: Annotated[str, typer.Option("--since", metavar="WHEN", help="Requests from then on.")] = "",
+    out: Annotated[Path, typer.Option("--out", help="The HTML file to write.")] = Path("report.html"),
+    since: Annotated[str, typer.Option("--since", metavar="WHEN", help="Only requests since then.")] = "",
 ) -> None:
-    """Write the trail as one page that needs no network.
+    """Write the trail as one self-contained HTML page.
 
-    It has requests, decisions, durations, artifacts and the verification.
+    It shows requests, decisions, durations, artifacts and the verification.
 
     Example: threegate audit report --out report.html --since 30d
     """
@@ -314,7 +316,7 @@ def _read(path: Path) -> bytes:
 
 
 def read_key(kind: type[_Key], given: str) -> _Key:
-    """A verifier key by the file that holds it, or the key itself. Raises InvalidInput."""
+    """A verifier key, given as a file or as the key itself. Raises InvalidInput."""
     if "+" in given and not os.path.lexists(given):
         return kind.parse(given)
     try:

@@ -17,9 +17,9 @@ app = typer.Typer()
 @app.command()
 def cancel(
     which: Annotated[str, argument("ID|FILE", "A request by its id or file.", tab_completion.open_requests)],
-    reason: Annotated[str, typer.Option("--reason", help="Kept in the trail.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="The reason, for the trail.")] = "",
     wait: Annotated[
-        float, typer.Option("--wait", min=0, max=600, help="Seconds to wait for a running one.")
+        float, typer.Option("--wait", min=0, max=600, help="Seconds to wait for a running request to stop.")
     ] = 5.0,
     name: NameOption = "",
     key: KeyOption = None,
@@ -27,7 +27,7 @@ def cancel(
 ) -> None:
     """Stop a waiting or running request.
 
-    Exit 3 when the daemon has not answered yet. It is signed if your key asks for no passphrase.
+    Exit 3 if the daemon has not answered yet. The cancellation is signed if your key needs no passphrase.
 
     Example: threegate cancel TR-20261122-101500Z-sum --reason 'Wrong month.'
     """

@@ -1,4 +1,6 @@
-"""``threegate checkpoint``: answer a contract checkpoint, which is what a contract asks of a person, signed."""
+"""``threegate checkpoint``: answer a contract checkpoint, a signed decision that a contract requires of a
+person.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,13 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 RequestId = Annotated[
-    str, argument("REQUEST_ID", "As `threegate checkpoint list` names it.", tab_completion.checkpoints)
+    str, argument("REQUEST_ID", "A request shown by `threegate checkpoint list`.", tab_completion.checkpoints)
 ]
 
 
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
-    """List the requests that wait for a person.
+    """List the requests that are waiting for a person.
 
     Example: threegate checkpoint list
     """
@@ -46,7 +48,7 @@ def list_(json_: JsonFlag = False) -> None:
     for item in items:
         _show(item)
     if not items:
-        say("nothing waits for an answer")
+        say("nothing is waiting for an answer")
 
 
 def _show(item: OpenCheckpoint) -> None:
@@ -55,7 +57,7 @@ def _show(item: OpenCheckpoint) -> None:
     since = f", asked {item.asked:%Y-%m-%d %H:%M:%SZ}" if item.asked else ""
     say(f"{item.request_id}  {item.tool}  session {item.session_id}{since}")
     for demand in item.decision.checkpoints:
-        say(f"  {demand.name}: answer within {demand.timeout_seconds:g} s, else {demand.on_timeout}")
+        say(f"  {demand.name}: answer within {demand.timeout_seconds:g} s; otherwise {demand.on_timeout}")
         for label, value in demand.context:
             put(field(label, json.dumps(value, ensure_ascii=True), width=screen_width(), limit=None))
 

@@ -1,4 +1,4 @@
-"""`threegate cluster`: what many machines need."""
+"""`threegate cluster`: make the files that a cluster needs."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ def cluster() -> None:
 
 @app.command()
 def init(
-    folder: Annotated[Path, argument("DIR", "Where the files go; keep it secret.")],
+    folder: Annotated[Path, argument("DIR", "The folder for the files; keep it secret.")],
     worker: Annotated[
         list[str] | None,
-        typer.Option("--worker", metavar="NAME", help="A worker; may be given several times."),
+        typer.Option("--worker", metavar="NAME", help="A worker (repeatable)."),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", metavar="NAME", help="Name or address of the broker, as all reach it.")
+        str,
+        typer.Option(
+            "--host", metavar="NAME", help="The broker's name or address, reachable from all machines."
+        ),
     ] = "localhost",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The broker's port.")] = 5671,
     enter: Annotated[
-        bool, typer.Option("--enter", help="Enter broker, identity and workers into threegate.toml.")
+        bool, typer.Option("--enter", help="Write broker, identity and workers to threegate.toml.")
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Make a CA, certificates and the files of RabbitMQ.
+    """Make a development CA, certificates and RabbitMQ files.
 
-    The CA is for development. Run it again to add workers.
+    Run the command again to add workers.
 
     Example: threegate cluster init cluster --worker w1 --worker w2 --host broker.example --enter
     """
@@ -62,9 +65,6 @@ def init(
     say(
         f"broker/ is for the broker's machine, workers/<name>/ for each worker's, daemon/ for this one: {made.folder}"
     )
-    say(
-        "[runners.cluster] of threegate.toml"
-        + (" has now:" if enter else " needs (or call it with --enter):")
-    )
+    say("[runners.cluster] of threegate.toml" + (" now has:" if enter else " needs (--enter writes it):"))
     for name, value in made.settings.items():
         say(f"{name.rpartition('.')[2]} = {toml_value(value)}")

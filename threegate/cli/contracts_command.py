@@ -1,6 +1,6 @@
-"""``threegate contracts``: check, test, play and draw a contracts folder.
+"""``threegate contracts``: check, test, replay and draw a contracts folder.
 
-Reads the named folder only (default: the workspace's); nothing here changes a session of the daemon.
+Reads only the named folder (default: the workspace's); no command here changes a session of the daemon.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ Folder = Annotated[str, argument("[DIR]", "A contracts folder; default: the work
 
 
 def _load(folder: str) -> tuple[Compiled, dict[str, bytes]]:
-    """The folder's files, compiled under the workspace's settings where there is one. Raises InvalidInput."""
+    """The folder's files, compiled under the workspace's settings if there is a workspace. Raises
+    InvalidInput.
+    """
     from threegate.contracts import compile_folder
     from threegate.contracts.folder import read_folder
 
@@ -52,7 +54,7 @@ def _load(folder: str) -> tuple[Compiled, dict[str, bytes]]:
 
 
 def _compiled(folder: str) -> tuple[Compiled, dict[str, bytes]]:
-    """As `_load`; a folder that does not compile is reported and ends the command with 2."""
+    """Like `_load`, but report a folder that does not compile and exit with 2."""
     compiled, files = _load(folder)
     if not compiled.ok:
         for item in compiled.diagnostics:
@@ -63,9 +65,9 @@ def _compiled(folder: str) -> tuple[Compiled, dict[str, bytes]]:
 
 @app.command()
 def check(folder: Folder = "", json_: JsonFlag = False) -> None:
-    """Compile a folder and say what is wrong, and where.
+    """Compile a folder and report what is wrong and where.
 
-    Exit 2 when there is an error.
+    Exit 2 if there is an error.
 
     Example: threegate contracts check contracts/
     """
@@ -80,7 +82,8 @@ def check(folder: Folder = "", json_: JsonFlag = False) -> None:
         if compiled.left_out:
             shown = len(compiled.diagnostics)
             say(
-                f"stopped after {shown} diagnostics; {compiled.left_out} more are not shown: fix these and check again"
+                f"stopped after {shown} diagnostics; {compiled.left_out} more are not shown: fix these, then "
+                "check again"
             )
         count = "no contracts" if compiled.empty else f"{len(compiled.contracts)} tools"
         warnings = len(compiled.diagnostics) - errors
@@ -93,7 +96,7 @@ def check(folder: Folder = "", json_: JsonFlag = False) -> None:
 def test(folder: Folder = "", json_: JsonFlag = False) -> None:
     """Run golden cases and *.test.yaml files.
 
-    It names the rules that no case has reached.
+    Rules that no case reaches are listed.
 
     Example: threegate contracts test contracts/
     """
@@ -123,13 +126,15 @@ def test(folder: Folder = "", json_: JsonFlag = False) -> None:
 @app.command()
 def decide(
     folder: Folder = "",
-    calls: Annotated[str, typer.Option("--calls", metavar="FILE.jsonl", help="One call a line.")] = "",
+    calls: Annotated[
+        str, typer.Option("--calls", metavar="FILE.jsonl", help="A file with one call per line.")
+    ] = "",
     form: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
     json_: JsonFlag = False,
 ) -> None:
-    """Play calls, one a line, and print a decision a line.
+    """Decide calls, one per line, and print one decision per line.
 
-    Exit 0 when all were played, whatever was decided; 2 when the contracts do not compile.
+    Exit 0 if all calls were decided, whatever the decisions; 2 if the contracts do not compile.
 
     Example: threegate contracts decide contracts/ --calls calls.jsonl --format json
     """
@@ -149,7 +154,7 @@ def decide(
             _decide_line(play, line, f"{calls}:{number}", as_json)
     if not compiled.ok:
         raise InvalidInput(
-            "the contracts do not compile, so every call is blocked: threegate contracts check"
+            "the contracts do not compile, so every call is blocked; see: threegate contracts check"
         )
 
 
@@ -163,7 +168,7 @@ def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
     except StrictJSONError as error:
         raise InvalidInput(f"{where}: {error}") from None
     if not isinstance(value, dict):
-        raise InvalidInput(f"{where}: a line is an object")
+        raise InvalidInput(f"{where}: each line must be a JSON object")
     try:
         played = play.line(value)
     except InvalidInput as error:
@@ -179,10 +184,10 @@ def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
 
 @app.command()
 def explain(
-    code: Annotated[str, argument("CODE", "A code as a check or a decision prints it.")],
+    code: Annotated[str, argument("CODE", "A code printed by a check or a decision.")],
     json_: JsonFlag = False,
 ) -> None:
-    """Say what a diagnostic or reason code means.
+    """Explain a diagnostic or reason code.
 
     Example: threegate contracts explain FILE_TOO_LARGE
     """
@@ -205,7 +210,7 @@ def explain(
 
 @app.command()
 def new(
-    tool: Annotated[str, argument("TOOL", "The tool's name, as calls name it.")],
+    tool: Annotated[str, argument("TOOL", "The tool's name, as used in calls.")],
 ) -> None:
     """Print a commented contract for a tool.
 
@@ -218,25 +223,27 @@ def new(
     from threegate.contracts.skeleton import skeleton
 
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tool):
-        raise InvalidInput(f"{tool}: a tool's name has letters, digits, _ . and - only")
+        raise InvalidInput(f"{tool}: a tool's name may contain only letters, digits, _ . and -")
     typer.echo(skeleton(tool), nl=False)
 
 
 @app.command()
 def graph(
     folder: Folder = "",
-    out: Annotated[str, typer.Option("--out", metavar="FILE.svg|.mmd", help="Where to write it.")] = "",
+    out: Annotated[
+        str, typer.Option("--out", metavar="FILE.svg|.mmd", help="The .svg or .mmd file to write.")
+    ] = "",
 ) -> None:
     """Draw phases, tools and preconditions.
 
-    Without --out it prints Mermaid text.
+    Without --out, Mermaid text is printed.
 
     Example: threegate contracts graph contracts/ --out contracts.svg
     """
     from threegate.contracts.drawing import mermaid, svg
 
     if out and not out.endswith((".svg", ".mmd")):
-        raise typer.BadParameter("--out ends with .svg or .mmd")
+        raise typer.BadParameter("--out must end with .svg or .mmd")
     compiled, _ = _compiled(folder)
     if compiled.empty:
         raise InvalidInput("there are no contracts to draw")
@@ -268,20 +275,18 @@ def _tell(findings: list[Any], json_: bool) -> None:
         for item in findings:
             say(f"{item.severity}: {item.code} ({item.path}): {item.message}")
         if not findings:
-            say("keeps to the contracts")
+            say("follows the contracts")
     if any(item.severity == "error" for item in findings):
         raise typer.Exit(EXIT_REFUSED)
 
 
 @app.command("check-response")
 def check_response(
-    file: Annotated[str, argument("FILE.json", "The response, as the model sent it.")],
+    file: Annotated[str, argument("FILE.json", "The model's response.")],
     folder: Contracts = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Check a recorded response of a model.
-
-    It is checked against response_format_invariants.
+    """Check a model response by response_format_invariants.
 
     Example: threegate contracts check-response response.json --contracts contracts/
     """
@@ -293,7 +298,7 @@ def check_response(
 
 @app.command("check-request")
 def check_request(
-    file: Annotated[str, argument("FILE.json", "The request, as it is sent.")],
+    file: Annotated[str, argument("FILE.json", "The request to send.")],
     provider: Annotated[
         str,
         typer.Option("--provider", metavar="NAME", help="The provider, as provider_constraints names it."),
@@ -301,9 +306,7 @@ def check_request(
     folder: Contracts = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Check a request to a model provider.
-
-    It is checked against provider_constraints.
+    """Check a provider request by provider_constraints.
 
     Example: threegate contracts check-request request.json --provider openai
     """

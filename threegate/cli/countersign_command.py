@@ -1,4 +1,4 @@
-"""`threegate countersign`: a further operator's signature."""
+"""`threegate countersign`: add a further operator's signature."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def countersign(
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
-    full: Annotated[bool, typer.Option("--full", help="Shorten nothing on the screen.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show everything in full.")] = False,
     group: Annotated[
         bool,
-        typer.Option("--group", help="And all that wait and were approved together with it: one signature."),
+        typer.Option("--group", help="Also sign all waiting requests that were approved with it, once."),
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Add a second operator's signature to an approved request.
 
-    With --group, it signs all waiting requests that were approved together with it.
+    With --group, sign all waiting requests that were approved together with it.
 
     Example: threegate countersign TR-20261122-101500Z-sum --as bob
     """
@@ -65,10 +65,10 @@ def countersign(
 
 
 def _row(done: Countersigned, *, quiet: bool) -> dict[str, object]:
-    """Say what was done, unless it is to be printed as JSON: then the object."""
+    """Report what was done; with `--json`, return the object to print."""
     if not quiet:
         say(f"countersigned {done.path}")
-        say("waits for still another operator" if done.missing else "the quorum is met")
+        say("waiting for another operator" if done.missing else "the quorum is met")
     return {
         "file": str(done.path),
         "countersigned_by": done.name,

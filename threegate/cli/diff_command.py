@@ -1,4 +1,4 @@
-"""`threegate diff`: two requests beside each other."""
+"""`threegate diff`: compare two requests."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def diff(
         str,
         argument(
             "B",
-            "Another; without it, A is compared with the last finished request of its slug.",
+            "Another request; default: the last finished request with the same slug as A.",
             tab_completion.any_request,
         ),
     ] = "",
-    full: Annotated[bool, typer.Option("--full", help="Shorten nothing.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show everything in full.")] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Compare two requests, field by field.

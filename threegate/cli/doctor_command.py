@@ -1,4 +1,4 @@
-"""`threegate doctor`: what is enforced on this machine, measured."""
+"""`threegate doctor`: check and measure what is enforced on this machine."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ app = typer.Typer()
 @app.command()
 def doctor(
     probes: Annotated[
-        bool, typer.Option("--probes/--no-probes", help="Measure the walls by short runs (some seconds).")
+        bool, typer.Option("--probes/--no-probes", help="Test the sandboxes with short runs (a few seconds).")
     ] = True,
     json_: JsonFlag = False,
 ) -> None:
     """Check and measure what is enforced on this machine.
 
-    It says how to fix what is wrong.
+    Every problem comes with a way to fix it.
 
     Example: threegate doctor
     """

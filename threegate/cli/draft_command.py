@@ -28,20 +28,20 @@ def draft(
     backend: Annotated[
         str, typer.Option(help="ERA (a command in a container) or monty (Python code).")
     ] = DEFAULT_BACKEND,
-    command: Annotated[str, typer.Option(help="ERA: the command, as one line.")] = "",
+    command: Annotated[str, typer.Option(help="ERA: the command, on one line.")] = "",
     code: Annotated[str, typer.Option(metavar="FILE", help="monty: the file with the code.")] = "",
     variables: Annotated[
         str, typer.Option("--vars", metavar="FILE", help="monty: a JSON file with the inputs' values.")
     ] = "",
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", metavar="FILE", help="An input file; may be repeated.")
+        list[str] | None, typer.Option("--input", metavar="FILE", help="An input file (repeatable).")
     ] = None,
     outputs: Annotated[
         list[str] | None,
-        typer.Option("--output", metavar="PATH", help="An expected output below /out/; may be repeated."),
+        typer.Option("--output", metavar="PATH", help="An expected output below /out/ (repeatable)."),
     ] = None,
     slug: Annotated[str, typer.Option(help="The end of the file's name; default: from the purpose.")] = "",
-    requested_by: Annotated[str, typer.Option("--requested-by", help="Who asks.")] = "core",
+    requested_by: Annotated[str, typer.Option("--requested-by", help="Who makes the request.")] = "core",
     risk: Annotated[str, typer.Option(help="low, medium or high.")] = "low",
     sensitivity: Annotated[str, typer.Option(help="public, internal or confidential.")] = "internal",
     justification: Annotated[
@@ -50,13 +50,13 @@ def draft(
     network_allow: Annotated[
         list[str] | None,
         typer.Option(
-            "--network-allow", metavar="HOST[:PORT]", help="A host that may be reached; may be repeated."
+            "--network-allow", metavar="HOST[:PORT]", help="A host that the run may reach (repeatable)."
         ),
     ] = None,
     network_rationale: Annotated[
         str, typer.Option("--network-rationale", help="Why the network is needed.")
     ] = "",
-    language: Annotated[str, typer.Option(help="ERA: what the code is written in.")] = "python",
+    language: Annotated[str, typer.Option(help="ERA: the language of the code.")] = "python",
     cpu: Annotated[str, typer.Option(help="Cores, as a decimal number.")] = "1",
     memory: Annotated[int, typer.Option(help="Memory in MiB.")] = 256,
     time: Annotated[int, typer.Option(help="Seconds.")] = 60,
@@ -70,7 +70,7 @@ def draft(
     """
     for name, given in (("backend", backend), ("risk", risk), ("sensitivity", sensitivity)):
         if given not in _CHOICES[name]:
-            raise typer.BadParameter(f"--{name} is one of {', '.join(_CHOICES[name])}")
+            raise typer.BadParameter(f"--{name} must be one of {', '.join(_CHOICES[name])}")
     from threegate.acts.draft import DraftOptions, write_draft
 
     options = DraftOptions(
@@ -115,7 +115,7 @@ def draft(
 
 
 def _text(path: str) -> str:
-    """A UTF-8 text file of the one who drafts."""
+    """Read a UTF-8 text file of the user."""
     try:
         return durable.read_regular(Path(path), max_bytes=limits.REQUEST_BYTES).decode("utf-8")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""`threegate drill`: on, off, status."""
+"""`threegate drill`: turn drills on or off, and show how they went."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _set(name: str, key: KeyOption, json_: bool, *, on: bool) -> None:
         emit_json({"drills": on, "by": acting.name})
     elif on:
         every = context.policy.settings.drills.every / 86400
-        say(f"drills are on: about every {every:g} days a draft comes that must not be approved")
+        say(f"drills are on: about every {every:g} days there is a draft that must not be approved")
     else:
         say("drills are off")
 
@@ -51,7 +51,7 @@ def _set(name: str, key: KeyOption, json_: bool, *, on: bool) -> None:
 def status(json_: JsonFlag = False) -> None:
     """Show whether drills are on, since when, and how they went.
 
-    It does not say whether one is open.
+    It does not reveal whether one is open.
 
     Example: threegate drill status
     """
@@ -68,7 +68,7 @@ def status(json_: JsonFlag = False) -> None:
         )
         return
     if not drills.since:
-        say("drills are off, and were never on; an operator consents with: threegate drill on")
+        say("drills were never on; an operator consents with: threegate drill on")
         return
     say(f"drills are {'on' if drills.on else 'off'} since {drills.since[:19]}Z, by {drills.by}")
     for label, value in drills.lines():

@@ -14,13 +14,14 @@ from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
 app = typer.Typer()
 _SHOWN = 20
-"""So many missing files are said; all are in the pack's index."""
+"""At most this many missing files are printed; the pack's index lists all of them."""
 
 
 @app.command()
 def evidence(
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="The folder to make; a zip when it ends in .zip.")
+        Path,
+        typer.Option("--out", metavar="DIR", help="The folder to write, or a zip file if it ends in .zip."),
     ],
     ids: Annotated[
         list[str] | None, argument("[ID]...", "Only these requests.", tab_completion.with_result)
@@ -28,15 +29,15 @@ def evidence(
     since: Annotated[
         str,
         typer.Option(
-            "--since", metavar="WHEN", help="Only requests with an event from then on: a date, or 24h, 7d."
+            "--since", metavar="WHEN", help="Only requests with an event since then: a date, or 24h, 7d."
         ),
     ] = "",
     json_: JsonFlag = False,
 ) -> None:
     """Write a pack that an auditor checks without ThreeGate.
 
-    Without IDs and --since it has the whole trail. HOW-TO-CHECK.md in it says how to check it. Exit 2
-    when something is missing from it.
+    Without IDs and --since, it covers the whole trail. Its HOW-TO-CHECK.md explains how to check it. Exit 2
+    if something is missing from it.
 
     Example: threegate evidence --since 30d --out evidence.zip
     """
@@ -60,12 +61,13 @@ def evidence(
             }
         )
     else:
-        say(f"{packed.path}: {packed.requests} requests, {packed.events} events of a trail of {packed.size}")
+        say(f"{packed.path}: {packed.requests} requests, {packed.events} of the trail's {packed.size} events")
         if packed.masked:
             say(
-                f"secrets were masked in {packed.masked} files: their digests cannot be checked (index.json names them)"
+                f"secrets were masked in {packed.masked} files, so their digests cannot be checked (listed in "
+                "index.json)"
             )
-        say("give these fingerprints to whoever checks, over another channel:")
+        say("send these fingerprints to the auditor over another channel:")
         for name, keys in (("log", packed.log_keys), ("operator", packed.operator_keys)):
             for key in keys:
                 say(f"  {name:<9} {key}")

@@ -14,19 +14,21 @@ app = typer.Typer(add_completion=False)
 
 
 def code_descriptions(code: str) -> list[tuple[str, str]]:
-    """What a code means that is no rule of gate 1: what kind of code it is, and a sentence; nothing for an unknown one."""
+    """The kind and meaning of a code that is not a rule of gate 1; None for an unknown code."""
     from threegate.daemon.draft_findings import DRAFT_RULES
     from threegate.request.rules.code_rules import TYPES
     from threegate.review.code_descriptions import descriptions
 
     drafts = {**DRAFT_RULES, TYPES.id: TYPES.help}
     found = drafts.get(code.upper())
-    return [("finding about a draft", found)] if found else descriptions(code)
+    return [("finding in a draft", found)] if found else descriptions(code)
 
 
 @app.command()
 def explain(
-    rule_id: Annotated[str, argument("TGnnn|CODE", "A rule's id or name, or any other code that is shown.")],
+    rule_id: Annotated[
+        str, argument("TGnnn|CODE", "A rule's id or name, or any other code that ThreeGate prints.")
+    ],
     json_: invocation.JsonFlag = False,
 ) -> None:
     """Explain a rule or any other code that ThreeGate shows.
@@ -43,7 +45,7 @@ def explain(
     if rule is None:
         found = code_descriptions(wanted)
         if not found:
-            raise InvalidInput(f"{wanted}: there is no such rule or code; docs/codes.md has them all")
+            raise InvalidInput(f"{wanted}: no such rule or code; docs/codes.md lists all of them")
         if invocation.wants_json(json_):
             listed = [{"kind": kind, "meaning": text} for kind, text in found]
             invocation.emit_json({"code": wanted, "meaning": found[0][1], "meanings": listed})

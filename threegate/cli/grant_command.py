@@ -32,8 +32,8 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("new")
 def new(
-    request_id: Annotated[str, argument("REQUEST_ID", "A request that has finished.", tab_completion.ran)],
-    max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000, help="How often it may run.")],
+    request_id: Annotated[str, argument("REQUEST_ID", "A finished request.", tab_completion.ran)],
+    max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000, help="How many runs it allows.")],
     expires: Annotated[str, typer.Option("--expires", metavar="7d", help="90s, 15m, 24h or 7d from now.")],
     widen: Annotated[
         list[str] | None,
@@ -51,7 +51,7 @@ def new(
 ) -> None:
     """Let a job run again, a few times, without a new signature.
 
-    What you do not widen stays the same byte for byte.
+    Everything that you do not widen stays the same, byte for byte.
 
     Example: threegate grant new TR-20261122-101500Z-report --widen 'vars.month ~ 2026-[0-9]{2}' --widen 'inputs.data.csv = 0..1 MiB' --max-uses 30 --expires 30d
     """
@@ -92,11 +92,11 @@ def new(
 
 @app.command("tool")
 def tool(
-    server: Annotated[str, argument("SERVER", "As `threegate tools list` names it.", tab_completion.servers)],
-    tool_name: Annotated[str, argument("TOOL", "As `threegate tools show` names it.")],
-    max_uses: Annotated[
-        int, typer.Option("--max-uses", min=1, max=10_000, help="How many calls may be made.")
+    server: Annotated[
+        str, argument("SERVER", "A server shown by `threegate tools list`.", tab_completion.servers)
     ],
+    tool_name: Annotated[str, argument("TOOL", "A tool shown by `threegate tools show`.")],
+    max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000, help="How many calls it allows.")],
     expires: Annotated[str, typer.Option("--expires", metavar="8h", help="90s, 15m, 24h or 7d from now.")],
     where: Annotated[
         list[str] | None,
@@ -112,11 +112,11 @@ def tool(
         typer.Option(
             "--any",
             metavar="ARG",
-            help="An argument that may be anything of the one type that its schema says.",
+            help="An argument that may have any value of its schema's type.",
         ),
     ] = None,
     absent: Annotated[
-        list[str] | None, typer.Option("--absent", metavar="ARG", help="An argument that is not there.")
+        list[str] | None, typer.Option("--absent", metavar="ARG", help="An argument that must be absent.")
     ] = None,
     by: Annotated[
         str,
@@ -206,7 +206,7 @@ def show(
     which: GrantId,
     json_: JsonFlag = False,
 ) -> None:
-    """Show everything that a grant is bound to.
+    """Show everything a grant is bound to.
 
     Example: threegate grant show 3f9c
     """
@@ -238,7 +238,7 @@ def revoke(
     which: GrantId,
     json_: JsonFlag = False,
 ) -> None:
-    """End a grant; what waits under it does not run.
+    """End a grant; requests waiting under it do not run.
 
     Example: threegate grant revoke 3f9c
     """

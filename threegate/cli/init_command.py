@@ -15,19 +15,19 @@ app = typer.Typer()
 
 @app.command()
 def init(
-    folder: Annotated[Path, argument("DIR", "Where the workspace shall be.")],
+    folder: Annotated[Path, argument("DIR", "The folder for the workspace.")],
     operator: Annotated[str, typer.Option("--operator", help="Name of the first operator.")] = "operator",
     key: Annotated[
         Path | None, typer.Option("--key", metavar="PUB", help="The operator's public key file.")
     ] = None,
     agent: Annotated[
-        str, typer.Option("--agent", metavar="USER", help="The account that may write into the inbox.")
+        str, typer.Option("--agent", metavar="USER", help="The account that may write to the inbox.")
     ] = "",
     json_: JsonFlag = False,
 ) -> None:
     """Make a workspace: folders, settings, key and first operator.
 
-    It asks nothing.
+    It does not prompt.
 
     Example: threegate init ws --operator alice --key ~/.ssh/id_ed25519.pub
     """
@@ -49,11 +49,11 @@ def init(
     say(f"workspace {made.workspace.root} ({made.workspace_id})")
     say(f"operator  {made.operator}, key {made.public_key}")
     if agent:
-        say(f"agent     {agent} may write into inbox/ and inbox/files/, and nothing else")
+        say(f"agent     {agent} may write to inbox/ and inbox/files/, and nothing else")
     if made.new_key:
-        say(f"new key   {made.new_key} (made now, without a passphrase: add one with ssh-keygen -p)")
+        say(f"new key   {made.new_key} (created without a passphrase; add one with ssh-keygen -p)")
     if problem := missing_extra("ERA", "era"):
         say(f"container {problem} (Monty needs none)")
     elif not made.image:
-        say("container no ERA image is known yet: `threegate sandbox build` makes it (Monty needs none)")
+        say("container no ERA image yet: build it with `threegate sandbox build` (Monty needs none)")
     say(f"next      cd {made.workspace.root} && threegate draft --help")

@@ -1,7 +1,7 @@
-"""What every command needs: the workspace it speaks of, JSON or text, and safe printing.
+"""What every command needs: its workspace, JSON or text output, and safe printing.
 
-Invariant: text that came from outside reaches the terminal only through `safe`: no escape sequence, no
-invisible character, no markup.
+Invariant: foreign text reaches the terminal only through `safe`, so it has no escape sequence, no invisible
+character and no markup.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from threegate.launch.context import Context
 
 PlainFlag = Annotated[
-    bool, typer.Option("--plain", help="Lines only, also where the extra threegate[tui] is installed.")
+    bool, typer.Option("--plain", help="Print plain lines, even if the extra threegate[tui] is installed.")
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def argument(metavar: str, text: str, completion: Callable[..., Iterable[str]] | None = None) -> Any:
-    """An argument of a command: how it is written, what it is, and what Tab offers for it."""
+    """An argument of a command: how it is spelled, its help, and what Tab completes for it."""
     return typer.Argument(metavar=metavar, help=text, autocompletion=completion)
 
 
 @dataclass
 class RootOptions:
-    """The options before the command's name; set once by the root callback."""
+    """The options before the command's name; set once, by the root callback."""
 
     workspace: str = ""
     json: bool = False
@@ -49,21 +49,25 @@ ROOT = RootOptions()
 
 
 def workspace_here() -> Workspace:
-    """The workspace of --workspace, THREEGATE_WORKSPACE, or the folder we are in. Raises NoWorkspace."""
-    from threegate.core.workspace import find_workspace  # late: validate and explain work without settings
+    """The workspace of --workspace, THREEGATE_WORKSPACE, or the current folder or one above it. Raises
+    NoWorkspace.
+    """
+    from threegate.core.workspace import (
+        find_workspace,
+    )  # imported late: validate and explain work without settings
 
     return find_workspace(explicit=ROOT.workspace or None)
 
 
 def context_here() -> Context:
-    """What commands and gates work with, of that workspace. Raises NoWorkspace, InvalidInput."""
-    from threegate.launch.context import open_context  # late: it loads the gates
+    """The context that commands and gates work with, for that workspace. Raises NoWorkspace, InvalidInput."""
+    from threegate.launch.context import open_context  # imported late: it loads the gates
 
     return open_context(workspace_here())
 
 
 def wants_json(flag: bool = False) -> bool:
-    """Whether JSON was asked for, here or before the command's name."""
+    """Whether JSON was requested, here or before the command's name."""
     return flag or ROOT.json
 
 
@@ -83,31 +87,34 @@ def warn(text: str) -> None:
 
 
 def wants_application(plain: bool) -> bool:
-    """Whether a terminal application can and shall be shown: the extra is there, and the terminal is not a dumb one."""
+    """Whether a terminal application can be shown: the extra is installed and the terminal is not a dumb
+    one.
+    """
     return not plain and os.environ.get("TERM", "dumb") != "dumb" and has_extra("tui")
 
 
 def screen_width(*, to_stderr: bool = False) -> int:
-    """Columns for a screen with foreign text: those of the terminal, at most WIDTH. Raises InvalidInput below LEAST_WIDTH.
+    """Columns for a screen with foreign text: the terminal's width, at most WIDTH. Raises InvalidInput below
+    LEAST_WIDTH.
 
-    A longer line would go on in a row of its own, where only words of ours may begin.
+    A longer line would wrap, and foreign text could then start a row, where only our own labels may.
     """
     stream = sys.stderr if to_stderr else sys.stdout
     columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else WIDTH
     if 0 < columns < LEAST_WIDTH:
         raise InvalidInput(
-            f"this terminal is {columns} columns wide: nothing is asked below {LEAST_WIDTH}; make it wider"
+            f"this terminal is {columns} columns wide: a question needs at least {LEAST_WIDTH}; make it wider"
         )
     return min(columns or WIDTH, WIDTH)
 
 
 def on_terminal() -> bool:
-    """Whether a person can be asked."""
+    """Whether there is a terminal to ask a person on."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def moment_of(text: str) -> datetime:
-    """The moment of a ``--since``: a date, a moment, or a duration ago. Raises InvalidInput."""
+    """The time given with ``--since``: a date, a time, or a duration ago. Raises InvalidInput."""
     from datetime import UTC, datetime, timedelta
 
     from threegate.core.settings import parse_duration
@@ -120,6 +127,6 @@ def moment_of(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput(
-            f"--since {text}: give a date, a moment or a duration (2026-11-22, 24h, 7d)"
+            f"--since {text}: give a date, a time or a duration (2026-11-22, 24h, 7d)"
         ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -26,7 +26,7 @@ def kill(
         str,
         argument(
             "session|subtree|workflow",
-            "What to end: a session, a session with those below it, or all of a workflow.",
+            "What to end: a session, a session and its descendants, or a whole workflow.",
             _scopes,
         ),
     ],
@@ -45,7 +45,7 @@ def kill(
 
 
 def kill_and_tell(scope: str, which: str, *, name: str, key: Path | None, yes: bool) -> None:
-    """Do it and say what ended."""
+    """Kill it and report what ended."""
     from threegate.acts.session_acts import KILL, SCOPES, kill_about
     from threegate.acts.session_acts import kill as kill_sessions
     from threegate.acts.signed_acts import OperatorDecision, sign_act

@@ -1,4 +1,4 @@
-"""`threegate memory`: the notes that proposals may search, and the proposed ones that wait to be stored."""
+"""`threegate memory`: the notes that proposals may search, and the proposed notes that wait for approval."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ app = typer.Typer(no_args_is_help=True)
 @app.command()
 def approve(
     request_id: Annotated[
-        str, argument("REQUEST_ID", "A finished request of memory.propose.", tab_completion.ran)
+        str, argument("REQUEST_ID", "A finished memory.propose request.", tab_completion.ran)
     ],
     name: NameOption = "",
     key: KeyOption = None,
@@ -57,7 +57,7 @@ def approve(
 
 @app.command()
 def remove(
-    which: Annotated[str, argument("FILE:LINE|ID", "As `threegate memory list` names it.")],
+    which: Annotated[str, argument("FILE:LINE|ID", "A note shown by `threegate memory list`.")],
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:

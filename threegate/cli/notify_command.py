@@ -1,4 +1,4 @@
-"""`threegate notify test`: whether the notices of the settings arrive."""
+"""`threegate notify test`: check that the configured notices arrive."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def notify() -> None:
-    """Try the notices of the settings."""
+    """Test the configured notices."""
 
 
 @app.command()
 def test() -> None:
-    """Send a test notice to each URL of the settings.
+    """Send a test notice to each configured URL.
 
-    It says which URL took it. Exit 3 when one did not.
+    Each URL is reported as reached or failed. Exit 3 if one failed.
 
     Example: threegate notify test
     """

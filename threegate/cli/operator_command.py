@@ -30,20 +30,21 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("add")
 def add(
-    name: Annotated[str, argument("NAME", "The operator; a known one gets a further key.")],
+    name: Annotated[str, argument("NAME", "The operator's name; an existing one gets a further key.")],
     key: Annotated[Path, typer.Option("--key", metavar="PUB", help="Their public key file.")],
     authority: Annotated[
-        bool, typer.Option("--cert-authority", help="The key signs certificates for this name.")
+        bool, typer.Option("--cert-authority", help="The key is a CA that signs certificates for this name.")
     ] = False,
     valid_after: Annotated[
-        str, typer.Option("--valid-after", metavar="YYYYMMDDZ", help="The key counts from then on (UTC).")
+        str, typer.Option("--valid-after", metavar="YYYYMMDDZ", help="The key is valid from this time (UTC).")
     ] = "",
     valid_before: Annotated[
-        str, typer.Option("--valid-before", metavar="YYYYMMDDZ", help="The key counts until then (UTC).")
+        str,
+        typer.Option("--valid-before", metavar="YYYYMMDDZ", help="The key is valid until this time (UTC)."),
     ] = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Add an operator, who may then approve.
+    """Add an operator, who can then approve requests.
 
     Example: threegate operator add bob --key bob.pub
     """
@@ -69,8 +70,8 @@ def add(
 def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
     """Enrol a passkey of yours, signed with your SSH key.
 
-    It prints a link to the page of `threegate serve approve` and waits. It always asks: only comparing
-    the fingerprints keeps out the passkey of someone else who had the link.
+    The command prints a link to the page of `threegate serve approve` and waits. It always asks: only
+    comparing the fingerprints keeps out the passkey of someone else who had the link.
 
     Example: threegate operator passkey --as alice
     """
@@ -81,19 +82,23 @@ def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = Fals
     from threegate.setup.page_login import new_enrolment, passkey_made
 
     if not on_terminal():
-        raise InvalidInput("not on a terminal: you have to compare the passkey's fingerprint with the page's")
+        raise InvalidInput(
+            "not on a terminal: a person must compare the passkey's fingerprint with the one on the page"
+        )
     context = context_here()
     origin = passkey_origin(context.policy.settings)
     acting = acting_here(context, name, key)
     code = new_enrolment(context.workspace, acting.name)
-    warn(f"open this where you will approve from, within ten minutes:\n  {origin}/page/enrol/{code}")
+    warn(
+        f"open this link on the device you will approve from, within ten minutes:\n  {origin}/page/enrol/{code}"
+    )
     until = time.monotonic() + limits.PAGE_LOGIN_SECONDS
     while (data := passkey_made(context.workspace, code)) is None:
         if time.monotonic() > until:
             raise Unavailable("no passkey was made within ten minutes; is `threegate serve approve` running?")
         time.sleep(0.2)
     made = read_made_passkey(data, origin)
-    warn(f"passkey {made.key.fingerprint}\nfor     {acting.name}, who may approve with it on {origin}")
+    warn(f"passkey {made.key.fingerprint}\nfor     {acting.name}, who can approve with it on {origin}")
     ask("Does the page show the same fingerprint? Sign its enrolment?", False)
     entry = enrol_passkey(
         context, acting.name, made, sign_act(context, acting, PASSKEY_ACT, made.about(acting.name))
@@ -106,9 +111,9 @@ def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = Fals
 
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
-    """List who may approve, with which keys and passkeys.
+    """List who can approve, with which keys and passkeys.
 
-    Exit 2 when the files are not as recorded.
+    Exit 2 if the files differ from what was recorded.
 
     Example: threegate operator list
     """
@@ -175,10 +180,10 @@ def revoke(
 
 @app.command("record")
 def record(
-    yes: Annotated[bool, typer.Option("--yes", help="The files were looked at and are right.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm that you checked the files.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Record the operators' files after a change by hand.
+    """Record the operators' files after a manual change.
 
     Example: threegate operator record --yes
     """
@@ -186,7 +191,7 @@ def record(
     from threegate.setup.init import account
 
     if not yes:
-        raise NoWorkspace("look at tool-exec/operators and operators.revoked first, then say --yes")
+        raise NoWorkspace("check tool-exec/operators and operators.revoked first, then give --yes")
     current = record_operators(workspace_here(), actor=account())
     operators, revoked, passkeys = current.digests
     if wants_json(json_):
@@ -203,7 +208,7 @@ def _moment(text: str) -> datetime | None:
             return datetime.strptime(text, form).replace(tzinfo=UTC)
         except ValueError:
             continue
-    raise InvalidInput(f"{text}: no date of the form 20270101Z or 20270101120000Z")
+    raise InvalidInput(f"{text}: not a date of the form 20270101Z or 20270101120000Z")
 
 
 def _shown(moment: datetime | None) -> str | None:

@@ -1,7 +1,7 @@
-"""How reports are printed: text with caret, JSON, SARIF 2.1.0, GitHub annotations.
+"""How reports are printed: text with a caret, JSON, SARIF 2.1.0, GitHub annotations.
 
-Invariant: source lines come only from a report's masked lines, so no format can print a secret; text is made
-safe for a terminal by the one who prints it.
+Invariant: source lines come only from a report's masked lines, so no format can print a secret. The caller
+makes the text safe for a terminal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TAB = 4
 
 
 def render(reports: Sequence[Report], form: str, *, show_help: bool = True) -> str:
-    """All reports in one of FORMATS, ending with a newline where there is anything."""
+    """All reports in one of FORMATS, ending with a newline unless empty."""
     if form == "json":
         return _dump({"schema": REPORT_SCHEMA, "files": [report.to_json() for report in reports]})
     if form == "sarif":
@@ -53,7 +53,7 @@ def _text(report: Report, show_help: bool) -> Iterable[str]:
 
 
 def caret(lines: Sequence[str], finding: Finding) -> Iterable[str]:
-    """The source line and a mark under the place; a part of it where it is long. Nothing when there is no such line."""
+    """The source line with a mark under the position, cut if it is long. Empty if there is no such line."""
     if not 1 <= finding.line <= len(lines):
         return
     line = lines[finding.line - 1]
@@ -66,7 +66,7 @@ def caret(lines: Sequence[str], finding: Finding) -> Iterable[str]:
 
 
 def width(text: str) -> int:
-    """Columns that `text` takes on a terminal: wide characters take two, combining ones none."""
+    """The number of terminal columns that `text` takes: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     import unicodedata
@@ -89,7 +89,7 @@ def _sum(reports: Sequence[Report]) -> Iterable[str]:
 
 
 def _annotations(report: Report) -> Iterable[str]:
-    """GitHub workflow commands, one a finding."""
+    """GitHub workflow commands, one per finding."""
     for finding in report.findings:
         properties = (
             f"file={_property(report.path)},line={finding.line},col={finding.column},"

@@ -20,7 +20,7 @@ app = typer.Typer()
 def page(
     port: Annotated[
         int,
-        typer.Option(min=0, max=65535, help="The port of a server that is started; 0 takes a free one."),
+        typer.Option(min=0, max=65535, help="The port, if a server is started; 0 picks a free one."),
     ] = 0,
 ) -> None:
     """Print a link to the operator's page in a browser.
@@ -34,7 +34,7 @@ def page(
     workspace = workspace_here()
     if (running := served_port(workspace)) is not None:
         if port not in (0, running):
-            warn(f"a server runs already, at port {running}: this is a link to it")
+            warn(f"a server is already running on port {running}; this link opens it")
         say(_link(workspace, running))
         return
     _serve(workspace, port)
@@ -50,9 +50,9 @@ def _serve(workspace: Workspace, port: int) -> None:
     from threegate.serve.page import create_server
 
     def ready(url: str) -> None:
-        say(f"listening on {url}; Ctrl-C ends it")
-        # The link itself only where a person reads it, never into a log.
-        say(_link(workspace, taken) if sys.stdout.isatty() else "for a link type: threegate page")
+        say(f"listening on {url}; press Ctrl-C to stop")
+        # The link is printed only where a person reads it, never to a log.
+        say(_link(workspace, taken) if sys.stdout.isatty() else "for a link, run: threegate page")
         sys.stdout.flush()
 
     taken = listener.getsockname()[1]

@@ -1,7 +1,7 @@
-"""What a person sees while something takes longer than a moment: one line on stderr that goes away again.
+"""A progress line on stderr for work that takes more than a second; it is erased at the end.
 
-Invariant: nothing is written unless stderr is a terminal that can take a line back; a short act shows nothing, and what
-the command prints is the same with and without.
+Invariant: nothing is written unless stderr is a terminal that can erase a line, and a command prints the same
+with and without it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _LOOK_SECONDS = 0.1
 
 @contextmanager
 def busy(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show `what` with the time that has passed, from the second second on until the block is left.
+    """Show `what` with the elapsed time, from the second second until the block is left.
 
-    The block may say how far it came: how many are done, and of how many.
+    The block may report its progress: how many are done, and out of how many.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         yield lambda done, of: None

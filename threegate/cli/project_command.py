@@ -1,4 +1,4 @@
-"""`threegate project`: the folders that agents may ask to change."""
+"""`threegate project`: the folders that agents may propose changes to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def add(
-    name: Annotated[str, argument("NAME", "How requests name it.")],
+    name: Annotated[str, argument("NAME", "The name that requests use for it.")],
     folder: Annotated[Path, argument("DIR", "The project's folder.")],
     json_: JsonFlag = False,
 ) -> None:
@@ -71,10 +71,12 @@ def list_(json_: JsonFlag = False) -> None:
 
 @app.command()
 def remove(
-    name: Annotated[str, argument("NAME", "As `threegate project list` names it.", tab_completion.projects)],
+    name: Annotated[
+        str, argument("NAME", "A project shown by `threegate project list`.", tab_completion.projects)
+    ],
     json_: JsonFlag = False,
 ) -> None:
-    """Take a project off the list; its folder does not change.
+    """Take a project off the list; its folder is not touched.
 
     Example: threegate project remove web
     """
@@ -90,12 +92,12 @@ def remove(
 
 @app.command()
 def redraft(
-    which: Annotated[str, argument("ID|FILE", "A draft that waits.", tab_completion.drafts)],
+    which: Annotated[str, argument("ID|FILE", "A waiting draft.", tab_completion.drafts)],
     json_: JsonFlag = False,
 ) -> None:
-    """Draft a change set again after its project moved on.
+    """Draft a change set again after its project changed.
 
-    What both sides changed is merged, and nothing is applied.
+    Changes of both sides are merged; nothing is applied.
 
     Example: threegate project redraft TR-20261123-140501Z-changes-9be8da
     """

@@ -1,4 +1,6 @@
-"""`threegate proposal`: judge JSON action proposals, explain the verdict, show the draft that one would become."""
+"""`threegate proposal`: validate JSON action proposals, explain verdicts, and show the draft that a proposal
+would become.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ app = typer.Typer(no_args_is_help=True)
 
 
 FileArgument = Annotated[str, argument("FILE|-", "A proposal, or - for standard input.")]
-LinesFlag = Annotated[bool, typer.Option("--jsonl", help="One proposal a line; one JSON verdict a line.")]
+LinesFlag = Annotated[
+    bool, typer.Option("--jsonl", help="Read one proposal per line, print one JSON verdict per line.")
+]
 Format = Literal["text", "json"]
 FormatOption = Annotated[Format, typer.Option("--format", help="text or json.")]
 
@@ -43,7 +47,7 @@ def validate(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = 
 def explain(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = "text") -> None:
     """Print the verdict with reasons and the resulting draft.
 
-    It also says what the tool is.
+    The tool is described too.
 
     Example: threegate proposal explain proposal.json
     """
@@ -55,7 +59,7 @@ def draft(
     file: FileArgument,
     jsonl: LinesFlag = False,
     form: FormatOption = "text",
-    drop: Annotated[bool, typer.Option("--drop", help="Put the proposal into the inbox instead.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Put the proposal into the inbox.")] = False,
 ) -> None:
     """Print the tool request that a proposal would become.
 
@@ -123,7 +127,7 @@ def _drop(workspace: Workspace | None, data: bytes) -> None:
 
 
 def _workspace_and_settings() -> tuple[Workspace | None, Settings]:
-    """The workspace and its settings; the defaults where there is none and none was named."""
+    """The workspace and its settings; the default settings if there is no workspace and none was named."""
     from threegate.core.settings import Settings
 
     try:
@@ -136,7 +140,7 @@ def _workspace_and_settings() -> tuple[Workspace | None, Settings]:
 
 
 def _proposals(file: str, jsonl: bool) -> Iterator[bytes]:
-    """The bytes of each proposal. Raises InvalidInput when the file cannot be read."""
+    """The bytes of each proposal. Raises InvalidInput if the file cannot be read."""
     try:
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as stream:
             if not jsonl:
@@ -180,4 +184,4 @@ def _say_verdict(verdict: ProposalVerdict, *, explain: bool) -> None:
         for name, path in verdict.paths.items():
             say(f"  {name} is {path.text} in the project{' (protected)' if path.protected else ''}")
         for url in verdict.urls.values():
-            say(f"  the host that is asked is {url.host}, port {url.port}")
+            say(f"  the host to be contacted is {url.host}, port {url.port}")

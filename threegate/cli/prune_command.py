@@ -1,4 +1,4 @@
-"""`threegate prune --older-than 90d`."""
+"""`threegate prune --older-than 90d`: remove old runs, inputs and snapshots."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ app = typer.Typer()
 @app.command()
 def prune(
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="90d", help="Only of requests that ended longer ago.")
+        str,
+        typer.Option(
+            "--older-than", metavar="90d", help="Only for requests that ended longer ago than this."
+        ),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Remove runs and inputs that nothing needs any more.
+    """Remove runs and inputs that are no longer needed.
 
-    Snapshots too. The trail, results and request files stay.
+    Snapshots are removed too. The trail, results and request files stay.
 
     Example: threegate prune --older-than 30d --dry-run
     """
@@ -38,7 +41,7 @@ def prune(
     except ValueError as error:
         raise InvalidInput(f"--older-than {older_than}: {error}") from None
     before = datetime.now(UTC) - timedelta(seconds=seconds)
-    with busy("looking for what nothing needs"):
+    with busy("looking for unused files"):
         done = remove(workspace_here(), before=before, actor=account(), dry_run=dry_run)
     if wants_json(json_):
         emit_json(
@@ -58,4 +61,4 @@ def prune(
         f"{done.bytes} bytes"
     )
     if done.kept:
-        say(f"kept {len(done.kept)} runs that open sessions of the contracts are folded from")
+        say(f"kept {len(done.kept)} runs that open contract sessions still need")

@@ -18,18 +18,16 @@ def reject(
     which: Annotated[
         list[str], argument("ID|FILE...", "Drafts: their ids, files or names.", tab_completion.drafts)
     ],
-    reason: Annotated[
-        str, typer.Option("--reason", help="Told to the agent and kept in the trail, for each of them.")
-    ] = "",
-    group: Annotated[bool, typer.Option("--group", help="And all drafts of the same shape.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="The reason, for the agent and the trail.")] = "",
+    group: Annotated[bool, typer.Option("--group", help="Also reject all drafts of the same shape.")] = False,
     name: NameOption = "",
     key: KeyOption = None,
     json_: JsonFlag = False,
 ) -> None:
     """Refuse drafts, with a reason for the agent.
 
-    A copy goes to refused/, and the agent gets a verdict and a result. It is signed if your key needs no
-    passphrase.
+    A copy goes to refused/, and the agent gets a verdict and a result. The rejection is signed if your key
+    needs no passphrase.
 
     Example: threegate reject TR-20261122-101500Z-sum --reason 'Reads more than it needs.'
     """
@@ -60,6 +58,6 @@ def reject(
         if not wants_json(json_):
             say(f"rejected {done.path}")
             if not done.draft_removed:
-                warn("the draft's file changed since it was read and was left where it is")
+                warn("the draft's file changed after it was read, so it was not moved")
     if wants_json(json_):
         emit_json(rows if group or len(which) > 1 else rows[0])

@@ -1,4 +1,4 @@
-"""`threegate replay`: run an ended request again and compare."""
+"""`threegate replay`: run a finished request again and compare the outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ app = typer.Typer()
 
 @app.command()
 def replay(
-    request_id: Annotated[str, argument("REQUEST_ID", "A request that ran to its end.", tab_completion.ran)],
+    request_id: Annotated[
+        str, argument("REQUEST_ID", "A request that ran to completion.", tab_completion.ran)
+    ],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -23,7 +25,7 @@ def replay(
 ) -> None:
     """Run a finished request again and compare its outputs.
 
-    It runs within the same walls. Exit 2 when an output differs.
+    It runs under the same limits. Exit 2 if an output differs.
 
     Example: threegate replay TR-20261122-101500Z-sum
     """

@@ -1,4 +1,4 @@
-"""`threegate result validate`: whether a file is a well-formed tool result."""
+"""`threegate result validate`: check whether a file is a well-formed tool result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def validate(
 ) -> None:
     """Check whether files are well-formed tool results.
 
-    Exit 2 when one is not; it says what is wrong.
+    Exit 2 if one is not, with the reason.
 
     Example: threegate result validate tool-exec/results/TS-20261122-101530Z-sum.md
     """

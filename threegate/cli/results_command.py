@@ -1,4 +1,4 @@
-"""`threegate results [ID]`: the results that went back, or one of them."""
+"""`threegate results [ID]`: list the results, or print those of one request."""
 
 from __future__ import annotations
 

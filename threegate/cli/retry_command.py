@@ -30,7 +30,7 @@ def retry(
     context = context_here()
     source = show_request(context.workspace, which).path
     if source is None:
-        raise InvalidInput(f"{which}: its file is not here any more; write a new draft")
+        raise InvalidInput(f"{which}: its file no longer exists; write a new draft")
     done = retry_request(context, source)
     if wants_json(json_):
         emit_json(

@@ -1,4 +1,4 @@
-"""`threegate review`: every draft, one by one; made for 80 columns and a slow line."""
+"""`threegate review`: go through all drafts one by one; designed for 80 columns and slow connections."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def review(
     from threegate.acts.list_drafts import drafts_of
 
     if not on_terminal():
-        raise InvalidInput("review asks on a terminal; elsewhere use: threegate approve FILE --yes")
+        raise InvalidInput("review needs a terminal; elsewhere use: threegate approve FILE --yes")
     if wants_application(plain):
         return in_application(name, key, undecided=True)
     context = context_here()
@@ -68,7 +68,7 @@ def review(
 
 
 def _list(workspace: Workspace) -> None:
-    """What needs an operator, before the drafts one by one."""
+    """Print what needs an operator, before the drafts."""
     from datetime import UTC, datetime
 
     from threegate.review.status import line_rows, status_lines
@@ -93,7 +93,7 @@ def in_application(name: str, key: Path | None, *, undecided: bool, ended: int =
 
 
 def _one(context: Context, acting: Acting, path: Path) -> str:
-    """Show one draft and do what is answered: approved, rejected, skipped or quit."""
+    """Show one draft and carry out the answer; return approved, rejected, skipped or quit."""
     from threegate.acts.approve import seal, sign
     from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft
     from threegate.review.screen import render_invalid
@@ -140,7 +140,7 @@ def _reject(context: Context, draft: Draft, acting: Acting, reading: Reading | N
     from threegate.acts.signed_acts import decide
     from threegate.setup.init import account
 
-    typer.echo("reason (told to the agent) > ", nl=False)
+    typer.echo("reason (sent to the agent) > ", nl=False)
     reason = sys.stdin.readline().strip()
     by = decide(context, REJECT, reject_about(draft, reason), account=account(), acting=acting)
     done = reject_draft(context, draft, reason=reason, by=by, reading=reading)
@@ -149,7 +149,7 @@ def _reject(context: Context, draft: Draft, acting: Acting, reading: Reading | N
 
 
 def _answer(question: str, allowed: str) -> str:
-    """One letter of `allowed`; the end of input is a quit."""
+    """Read one letter of `allowed`; end of input means quit."""
     while True:
         typer.echo(question, nl=False)
         line = sys.stdin.readline()

@@ -14,7 +14,9 @@ app = typer.Typer()
 
 @app.command()
 def run(
-    once: Annotated[bool, typer.Option("--once", help="Work until nothing is left to do, then end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Work until nothing is left to do, then exit.")
+    ] = False,
     log: Annotated[
         Literal["auto", "text", "json", "none"],
         typer.Option("--log", help="Log lines on stderr; auto: JSON for the journal, else text."),
@@ -24,8 +26,7 @@ def run(
 ) -> None:
     """Run the daemon in the foreground.
 
-    SIGTERM stops it gracefully, and SIGHUP makes it read its settings again. Exit 3 when launches had to
-    stop.
+    SIGTERM stops it gracefully, and SIGHUP reloads its settings. Exit 3 if launches had to stop.
 
     Examples: threegate run
               threegate run --once

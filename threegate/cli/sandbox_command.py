@@ -14,9 +14,9 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def build(json_: JsonFlag = False) -> None:
-    """Build missing images and enter their digests.
+    """Build missing images and record their digests.
 
-    The digests go into threegate.toml.
+    The digests are written to threegate.toml.
 
     Example: threegate sandbox build
     """
@@ -35,7 +35,7 @@ def build(json_: JsonFlag = False) -> None:
     say(f"image         {images.era}")
     say(f"egress_image  {images.egress}")
     say(
-        "entered into threegate.toml; approvals from before no longer hold"
+        "written to threegate.toml; earlier approvals are no longer valid"
         if changed
         else "already in threegate.toml"
     )
@@ -43,12 +43,14 @@ def build(json_: JsonFlag = False) -> None:
 
 @app.command()
 def check(
-    network: Annotated[bool, typer.Option("--network/--no-network", help="Also try the way out.")] = True,
+    network: Annotated[
+        bool, typer.Option("--network/--no-network", help="Also test network access through the proxy.")
+    ] = True,
     json_: JsonFlag = False,
 ) -> None:
-    """Run a test container that tries every wall.
+    """Run a test container that tries to break every restriction.
 
-    Exit 2 when a wall does not hold.
+    Exit 2 if it breaks one.
 
     Example: threegate sandbox check --no-network
     """
@@ -59,7 +61,7 @@ def check(
     from threegate.runners.era.era_doctor import prove_era
 
     settings = workspace_here().load_settings().runners.era
-    with busy("trying every wall"):
+    with busy("testing every restriction"):
         outcome, walls = prove_era(settings, network=network and bool(settings.egress_image))
     if wants_json(json_):
         emit_json(

@@ -1,4 +1,4 @@
-"""`threegate serve http|mcp`: the gate for other processes. Both are extras."""
+"""`threegate serve http|mcp|approve`: the gate for other processes. Each server needs an extra."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOKEN_VARIABLE = "THREEGATE_TOKEN"  # noqa: S105 - the variable's name
 
 _EvidenceOption = Annotated[
     Literal["quickstart", "production"],
-    typer.Option(help="production refuses evidence that is only a string."),
+    typer.Option(help="In production, evidence that is only a string is refused."),
 ]
 _LogOption = Annotated[
     str, typer.Option(metavar="FILE", help="Decision log; default: the workspace's, else the state folder's.")
@@ -35,12 +35,12 @@ _LogOption = Annotated[
 
 @app.command()
 def http(
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8766,
-    no_auth: Annotated[bool, typer.Option("--no-auth", help="Ask for no token; loopback only.")] = False,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = 8766,
+    no_auth: Annotated[bool, typer.Option("--no-auth", help="Require no token; loopback only.")] = False,
     evidence: _EvidenceOption = "quickstart",
     rate: Annotated[
-        int, typer.Option(min=1, help="Requests a minute for each client address.")
+        int, typer.Option(min=1, help="Requests per minute for each client address.")
     ] = limits.SERVE_REQUESTS_PER_MINUTE,
     log: _LogOption = "",
 ) -> None:
@@ -55,7 +55,7 @@ def http(
     token = os.environ.pop(TOKEN_VARIABLE, "") or None
     if token is None and not no_auth:
         raise typer.BadParameter(
-            f"set {TOKEN_VARIABLE} to the token that callers must send, or give --no-auth"
+            f"set {TOKEN_VARIABLE} to the token that callers must send, or use --no-auth"
         )
     if no_auth:
         token = None
@@ -90,7 +90,7 @@ def mcp(
     evidence: _EvidenceOption = "quickstart",
     log: _LogOption = "",
     run: Annotated[
-        str, typer.Option(metavar="RUN", help="The door of this run of an agent; its launcher starts it.")
+        str, typer.Option(metavar="RUN", help="Serve this run of an agent; used by the launcher.")
     ] = "",
     wait_sec: Annotated[
         int,
@@ -101,7 +101,7 @@ def mcp(
 ) -> None:
     """Serve the MCP tools on stdin and stdout.
 
-    When stdin is a listening socket, it serves the clients of that. An agent asks and waits.
+    If stdin is a listening socket, its clients are served. An agent makes a request and waits for the result.
 
     Example: threegate serve mcp
     """
@@ -122,7 +122,8 @@ def mcp(
     of = workspace.agent_run(run) if workspace is not None and run else None
     door = Door(workspace, of, wait_sec) if workspace is not None else None
     requester = RequesterAccess(workspace, of) if workspace is not None else None
-    # an agent behind the door runs nothing itself: its calls are requests, which these contracts judge anyway
+    # an agent behind this server runs nothing itself: its calls become requests, which these contracts judge
+    # anyway
     gates = WorkspaceGates(workspace, decisions, surface="mcp") if workspace is not None and not run else None
 
     def make() -> ToolServer:
@@ -145,7 +146,7 @@ def mcp(
 @app.command()
 def approve(
     host: Annotated[
-        str, typer.Option(help="The address to listen at; default: what the origin's name leads to.")
+        str, typer.Option(help="The address to listen on; default: what the origin's name resolves to.")
     ] = "",
     cert: Annotated[
         Path | None, typer.Option("--cert", metavar="PEM", help="Certificate chain; with --key-file.")
@@ -155,14 +156,12 @@ def approve(
     ] = None,
     make_ca: Annotated[
         bool,
-        typer.Option(
-            "--make-ca", help="Make a certificate and an authority for it to import; serve nothing."
-        ),
+        typer.Option("--make-ca", help="Make a certificate and a CA to import, then exit."),
     ] = False,
 ) -> None:
     """Serve the page that takes passkeys, until Ctrl-C.
 
-    Its https address is approval.passkey_origin of the settings.
+    Its https address is the setting approval.passkey_origin.
 
     Examples: threegate serve approve --make-ca
               threegate serve approve --cert approve.pem --key-file approve.key
@@ -180,9 +179,9 @@ def approve(
         say(f"authority    {made.authority}")
         say(f"fingerprint  SHA-256 {made.fingerprint}")
         say(
-            f"for          {name} alone, until {made.until:%Y-%m-%d}; its own key is gone: it signs nothing more"
+            f"for          {name} only, until {made.until:%Y-%m-%d}; the CA's key was deleted: it signs nothing else"
         )
-        say("Import it where you approve from, then: threegate serve approve")
+        say("Import it on the device you approve from, then run: threegate serve approve")
         return
     require_extra("this server", "http")
     files = (cert, key_file) if cert and key_file else certificate_files(workspace)
@@ -193,7 +192,7 @@ def approve(
     from threegate.serve.page.passkey_app import create_passkey_server
 
     def ready(_url: str) -> None:
-        say(f"listening on {origin}; Ctrl-C ends it")
+        say(f"listening on {origin}; press Ctrl-C to stop")
         sys.stdout.flush()
 
     serve(listener, create_passkey_server(workspace, origin), ready=ready, certificate=files)
@@ -203,14 +202,14 @@ def passkey_origin(settings: Settings) -> str:
     """The origin that passkeys are pinned to. Raises NoWorkspace when none is set."""
     if not (origin := settings.approval.passkey_origin):
         raise NoWorkspace(
-            'set passkey_origin = "https://HOST:PORT" below [approval] in threegate.toml first'
+            'set passkey_origin = "https://HOST:PORT" below [approval] in threegate.toml'
             " (docs/approve-from-elsewhere.md)"
         )
     return origin
 
 
 def _metrics(workspace: Workspace | None, decisions: Path) -> Callable[[], bytes] | None:
-    """What /metrics answers with; None without a workspace or without the extra."""
+    """The source of /metrics; None without a workspace or without the extra."""
     if workspace is None or not has_extra("metrics"):
         return None
     from threegate.records.gauge import SharedGauge
@@ -219,7 +218,7 @@ def _metrics(workspace: Workspace | None, decisions: Path) -> Callable[[], bytes
 
 
 def _workspace() -> Workspace | None:
-    """The workspace, when there is one; a server of the gate alone needs none. One that is named must exist."""
+    """The workspace, if there is one; a server of the gate alone needs none. A named workspace must exist."""
     from threegate.cli.invocation import ROOT
 
     try:

@@ -24,7 +24,7 @@ def install(
         str,
         typer.Option(
             "--user",
-            help="The account that it runs as; default: threegate, with --era root; without sudo you.",
+            help="The account to run as; default: threegate, with --era root, without sudo you.",
         ),
     ] = "",
     era: Annotated[
@@ -36,7 +36,7 @@ def install(
 ) -> None:
     """Write the systemd unit and start it.
 
-    It says what will be done, and asks before.
+    It prints what it will do and asks first.
 
     Example: threegate service install --user threegate
     """
@@ -61,7 +61,7 @@ def install(
 def uninstall(name: _Name = "threegate", yes: YesOption = False) -> None:
     """Stop the service and remove its unit.
 
-    It says what will be done, and asks before. The workspace stays.
+    It prints what it will do and asks first. The workspace stays.
 
     Example: threegate service uninstall
     """
@@ -77,9 +77,9 @@ def uninstall(name: _Name = "threegate", yes: YesOption = False) -> None:
 
 @app.command()
 def status(name: _Name = "threegate", json_: JsonFlag = False) -> None:
-    """Show what systemd says about the service.
+    """Show the state of the service in systemd.
 
-    Exit 2 when it does not run.
+    Exit 2 if it is not running.
 
     Example: threegate service status
     """

@@ -40,7 +40,7 @@ def list_(json_: JsonFlag = False) -> None:
 
 @app.command()
 def show(session: SessionId, json_: JsonFlag = False) -> None:
-    """Show everything that a session remembers.
+    """Show everything a session has recorded.
 
     Example: threegate session show march
     """
@@ -65,7 +65,7 @@ def show(session: SessionId, json_: JsonFlag = False) -> None:
 
 @app.command("open")
 def open_(
-    session: Annotated[str, argument("SESSION", "A name that no session has yet.")],
+    session: Annotated[str, argument("SESSION", "The name of the new session.")],
     requester: Annotated[str, typer.Option(help="Only this requester may use it.")] = "",
     workflow: Annotated[
         str, typer.Option(help="The workflow it belongs to.", autocompletion=tab_completion.workflows)
@@ -96,9 +96,9 @@ def open_(
 
 @app.command()
 def close(session: SessionId) -> None:
-    """Close a session in good order.
+    """Close a session normally.
 
-    Its totals no longer count. Exit 2 when a lower bound was missed.
+    Its totals no longer count. Exit 2 if it missed a lower bound.
 
     Example: threegate session close march
     """
@@ -116,7 +116,7 @@ def close(session: SessionId) -> None:
 
 @app.command()
 def kill(session: SessionId) -> None:
-    """Kill a session and what runs in it.
+    """Kill a session and the requests running in it.
 
     Example: threegate session kill march
     """

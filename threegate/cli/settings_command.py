@@ -16,11 +16,11 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def check(
-    file: Annotated[Path | None, typer.Argument(help="Another settings file than the workspace's.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="The settings file; default: the workspace's.")] = None,
 ) -> None:
     """Check the settings.
 
-    Exit 2 with the place of the first mistake.
+    Exit 2 with the location of the first error.
 
     Example: threegate settings check
     """
@@ -29,21 +29,21 @@ def check(
 
     if file is None:
         workspace_here().load_settings()
-        say("the settings hold")
+        say("the settings are valid")
         return
     data = durable.read_named(file, max_bytes=limits.SETTINGS_BYTES)
     parse_settings(data, file)
-    say("the settings hold")
+    say("the settings are valid")
 
 
 @app.command()
 def show(
-    origin: Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Print where each value comes from.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Show every setting as threegate.toml would have it.
+    """Print every setting in the form of threegate.toml.
 
-    Of an address that may hold a secret it shows the kind only.
+    An address that may contain a secret is shown by its scheme only.
 
     Example: threegate settings show --origin
     """
@@ -69,7 +69,7 @@ def show(
 
 
 def _shown(name: str, value: Any) -> Any:
-    """The value, or of an address that may hold a password or a token no more than its scheme."""
+    """The value; only the scheme of an address that may contain a password or a token."""
     if name not in _ADDRESSES:
         return value
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""`threegate show`: one request, whole."""
+"""`threegate show`: everything about one request."""
 
 from __future__ import annotations
 
@@ -41,22 +41,20 @@ def show(
         typer.Option(
             "--input",
             metavar="NAME",
-            help="Print all of this input file instead: the pinned bytes, or those that the draft declares.",
+            help="Print this input file in full instead: the pinned bytes, or those the draft declares.",
         ),
     ] = "",
     approved: Annotated[
         bool,
-        typer.Option(
-            "--as-approved", help="Print the text that the approval's signature covers, as it was kept."
-        ),
+        typer.Option("--as-approved", help="Print the stored text that the approval's signature covers."),
     ] = False,
     follow: Annotated[
         bool,
-        typer.Option("--follow", help="Show where it is and its last line of output until it has ended."),
+        typer.Option("--follow", help="Follow its status and last line of output until it ends."),
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Show everything that is known about one request.
+    """Show everything known about one request.
 
     Examples: threegate show TR-20261122-101500Z-sum
               threegate show TR-20261122-101500Z-sum --follow
@@ -126,7 +124,7 @@ def show(
 
 
 def _tell(label: str, text: str) -> None:
-    """A label of ours and a text beside it, however many rows that takes: no other word begins a row."""
+    """One of our labels with a text next to it, over as many rows as needed. Only our labels start a row."""
     from threegate.shown.escaped_lines import own
 
     first, *rest = own(text, width=screen_width(), indent=10)
@@ -134,7 +132,7 @@ def _tell(label: str, text: str) -> None:
 
 
 def _follow(workspace: Workspace, request: Shown, *, as_json: bool) -> None:
-    """On a terminal the same rows, drawn again; elsewhere a row or a JSON line for each change."""
+    """On a terminal, redraw the same rows; elsewhere, print a row or a JSON line for each change."""
     from threegate.review.follow import follow
     from threegate.review.show import results_of
     from threegate.review.status import line_rows, output_row
@@ -175,7 +173,9 @@ def _show_input(workspace: Workspace, shown: Shown, name: str) -> None:
 
 
 def _say_as_approved(which: str) -> None:
-    """On a terminal at its width; elsewhere byte for byte, so that its sha256 is the signed one."""
+    """On a terminal, wrap to its width; elsewhere, print byte for byte, so that the sha256 is the signed
+    one.
+    """
     from threegate.review.show import as_approved
     from threegate.shown.escaped_lines import fitted
 

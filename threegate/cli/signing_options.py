@@ -1,7 +1,7 @@
-"""What every command that signs has in common: `--as`, `--key`, `--yes`, and the question before the signature.
+"""Options of all commands that sign: `--as`, `--key`, `--yes`, and the question before the signature.
 
-Invariant: nothing is signed before the person said yes, on the terminal or beforehand with `--yes`; a command that says no or
-stops something is its own yes.
+Invariant: nothing is signed before the person has agreed, at the prompt or with `--yes`. A command that
+rejects or stops something needs no further confirmation.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ NameOption = Annotated[
     ),
 ]
 KeyOption = Annotated[
-    Path | None, typer.Option("--key", metavar="KEY", help="Private key, or .pub of an agent's key.")
+    Path | None,
+    typer.Option("--key", metavar="KEY", help="The private key, or the .pub of a key in ssh-agent."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask (needed off a terminal).")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask (required without a terminal).")]
 
 
 def acting_here(context: Context, name: str, key: Path | None) -> Acting:
-    """The operator who signs, and the key. Raises InvalidInput when it is not clear."""
+    """The operator who signs, and the key. Raises InvalidInput if it is ambiguous."""
     from threegate.acts.approve import known_operators
     from threegate.acts.signing_key import acting_operator
 
@@ -48,8 +49,11 @@ def acting_here(context: Context, name: str, key: Path | None) -> Acting:
 def decision_here(
     context: Context, kind: str, about: Mapping[str, Any], name: str, key: Path | None
 ) -> OperatorDecision:
-    """Who says no or stop: the operator of a key that is at hand, or who runs the command. Raises InvalidInput for `name` or
-    `key` that is none's; a `key` that was named signs, or it is an error."""
+    """Who rejects or stops: the operator of an available key, or the user who runs the command.
+
+    Raises InvalidInput for a `name` or `key` that belongs to no operator. A named `key` must sign, or it is
+    an error.
+    """
     from threegate.acts.signed_acts import decide
     from threegate.setup.init import account
 
@@ -58,7 +62,7 @@ def decision_here(
 
 
 def actor_here(context: Context, name: str, key: Path | None) -> str:
-    """The same person as the trail's actor; no key is asked."""
+    """The same person as the trail's actor; needs no key."""
     from threegate.setup.init import account
 
     acting = _at_hand(context, name, key)
@@ -78,11 +82,13 @@ def _at_hand(context: Context, name: str, key: Path | None) -> Acting | None:
 
 
 def ask(question: str, yes: bool) -> None:
-    """A yes of the operator, given beforehand or on the terminal. Raises InvalidInput off a terminal and on a narrow one, Exit on a no."""
+    """Get the operator's consent, from `--yes` or at the prompt. Raises InvalidInput without a terminal and
+    on a narrow one, Exit if refused.
+    """
     if yes:
         return
     if not on_terminal():
-        raise InvalidInput("not on a terminal: read the screen above, then say --yes")
+        raise InvalidInput("not on a terminal: read the screen above, then give --yes")
     screen_width()
     typer.echo(f"\n{question} [y/N] ", nl=False)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -1,4 +1,4 @@
-"""`threegate stats`: how the people at the gate decided."""
+"""`threegate stats`: how the operators decided."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ app = typer.Typer()
 @app.command()
 def stats(
     since: Annotated[
-        str, typer.Option("--since", metavar="WHEN", help="From this date or moment on, or 24h, 7d ago.")
+        str, typer.Option("--since", metavar="WHEN", help="Start at this date or time, or 24h, 7d ago.")
     ] = "",
     json_: JsonFlag = False,
 ) -> None:
     """Show who decided how much and how fast.
 
-    Also why drafts were rejected, what ran under grants, and how stops went.
+    It also shows why drafts were rejected, what ran under grants, and how stops went.
 
     Example: threegate stats --since 30d
     """
@@ -35,4 +35,4 @@ def stats(
     for label, value in lines:
         say(f"{label:<22} {value}")
     if not lines:
-        say("nobody has decided anything yet; drafts wait for: threegate review")
+        say("no decisions yet; decide on drafts with: threegate review")

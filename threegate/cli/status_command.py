@@ -1,4 +1,4 @@
-"""`threegate status`: what waits for whom."""
+"""`threegate status`: what is waiting, and for whom."""
 
 from __future__ import annotations
 
@@ -30,14 +30,12 @@ app = typer.Typer()
 
 @app.command()
 def status(
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again whenever it changes; Ctrl-C ends.")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh on every change, until Ctrl-C.")] = False,
     ended: Annotated[int, typer.Option("--ended", min=0, help="How many ended requests to show.")] = 20,
     plain: PlainFlag = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Show what waits, runs and has ended, and who must act.
+    """Show what is waiting, running and finished, and who must act.
 
     Example: threegate status --watch
     """

@@ -1,7 +1,8 @@
-"""What the shell's Tab key offers where a command takes an id or a name.
+"""Shell completion for arguments that take an id or a name.
 
-Invariant: nothing is read, and no module of a gate imported, before the shell asks. Looking changes nothing and never fails: what
-cannot be read is not offered. Only plain names are offered, so no character of a file's name means anything to a shell.
+Invariant: nothing is read, and no module of a gate imported, before the shell asks. Completion changes
+nothing and never fails: what cannot be read is not offered. Only plain names are offered, so no character of
+a file's name is special to a shell.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _Completion = Callable[[typer.Context, str], list[str]]
 
 
 def _offer(names: Callable[[Workspace, typer.Context], Iterable[str]]) -> _Completion:
-    """The completion of what `names` gives for the workspace of the command line."""
+    """The completion that offers what `names` returns for the command line's workspace."""
 
     def offered(ctx: typer.Context, incomplete: str) -> list[str]:
         from threegate.core.workspace import find_workspace
@@ -41,7 +42,7 @@ def _offer(names: Callable[[Workspace, typer.Context], Iterable[str]]) -> _Compl
 
 
 def _requests(workspace: Workspace, *folders: str) -> list[str]:
-    """The names of the request files in folders, without their ending; a drill is among the drafts, like any draft."""
+    """The names of the request files in folders, without their suffix; drills are included like any draft."""
     from threegate.core.file_names import is_request_name
     from threegate.review.status import files_in
 

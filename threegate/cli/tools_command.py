@@ -1,4 +1,4 @@
-"""`threegate tools`: servers of tools (MCP) whose calls agents may ask for."""
+"""`threegate tools`: MCP tool servers whose calls agents may request."""
 
 from __future__ import annotations
 
@@ -21,35 +21,41 @@ app = typer.Typer(no_args_is_help=True)
 ServerName = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="As `threegate tools list` names it.", autocompletion=tab_completion.servers
+        metavar="NAME",
+        help="A server shown by `threegate tools list`.",
+        autocompletion=tab_completion.servers,
     ),
 ]
 
 
 @app.command("add")
 def add(
-    server: Annotated[str, typer.Argument(metavar="NAME", help="A letter, then up to 15 of a-z 0-9 -.")],
+    server: Annotated[
+        str, typer.Argument(metavar="NAME", help="Its name: a letter, then up to 15 of a-z 0-9 -.")
+    ],
     command: Annotated[
         list[str], typer.Argument(metavar="-- COMMAND…", help="The server's installed program.")
     ],
     env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable that it gets.")
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for it.")
     ] = None,
     secret: Annotated[
         list[str] | None,
         typer.Option(
-            "--secret", metavar="NAME", help="A variable with the value of secrets.NAME of the settings."
+            "--secret",
+            metavar="NAME",
+            help="An environment variable with the value of the setting secrets.NAME.",
         ),
     ] = None,
     allow: Annotated[
         list[str] | None,
         typer.Option(
-            "--allow", metavar="HOST", help="A host that it may send anything to (in a jail: only those)."
+            "--allow", metavar="HOST", help="A host it may send anything to (in a jail, only these)."
         ),
     ] = None,
     bind: Annotated[
         list[str] | None,
-        typer.Option("--bind", metavar="DIR[:rw]", help="A folder that it sees, read-only without :rw."),
+        typer.Option("--bind", metavar="DIR[:rw]", help="A folder it can see; read-only without :rw."),
     ] = None,
     place: Annotated[str, typer.Option("--in", metavar="jail|era|host", help="Where it runs.")] = "jail",
     image: Annotated[
@@ -57,20 +63,21 @@ def add(
         typer.Option(
             "--image",
             metavar="IMAGE",
-            help="With --in era: an image of the engine, pinned by its digest; default that of the settings.",
+            help="With --in era: an image pinned by its digest; default: the one in the settings.",
         ),
     ] = "",
     stateful: Annotated[
         bool,
         typer.Option(
             "--stateful",
-            help="One process for each run of an agent, which keeps what calls leave in it; else a fresh one for each call.",
+            help="Keep one process per agent run, with the state that calls leave in it; default: a fresh "
+            "one per call.",
         ),
     ] = False,
     account: Annotated[
         str,
         typer.Option(
-            "--account", metavar="USER", help="As root: the account that it runs as; default nobody."
+            "--account", metavar="USER", help="When run as root: the account for it; default: nobody."
         ),
     ] = "",
     name: NameOption = "",
@@ -80,7 +87,7 @@ def add(
 ) -> None:
     """Start a server once, show it and pin it.
 
-    It shows everything that the server reports about itself, and pins it with your signature.
+    Everything that the server reports about itself is shown and pinned with your signature.
 
     Example: threegate tools add notes --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes
     """
@@ -114,7 +121,7 @@ def add(
 
 @app.command("list")
 def list_(json_: JsonFlag = False) -> None:
-    """List the servers, and whether each is what was signed.
+    """List the servers, and whether each still matches its signature.
 
     Example: threegate tools list
     """
@@ -144,12 +151,12 @@ def list_(json_: JsonFlag = False) -> None:
     if wants_json(json_):
         emit_json({"servers": rows})
     elif not rows:
-        say("no server is added; add one with: threegate tools add NAME -- COMMAND")
+        say("no tool servers yet; add one with: threegate tools add NAME -- COMMAND")
 
 
 @app.command("show")
 def show(server: ServerName, json_: JsonFlag = False) -> None:
-    """Show everything that is pinned of a server.
+    """Show everything that is pinned about a server.
 
     Example: threegate tools show notes
     """
@@ -172,7 +179,7 @@ def refresh(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Show what differs from what was signed, and sign again.
+    """Show what changed since a server was signed, and sign again.
 
     Example: threegate tools refresh notes
     """
@@ -183,20 +190,20 @@ def refresh(
     context = open_context(workspace_here())
     if program := program_changes(context, server):
         _show([difference_section(program)], json_)
-        ask(f"Its program changed. Start {server} as it is now, with its folders, hosts and secrets?", yes)
+        ask(f"Its program changed. Start the current {server}, with its folders, hosts and secrets?", yes)
     looked = look_again(context, server)
     changed = [item.what for item in looked.changed]
     if changed:
         acting = acting_here(context, name, key)
         _show([difference_section(looked.changed)], json_)
-        ask(f"Sign {server} as it is now, as {acting.name}?", yes)
+        ask(f"Sign the current {server} as {acting.name}?", yes)
         take_up(context, acting, looked)
     if wants_json(json_):
         emit_json({**_row(looked.manifest), "changed": changed})
     elif changed:
-        say(f"took up {server} as it is now (manifest {looked.manifest.digest[:16]})")
+        say(f"signed the current {server} (manifest {looked.manifest.digest[:16]})")
     else:
-        say(f"{server} is what was signed; nothing was changed")
+        say(f"{server} matches what was signed; nothing was changed")
 
 
 @app.command("remove")
@@ -220,7 +227,7 @@ def remove(server: ServerName, name: NameOption = "", key: KeyOption = None, jso
 def test(server: ServerName, json_: JsonFlag = False) -> None:
     """Start a server and compare it with what was signed.
 
-    It starts as for a call, but none of its tools is called.
+    It is started as for a call, but no tool is called.
 
     Example: threegate tools test notes
     """
@@ -237,7 +244,7 @@ def test(server: ServerName, json_: JsonFlag = False) -> None:
     if wants_json(json_):
         emit_json({**_row(manifest), "ms": took})
     else:
-        say(f"{server} starts and is what was signed: {len(manifest.tools)} tools in {took} ms")
+        say(f"{server} starts and matches what was signed: {len(manifest.tools)} tools in {took} ms")
 
 
 def _show(sections: list[Section], json_: bool) -> None:

@@ -1,4 +1,4 @@
-"""`threegate undo`: show what taking a change back would do, ask, sign, take it back."""
+"""`threegate undo`: show what reverting a change would do, ask, sign, and revert it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def undo(
 ) -> None:
     """Revert a change that was made to a project.
 
-    Everything that it changed must still be as the change left it.
+    Every file must still be as the change left it.
 
     Example: threegate undo TR-20261123-140501Z-changes-9be8da
     """
@@ -54,7 +54,7 @@ def undo(
         render_sections([Section("UNDO", items)], width=screen_width(to_stderr=quiet), full=True),
         to_stderr=quiet,
     )
-    ask(f"Sign as {acting.name} and change {plan.requested.job.project.path} back?", yes)
+    ask(f"Sign as {acting.name} and revert the change in {plan.requested.job.project.path}?", yes)
     message = undo_change(context, plan, sign_act(context, acting, UNDO, plan.about))
     if quiet:
         emit_json({"request_id": request_id, "undone": dict(plan.about), "message": message})

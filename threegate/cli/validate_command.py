@@ -1,7 +1,8 @@
 """``threegate validate``: gate 1 on files, folders or standard input.
 
-Reads the named files and the settings; needs no workspace. Of a draft in a workspace's inbox or tool-exec/drafts also the
-input files that it declares are hashed, and the tool that it calls is looked up, as the daemon does.
+It reads the named files and the settings, and needs no workspace. For a draft in a workspace's inbox or
+tool-exec/drafts, it also hashes the declared input files and looks up the tool that the draft calls, as the
+daemon does.
 """
 
 from __future__ import annotations
@@ -39,26 +40,24 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 PARALLEL_FROM = 400
-"""Below this many files starting a second process costs more than it saves."""
+"""For fewer files than this, starting a second process costs more than it saves."""
 _CHUNK = 100
 
 
 @app.command()
 def validate(
     paths: Annotated[list[str], argument("FILE|DIR|-...", "Requests, folders of them, or - .")],
-    stage: Annotated[
-        str, typer.Option(help="draft or approved; default: by the folder the file is in.")
-    ] = "",
+    stage: Annotated[str, typer.Option(help="draft or approved; default: by the file's folder.")] = "",
     form: Annotated[str, typer.Option("--format", help="text, json, sarif or github.")] = "text",
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings make the exit code 2 too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 2 on warnings too.")] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Only what is wrong, without help texts.")
+        bool, typer.Option("--quiet", "-q", help="Print only the findings, without help texts.")
     ] = False,
     json_: invocation.JsonFlag = False,
 ) -> None:
     """Check tool requests and say what is wrong and where.
 
-    Exit 0 when all are valid, 2 when one is not.
+    Exit 0 if all are valid, 2 if one is not.
 
     Examples: threegate validate inbox/
               threegate validate --stage draft --format json - <request.md
@@ -66,9 +65,9 @@ def validate(
     if invocation.wants_json(json_):
         form = "json"
     if form not in output.FORMATS:
-        raise typer.BadParameter(f"--format is one of {', '.join(output.FORMATS)}")
+        raise typer.BadParameter(f"--format must be one of {', '.join(output.FORMATS)}")
     if stage not in ("", "draft", "approved"):
-        raise typer.BadParameter("--stage is draft or approved")
+        raise typer.BadParameter("--stage must be draft or approved")
     settings = request_settings()
     unread: list[str] = []
     files = list(_files(paths, unread))
@@ -95,7 +94,7 @@ def validate(
 
 
 def request_settings() -> GateSettings:
-    """The settings of the workspace that we are in, or the defaults where there is none. Raises InvalidInput."""
+    """The settings of the current workspace, or the defaults outside a workspace. Raises InvalidInput."""
     here = Path.cwd()
     named = invocation.ROOT.workspace or os.environ.get("THREEGATE_WORKSPACE")
     if named or any((folder / "threegate.toml").is_file() for folder in (here, *here.parents)):
@@ -106,7 +105,7 @@ def request_settings() -> GateSettings:
 def check_file(
     path: str, *, settings: GateSettings, now: datetime, stage: str, fixes: bool = False
 ) -> Report | str:
-    """Read one file and check it. A file that cannot be had gives the line that says so."""
+    """Read one file and check it. If it cannot be read, return a line that says so."""
     if path == "-":
         data = sys.stdin.buffer.read(limits.REQUEST_BYTES + 1)
         return _read(data, path, settings, now, _stage(stage, path), fixes)
@@ -123,7 +122,7 @@ def check_file(
 
 
 def _in_workspace(report: Report, path: Path) -> Report:
-    """For a draft in a workspace: what the daemon would say about its input files, its limits and its call too."""
+    """For a draft in a workspace: the daemon's findings about its input files, limits and tool call."""
     roots = [root for root in path.parents[1:3] if (root / "threegate.toml").is_file()]
     if report.request is None or not roots:
         return report
@@ -151,7 +150,7 @@ def _in_workspace(report: Report, path: Path) -> Report:
 
 
 def _call_findings(workspace: Workspace, request: Request) -> list[Finding]:
-    """About the tool that it calls; nothing for an account that may not know what is pinned."""
+    """Findings about the tool it calls; none if this account may not read what is pinned."""
     if request.call is None or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
         return []
     from threegate.daemon.draft_findings import call_findings
@@ -179,7 +178,7 @@ def _stage(stage: str, path: str) -> Stage:
 
 
 def _files(paths: Sequence[str], unread: list[str]) -> Iterator[str]:
-    """The files of the arguments; of a folder all TR-*.md in it and below, without following links."""
+    """The files of the arguments; for a folder, all TR-*.md in it and below, without following links."""
     for path in paths:
         if path == "-" or not Path(path).is_dir():
             yield path
@@ -194,7 +193,7 @@ def _files(paths: Sequence[str], unread: list[str]) -> Iterator[str]:
 
 
 def _checked(check: partial[Report | str], files: Sequence[str]) -> Iterator[Report | str]:
-    """The files' reports in order; with many files on several processors in parallel."""
+    """The files' reports in order; many files are checked in parallel on several processors."""
     workers = min(os.cpu_count() or 1, len(files) // (PARALLEL_FROM // 2))
     if workers < 2 or "-" in files:
         yield from map(check, files)
@@ -207,7 +206,7 @@ def _checked(check: partial[Report | str], files: Sequence[str]) -> Iterator[Rep
 
 
 def _light(check: partial[Report | str], path: str) -> Report | str:
-    """A report with only what is printed: less to send between processes."""
+    """A report with only what is printed, so that less is sent between processes."""
     report = check(path)
     if isinstance(report, str):
         return report

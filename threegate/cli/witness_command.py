@@ -1,4 +1,4 @@
-"""`threegate witness serve`: cosign the trail checkpoints of others, as long as each continues the last."""
+"""`threegate witness serve`: cosign the trail checkpoints of others, as long as each extends the last."""
 
 from __future__ import annotations
 
@@ -31,26 +31,30 @@ def serve(
         typer.Option(
             "--log",
             metavar="KEY.pub",
-            help="The workspace.pub, or the key in it, of a trail that is cosigned; repeat it.",
+            help="The workspace.pub of a trail to cosign, or the key in it (repeatable).",
         ),
     ],
     state: Annotated[
         Path | None,
-        typer.Option("--state", metavar="DIR", help="Key and state; default: the state folder's `witness`."),
+        typer.Option(
+            "--state",
+            metavar="DIR",
+            help="The folder for key and state; default: `witness` in the state folder.",
+        ),
     ] = None,
     name: Annotated[
         str,
         typer.Option(
-            "--name", help="The name of a new key, like witness.example/one; default: made of the key."
+            "--name", help="The name of a new key, like witness.example/one; default: derived from the key."
         ),
     ] = "",
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8767,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = 8767,
     json_log: Annotated[bool, typer.Option("--json-log", help="Log JSON lines (for a journal).")] = False,
 ) -> None:
     """Serve POST /add-checkpoint.
 
-    It prints the verifier key and the URL; a refusal is one line on stderr.
+    The verifier key and the URL are printed; each refusal is one line on stderr.
 
     Example: threegate witness serve --log workspace.pub
     """
@@ -85,12 +89,12 @@ def serve(
 
 
 def _logs(given: list[str]) -> dict[str, list[VerifierKey]]:
-    """The logs' keys by their name, which is the origin of the log. Raises InvalidInput."""
+    """The logs' keys by the name of the key, which is the log's origin. Raises InvalidInput."""
     from threegate.core import limits
     from threegate.trail.workspace_key import VerifierKey
 
     if len(given) > limits.WITNESS_LOGS:
-        raise InvalidInput(f"--log: {len(given)} keys; one witness knows at most {limits.WITNESS_LOGS}")
+        raise InvalidInput(f"--log: {len(given)} keys; a witness takes at most {limits.WITNESS_LOGS}")
     logs: dict[str, list[VerifierKey]] = {}
     for item in given:
         key = read_key(VerifierKey, item)

@@ -1,4 +1,4 @@
-"""`threegate worker`: run the requests of a daemon elsewhere, after judging them here."""
+"""`threegate worker`: run the requests of a daemon on another machine, after judging them there."""
 
 from __future__ import annotations
 
@@ -25,16 +25,23 @@ def worker(
     identity: Annotated[
         Path,
         typer.Option(
-            "--identity", metavar="DIR", help="ca.pem, tls.pem, tls.key and workspace.pub of this worker."
+            "--identity",
+            metavar="DIR",
+            help="The folder with ca.pem, tls.pem, tls.key and workspace.pub of this worker.",
         ),
     ] = Path(),
     state: Annotated[
-        Path | None, typer.Option("--state", metavar="DIR", help="Journal, inputs, runs; default: DIR/state.")
+        Path | None,
+        typer.Option(
+            "--state", metavar="DIR", help="The folder for journal, inputs and runs; default: DIR/state."
+        ),
     ] = None,
     settings: Annotated[
         Path | None,
         typer.Option(
-            "--settings", metavar="FILE", help="[approval], [request] and [runners] for this worker."
+            "--settings",
+            metavar="FILE",
+            help="A file with [approval], [request] and [runners] for this worker.",
         ),
     ] = None,
     json_log: Annotated[bool, typer.Option("--json-log", help="Log JSON lines (for a journal).")] = False,
@@ -50,7 +57,7 @@ def worker(
     from threegate.daemon.log import Log
 
     if not re.fullmatch(r"amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?", broker):
-        raise NoWorkspace("--broker: is not of the form amqps://HOST[:PORT][/VHOST]; only TLS is spoken")
+        raise NoWorkspace("--broker: is not of the form amqps://HOST[:PORT][/VHOST]; TLS is required")
     require_extra("a cluster", "cluster")
     from threegate.worker.service import Options, run_worker
 

@@ -54,15 +54,15 @@ def show(
             parent = f"  under {member['parent']}" if member["parent"] else ""
             say(f"  {key}  {member['role']}  {member['state']}{parent}")
         for resource, owner in value["owners"].items():
-            say(f"  {resource} is written by {owner}")
+            say(f"  {resource} is owned by {owner}")
     if not values:
-        say("no workflow was used yet")
+        say("no workflow has been used yet")
 
 
 @app.command()
 def kill(
     workflow: Annotated[
-        str, argument("WORKFLOW", "As `threegate workflow show` names it.", tab_completion.workflows)
+        str, argument("WORKFLOW", "A workflow shown by `threegate workflow show`.", tab_completion.workflows)
     ],
     name: NameOption = "",
     key: KeyOption = None,

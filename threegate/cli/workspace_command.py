@@ -1,4 +1,4 @@
-"""`threegate workspace adopt`: a workspace that was restored, copied or moved goes on under a new epoch."""
+"""`threegate workspace adopt`: continue a restored, copied or moved workspace under a new epoch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def adopt(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Say why launches stopped, and continue from here.
+    """Report why launches stopped, and continue from here.
 
     Earlier approvals become void.
 
@@ -36,7 +36,7 @@ def adopt(
     if not wants_json(json_):
         say(f"{about['path']}: {about['problem']}")
         say(
-            f"the trail ends at event {about['seq']}; epoch {about['epoch']} begins, earlier approvals are void"
+            f"the trail ends at event {about['seq']}; epoch {about['epoch']} begins and earlier approvals become void"
         )
     ask("Adopt this workspace?", yes)
     done = adopt_now(context, acting_here(context, as_, key), about)
@@ -45,4 +45,4 @@ def adopt(
         return
     say(f"adopted: epoch {done.epoch}")
     if done.new_key:
-        say("a new workspace key was made here; keep the output of: threegate audit checkpoint")
+        say("a new workspace key was created; keep the output of: threegate audit checkpoint")

@@ -1,1 +1,1 @@
-"""Jobs that are sent to other machines, and what comes back from them."""
+"""Jobs that are sent to other machines, and their results."""

@@ -1,9 +1,10 @@
-"""The connections to the broker: mutual TLS 1.3 with EXTERNAL, one that listens and one that publishes.
+"""The connections to the broker: mutual TLS 1.3 with EXTERNAL, one for listening and one for publishing.
 
-Invariant: nothing is declared here (queues and permissions are the broker's definitions); every publication is
-confirmed by the broker or raises; what comes in is only bytes to the one who listens, who verifies them. The listener
-lives until `close`: what cannot be read is acknowledged, counted and dropped, and said once. It never publishes, so no
-message can make it wait for the broker: answers are left to a `WorkQueue` thread.
+Invariant: nothing is declared here (queues and permissions are in the broker's definitions); every
+publication is confirmed by the broker or raises; received data is only bytes, which the listener's owner
+verifies. The listener lives until `close`: unreadable messages are acknowledged, counted and dropped, and
+reported once. It never publishes, so no message can make it wait for the broker: answers are left to a
+`WorkQueue` thread.
 """
 
 from __future__ import annotations
@@ -126,9 +127,10 @@ OnMessage = Callable[[str, bytes, Mapping[str, Any]], None]
 
 
 class WorkQueue:
-    """Work that a listener leaves to a thread of its own: bounded, in order, one at a time.
+    """Work that a listener leaves to a separate thread: bounded, in order, one at a time.
 
-    For what can be lost: what does not fit is dropped, and whoever needs it asks again. An exception ends one piece of work.
+    For work that may be lost: what does not fit is dropped, and the sender asks again. An exception ends only
+    one piece of work.
     """
 
     def __init__(self, name: str, most: int, say: Callable[[str], None]) -> None:
@@ -175,7 +177,7 @@ class WorkQueue:
 
 
 class Wire:
-    """Listens on some queues in a thread of its own, and publishes from any thread."""
+    """Listens on some queues in its own thread, and publishes from any thread."""
 
     def __init__(
         self, broker: Broker, queues: Sequence[str], on_message: OnMessage, say: Callable[[str], None]
@@ -210,7 +212,7 @@ class Wire:
                 self._publishing.release()
 
     def drop(self, queue_name: str, why: str) -> None:
-        """Count a message that is not read; said once for each queue: a flood of them is one line."""
+        """Count an unreadable message; reported once for each queue, so that a flood of them is one line."""
         self._dropped[queue_name] += 1
         if self._dropped[queue_name] == 1:
             self._say(f"{queue_name}: dropped a message ({why}); more of them are only counted")

@@ -1,6 +1,7 @@
-"""The workers as the daemon last heard of them, and whether a machine of ours can ever run what a request asks for.
+"""The workers as last reported to the daemon, and whether one of our machines can ever run a request.
 
-Invariant: an answer is a limit that no amount of waiting changes; where nobody knows (a worker that was not heard of), there is none.
+Invariant: an answer names a limit that no amount of waiting changes; if it is unknown (a worker that has not
+reported), there is none.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ def never_fits(workspace: Workspace, settings: RunnersSettings, request: Request
     if not settings.cluster.broker:
         return Budget.of(settings).too_large(need)
     sizes = [(Decimal(row["cores"]), row["memory_mb"]) for row in worker_lines(workspace) or ()]
-    sizes = [size for size in sizes if size[0] > 0]  # the others were not heard of yet
+    sizes = [size for size in sizes if size[0] > 0]  # the others have not reported yet
     if len(sizes) < len(settings.cluster.workers) or any(
         need.cpus <= cores and need.memory_mb <= memory for cores, memory in sizes
     ):
         return None
     told = ", ".join(f"{cores} cores and {memory} MiB" for cores, memory in sizes)
-    return f"needs {need.cpus} cores and {need.memory_mb} MiB on one worker, and they have {told}"
+    return f"needs {need.cpus} cores and {need.memory_mb} MiB on one worker, but the workers have {told}"
 
 
 def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:

@@ -1,7 +1,7 @@
-"""The job envelope: all that a worker needs to verify for itself what it is asked to run.
+"""The job envelope: everything that a worker needs to verify for itself what it is to run.
 
-Invariant: an envelope is for one worker, once (its nonce), until its end; what it says of the job beyond the signed
-request only lets the worker build the same Job, whose digest the operator signed.
+Invariant: an envelope is for one worker, once (its nonce), until it expires; what it says about the job
+beyond the signed request only lets the worker build the same Job, whose digest the operator signed.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class JobEnvelope(_Part):
 def make_envelope(
     evidence: Evidence, job: Job, *, workspace_id: str, boot: str, worker: str, nonce: str, now: datetime
 ) -> JobEnvelope:
-    """The envelope of a job for one worker. Raises Refused (signature_missing) for a request that nobody signed."""
+    """The envelope of a job for one worker. Raises Refused (signature_missing) for an unsigned request."""
     if evidence.signature is None:
         raise Refused("signature_missing", "a worker runs nothing that no operator signed")
     size = sum(item.size for item in job.inputs)

@@ -1,7 +1,7 @@
-"""The ledger: what each worker has, what of it is taken, and where the next job goes.
+"""The ledger: what each worker has, what of it is in use, and where the next job goes.
 
-Invariant: the sum of what jobs hold on a worker never exceeds what the worker said that it has; a worker that was not
-heard of for CLUSTER_FENCE_SECONDS, whose doctor failed, or that was never enrolled gets nothing.
+Invariant: the sum of what jobs hold on a worker never exceeds what the worker reported; a worker that has not
+reported for CLUSTER_FENCE_SECONDS, whose doctor failed, or that was never enrolled gets nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _no_rows() -> dict[str, int]:
 
 @dataclass(slots=True)
 class Seat:
-    """One enrolled worker, as it told last, and what is taken of it."""
+    """One enrolled worker, as last reported, and what is in use on it."""
 
     name: str
     cores: Decimal = Decimal(0)
@@ -42,7 +42,7 @@ class Seat:
     rows: dict[str, int] = field(default_factory=_no_rows)
     images: tuple[str, ...] = ()
     healthy: bool = False
-    reason: str = "not heard of yet"
+    reason: str = "no report yet"
     machine: str = ""
     boot: str = ""
     heard: float | None = None
@@ -70,7 +70,7 @@ class Seat:
         )
 
     def free(self) -> tuple[int, Decimal, dict[str, int]]:
-        """MiB, cores and rows that nobody holds."""
+        """Free MiB, cores and rows."""
         memory, cores, rows = self.memory_mb, self.cores, dict(self.rows)
         for job in self.taken.values():
             need = need_of(job)
@@ -80,7 +80,7 @@ class Seat:
         return memory, cores, rows
 
     def fits(self, job: Job) -> bool:
-        """Whether the job fits beside what it holds now."""
+        """Whether the job fits in addition to what the worker already runs."""
         memory, cores, rows = self.free()
         need = need_of(job)
         return (
@@ -97,7 +97,7 @@ class Seat:
             "worker": self.name,
             "machine": self.machine,
             "live": self.live(),
-            "reason": "" if self.live() else (self.reason or "not heard of"),
+            "reason": "" if self.live() else (self.reason or "no report"),
             "cores": str(self.cores),
             "cores_free": str(cores),
             "memory_mb": self.memory_mb,
@@ -137,18 +137,18 @@ class Ledger:
             self.heard.set()
 
     def doubt(self, name: str, reason: str) -> None:
-        """Why nothing that a worker tells counts, for `threegate status`; what was told before stays."""
+        """Why a worker's reports are ignored, for `threegate status`; earlier reports are kept."""
         with self.lock:
             if not self._seats[name].live():
                 self._seats[name].reason = reason
 
     def silent_for(self, name: str) -> float:
-        """Seconds since a worker was heard of; a very long time when it never was."""
+        """Seconds since a worker's last report; a very long time if there was none."""
         heard = self._seats[name].heard
         return float("inf") if heard is None else time.monotonic() - heard
 
     def machine(self, name: str) -> str:
-        """The machine's name, as the worker told it."""
+        """The machine's name, as reported by the worker."""
         return self._seats[name].machine
 
     def missing(self, job: Job | None) -> str | None:
@@ -156,8 +156,8 @@ class Ledger:
         with self.lock:
             live = [seat for seat in self._seats.values() if seat.live()]
             if not live:
-                told = "; ".join(f"{seat.name}: {seat.reason or 'not heard of'}" for seat in self.seats())
-                return f"no worker takes work ({told[:300] or 'none is enrolled'})"
+                told = "; ".join(f"{seat.name}: {seat.reason or 'no report'}" for seat in self.seats())
+                return f"no worker accepts work ({told[:300] or 'none is enrolled'})"
             if job is None or any(seat.could(job) for seat in live):
                 return None
             need = need_of(job)
@@ -221,7 +221,9 @@ class ClusterBudget(Budget):
         self._ledger.release(job)
 
     def free_rows(self) -> list[Backend]:
-        """The backends of which some live worker has a row free; without a live worker all, to be told why they wait."""
+        """The backends for which some live worker has a free row; without a live worker all, so that requests
+        get the reason why they wait.
+        """
         free = [seat.free()[2] for seat in self._ledger.seats() if seat.live()]
         if not free:
             return list(backend_names())

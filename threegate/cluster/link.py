@@ -1,9 +1,11 @@
-"""The daemon's side of the broker: beats to every worker, and what workers send, verified and handed to its run.
+"""The daemon's side of the broker: heartbeats to every worker, and the workers' messages, verified and passed
+to their runs.
 
-Invariant: a note counts only from the queue of the worker whose enrolled key signed it; a run hears only from the worker
-that it was given to, and holds at most one result and one chunk of it; everything else is dropped and counted. What a worker
-sends costs the others nothing: the listener reads small notes and publishes none, a large one is read by a thread of its
-worker's. A status is a sign of life once: its number rises within a life of the worker, and its time is of now.
+Invariant: a note counts only from the queue of the worker whose enrolled key signed it; a run receives
+messages only from the worker that it was given to, and holds at most one result and one chunk of it;
+everything else is dropped and counted. A worker's messages do not delay the others: the listener reads small
+notes and publishes none, a large one is read by a thread for its worker. A status is a sign of life only
+once: its number rises within a life of the worker, and its time must be current.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class Mail:
 
 @dataclass(slots=True)
 class Mailbox:
-    """Where a run hears from its worker."""
+    """Where a run receives messages from its worker."""
 
     nonce: str
     worker: str
@@ -66,12 +68,12 @@ class Mailbox:
 
 @dataclass(slots=True)
 class _Life:
-    """What was heard of a worker: its lives so far, and the number of the last status of the latest one."""
+    """What is known about a worker: its lives so far, and the number of the last status of the latest one."""
 
     boot: str = ""
     seq: int = 0
     late: set[str] = field(default_factory=set)
-    """Results that came when nobody waited for them."""
+    """Results that arrived when no run was waiting for them."""
     past: collections.deque[str] = field(
         default_factory=lambda: collections.deque(maxlen=limits.CLUSTER_BOOTS)
     )
@@ -137,7 +139,7 @@ class Link:
         return box
 
     def shut(self, box: Mailbox) -> None:
-        """Nothing is heard for this run any more."""
+        """Receive nothing more for this run."""
         with self._lock:
             self._boxes.pop(box.nonce, None)
 
@@ -223,7 +225,7 @@ class Link:
                 self._answer(worker, "no", nonce)
 
     def _check_alive(self, worker: str, note: Mapping[str, Any]) -> None:
-        """Raises Refused for a status that was sent before now: somebody kept it."""
+        """Raises Refused for a status that was sent too long ago: it was held back and replayed."""
         seconds = 0 if note.get("time") is None else note["time"] - time.time()
         if abs(seconds) > limits.CLUSTER_CLOCK_SECONDS:
             self._ledger.doubt(worker, f"its clock is {abs(seconds):.0f} s off this machine's; set both")
@@ -231,7 +233,7 @@ class Link:
         with self._lock:
             life = self._lives[worker]
             if note["boot"] in life.past or (note["boot"] == life.boot and note["seq"] <= life.seq):
-                raise Refused("replayed", "a status that was heard before")
+                raise Refused("replayed", "a status that was received before")
             if note["boot"] != life.boot:
                 life.past.append(life.boot)
             life.boot, life.seq = note["boot"], note["seq"]
@@ -254,7 +256,7 @@ class Link:
         self._answers.put(answer)
 
     def _say_late(self, worker: str, nonce: str) -> None:
-        """A result that nobody waits for: said once, and for so many only."""
+        """A result that no run waits for: logged once, and only for a limited number of them."""
         late = self._lives[worker].late
         if nonce not in late and len(late) < limits.CLUSTER_LATE_RESULTS:
             late.add(nonce)
@@ -263,7 +265,7 @@ class Link:
             )
 
     def _deliver(self, nonce: str, worker: str | None, mail: Mail) -> bool:
-        """Hand a message to its run. False when there is none that hears it."""
+        """Pass a message to its run. False if none receives it."""
         with self._lock:
             box = self._boxes.get(nonce)
             if box is None or worker not in (None, box.worker):
@@ -282,7 +284,7 @@ class Link:
             box.messages.put_nowait(mail)
         except queue.Full:
             box.answered = box.answered and mail.kind != "result"
-            self.wire.drop(result_exchange(box.worker), "more than its run can hear")
+            self.wire.drop(result_exchange(box.worker), "more than its run can receive")
         return True
 
 

@@ -45,7 +45,9 @@ class _Run(_Note):
 
 
 class Status(BaseModel):
-    """What a worker gives and runs, but for its rows of each backend, which the ledger reads by the registry."""
+    """What a worker offers and runs, except its rows per backend, which the ledger reads using the
+    registry.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
 
@@ -63,7 +65,7 @@ class Status(BaseModel):
 
 class _StatusNote(_Note, Status):
     time: _Whole | None = None
-    """Whole seconds since 1970 by the worker's clock. A worker of an earlier version does not tell it."""
+    """Whole seconds since 1970 by the worker's clock. A worker of an earlier version does not send it."""
 
 
 class _MayStart(_Run):

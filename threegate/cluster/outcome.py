@@ -1,9 +1,9 @@
-"""An Outcome as a worker tells it and as the daemon reads it back: bounded, typed, names checked.
+"""An Outcome as a worker sends it and as the daemon reads it back: bounded, typed, names checked.
 
-Invariant: what `read_outcome` returns could have come from a runner of this machine: statuses that exist, streams
-within their caps, artifacts that lie below /out/ and within the job's limits, every text and number within its bound. Its
-record passes the record's own reader, so no worker can leave behind what `audit verify` cannot read. What
-`write_outcome` gives is within the same bounds.
+Invariant: what `read_outcome` returns could have come from a runner of this machine: valid statuses, streams
+within their limits, artifacts below /out/ and within the job's limits, every text and number in range. Its
+record passes the record's own reader, so no worker can leave behind what `audit verify` cannot read. The
+output of `write_outcome` is within the same limits.
 """
 
 from __future__ import annotations
@@ -117,13 +117,13 @@ def write_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def read_outcome(value: object, bounds: JobLimits) -> Outcome:
-    """The outcome again. Raises InvalidInput for anything that no runner of ours could have said."""
+    """Parse the outcome. Raises InvalidInput for anything that no runner of ours could have returned."""
     try:
         told = _Outcome.model_validate(value)
         started, finished = _moment(told.started), _moment(told.finished)
         stdout, stderr = _read_stream(told.stdout), _read_stream(told.stderr)
     except (ValueError, OverflowError):
-        raise InvalidInput("the worker's result is none that a runner gives") from None
+        raise InvalidInput("the worker's result is not one that a runner returns") from None
     artifacts = tuple(Artifact(item.path, item.size, item.sha256) for item in told.artifacts)
     _check_artifacts(artifacts, bounds)
     outcome = Outcome(
@@ -202,5 +202,5 @@ def _moment(text: str | None) -> datetime | None:
         return None
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        raise ValueError("a moment without a zone")
+        raise ValueError("a time without a time zone")
     return moment.astimezone(UTC)

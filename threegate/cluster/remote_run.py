@@ -1,8 +1,9 @@
 """One run on a worker, as the daemon sees it: sent, started once, answered once, or lost and never repeated.
 
-Invariant: the start token is given at most once, after `started` is in the trail; without it nothing ran, so a loss before
-is `unavailable`; after it a loss is `interrupted`, also where the worker says that nothing ran: nobody else can know. A
-signed result beats a loss report. Everything that is waited for has an end, whatever the worker sends or leaves out.
+Invariant: the start token is given at most once, after `started` is in the trail; without it nothing ran, so
+a loss before it is `unavailable`; a loss after it is `interrupted`, even if the worker reports that nothing
+ran, because that cannot be verified. A signed result takes precedence over a loss report. Every wait is
+bounded, whatever the worker sends or leaves out.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class RemoteRun:
             return f"worker {self._worker} was lost, says the broker ({self._lost_why})"
         silent = self._ledger.silent_for(self._worker)
         if silent > limits.CLUSTER_SILENCE_SECONDS:
-            return f"worker {self._worker} was lost: not heard of for {silent:.0f} s"
+            return f"worker {self._worker} was lost: no message for {silent:.0f} s"
         if now > end_by:
             return f"worker {self._worker} did not answer in time"
         if self._control.interrupted.is_set():
@@ -150,7 +151,7 @@ class RemoteRun:
                 self._link.tell(self._worker, "cancel", nonce=self._nonce)
 
     def _gone(self, why: str) -> Outcome:
-        """The end without a result: the worker is told to stop, and nothing is ever sent again."""
+        """The end without a result: the worker gets a stop message, and nothing is ever sent again."""
         with contextlib.suppress(Unavailable):
             self._link.tell(self._worker, "cancel", nonce=self._nonce)
         if self._given:
@@ -209,13 +210,13 @@ class RemoteRun:
             return self._gone(str(error))
         if not self._given and outcome.status != "unavailable":
             return nothing_known(
-                f"worker {self._worker} tells of a run that was never allowed to start; it is never run again"
+                f"worker {self._worker} reports a run that was never allowed to start; it is never run again"
             )
         if self._given and outcome.status == "unavailable":
             said = trail_text(outcome.detail, limits.CLUSTER_TEXT_CHARS)
             outcome = nothing_known(
-                f"worker {self._worker} had the start token and says that nothing ran ({said}); "
-                "only it can know, so it is never run again"
+                f"worker {self._worker} had the start token and reports that nothing ran ({said}); "
+                "that cannot be verified, so it is never run again"
             )
         out = self._control.run_folder / "out"
         try:
@@ -249,7 +250,7 @@ class RemoteRun:
                     data = inline.get(artifact.sha256) or self._chunk(artifact, done, box, until)
                     done += len(data)
                     if done > artifact.size:
-                        raise Unavailable("an output is longer than it said")
+                        raise Unavailable("an output is longer than announced")
                     stream.write(data)
                     digest.update(data)
             if digest.hexdigest() != artifact.sha256:
@@ -296,7 +297,7 @@ def _inline(value: Mapping[str, str]) -> dict[str, bytes]:
     try:
         return {name: base64.b64decode(data, validate=True) for name, data in value.items()}
     except ValueError:
-        raise InvalidInput("the worker's result is none that a runner gives") from None
+        raise InvalidInput("the worker's result is not one that a runner returns") from None
 
 
 def _as_cancelled(outcome: Outcome) -> Outcome:

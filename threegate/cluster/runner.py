@@ -1,6 +1,6 @@
-"""Runs on other machines: places a cleared job on a worker, which judges it again before it runs it.
+"""Runs on other machines: sends a cleared job to a worker, which judges it again before running it.
 
-Invariant: a job goes to one worker, once; nothing is ever sent a second time by this runner itself.
+Invariant: a job goes to one worker, once; this runner never sends it a second time.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _FIRST_WORKER_SECONDS = 10.0
 
 
 def enrolled(settings: ClusterSettings) -> dict[str, VerifierKey]:
-    """The workers' keys by name. Raises InvalidInput for a line that is no verifier key, or a name that stands twice."""
+    """The workers' keys by name. Raises InvalidInput for an invalid verifier key, or a duplicate name."""
     keys: dict[str, VerifierKey] = {}
     for text in settings.workers:
         key = VerifierKey.parse(text)
         if not WORKER.fullmatch(key.name) or key.name in keys:
             raise InvalidInput(
-                f"runners.cluster.workers: {key.name[:40]} is no worker's name, or stands there twice"
+                f"runners.cluster.workers: {key.name[:40]} is not a worker's name, or occurs twice"
             )
         keys[key.name] = key
     return keys

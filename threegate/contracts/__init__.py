@@ -1,7 +1,7 @@
-"""Gate 3b: the contract language. Rules an operator writes once, that hold for every request after.
+"""Gate 3b: the contract language. An operator writes rules once; they apply to every later request.
 
-Compile a folder once (`compile_folder`), open a `Session`, ask `engine.decide`, and tell `engine.commit` how it
-ended. Everything here is pure but `contracts.session`, which keeps the sessions of a workspace.
+Compile a folder once (`compile_folder`), open a `Session`, call `engine.decide`, and report the outcome with
+`engine.commit`. Everything here is pure except `contracts.session`, which stores the sessions of a workspace.
 """
 
 from __future__ import annotations

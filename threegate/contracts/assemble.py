@@ -1,7 +1,7 @@
-"""A session contract laid over all tools: the rules that the engine asks.
+"""A session contract applied to all tools: the rules that the engine evaluates.
 
-Invariant: every name that a session contract uses is declared; a rule about a tool that no contract describes is a
-mistake, never a rule that is silently about nothing.
+Invariant: every name that a session contract uses is declared; a rule about a tool without a contract is an
+error, never silently ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PROVIDER_TERM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@-]*(=[^\s+]+)?")
 
 
 def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]) -> Rules:
-    """Compile a session contract over `tools`. Mistakes are in `scope.diagnostics`."""
+    """Compile a session contract over `tools`. Errors are in `scope.diagnostics`."""
     check_phases(scope, contract, tools)
     bounds = _limits(scope, contract, tools)
     policy = _Policy(scope, contract, tools)
@@ -111,7 +111,7 @@ def build_rules(scope: Scope, contract: SessionContract, tools: Mapping[str, Too
 
 
 def _risk(contract: SessionContract, tool: ToolContract) -> bool:
-    """The tool's gate, else the session's default for its side effect, else only what reads."""
+    """The tool's gate, else the session's default for its side effect, else reads only."""
     if tool.gate is not None:
         return tool.gate == "allow"
     default = contract.risk_defaults.get(tool.side_effect)
@@ -162,7 +162,7 @@ def _limits(scope: Scope, contract: SessionContract, tools: Mapping[str, ToolPar
 
 
 class _Policy:
-    """The session's policy, sorted by the tools it speaks of."""
+    """The session's policy, sorted by the tools it applies to."""
 
     def __init__(self, scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]) -> None:
         self.default_deny = contract.policy.default_deny
@@ -178,7 +178,7 @@ class _Policy:
             side = "allow" if rule.deny is None else "deny"
             inner = rule.allow or rule.deny
             if inner is None or (rule.tools is not None and inner.tools is not None):
-                scope.error("TOOLS_TWICE", where, "tools stands beside and inside")
+                scope.error("TOOLS_TWICE", where, "tools is given both beside and inside")
                 continue
             named = rule.tools if rule.tools is not None else inner.tools
             known_tools(
@@ -197,11 +197,11 @@ class _Policy:
                 self.gates[name].append((gate.when_label, gate.reason))
 
     def deny(self, tool: str) -> list[CompiledEntry]:
-        """Whom the session denies the tool."""
+        """Principals that the session denies the tool."""
         return [*self._deny.get(ALL, ()), *self._deny.get(tool, ())]
 
     def allow_sets(self, tool: str, own: tuple[CompiledEntry, ...]) -> tuple[tuple[CompiledEntry, ...], ...]:
-        """The sets of which each needs a match: the tool's own, and the session's where it speaks of the tool."""
+        """The sets that each need a match: the tool's own, and the session's if it mentions the tool."""
         session = (*self._allow.get(ALL, ()), *self._allow.get(tool, ()))
         sets = [allowed for allowed in (own, session) if allowed]
         return tuple(sets) if sets or not self.default_deny else ((),)

@@ -1,6 +1,6 @@
 """Aggregates and envelopes of a session contract, compiled.
 
-Invariant: every stage and every total speaks of tools that exist, and has all that its kind needs.
+Invariant: every stage and every total refers to existing tools, and has everything that its kind needs.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NEEDS = {
 
 
 def known_tools(scope: Scope, names: Iterable[str], tools: Mapping[str, ToolParts], where: KeyPath) -> None:
-    """Every name is a tool that a contract describes."""
+    """Check that every name is a tool with a contract."""
     for index, name in enumerate(names):
         known_tool(scope, name, tools, (*where, index))
 
 
 def known_tool(scope: Scope, name: str, tools: Mapping[str, ToolParts], where: KeyPath) -> None:
-    """A name is a tool that a contract describes, or a wildcard that stands for all it seems to."""
+    """Check that a name is a tool with a contract, or an unambiguous wildcard."""
     problem = bad_reference(name, tools)
     if problem is not None:
         scope.error(problem[0], where, problem[1])
@@ -146,7 +146,9 @@ def _check_envelope(scope: Scope, item: Envelope, where: KeyPath) -> None:
         scope.error("ENVELOPE_ROLE_MISMATCH", (*where, "stages"), message)
     elif roles.index("constrained") < max(roles.index(role) for role in needed):
         scope.error(
-            "ENVELOPE_ROLE_MISMATCH", (*where, "stages"), "a constrained stage stands before what bounds it"
+            "ENVELOPE_ROLE_MISMATCH",
+            (*where, "stages"),
+            "a constrained stage comes before the one that bounds it",
         )
     givers = {stage.tool for stage in item.stages if stage.role != "constrained"}
     if givers & {stage.tool for stage in item.stages if stage.role == "constrained"}:
@@ -154,7 +156,7 @@ def _check_envelope(scope: Scope, item: Envelope, where: KeyPath) -> None:
 
 
 def unique_name(scope: Scope, name: str, seen: set[str], where: KeyPath) -> None:
-    """Note a name that stands twice."""
+    """Report a duplicate name."""
     if name in seen:
         scope.error("DUPLICATE_NAME", (*where, "name"), f"{name!r} stands twice")
     seen.add(name)

@@ -1,6 +1,6 @@
 """One tool's contract, compiled without its session: paths, patterns, rules from its schema.
 
-Invariant: whatever cannot be compiled is a diagnostic at its place; nothing is left out silently.
+Invariant: anything that cannot be compiled is a diagnostic at its location; nothing is left out silently.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FALLBACK = compile_path("$")
 
 
 class Scope:
-    """A document under compilation: collects diagnostics and the environment variables that are named."""
+    """A document being compiled: collects diagnostics and the environment variables it names."""
 
     def __init__(
         self, document: Document, environment: Mapping[str, str], *, permit_timeout_allow: bool
@@ -50,7 +50,7 @@ class Scope:
         self.variables: set[str] = set()
 
     def error(self, code: str, path: KeyPath, message: str) -> None:
-        """Note a diagnostic at `path`."""
+        """Report a diagnostic at `path`."""
         self.diagnostics.append(self.document.error(code, path, message))
 
     def path(self, text: str, where: KeyPath) -> Path:
@@ -64,7 +64,7 @@ class Scope:
     def entry(
         self, model: Model, where: KeyPath, *, path: str | None = None, skip: Iterable[str] = ()
     ) -> CompiledEntry | None:
-        """Compile an entry with operators. None when it has a mistake."""
+        """Compile an entry with operators. None if it has an error."""
         operators = said(model, frozenset({"path", *skip}))
         text = path if path is not None else str(model.model_dump()["path"])
         negated = operators.get("not", {})
@@ -91,7 +91,7 @@ class Scope:
         return None
 
     def _relates(self, path: Path, other: str, where: KeyPath) -> bool:
-        """Whether an argument is held against another one, at a path that can be read."""
+        """Whether an argument is compared with another one, at a readable path."""
         try:
             same = compile_path(other).normal == path.normal
         except BadPath as problem:
@@ -147,7 +147,7 @@ class Scope:
 
 
 def build_tool(scope: Scope, contract: ToolContract, schema: Derived | None) -> ToolParts:
-    """Compile one tool. Mistakes are in `scope.diagnostics`."""
+    """Compile one tool. Errors are in `scope.diagnostics`."""
     scope.version = contract.schema_version
     policy = contract.policy
     parts = ToolParts(
@@ -173,7 +173,7 @@ def build_tool(scope: Scope, contract: ToolContract, schema: Derived | None) -> 
 
 
 def _simple_checks(scope: Scope, contract: ToolContract) -> None:
-    """What needs no other file."""
+    """Compile everything that needs no other file."""
     named: list[tuple[KeyPath, str | None]] = [
         (("tool",), contract.tool),
         *((("forbids_after", index), name) for index, name in enumerate(contract.forbids_after)),
@@ -257,7 +257,7 @@ def _manual(scope: Scope, contract: ToolContract) -> tuple[ArgumentCheck, ...]:
 
 
 def _derived(scope: Scope, contract: ToolContract, schema: Derived | None) -> tuple[ArgumentCheck, ...]:
-    """Rules of the tool's JSON Schema, but where a manual invariant or an exclusion speaks of the path."""
+    """Rules from the tool's JSON Schema, unless a manual invariant or an exclusion covers the path."""
     excluded = [
         scope.path(text, ("schema_derived_exclude", index))
         for index, text in enumerate(contract.schema_derived_exclude)
@@ -289,7 +289,7 @@ def _refs(scope: Scope, contract: ToolContract) -> tuple[RefPlan, ...]:
 
 
 def _output_rules(scope: Scope, contract: ToolContract) -> tuple[OutputRule, ...]:
-    """The rules about what earlier calls gave, and must not have given."""
+    """The rules about what earlier calls returned, and must not have returned."""
     rules = []
     for index, item in enumerate(contract.argument_value_invariants):
         where: KeyPath = ("argument_value_invariants", index)

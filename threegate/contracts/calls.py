@@ -1,7 +1,7 @@
-"""Which rules speak about a call, and what makes two calls equal.
+"""Which rules apply to a call, and what makes two calls equal.
 
-Invariant: the one who is judged does not choose the rules. A request is under the contract of its backend, and
-under another tool's only when that contract says that it is what this request is.
+Invariant: the requester does not choose the rules. A request is subject to its backend's contract, and to
+another tool's only if that contract states that it is what this request is.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from threegate.contracts.tool_names import resolve
 from threegate.contracts.tool_plan import Rules, ToolPlan
 
 Asked = list[tuple[ToolPlan, Any]]
-"""Each plan that speaks about a call, with the arguments as it sees them."""
+"""Each plan that applies to a call, with the arguments as it sees them."""
 
 
 def plans_of(rules: Rules, call: Call) -> Asked | Decision:
-    """The plans that speak about a call, each with its arguments, or the block when one is missing.
+    """The plans that apply to a call, each with its arguments, or the block if one is missing.
 
-    For a request the contract of its backend applies besides the named tool's, and the named tool must be
+    For a request, the contract of its backend applies besides the named tool's, and the named tool must be
     what the request is (`implements`).
     """
     plan = resolve(rules.plans, call.tool)
@@ -47,7 +47,7 @@ def _root(plan: ToolPlan, call: Call) -> Any:
 
 
 def _implements(plan: ToolPlan, call: Call) -> bool:
-    """Whether a request is what the contract says about the tool."""
+    """Whether a request is what the contract states about the tool."""
     said = plan.contract.implements
     if said is None or (said.image is not None and said.image != call.image):
         return False
@@ -60,7 +60,9 @@ def _implements(plan: ToolPlan, call: Call) -> bool:
 
 
 def loop_key(call: Call) -> bytes:
-    """16 bytes that are equal for equal tool and canonical arguments. Raises TypeError for what is no JSON."""
+    """16 bytes that are equal for equal tool and canonical arguments. Raises TypeError for what is not
+    JSON.
+    """
     arguments = _whole_numbers(call.arguments)
     data = orjson.dumps([call.tool, arguments], option=orjson.OPT_SORT_KEYS)
     return hashlib.blake2b(data, digest_size=16).digest()

@@ -1,7 +1,7 @@
-"""A path of a contract with its operators, compiled in two manners.
+"""A path of a contract with its operators, compiled in two modes.
 
-Invariant: a rule that must hold fails on a missing or mistyped value; a rule that holds something back (a deny,
-a checkpoint) matches on one.
+Invariant: a rule that must hold fails on a missing or mistyped value; a rule that blocks (a deny, a
+checkpoint) matches on one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from threegate.request.strict_texts import OPERATORS, all_clear, negation
 
 
 def _is_hidden(name: str, operand: Any) -> bool:
-    """Whether neither an operator's operand nor the value it was held against is ever shown."""
+    """Whether operand and compared value must never be shown."""
     return name == "equals_env" or (name == "not" and "equals_env" in operand)
 
 
@@ -46,7 +46,9 @@ def _related(name: str, operand: Any, environment: Mapping[str, str]) -> Callabl
 
 
 def _same(value: Any, others: list[Any] | None) -> bool | None:
-    """Whether a value is the one that was found; unknown where there is not one, or where it only looks like another."""
+    """Whether a value is the one that was found; unknown if there is not exactly one, or if it only looks
+    similar.
+    """
     if others is None or len(others) != 1:
         return None
     return json_equal(value, others[0]) or (False if all_clear(others[0]) else None)
@@ -55,8 +57,8 @@ def _same(value: Any, others: list[Any] | None) -> bool | None:
 class CompiledEntry:
     """A path and its operators, compiled.
 
-    `failure(root)` gives None when all checks pass, else (operator, expected, found).
-    `matches(root)` is for what holds back: any value at the path, a missing or a mistyped one.
+    `failure(root)` returns None if all checks pass, else (operator, expected, found). `matches(root)` is for
+    blocking rules: any value at the path, a missing or a mistyped one.
     """
 
     __slots__ = ("absent", "failure", "matches", "optional", "path", "present", "related", "tests")
@@ -87,7 +89,7 @@ class CompiledEntry:
         self.matches = self._choose_matches()
 
     def _choose(self) -> Callable[[Any], tuple[str, Any, Any] | None]:
-        """The quickest function for what this entry has."""
+        """The fastest function for this entry."""
         get, tests = self.path.get, self.tests
         if get is None or len(tests) != 1 or self.related or self.absent or self.present or self.optional:
             return self._failure
@@ -125,7 +127,7 @@ class CompiledEntry:
         return None
 
     def _choose_matches(self) -> Callable[[Any], bool]:
-        """The quickest function for a condition that holds something back."""
+        """The fastest function for a condition that blocks."""
         get, tests = self.path.get, self.tests
         if get is None or len(tests) != 1 or self.related or self.absent:
             return self._matches
@@ -138,7 +140,7 @@ class CompiledEntry:
         return single
 
     def _matches(self, root: Any) -> bool:
-        """Whether this condition holds something back: it holds for any value, or cannot be judged."""
+        """Whether this condition blocks: it is true for some value, or cannot be judged."""
         values = selected(self.path, root)
         if values is None:
             return True

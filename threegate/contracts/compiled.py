@@ -1,4 +1,4 @@
-"""What a compiled contracts folder says. Reading it needs neither the compiler nor the models of its files."""
+"""A compiled contracts folder. Using it needs neither the compiler nor the models of its files."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ SESSION_FILE: Final = "session.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a contracts folder says. With errors it says nothing: `ok` is false and everything is refused."""
+    """A compiled contracts folder. If there are errors, it contains nothing: `ok` is false and everything is
+    refused.
+    """
 
     diagnostics: tuple[Diagnostic, ...] = ()
     contracts: Mapping[str, ToolContract] = field(default_factory=dict)
-    """Every tool that has a contract, by name: the folder's own, else one that a role has."""
+    """Every tool with a contract, by name: the folder's own, else one from a role."""
     sessions: Mapping[str, Rules] = field(default_factory=dict)
-    """Rules by session file; ``session.yaml`` is always there when `ok` and not `empty`."""
+    """Rules by session file; ``session.yaml`` is always present if `ok` and not `empty`."""
     workflow: WorkflowContract | None = None
     empty: bool = False
-    """There are no contracts: the gate says `no_contracts`, pass."""
+    """There are no contracts: the gate returns `no_contracts`, pass."""
     scenario_files: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     """Environment variables that contracts name."""
     case_inputs: Mapping[str, Any] = field(default_factory=dict)
     """JSON files that golden cases name."""
     sha256: str = ""
-    """Digest of everything that was compiled: a session's state is kept under one such digest."""
+    """Digest of everything that was compiled: a session's state is stored under this digest."""
     left_out: int = 0
     """How many more diagnostics there are; at most CONTRACT_DIAGNOSTICS are kept."""
 
@@ -46,11 +48,13 @@ class Compiled:
 
     @property
     def rules(self) -> Rules:
-        """The rules of session.yaml. Raises KeyError when there are none."""
+        """The rules of session.yaml. Raises KeyError if there are none."""
         return self.sessions[SESSION_FILE]
 
     def contracts_of(self, tool: str) -> list[ToolContract]:
-        """Every contract of a tool: the folder's own and those that roles have instead. Empty if there is none."""
+        """Every contract of a tool: the folder's own and those that roles have instead. Empty if there are
+        none.
+        """
         plans = [resolve(rules.plans, tool) for rules in self.sessions.values()]
         return [plan.contract for plan in plans if plan is not None]
 

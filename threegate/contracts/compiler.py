@@ -1,7 +1,7 @@
-"""A contracts folder, compiled as a whole or not at all.
+"""A contracts folder, compiled completely or not at all.
 
-Invariant: the result depends on the bytes of the files and the named environment variables only, never on the
-order of the files; with one error nothing in the folder is used.
+Invariant: the result depends only on the bytes of the files and the named environment variables, never on the
+order of the files; a single error makes the whole folder unusable.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ _IGNORED = frozenset({"README.md"})
 def compile_folder(
     files: Mapping[str, bytes], *, environment: Mapping[str, str], permit_timeout_allow: bool = False
 ) -> Compiled:
-    """Compile a folder, given as paths below it (``packs/a/session.yaml``) and their bytes. Never raises for them.
+    """Compile a folder, given as paths below it (``packs/a/session.yaml``) and their bytes. Never raises
+    because of them.
 
-    `environment` is what `equals_env` may see; `permit_timeout_allow` is the settings' word on `on_timeout: allow`.
+    `environment` has the values for `equals_env`; `permit_timeout_allow` is the setting for `on_timeout:
+    allow`.
     """
     kept = {name: data for name, data in sorted(files.items()) if not _hidden(name)}
     if len(kept) > limits.CONTRACT_FILES:
@@ -165,7 +167,7 @@ class _Compilation:
         return loaded, self._scope(document)
 
     def _session(self, name: str) -> tuple[Scope, SessionContract] | None:
-        """The session contract of a file; without a session.yaml, one without any rule."""
+        """The session contract of a file; without a session.yaml, one without rules."""
         if name not in self.files:
             if name != SESSION_FILE:
                 return None
@@ -182,7 +184,7 @@ class _Compilation:
         return self._scope(document), loaded
 
     def _tools(self, folder: str, session_files: set[str]) -> dict[str, ToolParts]:
-        """The tools of one folder: of the contracts folder itself, or of a role beside its session file."""
+        """The tools of one folder: of the contracts folder itself, or of a role next to its session file."""
         tools: dict[str, ToolParts] = {}
         for name in self.files:
             if folder_of(name) != folder or not name.endswith(".yaml") or name.endswith(".test.yaml"):
@@ -205,7 +207,7 @@ class _Compilation:
         return tools
 
     def _schema(self, folder: str, contract: ToolContract) -> Derived | None:
-        """What the tool's schema says; a role's contract without one of its own takes the folder's."""
+        """The rules from the tool's schema; a role's contract without its own schema uses the folder's."""
         file = f"{contract.tool}.schema.json"
         names = [name for name in (folder + file, file) if name in self.files]
         if not names:

@@ -1,8 +1,8 @@
-"""Layer 4: what a person must look at, and what their answer is worth.
+"""Layer 4: what a person must decide, and how long their answer is valid.
 
-Invariant: only what all other layers would allow is put before a person, an answer counts for this very call
-only and for as long as the checkpoint says, and silence is what `on_timeout` says, which is a block unless the
-operator's settings permit otherwise.
+Invariant: a person is asked only about what all other layers would allow; an answer is valid only for this
+very call and for as long as the checkpoint allows; without an answer `on_timeout` applies, which is a block
+unless the operator's settings permit otherwise.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ def ask(asked: Asked, call: Call, now: datetime) -> Decision:
 
 
 def _in_time(demand: CheckpointDemand, answered: datetime, asked: datetime | None, now: datetime) -> bool:
-    """Whether an answer came within the timeout and still holds."""
+    """Whether an answer came within the timeout and is still valid."""
     if answered > now or (now - answered).total_seconds() > demand.timeout_seconds:
         return False
     return asked is None or 0 <= (answered - asked).total_seconds() <= demand.timeout_seconds
 
 
 def _over(demand: CheckpointDemand, answered: bool, asked: datetime | None, now: datetime) -> bool:
-    """Whether the time for an answer is over; an answer that came too late or is stale ends it too."""
+    """Whether the time for an answer is over; a late or stale answer ends it too."""
     if answered:
         return True
     return asked is not None and (now - asked).total_seconds() > demand.timeout_seconds

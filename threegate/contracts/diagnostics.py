@@ -1,6 +1,6 @@
-"""What the compiler says about a contracts folder, and what each code means.
+"""What the compiler reports about a contracts folder, and what each code means.
 
-Invariant: every code that is ever given has its entry in `CODES`; `contracts explain CODE` prints it.
+Invariant: every code that is used has an entry in `CODES`; `contracts explain CODE` prints it.
 """
 
 from __future__ import annotations
@@ -38,5 +38,5 @@ class Diagnostic:
 def error(
     code: str, file: str, message: str, *, line: int = 1, column: int = 1, path: str = ""
 ) -> Diagnostic:
-    """A diagnostic of the severity that its code has."""
+    """A diagnostic with the severity of its code."""
     return Diagnostic(file, line, column, code, CODES[code].severity, path, message)

@@ -1,7 +1,8 @@
-"""What a contract file says, and where each thing is in it: the tree of `core/strict_yaml.py` as plain values.
+"""The content of a contract file, and the position of each value: the tree of `core/strict_yaml.py` as plain
+values.
 
-Invariant: a file has one meaning or none. Besides what the reader refuses, keys that are no strings and plain scalars
-that YAML versions read differently (`no`, `012`, `1_000`) are errors.
+Invariant: a file has one meaning or none. Besides what the reader refuses, keys that are not strings and
+plain scalars that YAML versions read differently (`no`, `012`, `1_000`) are errors.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from threegate.core import limits
 from threegate.core.strict_yaml import Kind, StrictYAMLRefused, YamlNode, read_yaml
 
 KeyPath = tuple[str | int, ...]
-"""Where a value is in its file: keys and list indices from the top."""
+"""The path of a value in its file: keys and list indices from the top."""
 
 _NULL = frozenset({"", "~", "null"})
 _BOOLEAN = {"true": True, "false": False}
@@ -45,14 +46,14 @@ _REFUSED: dict[Kind, tuple[str, str]] = {
 
 @dataclass(slots=True)
 class Document:
-    """A file's value and the place (line, column, both from 1) of everything in it."""
+    """A file's value and the position (line, column, both from 1) of everything in it."""
 
     file: str
     value: Any
     places: dict[KeyPath, tuple[int, int]] = field(default_factory=dict)
 
     def place(self, path: KeyPath) -> tuple[int, int]:
-        """Where `path` stands, or the nearest thing around it."""
+        """The position of `path`, or of the nearest ancestor."""
         while path not in self.places and path:
             path = path[:-1]
         return self.places.get(path, (1, 1))
@@ -72,7 +73,7 @@ def show_path(path: KeyPath) -> str:
 
 
 def read_document(file: str, data: bytes) -> Document | Diagnostic:
-    """Read one YAML file. Gives the first mistake as a diagnostic, never raises for what the bytes say."""
+    """Read one YAML file. Returns the first error as a diagnostic, never raises because of the bytes."""
     if len(data) > limits.CONTRACT_FILE_BYTES:
         return error("FILE_TOO_LARGE", file, f"more than {limits.CONTRACT_FILE_BYTES} bytes; split it")
     try:
@@ -93,7 +94,9 @@ def read_document(file: str, data: bytes) -> Document | Diagnostic:
 
 
 def _value(node: YamlNode, path: KeyPath, places: dict[KeyPath, tuple[int, int]]) -> Any:
-    """The JSON value of a node; notes the place of everything in it, which for a mapping's values is the key's."""
+    """The JSON value of a node; records the position of everything in it, which for a mapping's values is the
+    key's.
+    """
     places.setdefault(path, (node.line, node.column))
     if isinstance(node.value, list):
         return [_value(item, (*path, index), places) for index, item in enumerate(node.value)]

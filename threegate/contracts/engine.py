@@ -1,9 +1,10 @@
 """The decision: one call in one session, layer by layer, without I/O.
 
-Invariant: `decide` changes nothing. The layers run in the order of docs/spec/4-contracts.md; all failures inside one layer are
-reported, and the first layer that fails ends it. Whatever cannot be judged is blocked.
+Invariant: `decide` changes nothing. The layers run in the order of docs/spec/4-contracts.md; all failures
+inside one layer are reported, and the first layer that fails ends the decision. Whatever cannot be judged is
+blocked.
 
-  0 state · 1 arguments, policy, preconditions · 2 refs · 3 aggregates and envelopes · 4 checkpoints
+0 state · 1 arguments, policy, preconditions · 2 refs · 3 aggregates and envelopes · 4 checkpoints
 
 `commit`, `reserve`, `release`, `note_block` and `close` move the session afterwards (`transitions`).
 """
@@ -54,10 +55,10 @@ __all__ = [
 
 
 class WorkflowView(Protocol):
-    """What the workflow around a session says about a call (`workflow.WorkflowState`)."""
+    """What the surrounding workflow says about a call (`workflow.WorkflowState`)."""
 
     def reasons(self, session: Session, call: Call) -> list[Reason]:
-        """Why the workflow does not let the call run; empty when it does."""
+        """Why the workflow does not allow the call; empty if it does."""
 
 
 def decide(
@@ -68,9 +69,9 @@ def decide(
     others: Sequence[Total] = (),
     workflow: WorkflowView | None = None,
 ) -> Decision:
-    """What may become of `call`. Never raises for what a call says: what has no meaning is blocked.
+    """The decision on `call`. Never raises because of a call's content: a meaningless call is blocked.
 
-    `others` are totals that hold besides the session's own: of the requester and of the workspace.
+    `others` are totals that apply besides the session's own: those of the requester and of the workspace.
     """
     try:
         return _decide(session, call, now, others, workflow)
@@ -161,7 +162,7 @@ def _at_call_limit(reasons: list[Reason]) -> bool:
 
 
 def allowed_tools(session: Session, others: Sequence[Total] = ()) -> tuple[str, ...]:
-    """The tools that layer 0 and the risk gate leave open in this state, sorted."""
+    """The tools that layer 0 and the risk gate allow in this state, sorted."""
     rules = session.rules
     left = []
     for name, plan in sorted(rules.plans.items()):
@@ -204,7 +205,7 @@ def _checks(reasons: list[Reason], plan: ToolPlan, arguments: Any) -> None:
 
 
 def _policy(reasons: list[Reason], plan: ToolPlan, principal: Mapping[str, Any] | None) -> None:
-    """Deny beats allow; without a principal nobody can be allowed."""
+    """Deny takes precedence over allow; without a principal, nothing is allowed."""
     if principal is None:
         reasons.append(
             Reason(1, "policy_denied", "principal", "there is a policy, and the call names no principal")
@@ -223,7 +224,7 @@ def _policy(reasons: list[Reason], plan: ToolPlan, principal: Mapping[str, Any] 
 
 
 def _without(entries: Sequence[CompiledEntry], principal: Mapping[str, Any]) -> str:
-    """Which attributes that the rules ask for the principal does not have, as the end of a message."""
+    """The attributes that the rules require and the principal lacks, as the end of a message."""
     paths = [entry.path for entry in entries if not entry.absent]
     missing = dict.fromkeys(path.text for path in paths if selected(path, principal) == [])
     return f", which has no {', no '.join(missing)}" if missing else ""
@@ -260,9 +261,9 @@ def _preconditions(reasons: list[Reason], session: Session, plan: ToolPlan, argu
 def check_alone(
     rules: Rules, tool: str, arguments: Mapping[str, Any], principal: Mapping[str, Any] | None, output: Any
 ) -> list[Reason]:
-    """What the tool's own rules say without the state of a session: risk gate, policy, arguments, output.
+    """The decision of the tool's own rules without session state: risk gate, policy, arguments, output.
 
-    Golden cases ask this; `output` is MISSING when the case has none.
+    Used for golden cases; `output` is MISSING if the case has none.
     """
     plan = rules.plans[tool]
     reasons: list[Reason] = []
@@ -291,7 +292,9 @@ def _refs(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: An
 
 
 def _output_rules(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:
-    """Layer 2: arguments that earlier outputs had, or must not have had. What is not known fulfils neither."""
+    """Layer 2: arguments that earlier outputs had, or must not have had. An unknown value satisfies
+    neither.
+    """
     for rule in plan.parts.output_rules:
         kept = session.outputs.get(rule.source.key)
         if kept is None:
@@ -310,7 +313,7 @@ def _output_rules(reasons: list[Reason], session: Session, plan: ToolPlan, argum
 
 
 def _given(kept: OutputValues, value: Any) -> bool | None:
-    """Whether an earlier output had a value; unknown where the session does not remember all of them."""
+    """Whether an earlier output had a value; unknown if the session does not remember all of them."""
     digest = totals.value_digest(value)
     if digest in kept.digests:
         return True
@@ -318,7 +321,7 @@ def _given(kept: OutputValues, value: Any) -> bool | None:
 
 
 def _near(value: Any, bound: Any, tolerance: Any) -> bool:
-    """Whether a value equals the bound one, or lies within the relative tolerance of it."""
+    """Whether a value equals the bound one, or is within its relative tolerance."""
     if tolerance is None:
         return json_equal(value, bound)
     if not is_number(value) or not is_number(bound):

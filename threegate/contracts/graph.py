@@ -1,4 +1,6 @@
-"""Graph analysis: rules that can never matter, or never let anything through. Warnings, suppressible with a reason."""
+"""Graph analysis: rules that can never apply, or never allow anything. Warnings, which can be suppressed with
+a reason.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ def _phases(document: Document, rules: Rules, tools: Mapping[str, ToolParts]) ->
 
 
 def _walkable(rules: Rules, tools: Mapping[str, ToolParts]) -> set[str]:
-    """Phases that the tools really lead to: an edge counts when some tool advances along it."""
+    """Phases that are really reachable: an edge counts only if some tool advances along it."""
     edges: dict[str, set[str]] = {}
     for name in tools:
         plan = rules.plans[name]
@@ -111,7 +113,7 @@ def _can_precede(rules: Rules, first: str, then: str) -> bool:
 
 
 def _tools(rules: Rules, tools: Mapping[str, ToolParts]) -> list[tuple[str, Diagnostic]]:
-    """Tools that forbid themselves, slots that nobody reads, invariants that exclude each other."""
+    """Tools that forbid themselves, slots that are never read, invariants that contradict each other."""
     read = {item.ref for parts in tools.values() for item in parts.contract.argument_value_invariants}
     read |= {override.binding for item in rules.aggregates for override in item.overrides}
     found = []
@@ -129,7 +131,7 @@ def _tools(rules: Rules, tools: Mapping[str, ToolParts]) -> list[tuple[str, Diag
 
 
 def _contradictions(parts: ToolParts) -> list[Diagnostic]:
-    """Pairs of argument rules at one path that no value fulfils both."""
+    """Pairs of argument rules for one path that no value satisfies."""
     found = []
     by_path: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for index, item in enumerate(parts.contract.argument_value_invariants):
@@ -151,7 +153,7 @@ def _contradictions(parts: ToolParts) -> list[Diagnostic]:
 
 
 def _impossible(said: Mapping[str, list[Any]]) -> bool:
-    """Whether the operators of one path, taken together, leave no value."""
+    """Whether the operators of one path together allow no value."""
     lows = [value for value in said.get("gte", []) if is_number(value)]
     highs = [value for value in said.get("lte", []) if is_number(value)]
     if lows and highs and max(lows) > min(highs):

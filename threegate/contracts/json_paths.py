@@ -1,4 +1,4 @@
-"""A compiled JSONPath and what it may answer; `path_compiler.py` makes one. Asking it needs no library."""
+"""A compiled JSONPath and its possible results; `path_compiler.py` makes one. Using it needs no library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 
 class _Missing:
-    """Nothing stands at a path. One instance, told apart by identity."""
+    """There is no value at a path. A singleton, compared by identity."""
 
     __slots__ = ()
 
@@ -19,15 +19,15 @@ MISSING: Final = _Missing()
 
 
 class PathTooWide(ValueError):
-    """A path selects or visits more values than are evaluated. The rule that asked fails."""
+    """A path selects or visits more values than the limit. The rule that uses it fails."""
 
 
 class BadPath(ValueError):
-    """The text is no path that is evaluated here."""
+    """The text is not a path that is supported here."""
 
 
 class Path:
-    """A compiled path. `get` is there for singular paths; `select` always works and raises PathTooWide."""
+    """A compiled path. `get` exists for singular paths; `select` always works and raises PathTooWide."""
 
     __slots__ = ("get", "keys", "normal", "select", "text")
 
@@ -48,7 +48,7 @@ class Path:
 
 
 def selected(path: Path, root: Any) -> list[Any] | None:
-    """What a path selects; None where it selects more than is evaluated."""
+    """What a path selects; None if it selects more than the limit."""
     try:
         return path.select(root)
     except PathTooWide:

@@ -1,7 +1,7 @@
-"""What tools say about each other: slots, forbidden tools, required tools.
+"""References between tools: slots, forbidden tools, required tools.
 
-Invariant: a reference leads to something that exists; one that never could would be a rule that blocks for ever,
-or one that never holds.
+Invariant: a reference leads to something that exists; otherwise its rule would block for ever, or never
+apply.
 """
 
 from __future__ import annotations
@@ -64,6 +64,6 @@ def check_links(tools: Mapping[str, ToolParts]) -> list[Diagnostic]:
 
 
 def _sources(item: ToolInvariant) -> Iterator[tuple[bool, OutputSource]]:
-    """The earlier outputs that an argument rule speaks of; True: inside its `not`."""
+    """The earlier outputs that an argument rule refers to; True: inside its `not`."""
     inner = None if item.negated is None else item.negated.from_output
     yield from ((denied, source) for denied, source in ((False, item.from_output), (True, inner)) if source)

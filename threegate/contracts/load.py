@@ -1,7 +1,7 @@
-"""From a document to a model: pydantic's errors as diagnostics with a code and a place.
+"""From a document to a model: pydantic's errors as diagnostics with a code and a position.
 
-Invariant: a model comes out only when every field is known and of its type, and nothing is left empty: an empty
-`policy:` is a rule that somebody forgot to write.
+Invariant: there is a model only if every field is known and has its type, and nothing is empty: an empty
+`policy:` is a rule that someone forgot to write.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FREE = frozenset({"equals", "one_of", "output"})
 
 
 def load_model(document: Document, model: type[M]) -> M | list[Diagnostic]:
-    """Validate a document. Gives the model, or every mistake."""
+    """Validate a document. Returns the model, or every error."""
     if not isinstance(document.value, dict):
         return [document.error("BAD_TYPE", (), "the file is a mapping of fields to values")]
     empty = [
@@ -48,7 +48,7 @@ def load_model(document: Document, model: type[M]) -> M | list[Diagnostic]:
         found: dict[KeyPath, Diagnostic] = {}
         for item, path, value in items:
             if item["type"] == "literal_error" and isinstance(value, list) and _deeper(items, path):
-                continue  # the other branch of a union speaks of the list's entries
+                continue  # the other branch of a union is about the list's entries
             if item["type"] in ("missing", "extra_forbidden"):
                 name = str(item["loc"][-1])
                 path = (*path, name) if path[-1:] != (name,) else path
@@ -58,7 +58,7 @@ def load_model(document: Document, model: type[M]) -> M | list[Diagnostic]:
 
 
 def _deeper(items: list[tuple[Any, KeyPath, Any]], path: KeyPath) -> bool:
-    """Whether another error lies below `path`."""
+    """Whether there is another error below `path`."""
     return any(len(other) > len(path) and other[: len(path)] == path for _, other, _ in items)
 
 
@@ -96,7 +96,7 @@ def _nearest(name: str, model: type[BaseModel]) -> str:
 
 
 def _empty(value: Any, path: KeyPath) -> list[KeyPath]:
-    """Every place where nothing was given, but for the free JSON of operators and cases."""
+    """Every field without a value, except in the free JSON of operators and cases."""
     found = []
     members = (
         value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -1,7 +1,7 @@
-"""Parts that all three files share: bounded names, numbers, paths and the entries with operators.
+"""Parts shared by all three files: bounded names, numbers, paths and the entries with operators.
 
-Invariant: a model accepts exactly the fields of the contract YAML format and our named extensions; what is not set is
-not there (`model_fields_set`), so `equals: null` is a rule and a missing `equals` is none.
+Invariant: a model accepts exactly the fields of the contract YAML format and our named extensions; an unset
+field is absent (`model_fields_set`), so `equals: null` is a rule and a missing `equals` is not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JsonType = Literal["string", "number", "integer", "boolean", "object", "array"]
 Number = StrictInt | StrictFloat
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$")]
 ToolPattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(\.\*)?$")]
-"""A tool, or in version 1.1 all tools below a name that have no contract of their own: ``github.*``."""
+"""A tool or, in version 1.1, all tools below a name without their own contract: ``github.*``."""
 JsonPath = Annotated[str, Field(description="JSONPath (RFC 9535), for example $.field")]
 Reason = Annotated[str, Field(min_length=1, max_length=limits.CONTRACT_REASON_CHARS)]
 
@@ -29,7 +29,7 @@ class Model(BaseModel):
 
 
 class Operators(Model):
-    """The operators that look at one value."""
+    """The operators on one value."""
 
     equals: Any = Field(default=None, description="deep JSON equality")
     type: JsonType | None = Field(default=None, description="JSON type; integer does not take 1.0")
@@ -79,7 +79,7 @@ class TriggerCondition(Model):
 
 
 class ContextField(Model):
-    """What the person who answers a checkpoint is shown."""
+    """What is shown to the person who answers a checkpoint."""
 
     path: JsonPath
     label: Annotated[str, Field(min_length=1, max_length=limits.CONTRACT_LABEL_CHARS)]
@@ -89,7 +89,7 @@ WHEN: Final = "`always`, or conditions on the arguments"
 
 
 class Checkpoint(Model):
-    """When a person must look before the call may run."""
+    """When a person must decide before the call may run."""
 
     when_side_effect: SideEffect | None = Field(default=None, description="every tool of that side effect")
     match: Literal["any", "all"] = Field(default="any", description="any or all conditions trigger")
@@ -107,7 +107,7 @@ class NamedCheckpoint(Checkpoint):
 
 
 class PrincipalRule(Model):
-    """Whom a rule is about."""
+    """To whom a rule applies."""
 
     principal: Condition
     tools: list[str] | None = Field(default=None, description="only these tools")

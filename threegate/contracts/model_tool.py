@@ -108,7 +108,7 @@ class ResponseFormat(Model):
 
     finish_reason: str | None = Field(default=None, description="expected finish reason")
     content_when_tool_calls: Literal["empty", "allowed"] | None = Field(
-        default=None, description="whether text may stand beside tool calls"
+        default=None, description="whether text is allowed next to tool calls"
     )
     tool_calls_present: bool | None = Field(default=None, description="whether there must be tool calls")
 

@@ -1,7 +1,7 @@
-"""The phase machine: what must hold of `phases`, `transitions`, and the tools that move through them.
+"""The phase machine: checks of `phases`, `transitions`, and the tools that move through them.
 
-Invariant: a session that starts in the initial phase can reach a terminal one from wherever it is, and no tool
-moves it along an edge that is not declared.
+Invariant: a session that starts in the initial phase can reach a terminal one from every reachable phase, and
+no tool moves it along an undeclared edge.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def reachable(initial: Iterable[str], transitions: Mapping[str, Iterable[str]]) 
 
 
 def check_phases(scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]) -> None:
-    """Note everything that is wrong with the phases of a session and of its tools."""
+    """Report every error in the phases of a session and of its tools."""
     names = [phase.name for phase in contract.phases]
     declared = set(names)
     for index, name in enumerate(names):

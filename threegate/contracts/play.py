@@ -1,8 +1,8 @@
-"""Plays: calls one after another, with what came of them, under a compiled folder.
+"""Replays: calls one after another, with their outcomes, under a compiled folder.
 
-`contracts decide`, scenario files and golden cases are plays. Invariant: a play judges calls, not requests: it
-opens every session, role and workflow that a line names, takes the principal from the line, and neither
-`implements` nor the contract of a backend applies.
+`contracts decide`, scenario files and golden cases are replays. Invariant: a replay judges calls, not
+requests: it opens every session, role and workflow that a line names, takes the principal from the line, and
+neither `implements` nor the contract of a backend applies.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ ACT_KEYS = frozenset({"close", "kill", "finish", "outcome", "at"})
 _TEXTS = ("session_id", "workflow_session", "role", "parent", "claim")
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
-"""The clock of a play; `at` counts seconds from here."""
+"""The clock of a replay; `at` counts seconds from here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of one line: a decision for a call, reasons for the end of a session."""
+    """The result of one line: a decision for a call, reasons for the end of a session."""
 
     decision: Decision | None = None
     effect: Effect | None = None
     reasons: tuple[Reason, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The line's answer as JSON: the Decision, and the outcome's status when there was one."""
+        """The line's answer as JSON: the Decision, and the outcome's status if there was one."""
         value = {} if self.decision is None else self.decision.to_json()
         if self.effect is not None:
             value["outcome"] = {
@@ -58,7 +58,7 @@ class Played:
 
 @dataclass(slots=True)
 class Play:
-    """One play. `line` raises InvalidInput for a line that says nothing."""
+    """One replay. `line` raises InvalidInput for a line with nothing to decide."""
 
     compiled: Compiled
     table: SessionTable = field(init=False)
@@ -68,7 +68,7 @@ class Play:
         self.table = SessionTable(self.compiled, totals=False)
 
     def line(self, value: Mapping[str, Any]) -> Played:
-        """Play one line: a call, `close: SESSION`, `kill: {scope, name}` or `finish: CLAIM`."""
+        """Process one line: a call, `close: SESSION`, `kill: {scope, name}` or `finish: CLAIM`."""
         if "tool" in value:
             return self._call(value)
         _keys(value, ACT_KEYS)
@@ -124,9 +124,7 @@ class Play:
 
     def _finish(self, value: Mapping[str, Any]) -> Played:
         outcome, now = read_outcome(value.get("outcome", "succeeded")), _when(value.get("at", 0))
-        call = self.claimed.pop(
-            str(value["finish"]), None
-        )  # only now: a line that says nothing ends no claim
+        call = self.claimed.pop(str(value["finish"]), None)  # only now: an invalid line ends no claim
         if call is None:
             raise InvalidInput(f"nothing was claimed as {value['finish']!r}")
         return Played(effect=self.table.commit(call, outcome, now))
@@ -137,7 +135,7 @@ class Play:
         contract = self.compiled.workflow
         workflow, role = value.get("workflow_session"), value.get("role")
         if contract is None and role is None:
-            workflow = None  # a play may name the session that it was recorded in
+            workflow = None  # a replay may name the session that it was recorded in
         elif contract is not None and workflow is not None and role is None and len(contract.roles) == 1:
             role = contract.roles[0].name
         try:
@@ -211,13 +209,13 @@ def _number(value: Any) -> bool:
 
 
 def _cost(value: Any) -> bool:
-    """A number that gives no budget back."""
+    """A number that releases no budget."""
     return _number(value) and value >= 0
 
 
 def _keys(value: Any, known: frozenset[str]) -> None:
     if not isinstance(value, dict):
-        raise InvalidInput("a line is an object")
+        raise InvalidInput("each line must be a JSON object")
     for key in value:
         if key not in known:
             raise InvalidInput(f"a line has no key {key!r}; it has {', '.join(sorted(known))}")

@@ -1,6 +1,6 @@
 """Recorded model traffic: `response_format_invariants` on responses, `provider_constraints` on requests.
 
-Invariant: what cannot be recognised as a response of a known shape is a finding, never a pass.
+Invariant: a response of an unknown shape is a finding, never a pass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ANTHROPIC = {"tool_use": "tool_calls", "end_turn": "stop", "max_tokens": "lengt
 
 @dataclass(frozen=True, slots=True)
 class TrafficFinding:
-    """Something that a recorded message does not keep to."""
+    """A rule that a recorded message breaks."""
 
     code: str
     severity: Literal["error", "warning"]
@@ -40,9 +40,10 @@ class _Response:
 
 
 def check_response(compiled: Compiled, value: Any) -> list[TrafficFinding]:
-    """Hold a response (OpenAI chat completion or Anthropic message) against the contracts of the tools it calls.
+    """Check a response (OpenAI chat completion or Anthropic message) against the contracts of the tools it
+    calls.
 
-    A response that calls no tool is held against every contract that has `response_format_invariants`.
+    A response without tool calls is checked against every contract that has `response_format_invariants`.
     """
     response = _read(value)
     if response is None:
@@ -71,13 +72,13 @@ def _against(tool: str, rules: ResponseFormat, response: _Response) -> list[Traf
         message = f"{tool}: there must be {'' if rules.tool_calls_present else 'no '}tool calls"
         findings.append(TrafficFinding("response_tool_calls", "error", "tool_calls", message))
     if rules.content_when_tool_calls == "empty" and response.tools and response.content:
-        message = f"{tool}: text stands beside the tool calls"
+        message = f"{tool}: there is text next to the tool calls"
         findings.append(TrafficFinding("response_content", "error", "content", message))
     return findings
 
 
 def _read(value: Any) -> _Response | None:
-    """A response in one shape, or None."""
+    """A response in a uniform shape, or None."""
     if not isinstance(value, dict):
         return None
     choices = value.get("choices")
@@ -105,7 +106,7 @@ def _name(holder: Any) -> str:
 
 
 def check_request(compiled: Compiled, value: Any, provider: str) -> list[TrafficFinding]:
-    """Hold a request to a model provider against `provider_constraints` of every session contract."""
+    """Check a request to a model provider against `provider_constraints` of every session contract."""
     found = [
         rules.contract.provider_constraints[provider]
         for _, rules in sorted(compiled.sessions.items())
@@ -134,7 +135,7 @@ def check_request(compiled: Compiled, value: Any, provider: str) -> list[Traffic
 
 
 def _holds(request: Mapping[str, Any], term: str) -> bool:
-    """`a.b=x`: that value; `word`: the field is there and not off, or the model is called so."""
+    """`a.b=x`: that value; `word`: the field is present and not off, or it is the model's name."""
     path, equals, wanted = term.partition("=")
     value: Any = request
     for part in path.split("."):

@@ -1,7 +1,7 @@
-"""`threegate contracts test`: golden cases and scenario files, and which rules none of them reached.
+"""`threegate contracts test`: golden cases and scenario files, and the rules that none of them reached.
 
-A scenario file `*.test.yaml` is ``{scenarios: [{name, principal?, calls: [CALL + {expect, code?, codes?, outcome_is?}]}]}``.
-Invariant: a case passes only when verdict and codes are exactly those that it names.
+A scenario file `*.test.yaml` is ``{scenarios: [{name, principal?, calls: [CALL + {expect, code?, codes?,
+outcome_is?}]}]}``. Invariant: a case passes only if verdict and codes are exactly those that it names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SCENARIO_KEYS = frozenset({"name", "principal", "calls"})
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One case: where it stands, and what is wrong with it (empty: it passed)."""
+    """One case: its location, and what is wrong with it (empty if it passed)."""
 
     file: str
     name: str
@@ -93,7 +93,7 @@ def _golden(
 def run_file(
     compiled: Compiled, file: str, data: bytes, reached: set[tuple[str, str, str]] | None = None
 ) -> Iterator[CaseResult]:
-    """Run one scenario file; a mistake in the file is a case that fails."""
+    """Run one scenario file; an error in the file is a case that fails."""
     document = read_document(file, data)
     if isinstance(document, Diagnostic):
         yield CaseResult(file, f"line {document.line}", document.message)
@@ -123,7 +123,7 @@ def run_file(
 
 
 def play_line(play: Play, scenario: Mapping[str, Any], value: Any, reached: set[tuple[str, str, str]]) -> str:
-    """Play one call of a scenario; what is wrong with it."""
+    """Run one call of a scenario; return what is wrong with it."""
     if not isinstance(value, dict):
         raise InvalidInput("a call is a mapping")
     line = {key: item for key, item in value.items() if key not in EXPECT_KEYS}
@@ -163,7 +163,7 @@ def _reach(reached: set[tuple[str, str, str]], tool: str, reasons: list[Reason])
 
 
 def rules_in(compiled: Compiled) -> set[tuple[str, str, str]]:
-    """Every rule that can say no, as (tool, code, path)."""
+    """Every rule that can refuse, as (tool, code, path)."""
     found = set()
     for rules in compiled.sessions.values():
         policy = rules.contract.policy

@@ -1,7 +1,8 @@
-"""Rules that a tool's JSON Schema implies: <tool>.schema.json beside the contract, bare or in a tool definition.
+"""Rules that a tool's JSON Schema implies: <tool>.schema.json next to the contract, bare or in a tool
+definition.
 
-Invariant: a derived rule only ever adds a refusal. What JSON Schema leaves optional may be missing; what stands
-there must fulfil the keyword and have its type.
+Invariant: a derived rule only ever adds a refusal. What JSON Schema leaves optional may be missing; a present
+value must satisfy the keyword and have its type.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Derived:
 
 
 def derive(file: str, data: bytes) -> tuple[Derived | None, list[Diagnostic]]:
-    """Read a schema file. Gives the entries and the diagnostics; None when it cannot be used."""
+    """Read a schema file. Returns the entries and the diagnostics; None if it cannot be used."""
     try:
         schema = loads_strict(data, max_bytes=limits.CONTRACT_FILE_BYTES, max_depth=limits.CONTRACT_DEPTH)
     except StrictJSONError as problem:
@@ -58,8 +59,9 @@ def derive(file: str, data: bytes) -> tuple[Derived | None, list[Diagnostic]]:
 
 
 def _parameters(schema: Any) -> Any:
-    """The schema of the arguments: what a model provider's (OpenAI, Anthropic) or MCP's tool definition holds, or the
-    file itself. References inside a definition lead from there."""
+    """The schema of the arguments: from a model provider's (OpenAI, Anthropic) or MCP's tool definition, or
+    the file itself. References inside a definition start there.
+    """
     if not isinstance(schema, dict):
         return schema
     if schema.get("type") == "function" and isinstance(schema.get("function"), dict):
@@ -119,14 +121,14 @@ class _Walk:
             self.visit(schema["items"], f"{path}[*]", required=False, depth=depth + 1)
 
     def _target(self, reference: Any) -> Any:
-        """What a local reference points at, None for any other."""
+        """The target of a local reference, None for any other."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return None
         value = self.root
         for part in reference[1:].split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
             if not isinstance(value, dict) or name not in value:
-                raise _Bad(f"nothing stands at {reference[:100]}")
+                raise _Bad(f"there is nothing at {reference[:100]}")
             value = value[name]
         return value
 
@@ -147,7 +149,7 @@ def _list(schema: Mapping[str, Any], word: str, path: str) -> list[Any]:
 
 
 def _operators(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    """The operators that the keywords of one schema stand for."""
+    """The operators equivalent to the keywords of one schema."""
     for word, operator in _NUMBERS.items():
         if word in schema:
             if not is_number(schema[word]):

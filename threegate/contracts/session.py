@@ -1,8 +1,8 @@
-"""The sessions of a workspace on disk: a fold over the trail, with a file that saves reading it again.
+"""The sessions of a workspace on disk: a fold over the trail, with a cache file that saves reading it again.
 
-Invariant: what a session remembers is a function of the trail's events (and of the files whose digests they
-name), folded in order under the compiled contracts; `.state/sessions.json` is only that fold up to `trail_seq`
-and may be deleted at any time. Where a file is missing, the session is blocked: `session_state_lost`.
+Invariant: a session's state is a function of the trail's events (and of the files whose digests they name),
+folded in order under the compiled contracts; `.state/sessions.json` is only that fold up to `trail_seq` and
+may be deleted at any time. If a file is missing, the session is blocked: `session_state_lost`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STATE_VERSION = 1
 
 
 class Sources(Protocol):
-    """Where the fold finds what an event only names by its digest. None: it is gone, or was changed."""
+    """Where the fold finds data that an event names only by digest. None: missing or changed."""
 
     def call(self, event: Event) -> Call | None:
         """The call of a `claimed` event, from the request file."""
@@ -48,7 +48,7 @@ class Sources(Protocol):
 
 
 class SessionStore:
-    """The sessions of one workspace. Everything here is called under the trail's lock."""
+    """The sessions of one workspace. All methods are called under the trail's lock."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -63,7 +63,9 @@ class SessionStore:
         return self.workspace.contracts / ".state" / "sessions.json"
 
     def view(self, held: LockedTrail, compiled: Compiled, sources: Sources) -> SessionTable:
-        """The session table as the trail has it now. Raises OSError when the state file cannot be written."""
+        """The session table according to the current trail. Raises OSError if the state file cannot be
+        written.
+        """
         table = self._table
         if table is None or self._key != compiled.sha256:
             table = self._load(held, compiled)
@@ -93,12 +95,12 @@ class SessionStore:
                 table = SessionTable.from_json(compiled, kept["book"])
                 self._seq = kept["trail_seq"]
         except (OSError, StrictJSONError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-            pass  # a cache that is missing or unreadable is no state: the trail is folded again
+            pass  # a missing or unreadable cache is no problem: the trail is folded again
         self._table = table
         return table
 
     def _save(self, held: LockedTrail, table: SessionTable) -> None:
-        """Keep the fold; the file says which event it reflects."""
+        """Save the fold; the file records the last event it includes."""
         if not self.path.parent.is_dir():
             durable.make_folder(self.path.parent)
         value = {
@@ -114,7 +116,7 @@ class SessionStore:
 
 
 def _fold(table: SessionTable, event: Event, sources: Sources) -> None:
-    """Take one event."""
+    """Apply one event."""
     match event.payload:
         case SessionOpened() as opened:
             _opened(table, opened)
@@ -142,7 +144,7 @@ def _opened(table: SessionTable, opened: SessionOpened) -> None:
             parent=opened.parent,
         )
     except (Refused, KeyError):
-        return  # the contracts have no such role any more: requests that name the session are blocked
+        return  # the contracts no longer have this role: requests that name the session are blocked
 
 
 def _killed(table: SessionTable, killed: SessionKilled) -> None:
@@ -152,11 +154,11 @@ def _killed(table: SessionTable, killed: SessionKilled) -> None:
         else:
             table.kill(killed.scope or "", killed.name or "")
     except (Refused, KeyError):
-        return  # what is not there cannot run
+        return  # what does not exist cannot run
 
 
 def _session(table: SessionTable, contract: ContractMove) -> Session | None:
-    """The session of an event; a requester's default one is there as soon as it is used."""
+    """The session of an event; a requester's default one exists once it is used."""
     requester = contract.requester or ""
     if contract.session == f"default:{requester}":
         return table.default_session(requester)
@@ -176,7 +178,7 @@ def _moved(
         if call is None:
             session.killed = "session_state_lost"
         elif isinstance(plans_of(session.rules, call), Decision):
-            session.tally.steps += 1  # its contract is gone; the step was made all the same
+            session.tally.steps += 1  # its contract is gone; the step still happened
             table.forget_totals()
         else:
             table.reserve(call)

@@ -1,8 +1,9 @@
-"""All sessions and workflows of a workspace (or of a play), as one value.
+"""All sessions and workflows of a workspace (or of a replay), as one value.
 
-Invariant: a session is there only because the operator (or a play) opened it, or it is a requester's default one;
-totals of requesters and of the workspace are the merge of their open sessions' tallies and nothing else. A folder that
-does not compile lets nothing run; only an empty folder is no gate, and says so.
+Invariant: a session exists only because the operator (or a replay) opened it, or because it is a requester's
+default one; totals of requesters and of the workspace are the merge of their open sessions' tallies and
+nothing else. A folder that does not compile lets nothing run; only an empty folder means that there is no
+gate, and is reported as such.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from threegate.core.errors import Refused
 
 
 def merge(aggregates: Iterable[AggregatePlan], tallies: Iterable[Tally]) -> Tally:
-    """One tally that says what several say together."""
+    """One tally that merges several."""
     total = Tally()
     metrics = {item.name: item.metric for item in aggregates}
     for tally in tallies:
@@ -60,7 +61,7 @@ def _together(metric: str, one: Any, other: Any) -> Any:
 
 @dataclass(slots=True)
 class SessionTable:
-    """The sessions under one compiled folder. `totals` says whether requester and workspace totals hold."""
+    """The sessions under one compiled folder. `totals`: whether requester and workspace totals apply."""
 
     compiled: Compiled
     totals: bool = True
@@ -105,7 +106,7 @@ class SessionTable:
         return session
 
     def default_session(self, requester: str) -> Session:
-        """A requester's default session; it is there when it is asked for."""
+        """A requester's default session, created on first use."""
         session_id = f"default:{requester}"
         if session_id not in self.sessions:
             self.open(session_id, requester=requester)
@@ -115,7 +116,7 @@ class SessionTable:
         return ((session.rules.file, session.requester), (session.rules.file, None))
 
     def _governed(self, scope: tuple[str, str | None]) -> list[Session]:
-        """The sessions whose tallies make a total: all that were not closed by the operator."""
+        """The sessions whose tallies make up a total: all that the operator has not closed."""
         file, requester = scope
         return [
             session
@@ -126,7 +127,7 @@ class SessionTable:
         ]
 
     def others(self, session: Session) -> tuple[Total, ...]:
-        """The totals that hold for a session besides its own."""
+        """The totals that apply to a session besides its own."""
         if not self.totals:
             return ()
         names = ("requester", "workspace")
@@ -143,7 +144,7 @@ class SessionTable:
         return self._merged[scope]
 
     def forget_totals(self) -> None:
-        """Merge the tallies again when they are next asked for."""
+        """Merge the tallies again when they are next needed."""
         self._merged.clear()
 
     def _pending(self, scope: tuple[str, str | None], session: Session) -> list[PendingCall]:
@@ -152,7 +153,7 @@ class SessionTable:
         ]
 
     def guard(self, session: Session) -> WorkflowGuard | None:
-        """What the workflow around a session says, None when there is none."""
+        """The workflow state around one session, None if there is none."""
         member = self.members.get(session.session_id)
         contract = self.compiled.workflow
         if member is None or contract is None:
@@ -160,9 +161,10 @@ class SessionTable:
         return WorkflowGuard(contract, self.workflows[member.workflow], member, self.members, self.sessions)
 
     def decide(self, call: Call, now: datetime) -> Decision:
-        """What may become of a call. Changes nothing.
+        """The decision on a call. Changes nothing.
 
-        A folder that does not compile lets nothing run; only an empty folder is no gate, and says so.
+        A folder that does not compile lets nothing run; only an empty folder means that there is no gate, and
+        is reported as such.
         """
         if not self.compiled.ok:
             return block(
@@ -188,7 +190,7 @@ class SessionTable:
             self._broken(session, was)
 
     def _broken(self, session: Session, was: str | None) -> None:
-        """A session whose breaker opened just now has ended: its children go the way of their policy."""
+        """A session whose breaker just opened has ended: its children are handled by their policy."""
         if was is None and session.killed == "circuit_open":
             self._ended(session.session_id)
 
@@ -202,7 +204,7 @@ class SessionTable:
         self._own(session, call)
 
     def commit(self, call: Call, outcome: CallOutcome, now: datetime | None = None) -> engine.Effect:
-        """Take the outcome of a call. Raises ValueError, KeyError."""
+        """Apply the outcome of a call. Raises ValueError, KeyError."""
         session = self.sessions[call.session_id]
         was = session.killed
         effect = engine.commit(session, call, outcome, others=self._tallies(session), now=now)
@@ -215,7 +217,7 @@ class SessionTable:
         return effect
 
     def release(self, session_id: str, call_id: str) -> None:
-        """Give back a claim that never started."""
+        """Release a claim that never started."""
         engine.release(self.sessions[session_id], call_id)
 
     def _own(self, session: Session, call: Call) -> None:
@@ -224,7 +226,7 @@ class SessionTable:
             guard.own(session, call)
 
     def close(self, session_id: str) -> tuple[Reason, ...]:
-        """The operator ends a session: lower bounds are checked, its totals are given back."""
+        """The operator closes a session: lower bounds are checked, its totals are released."""
         reasons = engine.close(self.sessions[session_id])
         self.sessions[session_id].killed = "session_closed"
         self._merged.clear()
@@ -232,7 +234,8 @@ class SessionTable:
         return reasons
 
     def kill(self, scope: str, name: str) -> list[str]:
-        """Kill a session, a session with its descendants, or a workflow. Gives the sessions whose runs must end.
+        """Kill a session, a session with its descendants, or a workflow. Returns the sessions whose runs must
+        be stopped.
 
         Raises Refused with `unknown_session`, `unknown_workflow` or `subtree_kill_off`.
         """
@@ -273,12 +276,12 @@ class SessionTable:
         return found
 
     def _ended(self, session_id: str) -> list[str]:
-        """What becomes of the children of a session that ended. Gives those that were killed."""
+        """Handle the children of a session that ended. Returns those that were killed."""
         contract = self.compiled.workflow
         if contract is None:
             return []
         ended = [session_id]
-        for parent in ended:  # which grows: a chain may be longer than Python calls itself
+        for parent in ended:  # a growing list: a chain may be longer than Python's recursion limit
             for child, policy in closed_children(contract, self.members, parent):
                 if policy == "request_cancel":
                     self.members[child].closing = True
@@ -288,7 +291,7 @@ class SessionTable:
         return ended[1:]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as plain JSON, but the compiled rules."""
+        """Everything as plain JSON, except the compiled rules."""
         return {
             "sessions": {
                 key: {

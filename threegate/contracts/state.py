@@ -1,8 +1,8 @@
 """The values of the engine: a call, a decision, an outcome, and the session that they move.
 
-Invariant: a `Session` is its rules and plain counters; `Session.from_json(rules, s.to_json())` equals `s`, and its
-size does not grow with the number of calls, but for what a rule must remember (distinct values, resource ids, and a
-bounded number of digests of outputs).
+Invariant: a `Session` is its rules and plain counters; `Session.from_json(rules, s.to_json())` equals `s`,
+and its size does not grow with the number of calls, except for what a rule must remember (distinct values,
+resource ids, and a bounded number of digests of outputs).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why: `code` and `path` may be shown to anyone, `expected` and `found` only to the operator."""
+    """A reason: `code` and `path` may be shown to anyone, `expected` and `found` only to the operator."""
 
     layer: int
     code: str
@@ -48,7 +48,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDemand:
-    """A checkpoint that asks for a person: who must answer what, and until when it counts."""
+    """A checkpoint that requires a person: who must answer what, and how long the answer is valid."""
 
     name: str
     timeout_seconds: float
@@ -56,7 +56,7 @@ class CheckpointDemand:
     context: tuple[tuple[str, Any], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The demand as JSON, with the context that the person is shown."""
+        """The demand as JSON, with the context shown to the person."""
         return {
             "name": self.name,
             "timeout_seconds": self.timeout_seconds,
@@ -67,7 +67,7 @@ class CheckpointDemand:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the engine says about one call."""
+    """The engine's decision on one call."""
 
     verdict: Literal["allow", "block", "checkpoint"]
     reasons: tuple[Reason, ...] = ()
@@ -128,7 +128,7 @@ class Call:
     code_sha256: str | None = None
     image: str = ""
     cost: float = 0.0
-    """The most that the call may cost."""
+    """The highest possible cost of the call."""
     asked: datetime | None = None
     """When a checkpoint of this call was first asked for."""
     answer: Answer | None = None
@@ -148,7 +148,7 @@ class CallOutcome:
     artifacts: tuple[str, ...] = ()
     """Output paths, for handoffs."""
     retry_after: float | None = None
-    """Seconds of a Retry-After that the proxy saw with a 429 (0 when it named none); None: no 429."""
+    """Seconds of a Retry-After that the proxy saw with a 429 (0 if it named none); None: no 429."""
 
 
 @dataclass(slots=True)
@@ -193,15 +193,15 @@ class Tally:
 
 @dataclass(slots=True)
 class OutputValues:
-    """What a session remembers of the values that one tool's outputs had at one path."""
+    """What a session remembers about the values at one path of one tool's outputs."""
 
     digests: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """sha256 of each value's canonical JSON, in hex, the newest last; at most CONTRACT_OUTPUT_VALUES."""
     complete: bool = True
-    """False: there were more, so that a value that is not here may have been given all the same."""
+    """False: there were more, so that an unlisted value may have occurred too."""
 
     def take(self, digests: Iterable[str]) -> None:
-        """Remember values; the oldest are forgotten first."""
+        """Remember values; the oldest are dropped first."""
         for item in digests:
             self.digests[item] = None
             self.digests.move_to_end(item)
@@ -212,11 +212,11 @@ class OutputValues:
 
 @dataclass(slots=True)
 class PendingCall:
-    """A claimed call that has not ended: it counts for limits, aggregates, envelopes and the loop."""
+    """A claimed call that has not ended: it counts for limits, aggregates, envelopes and loop detection."""
 
     call: Call
     moved: bool
-    """Whether its state moved at launch already (commit_requirement none)."""
+    """Whether its state already moved at launch (commit_requirement none)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class Total:
 
 @dataclass(slots=True)
 class Session:
-    """What a session remembers. Made by `engine.open_session`; changed only by the engine."""
+    """The state of a session. Made by `engine.open_session`; changed only by the engine."""
 
     rules: Rules
     session_id: str = "default"
@@ -251,13 +251,13 @@ class Session:
     blocks: int = 0
     errors: int = 0
     delayed: dict[str, str] = field(default_factory=dict)
-    """Tool: the moment (ISO 8601, UTC) before which a 429 lets it not run again."""
+    """Tool: the time (ISO 8601, UTC) before which a 429 blocks it."""
     killed: str | None = None
     """``session_killed``, ``circuit_open`` or ``session_closed``; for good."""
     pending: dict[str, PendingCall] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, sorted, without the rules and the pending calls (the store keeps those)."""
+        """Plain JSON, sorted, without the rules and the pending calls (the store saves those)."""
         return {
             "session_id": self.session_id,
             "requester": self.requester,

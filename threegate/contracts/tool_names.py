@@ -1,7 +1,8 @@
-"""Which contract speaks for a tool: its own, else the one of the longest wildcard (`github.*`) above its name.
+"""Which contract applies to a tool: its own, else the one with the longest wildcard (`github.*`) that matches
+its name.
 
-Invariant: a tool has one contract or none; a wildcard stands for tools that no other contract describes, counts them as
-one tool, and is never named where somebody could take it for more than that.
+Invariant: a tool has one contract or none; a wildcard covers tools that no other contract describes, counts
+them as one tool, and is never used where it could be mistaken for more.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 OURS: Final = "threegate."
-"""Backends begin so; no wildcard stands for one."""
+"""Prefix of the backends; no wildcard matches one."""
 WILDCARD: Final = ".*"
 SERVED: Final = re.compile(r"[a-z][a-z0-9-]{0,15}\..+")
-"""The name of a server's tool, as calls have it: what is called is pinned, so its contract says nothing of `implements`."""
+"""The name of a server's tool, as calls use it: the tool is pinned, so its contract needs no `implements`."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 def resolve(contracts: Mapping[str, T], tool: str) -> T | None:
-    """What `contracts`, by name, has for a tool; None when nothing speaks for it."""
+    """The entry for a tool in `contracts`, by name; None if none applies."""
     found = contracts.get(tool)
     if found is not None and not tool.endswith(WILDCARD):
         return found
@@ -35,7 +36,7 @@ def resolve(contracts: Mapping[str, T], tool: str) -> T | None:
 
 
 def bad_reference(name: str, contracts: Iterable[str]) -> tuple[str, str] | None:
-    """(code, message) of what is wrong with naming a tool in a rule; None when the name is good."""
+    """(code, message) if a tool's name is used wrongly in a rule; None if it is right."""
     if name not in contracts:
         return "UNKNOWN_TOOL_REFERENCE", f"no contract describes {name!r}"
     if name.endswith(WILDCARD):

@@ -1,7 +1,7 @@
-"""The compiled form of contracts: what the engine looks at for one tool, ready to be asked.
+"""The compiled form of contracts: what the engine evaluates for one tool.
 
-Invariant: a plan is frozen and knows no file; everything that could be looked up or compiled was, so that a
-decision costs dictionary look-ups and comparisons only.
+Invariant: a plan is frozen and independent of files; everything that could be looked up or compiled in
+advance was, so that a decision needs only dictionary look-ups and comparisons.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class OutputRule:
 
 @dataclass(frozen=True, slots=True)
 class PreconditionPlan:
-    """Something that must have happened before. `key` names it in the session."""
+    """Something that must have happened before. `key` identifies it in the session."""
 
     key: str
     tool: str | None
@@ -119,7 +119,7 @@ class EnvelopePlan:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """When a person must look."""
+    """When a person must decide."""
 
     name: str
     always: bool
@@ -152,7 +152,7 @@ class ExpectedFailure:
 
 @dataclass(slots=True)
 class ToolParts:
-    """A compiled tool before a session contract is laid over it."""
+    """A compiled tool before a session contract is applied."""
 
     contract: ToolContract
     document: Document
@@ -185,7 +185,7 @@ class ToolPlan:
     allow_sets: tuple[tuple[CompiledEntry, ...], ...] = ()
     """Each set needs one match of its own."""
     policed: bool = False
-    """Any policy speaks here: a missing principal is denied."""
+    """Some policy applies here: a missing principal is denied."""
     label_gates: tuple[tuple[str, str], ...] = ()
     aggregates: tuple[AggregatePlan, ...] = ()
     envelopes: tuple[EnvelopePlan, ...] = ()
@@ -225,7 +225,7 @@ class Rules:
 
 
 def measure(aggregate: AggregatePlan, arguments: Any) -> list[Any] | None:
-    """The values that one call adds to an aggregate, None when they cannot be measured."""
+    """The values that one call adds to an aggregate, None if they cannot be measured."""
     if aggregate.path is None:
         return [1]
     values = selected(aggregate.path, arguments)

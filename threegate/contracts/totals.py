@@ -1,7 +1,7 @@
 """Limits, aggregates and envelopes over totals, computed as if the call were committed.
 
-Invariant: a pending call counts wherever it could tighten a bound and never where it could loosen one, so that
-parallel runs cannot race a limit.
+Invariant: a pending call counts where it could tighten a bound and never where it could loosen one, so that
+parallel runs cannot race past a limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def canonical_text(value: Any) -> str:
 
 
 def value_digest(value: Any) -> str | None:
-    """sha256 of a value's canonical JSON, in hex; None for what has none, such as an integer above 2^53."""
+    """sha256 of a value's canonical JSON, in hex; None if it has none, such as an integer above 2^53."""
     try:
         return canonical.digest(value)
     except ValueError:
@@ -37,7 +37,7 @@ def value_digest(value: Any) -> str | None:
 
 
 def _around(session: Session, others: Sequence[Total]) -> list[tuple[str, Tally, Sequence[PendingCall]]]:
-    """Every tally that a bound holds for, with the calls pending under it."""
+    """Every tally that a bound applies to, with the calls pending under it."""
     own = tuple(session.pending.values()) if session.pending else ()
     found: list[tuple[str, Tally, Sequence[PendingCall]]] = [("session", session.tally, own)]
     for total in others:
@@ -89,7 +89,7 @@ def limit_reasons(
 
 
 def measured(asked: Asked) -> list[tuple[AggregatePlan, list[Any]]]:
-    """What a call adds to each aggregate; the named tool speaks last. Unmeasurable ones are left out."""
+    """What a call adds to each aggregate; the named tool comes last. Unmeasurable ones are left out."""
     by_name: dict[str, tuple[AggregatePlan, list[Any]]] = {}
     for plan, arguments in asked:
         for aggregate in plan.aggregates:
@@ -134,8 +134,9 @@ def effective_bounds(aggregate: AggregatePlan, session: Session) -> tuple[Decima
 
 
 def aggregate_reasons(reasons: list[Reason], session: Session, asked: Asked, others: Sequence[Total]) -> None:
-    """Append a reason for every aggregate that this call would take beyond its bound for good, or that cannot be
-    measured. A lower bound is for the end of the session, but a minimum never rises again."""
+    """Append a reason for every aggregate that this call would irreversibly take beyond its bound, or that
+    cannot be measured. A lower bound applies at the end of the session, but a minimum never rises again.
+    """
     seen: dict[str, tuple[AggregatePlan, list[Any] | None]] = {}
     for plan, arguments in asked:
         for aggregate in plan.aggregates:
@@ -179,7 +180,7 @@ def aggregate_reasons(reasons: list[Reason], session: Session, asked: Asked, oth
 
 
 def _worst(aggregate: AggregatePlan, current: Any, values: list[Any], waiting: list[Any]) -> Any:
-    """The highest total that can come of this call, whatever becomes of the pending ones."""
+    """The highest total that can result from this call, whatever the outcome of the pending ones."""
     if aggregate.metric == "count_distinct":
         known: set[str] = current or set()
         fresh = {canonical_text(value) for value in (*values, *waiting)}
@@ -192,7 +193,7 @@ def _worst(aggregate: AggregatePlan, current: Any, values: list[Any], waiting: l
 
 
 def captured(stage: EnvelopePlan, arguments: Any) -> dict[str, Any]:
-    """The reference that a call of this stage sets: {} when it sets none, or is not one number."""
+    """The reference that a call of this stage sets: {} if it sets none, or the value is not one number."""
     values = selected(stage.path, arguments) or []
     if stage.captures is None or len(values) != 1 or not is_number(values[0]):
         return {}
@@ -200,7 +201,7 @@ def captured(stage: EnvelopePlan, arguments: Any) -> dict[str, Any]:
 
 
 def envelope_reasons(reasons: list[Reason], session: Session, stage: EnvelopePlan, value: Any) -> None:
-    """Append a reason when a constrained value leaves its envelope."""
+    """Append a reason if a constrained value is outside its envelope."""
     for key in stage.needs:
         if key not in session.references:
             message = f"{stage.name}: what bounds the value did not happen yet"
@@ -225,7 +226,7 @@ def envelope_reasons(reasons: list[Reason], session: Session, stage: EnvelopePla
 
 
 def _inside(stage: EnvelopePlan, role: str, value: Decimal, reference: Decimal) -> bool:
-    """Whether a value keeps to one reference."""
+    """Whether a value is within one reference."""
     if role == "ceiling":
         return value <= reference
     if role == "floor":

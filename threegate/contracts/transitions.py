@@ -1,8 +1,9 @@
 """How a session moves: reserved at the claim, committed at the end, counted when blocked.
 
-Invariant: state moves here and nowhere else. Under commit_requirement acknowledged nothing but labels and the
-breaker moves unless the call succeeded, its evidence is there and its output_invariants hold; totals are exact,
-so that the order of calls and the way of counting (one by one, or again from the history) make no difference.
+Invariant: state moves here and nowhere else. Under commit_requirement acknowledged only labels and the
+breaker move unless the call succeeded, its evidence is present and its output_invariants are met; totals are
+exact, so that the order of calls and the way of counting (one by one, or again from the history) make no
+difference.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a commit did: `contract_violated` when a success did not prove itself."""
+    """The result of a commit: `contract_violated` if a success lacks its proof."""
 
     status: Literal["committed", "failed", "contract_violated"]
     moved: bool
@@ -55,7 +56,7 @@ def open_session(rules: Rules, session_id: str = "default", requester: str = "")
 
 
 def note_block(session: Session, call: Call) -> None:
-    """Count a blocked call: the loop window and the breaker, nothing else."""
+    """Count a blocked call: only the loop window and the breaker."""
     note_blocked_key(session, seen_key(call))
 
 
@@ -70,7 +71,9 @@ def note_blocked_key(session: Session, key: bytes) -> None:
 
 
 def seen_key(call: Call) -> bytes:
-    """The key of a call for the loop window; empty for what is no JSON: that was blocked, and equals no other."""
+    """The key of a call for the loop window; empty for what is not JSON: such a call was blocked, and equals
+    no other.
+    """
     try:
         return loop_key(call)
     except (TypeError, RecursionError):
@@ -84,7 +87,7 @@ def _see(session: Session, call: Call) -> None:
 
 
 def reserve(session: Session, call: Call, *, others: Iterable[Tally] = ()) -> None:
-    """Claim an allowed call before it runs. Raises ValueError when its id is pending already."""
+    """Claim an allowed call before it runs. Raises ValueError if its id is already pending."""
     if call.call_id in session.pending:
         raise ValueError(f"{call.call_id} is claimed already")
     asked = _asked(session, call)
@@ -97,7 +100,7 @@ def reserve(session: Session, call: Call, *, others: Iterable[Tally] = ()) -> No
 
 
 def release(session: Session, call_id: str) -> None:
-    """Give a claim back that never started. What moved at launch stays moved."""
+    """Release a claim that never started. State that moved at launch is not moved back."""
     pending = session.pending.pop(call_id, None)
     if pending is not None:
         _unobserved(session, _asked(session, pending.call))
@@ -111,7 +114,9 @@ def commit(
     others: Iterable[Tally] = (),
     now: datetime | None = None,
 ) -> Effect:
-    """Take the outcome of a call that was allowed. Changes `session` and `others`; `now` dates a 429's delay."""
+    """Apply the outcome of a call that was allowed. Changes `session` and `others`; `now` is the start of a
+    429's delay.
+    """
     asked = _asked(session, call)
     if outcome.retry_after is not None and now is not None:
         _delay(session, asked, outcome.retry_after, now)
@@ -144,7 +149,7 @@ def commit(
 
 
 def _delay(session: Session, asked: Asked, retry_after: float, now: datetime) -> None:
-    """Hold a tool's next call back as its rate_limits say."""
+    """Delay a tool's next call according to its rate_limits."""
     for plan, _ in asked:
         rule = plan.contract.rate_limits.on_429
         longest = min(float(rule.max_sleep_seconds), float(limits.RETRY_UNKNOWN_SECONDS))
@@ -171,7 +176,7 @@ def _asked(session: Session, call: Call) -> Asked:
 
 
 def _violations(asked: Asked, outcome: CallOutcome) -> list[Reason]:
-    """What a success did not prove."""
+    """What a success failed to prove."""
     reasons = []
     for plan, _ in asked:
         if plan.contract.evidence_class == "local_transaction" and outcome.output is MISSING:
@@ -181,7 +186,7 @@ def _violations(asked: Asked, outcome: CallOutcome) -> list[Reason]:
 
 
 def output_reasons(plan: ToolPlan, output: Any) -> list[Reason]:
-    """The output_invariants that an output does not fulfil."""
+    """The output_invariants that an output violates."""
     reasons = []
     for entry in plan.parts.outputs:
         failure = entry.failure(output)
@@ -225,13 +230,15 @@ def _bind(session: Session, plan: ToolPlan, source: str, root: Any) -> None:
         if bind.source == source:
             values = selected(bind.path, root)
             if values is None:
-                session.binds.pop(bind.name, None)  # too wide to be a value: whoever refers to it is blocked
+                session.binds.pop(
+                    bind.name, None
+                )  # too wide to be a value: anything that refers to it is blocked
             elif values:
                 session.binds[bind.name] = values[0] if len(values) == 1 else values
 
 
 def _succeed(session: Session, asked: Asked, outcome: CallOutcome) -> None:
-    """What only a proven success does: outputs are bound, preconditions fulfilled, the breaker is reset."""
+    """Only for a proven success: outputs are bound, preconditions fulfilled, the breaker is reset."""
     session.blocks = 0
     session.errors = 0
     for plan, arguments in asked:
@@ -257,25 +264,25 @@ def _succeed(session: Session, asked: Asked, outcome: CallOutcome) -> None:
 
 
 def _remember(session: Session, plan: ToolPlan, output: Any) -> None:
-    """Keep digests of the values that `from_output` of some tool asks about."""
+    """Store digests of the values that some tool's `from_output` refers to."""
     for source in plan.remembered:
         kept = session.outputs.setdefault(source.key, OutputValues())
         values = None if output is MISSING else selected(source.path, output)
         digests = [value_digest(value) for value in values or ()]
         if values is None or None in digests or not all(map(all_clear, values)):
-            kept.complete = False  # another value may be, or look like, one that is not remembered
+            kept.complete = False  # another value may be, or resemble, one that is not remembered
         kept.take(item for item in digests if item is not None)
 
 
 def _unobserved(session: Session, asked: Asked) -> None:
-    """A call ended without a success: what it gave to its caller is not known."""
+    """A call ended without success: what it returned to its caller is unknown."""
     for plan, _ in asked:
         for source in plan.remembered:
             session.outputs.setdefault(source.key, OutputValues()).complete = False
 
 
 def _expected(asked: Asked, outcome: CallOutcome) -> bool:
-    """Whether a contract says that this failure may happen."""
+    """Whether a contract expects this failure."""
     for plan, _ in asked:
         for failure in plan.parts.expected_failures:
             if (
@@ -288,7 +295,7 @@ def _expected(asked: Asked, outcome: CallOutcome) -> bool:
 
 
 def close(session: Session) -> tuple[Reason, ...]:
-    """End a session: check the lower bounds, and let nothing run any more."""
+    """Close a session: check the lower bounds, and let nothing run any more."""
     reasons = []
     for aggregate in session.rules.aggregates:
         lower, _ = effective_bounds(aggregate, session)

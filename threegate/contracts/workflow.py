@@ -1,7 +1,7 @@
-"""Workflows: sessions with roles, what they hand on, what they share, and how they end.
+"""Workflows: sessions with roles, their handoffs, what they share, and how they end.
 
 Invariant: a session has a role only because it was admitted under the handoffs and limits of workflow.yaml; a
-shared resource's mode holds over all sessions of its workflow, the claimed calls included.
+shared resource's mode applies across all sessions of its workflow, claimed calls included.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _admission_limits(
     workflow: str,
     parent: str | None,
 ) -> None:
-    """Whether one more session fits. Raises Refused."""
+    """Check that one more session fits. Raises Refused."""
     bounds = contract.workflow_limits
     ours = {key: member for key, member in members.items() if member.workflow == workflow}
     active = [key for key in ours if sessions[key].killed is None]
@@ -131,7 +131,7 @@ def _handoff(contract: WorkflowContract, source: str, target: str) -> Handoff | 
 def closed_children(
     contract: WorkflowContract, members: Mapping[str, Member], parent: str
 ) -> Iterator[tuple[str, ClosePolicy]]:
-    """The children of a session that ended, and what is to become of each (abandoned ones are left out)."""
+    """The children of a session that ended, and what is done with each (abandoned ones are left out)."""
     for key, member in members.items():
         if member.parent == parent:
             handoff = _handoff(contract, members[parent].role, member.role)
@@ -143,7 +143,7 @@ def closed_children(
 
 @dataclass(frozen=True, slots=True)
 class WorkflowGuard:
-    """The workflow around one session, as the engine asks it."""
+    """The workflow around one session, as the engine uses it."""
 
     contract: WorkflowContract
     workflow: Workflow
@@ -159,7 +159,7 @@ class WorkflowGuard:
         ]
 
     def reasons(self, session: Session, call: Call) -> list[Reason]:
-        """Why the workflow does not let a call run."""
+        """Why the workflow does not allow a call."""
         if self.workflow.killed:
             return [Reason(0, "workflow_killed", "workflow", "the workflow was killed by the operator")]
         reasons = []
@@ -188,7 +188,7 @@ class WorkflowGuard:
         return reasons
 
     def _artifacts(self, call: Call) -> list[Reason]:
-        """What the parent must have handed over."""
+        """Outputs that the parent must have handed over."""
         if self.member.parent is None:
             return []
         parent = self.members[self.member.parent]
@@ -233,7 +233,7 @@ class WorkflowGuard:
         )
 
     def own(self, session: Session, call: Call) -> None:
-        """Note who owns what this call writes to."""
+        """Record the owner of each resource that this call writes to."""
         modes = {item.alias: item.mode for item in self.contract.shared_resources}
         if _mutates(session, call):
             for alias, resource in _resources(session, call):
@@ -254,7 +254,7 @@ def _mutates(session: Session, call: Call) -> bool:
 
 
 def _resources(session: Session, call: Call) -> Iterator[tuple[str, str]]:
-    """(alias, resource id) of everything that a call is about."""
+    """(alias, resource id) of everything that a call affects."""
     asked = plans_of(session.rules, call)
     roots = [arguments for _, arguments in asked] if isinstance(asked, list) else []
     for alias, kind, path in session.rules.resources:

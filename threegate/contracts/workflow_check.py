@@ -1,4 +1,4 @@
-"""What must hold of workflow.yaml beside its fields."""
+"""Checks of workflow.yaml beyond its fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threegate.contracts.tool_plan import Rules
 def check_workflow(
     scope: Scope, workflow: WorkflowContract, sessions: Mapping[str, Rules], files: Collection[str]
 ) -> None:
-    """Note everything that is wrong with roles, handoffs, limits and shared resources."""
+    """Report every error in roles, handoffs, limits and shared resources."""
     roles = [role.name for role in workflow.roles]
     for index, role in enumerate(workflow.roles):
         if role.name in roles[:index]:

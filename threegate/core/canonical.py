@@ -105,7 +105,7 @@ def _refuse_depth(text: str, max_depth: int) -> None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise StrictJSONError("a key stands twice in one object")
+        raise StrictJSONError("a key occurs twice in one object")
     return result
 
 
@@ -122,7 +122,7 @@ def _float(text: str) -> float:
 
 def _int(text: str) -> int:
     if len(text) > 17 or abs(value := int(text)) > INTEGER_MAX:
-        raise StrictJSONError("an integer lies beyond 2**53 - 1")
+        raise StrictJSONError("an integer is beyond 2**53 - 1")
     return value
 
 

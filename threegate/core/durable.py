@@ -30,7 +30,7 @@ Observer = Callable[[str, str, str], None]
 """Called with (moment, operation, path); moment is ``before`` or ``after``, and ``from`` with a rename's source."""
 
 STAGED: Final = ".staged"
-"""What follows the name of a file that is going to be replaced: where its next bytes lie."""
+"""The suffix after the name of a file that is going to be replaced: the file with its next bytes."""
 _observers: list[Observer] = []
 _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
@@ -53,9 +53,10 @@ def _tell(moment: str, operation: str, path: str | Path) -> None:
 
 
 def sync_fd(descriptor: int, path: str | Path) -> None:
-    """fdatasync an open file. `path` is only told to observers. Raises OSError.
+    """fdatasync an open file. `path` is only passed to observers. Raises OSError.
 
-    Never repeat a sync that failed: the pages may be gone, and the second one succeeds. The file counts as unwritten.
+    Never repeat a sync that failed: the pages may be gone, and the second one succeeds. The file counts as
+    unwritten.
     """
     _tell("before", "sync", path)
     os.fdatasync(descriptor)
@@ -107,15 +108,16 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_folder_at(descriptor: int, folder: Path) -> None:
-    """Make the names in an open folder durable. `folder` is only told to observers. Raises OSError."""
+    """Make the names in an open folder durable. `folder` is only passed to observers. Raises OSError."""
     _tell("before", "sync_folder", folder)
     os.fsync(descriptor)
     _tell("after", "sync_folder", folder)
 
 
 def sync_all(descriptor: int, path: str | Path) -> None:
-    """Put everything of the file system that an open file or folder is on, on disk (syncfs(2)): one commit where a sync for
-    each of many files is one each. `path` is only told to observers. Raises OSError (an error of any file of it, Linux 5.8).
+    """Put everything of the file system that an open file or folder is on, on disk (syncfs(2)): one commit
+    where a sync for each of many files is one each. `path` is only passed to observers. Raises OSError (an
+    error of any file of it, Linux 5.8).
     """
     _tell("before", "sync_all", path)
     if _libc.syncfs(descriptor):
@@ -124,7 +126,7 @@ def sync_all(descriptor: int, path: str | Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Put a regular file that somebody else wrote on disk. Raises OSError; follows no link."""
+    """Put a regular file that another process wrote on disk. Raises OSError; follows no link."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         sync_fd(descriptor, path)
@@ -172,21 +174,25 @@ def make_folder(path: Path, mode: int = 0o700) -> None:
 
 
 def make_folder_at(parent: int, name: str, path: Path, mode: int = 0o700) -> None:
-    """Make a folder below an open one; who made it syncs the open one later. `path` is only told. Raises OSError."""
+    """Make a folder below an open one; who made it syncs the open one later. `path` is only passed to
+    observers. Raises OSError.
+    """
     _tell("before", "mkdir", path)
     os.mkdir(name, mode, dir_fd=parent)
     _tell("after", "mkdir", path)
 
 
 def remove_folder_at(parent: int, name: str, path: Path) -> None:
-    """Remove an empty folder below an open one. `path` is only told. Raises OSError."""
+    """Remove an empty folder below an open one. `path` is only passed to observers. Raises OSError."""
     _tell("before", "rmdir", path)
     os.rmdir(name, dir_fd=parent)
     _tell("after", "rmdir", path)
 
 
 def make_link_at(parent: int, name: str, path: Path, target: str) -> None:
-    """Make a symlink below an open folder; who made it syncs that later. `path` is only told. Raises OSError."""
+    """Make a symlink below an open folder; who made it syncs that later. `path` is only passed to observers.
+    Raises OSError.
+    """
     _tell("before", "symlink", path)
     os.symlink(target, name, dir_fd=parent)
     _tell("after", "symlink", path)
@@ -219,7 +225,9 @@ def rename_at(
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder with everything in it: only what an event said goes, under a name that nobody looks at. Raises OSError."""
+    """Remove a folder with everything in it: only after an event announced it, under a name that no one
+    reads. Raises OSError.
+    """
     _tell("before", "remove_tree", path)
     shutil.rmtree(path)
     _tell("after", "remove_tree", path)
@@ -232,11 +240,13 @@ def create_locked(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
             return descriptor
-        os.close(descriptor)  # removed before it was locked, by whoever takes away what nobody uses
+        os.close(descriptor)  # removed before it was locked, by a cleanup of unused folders
 
 
 def in_use(path: Path) -> bool:
-    """Whether somebody holds the lock of a file. What cannot be opened (a link, a file of others) is in nobody's use."""
+    """Whether some process holds the lock of a file. A file that cannot be opened (a link, another user's
+    file) counts as unused.
+    """
     try:
         descriptor = os.open(path, _READ)
     except OSError:
@@ -252,7 +262,9 @@ def in_use(path: Path) -> bool:
 
 @contextmanager
 def folder_locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a folder that this process works in: who finds it taken knows that somebody does. Raises OSError."""
+    """Hold the lock of a folder that this process works in: another process that finds it locked knows it is
+    in use. Raises OSError.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -340,7 +352,9 @@ def overwrite(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> N
 
 
 def staged(path: Path) -> Path:
-    """Where a file's next bytes lie, whole and durable, before the event that announces them; then they replace it."""
+    """The path of a file's next bytes, complete and durable, before the event that announces them; then they
+    replace it.
+    """
     return path.with_name(path.name + STAGED)
 
 

@@ -1,7 +1,8 @@
-"""The extras of pyproject.toml: what each brings, and the one line that names a missing one.
+"""The extras of pyproject.toml: what each provides, and the one line about a missing one.
 
-Invariant: nothing of an extra is imported here, and whether it is there is looked up each time. What needs an extra asks
-here before it imports, so that a missing one is a line with what to install and never a traceback.
+Invariant: nothing of an extra is imported here, and whether it is installed is looked up each time. Code that
+needs an extra checks here before it imports, so that a missing one causes a line with what to install and
+never a traceback.
 """
 
 from __future__ import annotations

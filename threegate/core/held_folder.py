@@ -1,7 +1,9 @@
-"""A folder that somebody else may write, held open: whatever is in it is reached beneath it and never by path.
+"""A folder that other accounts may write to, held open: its entries are opened relative to it and never by
+path.
 
-Invariant: a name is resolved in the folder that is held, in one step, and no link of any kind is followed. So it does not
-matter what the folder's writer renames, links or exchanges meanwhile: they can only ever give us what is in their folder.
+Invariant: a name is resolved in the open folder, in one step, and no link of any kind is followed. So it does
+not matter what the folder's writer renames, links or exchanges meanwhile: only entries of that folder can be
+reached.
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ def open_beneath(folder: int, name: str, flags: int = _READ, mode: int = 0) -> i
 def open_inside(folder: int, path: str, flags: int = _READ) -> int:
     """Open a path of several parts in an open folder, `.` for the folder itself: no link on the way, and no mount.
 
-    Nothing stands in for openat2(2) here: only the kernel can tell a mount in the same file system from a folder.
-    Raises OSError (ELOOP for a link, EXDEV for a mount or a way out, ENOSYS without the call).
+    There is no fallback for openat2(2): only the kernel can tell a mount in the same file system from a
+    folder. Raises OSError (ELOOP for a link, EXDEV for a mount or a way out, ENOSYS without the call).
     """
     how = _OpenHow(
         flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS | _NO_XDEV
@@ -115,7 +117,7 @@ class HeldFolder:
         """The entries, in no order. Their `path` is relative to nothing: use `name` and `stat(follow_symlinks=False)`."""
         again = os.open(
             ".", _FOLDER, dir_fd=self._descriptor
-        )  # a descriptor of its own has its own read position
+        )  # a separate descriptor has its own read position
         try:
             with os.scandir(again) as found:
                 yield found
@@ -149,7 +151,7 @@ class HeldFolder:
             os.close(descriptor)
 
     def deliver(self, name: str, data: bytes, mode: int = 0o600) -> None:
-        """Make a file appear whole and durable, or not at all. Raises FileExistsError, OSError."""
+        """Create a file completely and durably, or not at all. Raises FileExistsError, OSError."""
         temporary = self.path / f".tmp-{secrets.token_hex(8)}"
         descriptor = durable.create_at(self._descriptor, temporary.name, temporary, mode)
         try:

@@ -127,7 +127,7 @@ GROUP_VALUE_CHARS: Final = 200
 SSH_KEYGEN_SECONDS: Final = 20
 SIGN_SECONDS: Final = 120
 QUIET_SIGN_SECONDS: Final = 5
-"""For a signature that nobody is asked for: a key whose agent waits for somebody does not delay a no."""
+"""For an optional signature: a key whose agent waits for a person must not delay a rejection."""
 
 # ---- a run (docs/spec/6-runners.md)
 RUN_PROCESSES: Final = 128
@@ -168,7 +168,7 @@ RESULT_RESERVED_BYTES: Final = 2 * MIB
 RESULT_LINE_CHARS: Final = 2_000
 RECORD_BYTES: Final = 4 * MIB
 RECORD_REST_BYTES: Final = 256 * KIB
-"""Of a record, for what the daemon itself says of a run on a worker: inputs, earlier attempts, where it ran."""
+"""For the daemon's own part of a record about a run on a worker: inputs, earlier attempts, where it ran."""
 VERDICT_BYTES: Final = 1 * MIB
 RESULT_STDOUT_LINES: Final = 200
 
@@ -310,7 +310,7 @@ CLUSTER_LARGE_NOTES: Final = 2
 """Results of one worker above CLUSTER_NOTE_BYTES that wait to be read."""
 CLUSTER_MAILBOX: Final = 32
 CLUSTER_LATE_RESULTS: Final = 100
-"""So many results of one worker that came too late are said in the log."""
+"""How many late results of one worker are logged."""
 CLUSTER_BOOTS: Final = 64
 """Lives of a worker that the daemon remembers, so that none of them comes back."""
 CLUSTER_CHUNK_TRIES: Final = 4
@@ -350,7 +350,7 @@ BODY_NESTING: Final = 10
 CONTENT_PLACES: Final = 150
 """Places of one kind that the rules for prose look at."""
 CONTENT_DENIALS: Final = 100
-"""So many places of prose are asked whether they deny what they name; nobody writes more honestly."""
+"""How many places in prose are checked for denials; no honest text has more."""
 VARS_INTEGER_DIGITS: Final = 17
 FIX_LINE_CHARS: Final = 2_000
 
@@ -459,7 +459,7 @@ PRACTICE_REASONS: Final = 20
 ENGINE_VERSION_BYTES: Final = 64 * KIB
 """Of a container engine's answer about its version."""
 HEALTH_SECONDS: Final = 10
-"""What a screen says of the engine and the trail is at most this old, as far as they answer."""
+"""How old a screen's information about the engine and the trail may be, as far as they answer."""
 HEALTH_WAIT_SECONDS: Final = 1.5
 """So long the first screen waits for them."""
 STATUS_ROWS_READ: Final = 2000
@@ -489,7 +489,7 @@ TOOLS_SERVERS: Final = 64
 DOOR_NAME_CHARS: Final = 40
 """Of a tool's name at the door; clients take 64, and put a name of their own before it."""
 DOOR_NAME_DIGEST_CHARS: Final = 6
-"""Hexadecimal digits that tell names apart which had to be shortened for the door."""
+"""Hexadecimal digits that distinguish names shortened for the door."""
 TOOLS_MANIFEST_BYTES: Final = 4 * MIB
 TOOLS_PINNED: Final = 512
 """Tools of one server."""
@@ -500,7 +500,7 @@ TOOLS_START_BYTES: Final = 4 * MIB
 TOOLS_END_SECONDS: Final = 1.0
 """So long a server may take to end when its input has ended, before it is killed."""
 TOOLS_CONTAINER_END_SECONDS: Final = 20.0
-"""So long the process beside a server's container may take to have the engine remove it."""
+"""How long the process next to a server's container may take to have the engine remove it."""
 TOOLS_MEMORY_MB: Final = 2048
 """Of each process of a server in a jail; where root can make a cgroup, and in a container, of all of them together."""
 TOOLS_PROCESSES: Final = 256
@@ -531,7 +531,7 @@ TOOLS_ARGUMENTS: Final = 256
 AGENT_RUNS: Final = 10_000
 """Folders of agents' runs that are looked at."""
 RELEASED_BYTES: Final = 16 * MIB
-"""Outputs of one request that are given back to whoever asked."""
+"""Outputs of one request that are returned to the requester."""
 OUTPUTS_BYTES: Final = 16 * MIB
 """An outputs.json."""
 DOOR_FILES: Final = 64

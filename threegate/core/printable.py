@@ -1,4 +1,4 @@
-"""Which characters show on a screen what they are, and how the others are written there."""
+"""Which characters are unambiguous on a screen, and how the others are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Where harm would be done, as the Agent Action Contract v1 names it; requests and settings use the same words."""
+"""The domains in which harm could be done, as the Agent Action Contract v1 names them; requests and settings
+use the same words.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The value of a secret of the operator's, read when it is needed: from a variable of this process, or from a file.
+"""The value of an operator's secret, read when it is needed: from an environment variable of this process, or
+from a file.
 
 Invariant: it is one token of known characters, so that it cannot become two lines or two words anywhere.
 """
@@ -18,7 +19,7 @@ _VALUE: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
 
 
 def read_secret(name: str, reference: SecretReference) -> str:
-    """The value. Raises Unavailable when it is missing or no token: what it is, is never said."""
+    """The value. Raises Unavailable if it is missing or not a token; the message never contains it."""
     if reference.env:
         text = os.environ.get(reference.env, "")
     else:

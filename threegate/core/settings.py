@@ -92,7 +92,7 @@ class ApprovalSettings(Table):
         parse=parse_duration,
         default=86400,
         le=30 * 86400,
-        description="how long an approval holds, from its moment",
+        description="how long an approval is valid",
     )
     draft_ttl: int = setting(
         parse=parse_duration_or_never,
@@ -301,7 +301,7 @@ class SecretReference(Table):
 
 
 class ResultsSettings(Table):
-    """What goes back to whoever asked, beside the result (docs/results.md)."""
+    """What is returned to the requester, besides the result (docs/results.md)."""
 
     release: Literal["always", "never"] = setting(
         default="always",
@@ -312,8 +312,8 @@ class ResultsSettings(Table):
 class NotifySettings(Table):
     """Whom to tell that something waits or has ended ([notify] extra): docs/notices.md says what a notice contains."""
 
-    urls: tuple[str, ...] = setting(default=(), description="apprise URLs told when a draft waits")
-    requester_hook: str = setting(default="", description="apprise URL told when a request has ended")
+    urls: tuple[str, ...] = setting(default=(), description="apprise URLs to notify when a draft is waiting")
+    requester_hook: str = setting(default="", description="apprise URL to notify when a request has ended")
 
 
 class DrillSettings(Table):
@@ -387,7 +387,7 @@ class AgentSettings(Table):
         default=2048, ge=16, description="processes and threads, where a cgroup can be had"
     )
     wait_sec: int = setting(
-        default=0, ge=0, le=3600, description="seconds that a call of the door waits; 0: the profile's"
+        default=0, ge=0, le=3600, description="seconds that an agent's call waits; 0: the profile's"
     )
 
 
@@ -438,7 +438,7 @@ class Settings(Table):
         whole = self.to_json()
         for name in ("agents", "audit", "trail", "notify", "metrics", "apply", "drills"):
             del whole[name]
-        del whole["approval"]["draft_ttl"]  # it ends what nobody approved
+        del whole["approval"]["draft_ttl"]  # it stops what was not approved
         runners = whole["runners"]
         whole["runners"] = {
             "era": {
@@ -502,7 +502,7 @@ def _toml_mistake(said: str) -> str:
     twice = re.fullmatch(r"Cannot declare \((.*?),?\) twice", what)
     if twice is not None:
         table = ".".join(re.findall(r"'([^']*)'", twice[1]))
-        return f"{line}: the table [{table}] stands twice; put all of its keys below the first one"
+        return f"{line}: the table [{table}] occurs twice; put all of its keys below the first one"
     return f"{line}: no TOML: {what}; fix this line"
 
 

@@ -1,6 +1,8 @@
-"""What is kept of a workspace outside of it, for what a restored or copied workspace cannot bring along.
+"""State of a workspace that is stored outside it, so that a restored or copied workspace cannot bring it
+along.
 
-Invariant: the kept head is replaced whole, by one writer at a time; `advance_head` never puts an earlier one in its place.
+Invariant: the stored head is replaced as a whole, by one writer at a time; `advance_head` never replaces it
+with an earlier one.
 """
 
 from __future__ import annotations

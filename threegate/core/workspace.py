@@ -1,8 +1,8 @@
-"""The folders of a workspace, and where each thing lies.
+"""The folders of a workspace, and the path of everything in it.
 
-Invariant: a path of the workspace is spelled here and nowhere else. The daemon never writes below `inbox/`
-but to take a draft away that it read; CORE never writes below `tool-exec/`. What is in a folder that CORE may write
-is reached through `hold`, never by its path: CORE can put a link where a folder was.
+Invariant: a path of the workspace is defined here and nowhere else. The daemon writes below `inbox/` only to
+remove a draft that it read; CORE never writes below `tool-exec/`. A folder that CORE may write to is reached
+through `hold`, never by its path: CORE can put a link where a folder was.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ _FOLDERS = {
 
 
 class RequesterFolders(Protocol):
-    """Where one who asks gives its drafts and gets its answers: the workspace's own folders, or those of an agent's run."""
+    """Where a requester puts its drafts and gets its answers: the workspace's own folders, or those of an
+    agent's run.
+    """
 
     @property
     def inbox(self) -> Path: ...
@@ -176,7 +178,7 @@ class Workspace:
 
     @cached_property
     def drills(self) -> Path:
-        """The drill that lies among the drafts, 0700; made with the first (docs/drills.md)."""
+        """The drill listed among the drafts, 0700; created with the first one (docs/drills.md)."""
         return self.tool_exec / "drills"
 
     @cached_property
@@ -204,7 +206,7 @@ class Workspace:
         return folder.parent.name if folder.parent.parent == self.agents else None
 
     def requester_folders(self, owner: int | str | None) -> RequesterFolders:
-        """The folders of whoever asks: of a run by its id, of anybody else the workspace's."""
+        """The folders of a requester: those of a run for its id, otherwise the workspace's."""
         return self.agent_run(owner) if isinstance(owner, str) else self
 
     @cached_property
@@ -282,7 +284,7 @@ class Workspace:
         return None
 
     def load_settings(self) -> Settings:
-        """Read threegate.toml once. Raises InvalidInput with the place of the mistake."""
+        """Read threegate.toml once. Raises InvalidInput with the location of the error."""
         from threegate.core.settings import parse_settings  # not every command reads them
 
         return parse_settings(self.settings_bytes(), self.settings_file)
@@ -320,7 +322,9 @@ class Workspace:
             os.close(descriptor)
 
     def daemon_lock_held(self) -> bool:
-        """Whether a daemon works here now, as /proc/locks tells it; asking takes no lock that could stand in its way."""
+        """Whether a daemon is running here now, according to /proc/locks; the query takes no lock that could
+        block the daemon.
+        """
         path = self.tool_exec / ".daemon.lock"
         try:
             inode, holder = str(path.lstat().st_ino), path.read_text("ascii").strip()

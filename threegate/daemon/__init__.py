@@ -1,4 +1,4 @@
-"""The daemon: watches the folders, gives verdicts, runs what is approved, and settles what was left half-way."""
+"""The daemon: watches the folders, writes verdicts, runs approved requests, and settles interrupted ones."""
 
 from threegate.daemon.loop import Daemon, run_daemon
 

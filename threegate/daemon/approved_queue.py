@@ -1,6 +1,6 @@
 """The folder approved/ as a queue, oldest first.
 
-Invariant: what is given out is only where to look; whoever starts a file reads it, and knows it again by its identity.
+Invariant: an entry only says where to look; the thread that starts a file reads it, and checks its identity.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from threegate.launch.approved_file import peek_backend
 from threegate.request.model import Backend
 
 LONG_QUEUE = 32
-"""Files from which on a queue is listed now and then only."""
+"""From this many files on, a queue is listed only now and then."""
 _LONG_SECONDS = 0.25
 _LISTING_SHARE = 50
 _LISTED_AT_LEAST_SECONDS = 2.0
-"""A long queue is not listed for _LISTING_SHARE times as long as listing it took, on a slow disk too no longer than this."""
+"""A long queue is not listed for _LISTING_SHARE times the duration of listing it, but at most this long, even
+on a slow disk.
+"""
 
 
 class QueuedFile(NamedTuple):
@@ -29,13 +31,15 @@ class QueuedFile(NamedTuple):
     name: str
     path: Path
     identity: tuple[int, ...]
-    """What tells a changed file, or changed signatures, from the same ones."""
+    """Identifies the file and its signatures, so that a change is noticed."""
     backend: Backend | None
-    """What it seems to need: a hint for the order."""
+    """What it seems to need; a hint for the order."""
 
 
 class ApprovedQueue:
-    """A short queue is listed at each look; a long one, of which few can start, every _LONG_SECONDS or less often."""
+    """A short queue is listed on each check; a long one, of which few can start, every _LONG_SECONDS or less
+    often.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -44,18 +48,18 @@ class ApprovedQueue:
         self.listed = 0
         """How often the folder was listed."""
         self.backends: frozenset[Backend | None] = frozenset()
-        """What the waiting requests seem to need, of all that were listed; None when one of them names nothing."""
+        """What all the listed requests seem to need; None if one of them names nothing."""
 
     @property
     def waiting(self) -> list[QueuedFile]:
-        """The waiting requests of the last look, without what was taken since."""
+        """The waiting requests of the last listing, without those taken since."""
         return list(self._known.values())
 
     def __len__(self) -> int:
         return len(self._known)
 
     def look(self, *, fresh: bool) -> None:
-        """List the folder; without `fresh` what was listed a moment ago may do."""
+        """List the folder; without `fresh`, a recent listing may be reused."""
         began = time.monotonic()
         if fresh or len(self._known) < LONG_QUEUE or began >= self._again:
             self._known = {item.name: item for item in self._list()}
@@ -66,7 +70,7 @@ class ApprovedQueue:
             self._again = now + max(_LONG_SECONDS, pause)
 
     def taken(self, name: str) -> None:
-        """This one was started or is gone: it is not given out again before the folder is listed again."""
+        """This one was started or is gone: it is not returned again before the folder is listed again."""
         self._known.pop(name, None)
 
     def _list(self) -> list[QueuedFile]:
@@ -74,9 +78,7 @@ class ApprovedQueue:
         listed: list[tuple[int, str, os.stat_result]] = []
         with os.scandir(self._folder) as entries:
             for entry in entries:
-                with suppress(
-                    FileNotFoundError
-                ):  # a thread has claimed it, or somebody cancelled it, in between
+                with suppress(FileNotFoundError):  # claimed by a thread or cancelled meanwhile
                     facts = entry.stat(follow_symlinks=False)
                     listed.append((facts.st_mtime_ns, entry.name, facts))
         for changed, name, _ in listed:

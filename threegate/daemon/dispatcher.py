@@ -1,7 +1,7 @@
-"""The queue: oldest first, one lane for each backend, never more than the machine's budget.
+"""The queue: oldest first, one lane for each backend, within the machine's budget.
 
-Invariant: a request is handed to a thread only while its lane and the budget have room for it, and at most
-once at a time; what has to wait stays in approved/, and its reason is recorded once.
+Invariant: a request is handed to a thread only while its lane and the budget have room for it, and only once
+at a time; a waiting request stays in approved/, and its reason is recorded once.
 """
 
 from __future__ import annotations
@@ -34,21 +34,23 @@ from threegate.runners.registry import describe
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0
 LASTING_SECONDS = 0.25
-"""A run that is longer gets the `running` status; a shorter one has its end there before anybody could have read it."""
+"""A run longer than this gets the `running` status; a shorter one has finished before anyone could have read
+it.
+"""
 
 
 @dataclass
 class _Running:
     approved: Approved
     identity: tuple[int, ...]
-    """Of the file and its signatures, as the queue saw them."""
+    """Identity of the file and its signatures, as seen in the queue."""
     control: Control
     lease: Lease
     future: Future[Ended | Waiting]
     ends_before: int
     """How many requests had ended when it was started."""
     status_at: float
-    """When to write that it runs, by the monotonic clock; inf once it is written."""
+    """When to write the `running` status, by the monotonic clock; inf once it is written."""
 
 
 @dataclass
@@ -62,30 +64,32 @@ class _Wait:
 
 @dataclass
 class Dispatcher:
-    """Starts what may start, and knows what runs."""
+    """Starts requests, and tracks those that run."""
 
     context: Context
-    """What the next request starts with. The daemon replaces it when the policy changes; what runs keeps its own."""
+    """The context for the next request. The daemon replaces it when the policy changes; running requests keep
+    theirs.
+    """
     budget: Budget
     log: Log
     wake: threading.Event
     threads: int
-    """How many requests run at once, all backends together; as many more may be recorded meanwhile."""
+    """How many requests run at once, across all backends; as many more may be in recording."""
     beat: Callable[[], None] = lambda: None
-    """Called for each request that was looked at: a long queue comes forward, it does not hang."""
+    """Called for each request checked, to show that a long queue makes progress."""
     failed: ThreeGateError | None = None
-    """What stops all launches (a trail that cannot be written, a full disk), once it happened."""
+    """What stopped all launches (a trail that cannot be written, a full disk), once that happened."""
     _running: dict[str, _Running] = field(default_factory=dict)
     _waits: dict[str, _Wait] = field(default_factory=dict)
     _forgotten: int = 0
-    """The listing of the queue after which what is gone was forgotten."""
+    """The number of the listing after which entries of vanished files were dropped."""
     _ends: int = 0
     """How many requests have ended."""
     _pool: ThreadPoolExecutor = field(init=False)
     _queue: ApprovedQueue = field(init=False)
     _output_file: LiveOutputFile = field(init=False)
     _output_at: float = 0.0
-    """When to look at the output of what runs, by the monotonic clock."""
+    """When to check the output of running requests, by the monotonic clock."""
 
     def __post_init__(self) -> None:
         self._output_file = LiveOutputFile(self.context.workspace)
@@ -94,34 +98,36 @@ class Dispatcher:
 
     @property
     def running(self) -> int:
-        """How many requests are with a thread."""
+        """How many requests are in threads."""
         return len(self._running)
 
     @property
     def held_up(self) -> str | None:
-        """The code of the reason that blocks all launches now, for a person or the clock to fix."""
+        """The reason code that blocks all launches now, to be fixed by a person or by time."""
         stopping = STOPPING_CODES | {"workspace_mismatch"}
         return next((wait.code for wait in self._waits.values() if wait.code in stopping), None)
 
     def waiting_reasons(self) -> dict[str, str]:
-        """File name to reason code of everything that waits."""
+        """File name to reason code of everything waiting."""
         return {name: wait.code for name, wait in self._waits.items()}
 
     def collect(self) -> int:
-        """Take back what ended, start nothing. Returns how many that were. Raises OSError."""
+        """Collect requests that ended, start nothing. Returns how many there were. Raises OSError."""
         done = self._collect()
         self._write_lasting()
         self._write_output()
         return done
 
     def pause(self, longest: float) -> float:
-        """How many seconds, at most `longest`, may pass until the status or the output of what runs is due."""
+        """Seconds, at most `longest`, until the status or output of a running request is due."""
         due = (min(entry.status_at, self._output_at) for entry in self._running.values())
         first = min(due, default=inf)
         return min(longest, max(first - time.monotonic(), 0.0))
 
     def schedule(self) -> int:
-        """Collect what ended and start what can start. Returns how many of both. Raises TrailError, OSError."""
+        """Collect requests that ended and start those that can start. Returns how many of both. Raises
+        TrailError, OSError.
+        """
         done = self.collect()
         if self.failed is not None:
             return done
@@ -148,7 +154,7 @@ class Dispatcher:
         return done
 
     def cancel(self, request_id: str) -> bool:
-        """End a running request now; False when it does not run here."""
+        """Stop a running request now; False if it is not running here."""
         for entry in self._running.values():
             if entry.approved.request_id == request_id:
                 entry.control.cancelled.set()
@@ -156,17 +162,18 @@ class Dispatcher:
         return False
 
     def finish(self, stop: threading.Event) -> None:
-        """Let what runs finish, until somebody asks to stop."""
+        """Let running requests finish, until a stop is requested."""
         while self._running and not stop.is_set():
             self._collect()
             self.wake.wait(0.05)
             self.wake.clear()
 
     def stop(self, grace_seconds: float) -> bool:
-        """Let what runs finish for `grace_seconds`, then interrupt it, and wait until it is recorded.
+        """Let running requests finish for `grace_seconds`, then interrupt them, and wait until they are
+        recorded.
 
-        Returns whether everything is. What is not after STOP_RECORD_SECONDS is left with its thread: only the end of the
-        process ends that, and the recovery of the next one ends the request.
+        Returns whether all are recorded. Any other after STOP_RECORD_SECONDS is left to its thread: only the
+        exit of the process ends that, and the recovery of the next one ends the request.
         """
         until = time.monotonic() + grace_seconds
         while self._running and time.monotonic() < until:
@@ -184,7 +191,7 @@ class Dispatcher:
             self.log.say(
                 "stopped",
                 request=entry.approved.request_id,
-                what="gave up waiting for its end; the next start ends it",
+                what="gave up waiting for its end; the next start settles it",
             )
         return not left
 
@@ -208,7 +215,7 @@ class Dispatcher:
             self.log.say("refused", file=path.name, what=ended.code)
             return 1
         if self.budget.is_busy(approved.job):
-            return 0  # it is this project's turn when that change is recorded
+            return 0  # this project is free once that change is recorded
         missing = self.budget.never(approved.job) or self.context.runners[approved.job.backend].available(
             approved.job
         )
@@ -235,15 +242,15 @@ class Dispatcher:
         return 1
 
     def _ran(self, job: Job, lease: Lease) -> None:
-        """A run is over and only its record is to be written: the next one need not wait for the disk.
+        """A run is over and only its record remains to be written: the next one need not wait for the disk.
 
-        But a project stays taken until the change is recorded, for it can be taken back until then.
+        A project stays taken until the change is recorded, because the change can be reverted until then.
         """
         if job.change is None and lease.release():
             self.wake.set()
 
     def _write_lasting(self) -> None:
-        """Write the `running` status of what runs for longer; what is not claimed yet is looked at again shortly."""
+        """Write the `running` status of longer runs; those not claimed yet are checked again shortly."""
         now = time.monotonic()
         for entry in self._running.values():
             if now < entry.status_at:
@@ -254,7 +261,7 @@ class Dispatcher:
                 entry.control.lasting()
 
     def _write_output(self) -> None:
-        """Write the last lines of what has the `running` status, now and then."""
+        """Write the last output line of requests with the `running` status, now and then."""
         now = time.monotonic()
         if now < self._output_at:
             return
@@ -283,9 +290,7 @@ class Dispatcher:
             if isinstance(answer, Waiting):
                 self._wait(entry.approved, entry.identity, answer)
                 if entry.ends_before != self._ends:
-                    self._waits[
-                        name
-                    ].looked = -_LOOK_AGAIN_AT_MOST  # it was judged before what has ended since
+                    self._waits[name].looked = -_LOOK_AGAIN_AT_MOST  # judged before the latest requests ended
             else:
                 moved += 1
                 self._ends += 1
@@ -293,7 +298,7 @@ class Dispatcher:
                 self.log.say(answer.event, request=entry.approved.request_id, what=answer.code)
         if moved:
             for wait in self._waits.values():
-                wait.looked = -_LOOK_AGAIN_AT_MOST  # what ended may be what they waited for
+                wait.looked = -_LOOK_AGAIN_AT_MOST  # they may have waited for one that ended
         return moved
 
     def _wait(self, approved: Approved, identity: tuple[int, ...], answer: Waiting) -> None:

@@ -1,7 +1,7 @@
-"""Drafts on which nobody decides: refused after `approval.draft_ttl`.
+"""Undecided drafts are refused after `approval.draft_ttl`.
 
-Invariant: what is old enough is found by a look at the file's change time; whether it is refused is decided under the
-trail's lock, where an approval of the same draft has been announced or has not (`acts/reject.py`).
+Invariant: old drafts are found by their file's change time; whether one is refused is decided under the
+trail's lock, where it is known whether an approval of the same draft was recorded (`acts/reject.py`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from threegate.review.reviewed_draft import expiry, read_draft
 
 
 class DraftExpiry:
-    """Looks at the drafts now and then, and refuses a few in each turn."""
+    """Checks the drafts now and then, and refuses a few in each turn."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._looked = -inf
         self._kept: dict[Path, int] = {}
-        """Old drafts that nobody can decide on, by their change time: not read again while they stay as they are."""
+        """Old drafts that cannot be decided on, by their change time: not read again until they change."""
 
     def turn(self, context: Context) -> int:
-        """Refuse what is due, at most DRAFTS_EXPIRED of it; returns how many. Raises TrailError, Unavailable, OSError."""
+        """Refuse expired drafts, at most DRAFTS_EXPIRED of them; return how many. Raises TrailError,
+        Unavailable, OSError.
+        """
         ttl, now = context.policy.settings.approval.draft_ttl, time.monotonic()
         if not ttl or now - self._looked < limits.DRAFTS_LOOK_SECONDS:
             return 0
@@ -48,22 +50,24 @@ class DraftExpiry:
             try:
                 done = expire_draft(context, read_draft(context.workspace, path))
             except InvalidInput:
-                done = None  # it went away, or cannot be read: the look through the inbox says so
+                done = None  # it is gone or cannot be read: the inbox scan reports that
             if done is None:
                 self._kept[path] = changed
             else:
                 refused += 1
-                self._log.say("expired", file=path.name, what="nobody decided on it in time")
+                self._log.say("expired", file=path.name, what="not decided in time")
         if len(due) <= limits.DRAFTS_EXPIRED:
             self._looked = now
         return refused
 
 
 def _changes(workspace: Workspace) -> dict[Path, int]:
-    """Every draft with its change time; none where a folder cannot be read, which the look through the inbox says."""
+    """Every draft with its change time; none from a folder that cannot be read, which the inbox scan
+    reports.
+    """
     found = {}
     with suppress(OSError):
         for path in drafts_of(workspace):
-            with suppress(FileNotFoundError):  # somebody has just decided
+            with suppress(FileNotFoundError):  # it was decided on just now
                 found[path] = path.lstat().st_ctime_ns
     return found

@@ -1,4 +1,4 @@
-"""What only the daemon can say about a draft: whether its id is free and whether its inputs are what it says.
+"""What only the daemon can say about a draft: whether its id is free and its inputs match their declarations.
 
 Invariant: these findings depend on the workspace, so they are in the verdict and are checked again by
 `approve`; gate 1 itself never reads another file.
@@ -17,16 +17,17 @@ from threegate.tools.requested_call import requested_call
 from threegate.trail import Owner, TrailIndex
 
 DRAFT_RULES = {
-    "TG901": "Take a new request_id (threegate draft makes one): an id and a file name are used once, for ever.",
-    "TG902": "Put the file into inbox/files/ under exactly this name, as a plain file.",
-    "TG903": "Write the sha256 of the file (sha256sum), or put the right file there.",
+    "TG901": "Take a new request_id (threegate draft makes one): an id and a file name can be used only once.",
+    "TG902": "Put the file into inbox/files/ under exactly this name, as a regular file.",
+    "TG903": "Declare the file's actual sha256 (sha256sum), or put the right file there.",
     "TG904": "Name a program that the sandbox image has (python3, git, curl, the usual Debian tools), or ask the operator.",
     "TG905": "Ask for fewer cores or less memory (cpu_limit, memory_limit_mb), or ask the operator for a larger budget.",
     "TG906": "List the tools again: only those of servers that the operator added can be called.",
-    "TG907": "List the tools again and write the call again: manifest_sha256 is that of the server as it is signed now.",
-    "TG908": "Give the tool the arguments that its input schema asks for.",
+    "TG907": "List the tools again and write the call again: manifest_sha256 must be that of the currently "
+    "signed server.",
+    "TG908": "Give the tool arguments that match its input schema.",
 }
-"""What only a workspace can find, with the fix."""
+"""Rules that depend on the workspace, with the fix."""
 
 
 def workspace_findings(
@@ -38,12 +39,12 @@ def workspace_findings(
     has_program: bool | None = True,
     never_fits: str | None = None,
 ) -> list[Finding]:
-    """Findings about a draft that is well-formed in itself.
+    """Findings about a draft that is itself well-formed.
 
-    `digests` has the digest of each declared input by its name, None for one that cannot be taken. `owner` is whose
-    draft it is: an id belongs to the owner of the first file that named it. `has_program` says whether the sandbox
-    image has the argv's program; None, when that is not known, is no finding. `never_fits` says what of its limits no
-    machine of the workspace has.
+    `digests` has the digest of each declared input by its name, None for an unusable one. `owner` is the
+    draft's owner: an id belongs to the owner of the first file that named it. `has_program` says whether the
+    sandbox image has the argv's program; None, if that is not known, causes no finding. `never_fits` says
+    which of its limits no machine of the workspace can satisfy.
     """
     findings = []
     if _is_taken(request.request_id, index, owner):
@@ -62,7 +63,7 @@ _CALL_RULES = {"tools_unknown": "TG906", "tools_changed": "TG907", "arguments_un
 
 
 def call_findings(workspace: Workspace, index: TrailIndex, request: Request) -> list[Finding]:
-    """The finding about a call that nothing pinned here takes; `index` is of the locked trail."""
+    """The finding about a call that matches nothing pinned here; `index` is of the locked trail."""
     if request.call is not None:
         try:
             requested_call(workspace, index, request.call)
@@ -79,24 +80,26 @@ def input_findings(request: Request, digests: Mapping[str, str | None]) -> list[
         if found is None:
             findings.append(
                 _finding(
-                    "TG902", f"inbox/files/{item.name} is not there, is no plain file, or keeps changing"
+                    "TG902", f"inbox/files/{item.name} is missing, not a regular file, or keeps changing"
                 )
             )
         elif found != item.sha256:
             findings.append(
-                _finding("TG903", f"inbox/files/{item.name} has another sha256 than the one declared")
+                _finding("TG903", f"inbox/files/{item.name} has a sha256 other than the declared one")
             )
     return findings
 
 
 def never_fits_finding(request: Request, why: str) -> Finding:
-    """The finding about a limit that no machine of the workspace has, at the limit's line; `why` is of `never_fits`."""
+    """The finding about a limit that no machine of the workspace can satisfy, at the limit's line; `why` is
+    from `never_fits`.
+    """
     key = "cpu_limit" if " cores" in why.partition(",")[0] else "memory_limit_mb"
     return _finding("TG905", f"it could never run here: it {why}", _line_of(request, key))
 
 
 def _is_taken(request_id: str, index: TrailIndex, owner: Owner | None) -> bool:
-    """Whether the id was used, or another owner's file was the first one that named it."""
+    """Whether the id was used, or first named by another owner's file."""
     if index.id_used(request_id):
         return True
     history = index.history(request_id)
@@ -109,15 +112,16 @@ def _finding(rule: str, message: str, line: int = 1) -> Finding:
 
 
 def _line_of(request: Request, key: str) -> int:
-    """The line of a key of the front matter, from 1; 1 where it is written in another way than usual."""
+    """The line of a key of the front matter, from 1; 1 if it is written in an unusual form."""
     lines = request.data.decode("utf-8").replace("\r\n", "\n").split("\n")
     return next((at for at, line in enumerate(lines, start=1) if line.startswith(f"{key}:")), 1)
 
 
 def workspace_fixes(request: Request, index: TrailIndex, *, owner: Owner | None) -> tuple[Fix, ...]:
-    """What answers such findings mechanically: a fresh id for one that is taken.
+    """Automatic fixes for such findings: a new id for one that is taken.
 
-    A file's digest is never named: whoever may read the file can find it, and nobody else should.
+    A file's digest is never suggested: anyone who may read the file can compute it, and no one else should
+    learn it.
     """
     if not _is_taken(request.request_id, index, owner) or index.history(_fresh_id(request)) is not None:
         return ()
@@ -125,12 +129,12 @@ def workspace_fixes(request: Request, index: TrailIndex, *, owner: Owner | None)
 
 
 def used_id_finding(request: Request) -> Finding:
-    """The finding about an id that is used up."""
+    """The finding about a used id."""
     return _finding("TG901", f"request_id {request.request_id} was used before")
 
 
 def fresh_id_fix(request: Request) -> Fix:
-    """The line that gives the request an id which follows from its bytes."""
+    """The line that gives the request an id derived from its bytes."""
     number = _line_of(request, "request_id")
     return Fix("TG901", "replace", number, f"request_id: {_fresh_id(request)}")
 

@@ -1,7 +1,8 @@
-"""The inbox: every file in it is looked at once for as long as it stays as it is, and gets a verdict.
+"""The inbox: every file in it is checked once until it changes, and gets a verdict.
 
-Invariant: nothing in the inbox is followed, waited for or run; whatever is there, the scan gives the loop back in time,
-says one line about it, and goes on. What goes wrong with a file is that file's finding. Nothing here changes the inbox.
+Invariant: nothing in the inbox is followed, waited for or run; whatever is there, the scan returns to the
+loop in time, reports it in one line, and continues. An error with a file is that file's finding. Nothing here
+changes the inbox.
 """
 
 from __future__ import annotations
@@ -49,19 +50,19 @@ from threegate.trail.payloads.placed import owner_fields
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _Identity = tuple[int, int, int, int, int]
 _OUR_DISK: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS))
-"""What no single file is to blame for: the daemon stops, as when the trail cannot be written."""
+"""Errors that no single file caused: the daemon stops, as when the trail cannot be written."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A file that was looked at: what it was like, and what its inputs were."""
+    """A file that was checked: its identity, and what its inputs were."""
 
     identity: _Identity
     inputs: tuple[tuple[Path, str | None], ...] = ()
 
 
 class _Looked(NamedTuple):
-    """A request that was read: its report, its file's facts, and the digests of its inputs by their names."""
+    """A request that was read: its report, its file's facts, and the digests of its inputs by name."""
 
     path: Path
     run: KnownRun | None
@@ -71,12 +72,14 @@ class _Looked(NamedTuple):
     has_program: bool | None
     """Whether the sandbox image has the argv's program, as far as that is known."""
     never_fits: str | None
-    """What of its limits no machine of the workspace has."""
+    """Which of its limits no machine of the workspace can satisfy."""
 
 
 @dataclass
 class Inbox:
-    """Looks through `inbox/`, `tool-exec/drafts/` and the inboxes of agents' runs, a slice of time in each turn of the daemon."""
+    """Scans `inbox/`, `tool-exec/drafts/` and the inboxes of agents' runs, for a slice of time in each turn
+    of the daemon.
+    """
 
     workspace: Workspace
     trail: Trail
@@ -86,36 +89,41 @@ class Inbox:
     on_draft: Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None] = lambda *draft: (
         None
     )
-    """Called with each valid draft that was looked at (for notices): its file, what was read, who asks, and the file's change
-    time in nanoseconds."""
+    """Called with each valid draft that was checked (for notices): its file, what was read, the requester,
+    and the file's change time in nanoseconds.
+    """
     beat: Callable[[], None] = lambda: None
-    """Called for each file that was looked at: a long look comes forward, it does not hang."""
+    """Called for each file that was checked, to show that a long scan makes progress."""
     wake: Callable[[], None] = lambda: None
     """Called when an input's digest is known."""
     once: bool = False
-    """Come to an end: what changes again and again has its finding as it was, ONCE_HASHES and ONCE_LOOKS times."""
+    """Bounded waiting: a file that keeps changing gets its finding after ONCE_HASHES hashes and ONCE_LOOKS
+    checks.
+    """
     valid: set[Path] = field(default_factory=set)
     """The valid drafts that were not made from proposals."""
     fresh: dict[Path, None] = field(default_factory=dict)
-    """Those of them that no standing grant was compared with yet; who compares takes them out."""
+    """Those of them not yet compared with the standing grants; the caller removes them when it compares
+    them.
+    """
     _seen: dict[str, Seen] = field(default_factory=dict)
     _looks: Counter[str] = field(default_factory=Counter)
-    """How often each file was looked at, where that has an end."""
+    """How often each file was checked, for bounded waiting."""
     _hashes: InputHashes = field(init=False)
     _budget: EventBudget = field(default_factory=EventBudget)
     _closed: dict[str, str] = field(default_factory=dict)
-    """Why a folder could not be read at the last scan; empty where it could."""
+    """Why a folder could not be read at the last scan; empty if it could."""
     live: set[Path] = field(default_factory=set)
-    """The inboxes of the runs that have not ended, as of the last look."""
+    """The inboxes of the runs that have not ended, at the last scan."""
     _quiet: dict[Path, int] = field(default_factory=dict)
-    """Inboxes of runs that have ended which were empty when they changed last, and when that was."""
+    """Inboxes of ended runs that were empty when they last changed, and when that was."""
     _pass: Iterator[tuple[HeldFolder, KnownRun | None, str]] | None = None
-    """Where the look through the folders goes on in the next turn; None between two looks."""
+    """Where the scan of the folders continues in the next turn; None between two scans."""
     _present: set[str] = field(default_factory=set)
     _awaited: set[Path] = field(default_factory=set)
-    """The inputs of drafts that this look met and whose digests are not all known yet."""
+    """The inputs of drafts in this scan whose digests are not all known yet."""
     types: TypecheckQueue = field(init=False)
-    """Drafts that wait for the type checker."""
+    """Drafts waiting for the type checker."""
 
     def __post_init__(self) -> None:
         most = limits.ONCE_HASHES if self.once else inf
@@ -123,24 +131,26 @@ class Inbox:
         self.types = TypecheckQueue()
 
     def close(self) -> None:
-        """End what works beside the loop."""
+        """Stop the threads beside the loop."""
         self._hashes.close()
 
     @property
     def in_between(self) -> bool:
-        """Whether a look through the folders was begun and goes on in the next turn."""
+        """Whether a scan of the folders has begun and continues in the next turn."""
         return self._pass is not None
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is more to do without anything new: the look goes on, or a draft waits for its inputs' hashes."""
+        """Whether there is more to do without any change: the scan continues, or a draft waits for its
+        inputs' hashes.
+        """
         return self.in_between or bool(self._awaited)
 
     def scan(self, policy: Policy, seconds: float = limits.INBOX_SLICE_SECONDS) -> int:
-        """Look for at most `seconds` at what is new or changed, from where the last look stopped.
+        """Check new and changed files for at most `seconds`, from where the last turn stopped.
 
-        Returns how many files were looked at. Whatever goes wrong with one file is that file's finding, and the others
-        are looked at. Raises TrailError, Unavailable, and OSError where our own files cannot be written.
+        Returns how many files were checked. An error with one file is that file's finding, and the others are
+        still checked. Raises TrailError, Unavailable, and OSError if our own files cannot be written.
         """
         until = time.monotonic() + seconds
         self._record_suppressed()
@@ -169,7 +179,7 @@ class Inbox:
         return looked
 
     def _walk(self) -> Iterator[tuple[HeldFolder, KnownRun | None, str]]:
-        """Each name of all folders, beneath the folder as it was when its look began."""
+        """Each name in all folders; a folder keeps the descriptor from the start of its scan."""
         for folder, run in self._folders():
             try:
                 with self.workspace.hold(folder) as held:
@@ -184,7 +194,7 @@ class Inbox:
                     self._readable(folder, error.strerror or str(error))
 
     def _folders(self) -> list[tuple[Path, KnownRun | None]]:
-        """The folders to look through: those of the workspace, and of each run that the trail names."""
+        """The folders to scan: those of the workspace, and of each run in the trail."""
         own: list[tuple[Path, KnownRun | None]] = [
             (self.workspace.inbox, None),
             (self.workspace.drafts, None),
@@ -197,7 +207,7 @@ class Inbox:
         return own + [(inbox, run) for inbox, run in runs if not run.ended or self._changed(inbox)]
 
     def _changed(self, inbox: Path) -> bool:
-        """Whether an inbox of a run that has ended may hold drafts."""
+        """Whether an inbox of an ended run may hold drafts."""
         try:
             return inbox.stat().st_mtime_ns != self._quiet.get(inbox)
         except OSError:
@@ -207,14 +217,14 @@ class Inbox:
         for key in self._seen.keys() - self._present:
             del self._seen[key]
         self.valid = {path for path in self.valid if str(path) in self._present}
-        # What a draft still waits for must stay known until all of it is: else it would wait for ever.
+        # A waiting draft's inputs must stay known until all are hashed: otherwise it would wait for ever.
         seen = {place for seen in self._seen.values() for place, _ in seen.inputs}
         self._hashes.keep_only(seen | self._awaited)
 
     def _step(
         self, folder: HeldFolder, run: KnownRun | None, name: str, policy: Policy
     ) -> _Looked | bool | None:
-        """Look at one file: None when there was nothing to do, True when it is dealt with, or what it says."""
+        """Check one file: None if there was nothing to do, True if it is done, or its finding."""
         key = f"{folder.path}/{name}"
         self._present.add(key)
         try:
@@ -236,11 +246,11 @@ class Inbox:
             return True
 
     def _readable(self, folder: Path, problem: str) -> None:
-        """A folder that cannot be read is said once, until it can be or fails otherwise."""
+        """Report an unreadable folder once, until it becomes readable or fails differently."""
         name = str(folder.relative_to(self.workspace.root)).removeprefix("tool-exec/")
         if problem != self._closed.get(name, ""):
             fix = "the daemon's user must be able to read it (chown, chmod g+rx)"
-            what = f"{problem}; {fix}" if problem else "can be read again"
+            what = f"{problem}; {fix}" if problem else "readable again"
             self.log.say("unreadable" if problem else "readable", file=f"{name}/", what=what)
         self._closed[name] = problem
 
@@ -257,7 +267,7 @@ class Inbox:
     def _look(
         self, folder: HeldFolder, run: KnownRun | None, name: str, facts: os.stat_result, policy: Policy
     ) -> _Looked | bool | None:
-        """Read and check one file; None when it must be looked at again."""
+        """Read and check one file; None if it must be checked again."""
         key = f"{folder.path}/{name}"
         proposal = name.startswith("AP-") and name.endswith(".json") and folder.path != self.workspace.drafts
         problem = _unreadable(name, facts, proposal or is_request_name(name))
@@ -273,7 +283,7 @@ class Inbox:
             except OSError as error:
                 problem = error.strerror or str(error)
                 if "changed while" in str(error):
-                    self.log.say("changing", file=name, what="is being written; looked at again")
+                    self.log.say("changing", file=name, what="is being written; will be checked again")
                     return None
         if problem is not None:
             self._seen[key] = Seen(_identity(facts))
@@ -309,7 +319,7 @@ class Inbox:
         return _Looked(folder.path / name, run, report, facts, digests, known, never)
 
     def _quarantine(self, name: str, owner: Owner, problem: str) -> None:
-        """Something that is no readable request: one line, one event, nothing else."""
+        """Something that is not a readable request: one line, one event, nothing else."""
         self.log.say("unreadable", file=name, what=problem)
         if self._budget.take(owner):
             self._observed(name, owner, problem)
@@ -327,14 +337,14 @@ class Inbox:
             held.sync()
 
     def _record_suppressed(self) -> None:
-        """One event for all that the budget kept out of the trail in the minute that has passed."""
+        """One event for everything that the budget kept out of the trail in the past minute."""
         for owner, count in self._budget.suppressed().items():
             with self.trail.locked() as held:
                 seen = Observed(reason="too_many_events", suppressed=count, **owner_fields(owner))
                 held.append(seen, actor="daemon")
 
     def _record(self, looked: Iterable[_Looked]) -> None:
-        """Announce what was found, then write the verdicts."""
+        """Record the findings in the trail, then write the verdicts."""
         verdicts = []
         with self.trail.locked() as held:
             for path, run, report, facts, digests, known, never in looked:
@@ -346,7 +356,7 @@ class Inbox:
                 owner = _owner(run, facts) if from_inbox else None
                 if report.request is not None:
                     if held.index.id_used(report.request.request_id) and not _is_there(path, facts):
-                        continue  # decided since it was read: its status is what the decision says
+                        continue  # decided since it was read: its status is the decision's
                     findings += workspace_findings(
                         report.request,
                         held.index,
@@ -401,7 +411,9 @@ class Inbox:
                 self.on_draft(verdict.file, request, exposure, asker, run, changed)
 
     def _left_alone(self, held: LockedTrail, path: Path, report: Report, owner: Owner) -> None:
-        """Somebody's copy of a drill: an event without its id, and no verdict, so that no agent hears anything of it."""
+        """A copy of a drill by someone else: an event without its id, and no verdict, so that no agent learns
+        about it.
+        """
         if self._budget.take(owner):
             seen = Validated(
                 file=path.name,
@@ -416,7 +428,7 @@ class Inbox:
 
 
 def _is_there(path: Path, facts: os.stat_result) -> bool:
-    """Whether a draft that was read is where it was."""
+    """Whether a draft that was read is unchanged."""
     try:
         return _identity(path.lstat()) == _identity(facts)
     except OSError:
@@ -424,7 +436,7 @@ def _is_there(path: Path, facts: os.stat_result) -> bool:
 
 
 def _names(folder: HeldFolder, most: int) -> list[str]:
-    """The names that may be requests, sorted, at most so many of them. Raises OSError."""
+    """The names that may be requests, sorted, up to a limit. Raises OSError."""
     with folder.entries() as found:
         names = (
             entry.name
@@ -437,12 +449,12 @@ def _names(folder: HeldFolder, most: int) -> list[str]:
 
 
 def _owner(run: KnownRun | None, facts: os.stat_result) -> Owner:
-    """Who asks by a file: the run in whose inbox it is, whoever owns it; else the file's owner."""
+    """The requester of a file: the run in whose inbox it is, whoever owns it; otherwise the file's owner."""
     return facts.st_uid if run is None else run.run
 
 
 def _proposer(index: TrailIndex, request_id: str | None) -> Owner | None:
-    """Who made the proposal that a draft of tool-exec/drafts/ was made from."""
+    """Who made the proposal from which a draft in tool-exec/drafts/ was made."""
     history = index.history(request_id) if request_id is not None else None
     return history.owner if history is not None else None
 
@@ -452,7 +464,9 @@ def _identity(facts: os.stat_result) -> _Identity:
 
 
 def _with_secret(request: Request, exposure: Exposure | None, index: TrailIndex) -> Exposure | None:
-    """The reach of a draft whose proposal's tool gets a secret: only the trail knows which draft has a proposal."""
+    """The reach of a draft whose proposal's tool gets a secret: only the trail knows which draft has a
+    proposal.
+    """
     history = index.history(request.request_id)
     if exposure is None or history is None:
         return exposure
@@ -461,7 +475,7 @@ def _with_secret(request: Request, exposure: Exposure | None, index: TrailIndex)
 
 def _unreadable(name: str, facts: os.stat_result, wanted: bool) -> str | None:
     if not _PLAIN_NAME.fullmatch(name):
-        return "its name has characters outside of A-Z a-z 0-9 . _ -"
+        return "its name has characters other than A-Z a-z 0-9 . _ -"
     if not stat.S_ISREG(facts.st_mode):
         kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISLNK, "a link"), (stat.S_ISFIFO, "a FIFO"))
         kind = next((word for test, word in kinds if test(facts.st_mode)), "a device or socket")
@@ -469,7 +483,7 @@ def _unreadable(name: str, facts: os.stat_result, wanted: bool) -> str | None:
     if facts.st_nlink != 1:
         return "has more than one hard link"
     if not wanted:
-        return "is no TR-*.md and no AP-*.json"
+        return "is neither TR-*.md nor AP-*.json"
     return None
 
 

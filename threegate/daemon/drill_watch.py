@@ -1,6 +1,7 @@
-"""Drills in the daemon: places one when it is due, and looks after the one that is open.
+"""Drills in the daemon: places one when it is due, and checks the open one.
 
-Invariant: what the operators' notice says of a drill is what it says of any draft; the log and whoever asks hear nothing.
+Invariant: the operators' notice about a drill is the same as for any draft; the log and the requester get
+nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ OnDraft = Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int],
 
 
 class DrillWatch:
-    """Looks now and then; where nobody consented, that is one look at the trail's index."""
+    """Checks now and then; if no one consented, that only reads the trail's index."""
 
     def __init__(self) -> None:
         self._looked = -inf
 
     def turn(self, context: Context, on_draft: OnDraft) -> int:
-        """Place or end a drill; returns how many. `on_draft` tells the operators. Raises TrailError, Unavailable, OSError."""
+        """Place or end a drill; return how many. `on_draft` notifies the operators. Raises TrailError,
+        Unavailable, OSError.
+        """
         if time.monotonic() - self._looked < limits.DRILLS_LOOK_SECONDS:
             return 0
         self._looked = time.monotonic()
@@ -56,4 +59,4 @@ def _tell(context: Context, drill: Drill, on_draft: OnDraft) -> None:
             exposure = job_exposure(reviewed.request, reviewed.job)
             on_draft(drill.name, reviewed.request, exposure, draft.owner, reviewed.run, draft.identity[-1])
     except ThreeGateError:
-        return  # somebody has decided on it already
+        return  # it was decided on already

@@ -1,7 +1,7 @@
 """How much of the trail the files of one owner may fill.
 
-Invariant: within a minute no owner's files cause more events than the limit; what is left out is counted and
-reported once, so that a flood is seen and cannot bury anything.
+Invariant: within a minute no owner's files cause more events than the limit; the rest is counted and reported
+once, so that a flood is visible and cannot hide anything.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from threegate.trail import Owner
 
 @dataclass
 class EventBudget:
-    """How many events an owner's files may cause a minute; what is above that is counted and reported once."""
+    """How many events an owner's files may cause per minute; the rest is counted and reported once."""
 
     _minute: int = 0
     _used: dict[Owner, int] = field(default_factory=dict)
 
     def has_room(self, owner: Owner) -> bool:
-        """Whether `take` would say yes."""
+        """Whether `take` would return True."""
         same = int(time.monotonic() // 60) == self._minute
         return not same or self._used.get(owner, 0) < limits.TRAIL_EVENTS_PER_OWNER_MINUTE
 
     def take(self, owner: Owner) -> bool:
-        """Whether one more event of this owner's may be written now."""
+        """Whether one more event for this owner may be written now."""
         minute = int(time.monotonic() // 60)
         if minute != self._minute:
             self._minute, self._used = minute, {}
@@ -34,7 +34,7 @@ class EventBudget:
         return self._used[owner] <= limits.TRAIL_EVENTS_PER_OWNER_MINUTE
 
     def suppressed(self) -> dict[Owner, int]:
-        """By owner, how many events of the minute that has passed were not written; each reported once."""
+        """By owner, how many events of the past minute were not written; each reported once."""
         if not self._used or int(time.monotonic() // 60) == self._minute:
             return {}
         over = {

@@ -1,7 +1,7 @@
-"""inotify as a hint: something may have changed, look again.
+"""inotify as a hint: something may have changed, check again.
 
 Invariant: nothing depends on a hint. A lost event, a queue overflow or a platform without inotify only makes
-the daemon look at its next regular turn.
+the daemon wait for its next regular turn.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class FolderWatch:
         try:
             self._start(folders)
         except (OSError, ImportError, RuntimeError) as error:
-            self.problem = f"no file system hints ({error}); looking once a second"
+            self.problem = f"no file system hints ({error}); checking once a second"
 
     def follow(self, folders: set[Path]) -> None:
-        """Watch exactly these besides the first ones; one that cannot be watched has no hints."""
+        """Watch exactly these besides the first ones; one that cannot be watched gives no hints."""
         if self._observer is None or folders == self._followed.keys():
             return
         for gone in self._followed.keys() - folders:
@@ -47,7 +47,9 @@ class FolderWatch:
         from watchdog import events
         from watchdog.observers import Observer
 
-        library = logging.getLogger("watchdog")  # would tell the terminal of a hint that comes after the end
+        library = logging.getLogger(
+            "watchdog"
+        )  # would print to the terminal for a hint that arrives after the end
         library.addHandler(logging.NullHandler())
         library.propagate = False
         wake = self._wake
@@ -56,7 +58,8 @@ class FolderWatch:
             def on_any_event(self, event: events.FileSystemEvent) -> None:
                 wake.set()
 
-        # What only reads a folder is no hint. The kernel leaves it out: our own reading would wake the watching threads.
+        # Read-only access is no hint. The kernel filters it out: our own reading would wake the watching
+        # threads.
         self._changes = [
             events.FileCreatedEvent,
             events.FileModifiedEvent,

@@ -1,8 +1,9 @@
-"""sha256 of the input files that drafts declare, found beside the loop.
+"""sha256 of the input files that drafts declare, computed outside the loop.
 
-Invariant: the loop never waits for a file: what is not hashed yet is `PENDING`, and the loop asks again. One thread hashes,
-a bounded piece at a time, the owners in turn, so that nobody's large files hold up another's. A digest is that of one
-descriptor, whose file was the same before and after; it is kept for as long as the file stays as it was.
+Invariant: the loop never waits for a file: one not hashed yet is `PENDING`, and the loop asks again. One
+thread hashes, a bounded piece at a time, the owners in turn, so that one owner's large files do not delay
+another's. A digest is that of one descriptor, whose file was the same before and after; it is kept until the
+file changes.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ class HashPending(Enum):
 
 
 PENDING: Final = HashPending.PENDING
-"""The file is there, and its digest is not known yet."""
+"""The file exists, and its digest is not known yet."""
 
 
 @dataclass
 class _Job:
-    """A file that is being hashed: the descriptor, what it was when it was opened, and how far the hash is."""
+    """A file that is being hashed: the descriptor, the file's identity when it was opened, and the hash so
+    far.
+    """
 
     place: Path
     descriptor: int
@@ -47,27 +50,29 @@ class _Job:
 
 
 class InputHashes:
-    """The digests of input files in the folders that drafts take them from. Used by the loop's thread alone."""
+    """The digests of input files in the folders that drafts use. Used only by the loop's thread."""
 
     def __init__(
         self, workspace: Workspace, wake: Callable[[], None] = lambda: None, *, most: float = inf
     ) -> None:
-        """`most`: so often a file that changes is hashed; then it cannot be taken as an input."""
+        """`most`: how often a changing file is hashed; after that it cannot be used as an input."""
         self._workspace = workspace
         self._wake = wake
         self._most = most
         self._times: Counter[Path] = Counter()
-        """How often each file was to be hashed, where that has an end."""
+        """How often each file was queued for hashing, if that is bounded."""
         self._known: dict[Path, tuple[_Identity, str | None]] = {}
         self._lock = threading.Condition()
         self._waiting: dict[tuple[Path, int], deque[_Job]] = {}
-        """By folder and owner, the files that are to be hashed: each run of an agent has a folder."""
+        """By folder and owner, the files to be hashed: each run of an agent has a folder."""
         self._asked: dict[Path, _Identity] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def sha256(self, place: Path) -> str | HashPending | None:
-        """The file's digest, `PENDING`, or None when it is not there or cannot be taken as an input. Never blocks."""
+        """The file's digest, `PENDING`, or None if it is missing or cannot be used as an input. Never
+        blocks.
+        """
         try:
             with self._workspace.hold(place.parent) as folder:
                 descriptor, facts = folder.open_regular(place.name)
@@ -97,13 +102,13 @@ class InputHashes:
         return known[1] if known is not None and not stale else None
 
     def keep_only(self, places: set[Path]) -> None:
-        """Forget files that no draft names any more."""
+        """Drop files that no draft names any more."""
         with self._lock:
             for place in self._known.keys() - places:
                 del self._known[place]
 
     def close(self) -> None:
-        """Hash nothing more; waits for the piece that is being hashed."""
+        """Stop hashing; waits for the piece in progress."""
         with self._lock:
             self._closed = True
             self._lock.notify()
@@ -138,14 +143,14 @@ class InputHashes:
                         del self._asked[job.place]
                 self._wake()
             with self._lock:
-                if owner in self._waiting:  # more was asked for meanwhile
+                if owner in self._waiting:  # more was requested meanwhile
                     jobs += self._waiting.pop(owner)
                 if jobs:
-                    self._waiting[owner] = jobs  # behind the other owners
+                    self._waiting[owner] = jobs  # after the other owners
 
 
 def hash_now(workspace: Workspace, place: Path) -> str | None:
-    """The file's digest as the loop would find it, for a command that may wait; None where it cannot be taken."""
+    """The file's digest as the loop would get it, for a command that may wait; None if it is unusable."""
     try:
         with workspace.hold(place.parent) as folder:
             descriptor, facts = folder.open_regular(place.name)
@@ -158,7 +163,7 @@ def hash_now(workspace: Workspace, place: Path) -> str | None:
 
 
 def _hash_piece(job: _Job) -> bool:
-    """Hash at most HASH_PIECE_BYTES more; whether the file is done (or cannot be read)."""
+    """Hash at most HASH_PIECE_BYTES more; return whether the file is done (or cannot be read)."""
     piece = min(job.left, limits.HASH_PIECE_BYTES)
     try:
         while piece > 0 and (chunk := os.read(job.descriptor, min(piece, _READ_BYTES))):
@@ -171,7 +176,7 @@ def _hash_piece(job: _Job) -> bool:
 
 
 def _finished(job: _Job) -> str | None:
-    """The digest, or None where the file is not what it was when it was opened. Closes it."""
+    """The digest, or None if the file changed since it was opened. Closes it."""
     try:
         same = _identity(os.fstat(job.descriptor)) == job.identity and not job.left
         return job.digest.hexdigest() if same else None

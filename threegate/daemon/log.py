@@ -1,7 +1,8 @@
-"""What the daemon says while it works: one line a fact, on stderr, with ids and without payload.
+"""The daemon's log: one line per fact, on stderr, with ids and without payload.
 
-Invariant: a line names what happened, to which file or request, and by which reason; never a word of a request, an
-input or a result. Names and reasons may hold text from outside, so what looks like a secret is masked in them.
+Invariant: a line names what happened, to which file or request, and for which reason; never a word of a
+request, an input or a result. Names and reasons may contain foreign text, so anything that looks like a
+secret is masked in them.
 """
 
 from __future__ import annotations
@@ -63,17 +64,17 @@ class Log:
 
     @classmethod
     def of(cls, form: LineForm, environment: Mapping[str, str]) -> Log:
-        """The log that was asked for, or the one that fits where stderr leads to."""
+        """The requested log, or the one that fits the destination of stderr."""
         journal = _is_journal(environment.get("JOURNAL_STREAM", ""))
         as_json = form == "json" or (form == "auto" and journal)
         return cls(as_json=as_json, quiet=form == "none", journal=journal)
 
     def about(self, **ids: str) -> None:
-        """Ids that every JSON line names from now on: workspace and boot."""
+        """Ids that every following JSON line includes: workspace and boot."""
         self._about = ids
 
     def say(self, event: str, **facts: str | int | None) -> None:
-        """One line. Values are escaped and masked; nothing of a request's content is ever given here."""
+        """Write one line. Values are escaped and masked; never pass a request's content."""
         if self._quiet:
             return
         priority = _PRIORITIES.get(event, _INFORMATION)
@@ -99,7 +100,7 @@ class Log:
 
 
 def _is_journal(stream: str) -> bool:
-    """Whether stderr is the journal's stream, by device and inode as systemd tells them."""
+    """Whether stderr is the journal's stream, by the device and inode that systemd sets."""
     try:
         facts = os.fstat(2)
     except OSError:

@@ -1,7 +1,7 @@
-"""The daemon: lock, recover, then look, judge and run until asked to stop.
+"""The daemon: lock, recover, then scan, judge and run until asked to stop.
 
-Invariant: one daemon works on a workspace; it never starts anything before recovery is done and the trail's
-outside head agrees; when the trail cannot be written it starts nothing more and says so.
+Invariant: only one daemon runs in a workspace; it never starts anything before recovery is done and the
+trail's outside head agrees; if the trail cannot be written, it starts nothing more and reports that.
 """
 
 from __future__ import annotations
@@ -42,15 +42,17 @@ from threegate.trail import Trail
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8
 _GRANTS_COMPARED = 16
-"""So many drafts are compared with the standing grants in a turn."""
+"""How many drafts are compared with the standing grants per turn."""
 _TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
 _FOLDERS_LOOK_SECONDS = 0.1
-"""While requests run and end, which wakes the daemon each time, its folders are looked through no more often."""
+"""While requests run and end, which wakes the daemon each time, its folders are scanned at most this
+often.
+"""
 
 
 @dataclass
 class Daemon:
-    """One life of the daemon."""
+    """One run of the daemon."""
 
     workspace: Workspace
     log: Log
@@ -58,17 +60,19 @@ class Daemon:
     stop: threading.Event = field(default_factory=threading.Event)
     wake: threading.Event = field(default_factory=threading.Event)
     reload: threading.Event = field(default_factory=threading.Event)
-    """Set to have settings and contracts read again whether or not their files were touched."""
+    """Set to have settings and contracts reloaded whether or not their files were touched."""
     supervisor: Supervisor = field(default_factory=Supervisor)
     on_ready: Callable[[], None] = lambda: None
     abandon: Callable[[int], None] = lambda code: None
-    """Ends the process where a request's thread does not end: the workspace stays locked until none of us is left."""
+    """Exits the process if a request's thread does not end: the workspace stays locked until the whole
+    process is gone.
+    """
     _reported_checkpoint: bool = False
     _looked_for_trail_checkpoint: float = 0.0
     _looked_through: float = 0.0
     _reported_problem: str | None = None
     _grants_changed: int = 0
-    """When the folder of grants changed last, as far as drafts were compared with it."""
+    """When the folder of grants last changed, as far as drafts were compared with it."""
     _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     _trail: Trail = field(init=False)
     _policy_reload: PolicyReload = field(init=False)
@@ -82,7 +86,7 @@ class Daemon:
     def run(self) -> int:
         """Work until stopped (or, with `once`, until nothing is left to do). Returns the exit code.
 
-        Raises Unavailable when another daemon works here, InvalidInput for bad settings, TrailError.
+        Raises Unavailable if another daemon runs here, InvalidInput for invalid settings, TrailError.
         """
         self._trail = Trail(self.workspace)
         self._policy_reload = PolicyReload(self.workspace, self._trail)
@@ -173,7 +177,7 @@ class Daemon:
         return EXIT_FAILED if stopped else EXIT_OK
 
     def _begin(self) -> str | None:
-        """Recover, unless nothing may be launched here; then why."""
+        """Recover, unless launches are blocked; then return why."""
         context = self._runner_set.context
         problem = context.begin()
         if problem is not None:
@@ -185,7 +189,7 @@ class Daemon:
         return None
 
     def _turns(self, inbox: Inbox, problem: str | None) -> str | None:
-        """Turn after turn; returns why launches had to stop, or None."""
+        """Turn after turn; return why launches had to stop, or None."""
         while not self.stop.is_set():
             self.wake.clear()
             self.supervisor.turned()
@@ -231,7 +235,9 @@ class Daemon:
         return problem or self._policy_reload.problem
 
     def _look_at_settings(self) -> None:
-        """Take up changed settings and contracts, all or nothing; the runners follow when nothing runs."""
+        """Apply changed settings and contracts, completely or not at all; the runners are replaced when
+        nothing runs.
+        """
         at_once = self.reload.is_set()
         if at_once:
             self.reload.clear()
@@ -251,7 +257,7 @@ class Daemon:
             self.log.say("reloaded", what=f"{names}{more}")
             self._report_contracts()
         elif at_once and problem is None:
-            self.log.say("reloaded", what="nothing has changed")
+            self.log.say("reloaded", what="nothing changed")
         if self._policy_reload.policy is not self._runner_set.context.policy:
             self._runner_set.take_up(self._policy_reload.policy)
         dispatcher = self._runner_set.dispatcher
@@ -281,9 +287,10 @@ class Daemon:
         self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
 
     def _use_grants(self, inbox: Inbox) -> int:
-        """Promote drafts that a standing grant covers (off by default), a few in each turn; returns how many were compared.
+        """Promote drafts that a standing grant covers (off by default), a few in each turn; return how many
+        were compared.
 
-        A draft is compared with the grants once, and again when a grant was given since.
+        A draft is compared with the grants once, and again after a new grant.
         """
         context = self._runner_set.context
         with suppress(FileNotFoundError):
@@ -312,9 +319,11 @@ class Daemon:
         return len(paths)
 
     def _sign_trail_checkpoint(self) -> bool:
-        """Sign the trail's tree every `audit.checkpoint_every` events; without the key here, say so once. Whether it was signed.
+        """Sign the trail's tree every `audit.checkpoint_every` events; if the key is missing, report that
+        once. Returns whether it was signed.
 
-        While requests run it is looked for now and then only: the look takes the lock that they need.
+        While requests run, this is checked only now and then, because the check takes the lock that they
+        need.
         """
         now = time.monotonic()
         if (
@@ -341,7 +350,7 @@ class Daemon:
         return path is not None
 
     def _controls(self) -> None:
-        """Cancellations that the operator asked for."""
+        """Cancellations requested by the operator."""
         for path in sorted(self.workspace.control.glob("cancel-*")):
             request_id = path.name.removeprefix("cancel-")
             if self._runner_set.dispatcher.cancel(request_id):
@@ -351,8 +360,8 @@ class Daemon:
 
 
 def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:
-    """Run a daemon in this process. SIGTERM and SIGINT stop it gracefully, SIGHUP has it read its settings again;
-    a SIGHUP of a terminal that was closed is a stop. Returns the exit code.
+    """Run a daemon in this process. SIGTERM and SIGINT stop it gracefully, SIGHUP reloads its settings; a
+    SIGHUP from a closed terminal is a stop. Returns the exit code.
     """
     daemon = Daemon(
         workspace,
@@ -360,7 +369,7 @@ def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:
         once=once,
         supervisor=Supervisor.of(os.environ),
         abandon=os._exit,
-        on_ready=gc.freeze,  # what was loaded until then stays: looking through it for garbage is all cost
+        on_ready=gc.freeze,  # objects loaded so far are permanent: scanning them for garbage is wasted time
     )
     from_terminal = os.isatty(0)
 

@@ -1,6 +1,7 @@
-"""The daemon's numbers as a file for node_exporter ([metrics] extra), written beside its work.
+"""The daemon's numbers as a file for node_exporter ([metrics] extra), written in a separate thread.
 
-Invariant: the file is whole at every moment; what cannot be counted or written stops nothing and is said once.
+Invariant: the file is always complete; a number that cannot be collected or written stops nothing and is
+reported once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _IDLE_SECONDS = 5.0
 
 
 class MetricsFile:
-    """Writes in a thread of its own, as often as the settings of the moment say; nothing while they name no file."""
+    """Writes in its own thread, as often as the current settings say; nothing while they name no file."""
 
     def __init__(self, workspace: Workspace, log: Log, settings: Callable[[], MetricsSettings]) -> None:
         self._log = log
@@ -33,13 +34,13 @@ class MetricsFile:
         self._thread: threading.Thread | None = None
 
     def turn(self) -> None:
-        """Begin, as soon as the settings name a file. Called at each turn of the loop."""
+        """Start as soon as the settings name a file. Called at each turn of the loop."""
         if self._thread is None and self._settings().textfile:
             self._thread = threading.Thread(target=self._work, name="metrics", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Write once more, and that no daemon runs."""
+        """Write one last time, with the daemon marked as not running."""
         if self._thread is not None:
             self._stop.set()
             self._thread.join()

@@ -1,8 +1,9 @@
-"""Notices: the operator is notified of a waiting draft, the requester of the end of a request ([notify] extra).
+"""Notices: operators are notified of a waiting draft, the requester of the end of a request ([notify] extra).
 
-Invariant: an operator's notice says who asks for what, how far it reaches and its risk; the agent's own words are quoted,
-cut, and have no character that a messenger takes for a link, a mention or markup. Nothing of a request's code, inputs or
-result leaves. Sending happens beside the daemon's work, and a notice that cannot be sent stops nothing.
+Invariant: an operator's notice says who requests what, how far it reaches and its risk; the agent's own words
+are quoted, cut, and stripped of characters that a messenger could turn into a link, a mention or markup.
+Nothing of a request's code, inputs or result is sent. Sending happens in a separate thread, and a failed
+notice stops nothing.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from threegate.shown.signed_text import requesters
 from threegate.trail import KnownRun, Owner
 
 _WAITING = 256
-"""Notices that may wait to be sent; what comes beyond is counted and said in the log."""
+"""The most notices that wait to be sent; the rest is counted and logged."""
 
 _PLAIN: Final = frozenset(" .,;!?()'+-=%/:")
 _LINK: Final = re.compile(r"(?<=[:/.])(?=[^\s])")
 _ANSWERED: Final = re.compile(r"error=(\d{3})")
 
 Target = tuple[str, str]
-"""Where a notice goes: the setting's name, and the URL, which may hold a secret."""
+"""The destination of a notice: the setting's name, and the URL, which may contain a secret."""
 
 
 class Notices:
-    """Sends notices in a thread of its own. Without URLs in the settings it does nothing and imports nothing."""
+    """Sends notices in its own thread. Without URLs in the settings, it does nothing and imports nothing."""
 
     def __init__(self, settings: Settings, log: Log) -> None:
         self._settings = settings
@@ -58,17 +59,17 @@ class Notices:
         run: KnownRun | None = None,
         changed_ns: int | None = None,
     ) -> None:
-        """A valid draft waits for an operator. `changed_ns`: its file's change time."""
+        """A valid draft is waiting for an operator. `changed_ns`: its file's change time."""
         if self._operators:
             title, body = waiting_text(file_name, request, exposure, owner, self._settings, run, changed_ns)
             self._put(self._operators, title, body)
 
     def ended(self, request_id: str, status: str) -> None:
-        """A request came to its end."""
+        """A request has ended."""
         self._put(self._requesters, "A request has ended", f"{request_id}: {status}")
 
     def close(self, seconds: float = 5.0) -> None:
-        """Send what waits, for a short while, and end."""
+        """Send waiting notices, for a short while, and stop."""
         if self._thread is not None:
             try:
                 self._queue.put(None, timeout=seconds)
@@ -82,7 +83,7 @@ class Notices:
         try:
             self._queue.put_nowait((to, title, body))
         except queue.Full:
-            self._log.say("notice", what="too many notices wait; one was dropped")
+            self._log.say("notice", what="too many notices are waiting; one was dropped")
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
@@ -93,7 +94,7 @@ class Notices:
 
 
 def targets(settings: Settings) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
-    """Where the settings send: the operators' URLs, and the requester's."""
+    """The destinations in the settings: the operators' URLs, and the requester's."""
     hook = settings.notify.requester_hook
     operators = tuple((f"notify.urls[{number}]", url) for number, url in enumerate(settings.notify.urls))
     return operators, ((("notify.requester_hook", hook),) if hook else ())
@@ -108,14 +109,14 @@ def waiting_text(
     run: KnownRun | None = None,
     changed_ns: int | None = None,
 ) -> tuple[str, str]:
-    """Title and body of the notice that a draft waits: the first lines of its card."""
+    """Title and body of the notice about a waiting draft: the first lines of its card."""
     risk = effective_risk(request, exposure)
     names = requesters(settings, run)
     who = plain(requester_of(request, names, owner))
     said = "" if str(owner) in names else " (as the file says)"
     reach = plain("; ".join(exposure.reach)) or "nothing"
     opacity = "; not all its code is on the screen" if exposure.opaque else ""
-    # What a proposal's tool does to a risk is judged with the proposal, when the draft is opened.
+    # A proposal's tool can raise the risk; that is judged when the draft is opened.
     least = " or higher" if owner is None else ""
     ttl = settings.approval.draft_ttl
     until = f"{expiry(changed_ns, ttl):%Y-%m-%d %H:%M} UTC" if ttl and changed_ns is not None else ""
@@ -123,20 +124,24 @@ def waiting_text(
         f"asked by {who}{said}; risk {risk}{least}",
         f"reaches: {reach}{opacity}",
         f"it says: '{plain(request.purpose)}'",
-        *([f"refused if nobody decides until {until}"] if until else []),
+        *([f"refused if not decided by {until}"] if until else []),
         f"read it: threegate review ({file_name})",
     )
-    return f"A request waits for approval, risk {risk}", "\n".join(lines)
+    return f"A request is waiting for approval, risk {risk}", "\n".join(lines)
 
 
 def plain(text: str) -> str:
-    """Foreign words for a messenger: cut, on one line, and nothing in them becomes a link, a mention or markup."""
+    """Foreign words for a messenger: cut, on one line, without anything that becomes a link, a mention or
+    markup.
+    """
     kept = "".join(char if char.isalnum() or char in _PLAIN else " " for char in text[: limits.NOTICE_CHARS])
     return " ".join(_LINK.sub(" ", kept).split()) + ("…" if len(text) > limits.NOTICE_CHARS else "")
 
 
 def send(target: Target, title: str, body: str) -> str | None:
-    """Send one notice; returns one line with the cause when it could not be sent. The URL may hold secrets and is never said."""
+    """Send one notice; return one line with the cause if that failed. The URL may contain secrets and is
+    never printed.
+    """
     name, url = target
     if (problem := missing_extra("a notice", "notify")) is not None:
         return problem
@@ -145,7 +150,7 @@ def send(target: Target, title: str, body: str) -> str | None:
     messenger = apprise.Apprise()
     with apprise.LogCapture(level=apprise.logging.WARNING, name="apprise") as heard:
         if not messenger.add(url):
-            return f"{name}: is no URL that apprise knows; see docs/notices.md"
+            return f"{name}: not a URL that apprise supports; see docs/notices.md"
         try:
             done = messenger.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT)
         except (OSError, ValueError, TypeError) as error:
@@ -154,16 +159,18 @@ def send(target: Target, title: str, body: str) -> str | None:
 
 
 def _cause(said: str) -> str:
-    """Why, in words of ours: what apprise says may hold the URL."""
+    """The cause, in our words: apprise's messages may contain the URL."""
     if answered := _ANSWERED.search(said):
         return f"the server answered {answered[1]}"
     if "onnection error" in said:
-        return "no connection; look at the host name, the port and the network"
-    return "the service did not take it; look at the URL's parts in docs/notices.md"
+        return "no connection; check the host name, the port and the network"
+    return "the service did not accept it; check the URL's parts in docs/notices.md"
 
 
 def send_test(settings: Settings) -> tuple[list[str], list[str]]:
-    """Send a test notice to each URL of the settings: those that took it, and a line for each that did not. Raises Unavailable."""
+    """Send a test notice to each configured URL; return those reached, and a line for each failure. Raises
+    Unavailable.
+    """
     operators, requesters = targets(settings)
     if not operators and not requesters:
         raise Unavailable(
@@ -171,7 +178,7 @@ def send_test(settings: Settings) -> tuple[list[str], list[str]]:
         )
     taken, problems = [], []
     for target in (*operators, *requesters):
-        problem = send(target, "A test of ThreeGate", "Notices arrive here. Nothing waits for you.")
+        problem = send(target, "A test of ThreeGate", "Notices arrive here. Nothing is waiting for you.")
         if problem is None:
             taken.append(target[0])
         else:

@@ -1,9 +1,9 @@
-"""The policy that the daemon works by: today's settings and contracts, taken up whole or not at all.
+"""The daemon's policy: current settings and contracts, applied completely or not at all.
 
-Invariant: `policy` is always one value that was read whole and held; another one takes its place only after the
-trail says `settings_changed`. While what lies on the disk does not hold, the old one stays and `problem` says why:
-the daemon starts nothing under a policy that is not the one on the disk. A file that was touched is read when it has
-been unchanged for a short time, so that an editor's half-written file is not taken for a whole one.
+Invariant: `policy` is always one value that was read completely and is valid; it is replaced only after the
+trail has `settings_changed`. While the files on disk are not valid, the old policy stays and `problem` says
+why: the daemon starts nothing under a policy other than the one on disk. A changed file is read once it has
+been unchanged for a short time, so that an editor's half-written file is not read.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from threegate.trail.payloads import SettingsChanged
 
 _STILL_SECONDS = 0.25
 _NAMES = 64
-"""Names of changed settings and contracts that an event lists; the rest is counted."""
+"""The most names of changed settings and contracts in an event; the rest is counted."""
 
 
 class PolicyReload:
-    """Reads the policy again when a file of it was touched, or when asked to."""
+    """Reads the policy again when one of its files was touched, or on request."""
 
     def __init__(self, workspace: Workspace, trail: Trail) -> None:
         """Read it for the first time. Raises InvalidInput."""
@@ -38,20 +38,20 @@ class PolicyReload:
         self._seen = _touched(workspace)
         self.policy = load_policy(workspace, facts=policy_facts())
         self.problem: str | None = None
-        """Why what lies on the disk cannot be taken up, in one line; None while it holds."""
+        """Why the files on disk cannot be applied, in one line; None if they are valid."""
         self._touched_at: float | None = None
         self._latest = self._seen
 
     @property
     def is_changing(self) -> bool:
-        """Whether a file was touched so lately that it is not read yet: nothing is started meanwhile."""
+        """Whether a file was touched so recently that it is not read yet: nothing is started meanwhile."""
         return self._touched_at is not None
 
     def look(self, *, at_once: bool = False) -> tuple[str, ...] | None:
-        """Take up what changed: the names of what did, or None when nothing did or it does not hold.
+        """Apply changes: return the changed names, or None if nothing changed or the files are not valid.
 
-        `at_once`: read it at once, even if no file was touched (SIGHUP). Raises TrailError, Unavailable: the change
-        could not be announced, and the old policy stays.
+        `at_once`: read now, even if no file was touched (SIGHUP). Raises TrailError, Unavailable if the
+        change could not be recorded; then the old policy stays.
         """
         seen = _touched(self._workspace)
         if not at_once and self._lies_not_still(seen):
@@ -62,8 +62,8 @@ class PolicyReload:
             policy = load_policy(self._workspace, facts=policy_facts())
             if policy.settings.workspace != self.policy.settings.workspace:
                 raise InvalidInput(
-                    f"{self._workspace.settings_file}: workspace.id is not {self.policy.settings.workspace.id} any more; "
-                    "put it back"
+                    f"{self._workspace.settings_file}: workspace.id is no longer {self.policy.settings.workspace.id}; "
+                    "restore it"
                 )
         except InvalidInput as error:
             self.problem = str(error)
@@ -84,7 +84,9 @@ class PolicyReload:
         return self._touched_at is not None
 
     def record_contracts(self) -> None:
-        """Announce the contracts that this daemon starts with, unless the trail names just these. Raises TrailError, Unavailable."""
+        """Record the contracts that this daemon starts with, unless the trail already names them. Raises
+        TrailError, Unavailable.
+        """
         with self._trail.locked() as held:
             recorded, digests = held.index.contracts_sha256, self.policy.contract_digests
             if recorded != canonical.digest(dict(digests)) and (digests or recorded is not None):
@@ -110,9 +112,9 @@ def _announce(
 
 
 def contracts_problem(policy: Policy) -> str | None:
-    """Why every request is refused, in one line; None where the contracts compile.
+    """Why every request is refused, in one line; None if the contracts compile.
 
-    It names the mistake that is most likely the cause: a name that nothing describes is mostly its consequence.
+    It names the most likely root error: an undefined name is usually a consequence of another error.
     """
     errors = [item for item in policy.contracts.diagnostics if item.severity == "error"]
     if not errors:
@@ -125,7 +127,9 @@ def contracts_problem(policy: Policy) -> str | None:
 
 
 def changes(old: Policy, new: Policy) -> Iterator[str]:
-    """Names of settings and contract files that differ, never a value of them; `environment` for what else differs."""
+    """Names of settings and contract files that differ, never their values; `environment` for anything else
+    that differs.
+    """
     found = False
     for name in _differing(_flat(old.settings), _flat(new.settings)):
         found = True
@@ -157,7 +161,7 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _touched(workspace: Workspace) -> list[tuple[str, int, int, int]]:
-    """Names, inodes and times of what a policy is made of: a change of any of them shows here."""
+    """Names, inodes and times of all files of a policy: a change to any of them is visible here."""
     found = []
     with suppress(FileNotFoundError):
         facts = os.lstat(workspace.settings_file)
@@ -166,7 +170,7 @@ def _touched(workspace: Workspace) -> list[tuple[str, int, int, int]]:
         found.append((str(workspace.contracts), os.lstat(workspace.contracts).st_ino, 0, 0))
     folders = [str(workspace.contracts)]
     while folders:
-        # A folder that cannot be listed lacks its names here: it is read, and what is wrong with it is said there.
+        # A folder that cannot be listed contributes no names: reading it reports the error.
         with suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
                 if entry.name == ".state":

@@ -1,8 +1,8 @@
-"""Proposals of the inbox become drafts.
+"""Proposals in the inbox become drafts.
 
-Invariant: one proposal makes one draft, ever (its request id is derived from what it says, and the trail knows the
-id); `proposed` is on disk before the draft appears; the policy that judges a proposal is the one in force, which the
-daemon read and verified: the settings file is not read again here.
+Invariant: one proposal makes only one draft, ever (its request id is derived from its content, and the trail
+knows the id); `proposed` is on disk before the draft appears; a proposal is judged by the policy in force,
+which the daemon read and verified: the settings file is not read again here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Say = Callable[[str, str, str], None]
 
 
 class Proposer:
-    """Takes the proposals of the inbox, one by one; the daemon calls it with what it read."""
+    """Processes the proposals in the inbox one by one; the daemon calls it with the bytes it read."""
 
     def __init__(
         self, workspace: Workspace, trail: Trail, say: Say, settings: Callable[[], Settings]
@@ -37,11 +37,11 @@ class Proposer:
         self._trail = trail
         self._say = say
         self._settings = settings
-        """The settings in force: those of a file that is being edited, or is broken, are nobody's."""
+        """The settings in force, never those of a file that is being edited or is broken."""
         sweep(workspace)
 
     def __call__(self, path: Path, data: bytes, owner: Owner) -> None:
-        """Judge it, draft it, and write its verdict. Raises TrailError, OSError."""
+        """Judge and draft it, and write its verdict. Raises TrailError, OSError."""
         sweep(self._workspace)
         settings = self._settings()
         with self._trail.locked() as held:
@@ -55,7 +55,9 @@ class Proposer:
         self._say("proposal", path.name, f"{result.verdict.verdict}: {reason or 'drafted'}")
 
     def _deliver(self, path: Path, result: DraftResult, owner: Owner) -> tuple[str, str | None, str | None]:
-        """Announce and deliver the draft; what became of it, why when there is none, and the name of an earlier one."""
+        """Record and write the draft; return the outcome, the reason if there is none, and the name of an
+        earlier draft.
+        """
         tool = result.verdict.proposal.tool.name if result.verdict.proposal else None
         with self._trail.locked() as held:
             if result.draft is None or result.request_id is None:
@@ -100,7 +102,7 @@ class Proposer:
         return "draft", None, None
 
     def _lies_there(self, request_id: str) -> bool:
-        """Whether the draft of this proposal waits in tool-exec/drafts/ (a crash may have kept it from getting there)."""
+        """Whether the draft of this proposal is in tool-exec/drafts/ (a crash may have prevented that)."""
         mark = f"-{request_id.removeprefix('proposal-')[:12]}."
         return any(
             mark in entry.name and entry.name.endswith(".md") for entry in self._workspace.drafts.iterdir()
@@ -122,7 +124,7 @@ def _why_no_draft(result: DraftResult) -> str:
 
 
 def _verdict_file(name: str, result: DraftResult, valid: bool, reason: str | None) -> Verdict:
-    """The verdict that CORE and the operator read. It is the proposal's, in the frame of a request's."""
+    """The verdict for CORE and the operator: the proposal's, in the format of a request's."""
     judgement = {**result.verdict.to_json(), "draft": result.file_name, "problem": result.problem}
     return Verdict(
         file=name,

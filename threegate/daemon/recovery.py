@@ -1,12 +1,14 @@
-"""What a daemon does before anything else: every request that was left half-way is brought to its end.
+"""What a daemon does first: every interrupted request is settled.
 
 Invariant: after `recover` no request is in running/, none is between two folders, every ended request has its
-result, and nothing that was claimed can be claimed again. Doing it twice changes nothing (docs/spec/7-trail-and-results.md, "Recovery").
+result, and no claimed request can be claimed again. Doing it twice changes nothing
+(docs/spec/7-trail-and-results.md, "Recovery").
 
-Orphans are killed first: a container of the daemon that died may still be running the request that is about to be called
-`interrupted`, and its result must not say that of something which goes on. Then the trail decides, not the folders: its
-event was on disk before each rename, so a file can lag behind it and never lead. That is also why nothing that has a
-claim goes back to approved/: between the claim and the end anything may have happened (docs/adr/0005-at-most-once.md).
+Orphans are killed first: a container of the daemon that died may still be running the request that is about
+to be called `interrupted`, and the result must not say that about a request that is still running. Then the
+trail decides, not the folders: its event was on disk before each rename, so a file can lag behind it and
+never lead. That is also why no claimed request goes back to approved/: anything may have happened between the
+claim and the end (docs/adr/0005-at-most-once.md).
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from threegate.trail.payloads import ApprovalAbandoned, Claimed
 
 
 def recover(context: Context, log: Log) -> int:
-    """Bring everything to its end; returns how many were not where the trail says. Raises TrailError, Unavailable."""
+    """Settle everything; return how many requests were not where the trail says. Raises TrailError,
+    Unavailable.
+    """
     workspace = context.workspace
     settings = context.policy.settings.runners
     for line in remove_orphans(context.workspace_id, context.boot_nonce, settings, workspace.runs):
@@ -70,14 +74,15 @@ def recover(context: Context, log: Log) -> int:
         if done:
             settled += 1
             log.say("recovered", request=history.request_id, what=done)
-    # Last: the requests are where they belong now, so each signature can follow its own.
+    # Last, because the requests are in their final folders now, so each signature can follow its own.
     settled += _move_lone_signatures(workspace, log)
     return settled
 
 
 def remove_temporary(workspace: Workspace) -> None:
-    """Take away temporary files that a crash left; nothing refers to them. Called under the trail's lock, so that those of a
-    command that is delivering something now stay, as do those that somebody reads."""
+    """Remove temporary files that a crash left; nothing refers to them. Called under the trail's lock, so
+    that files of a command at work are kept, as are those being read.
+    """
     folders = [workspace.tool_exec, workspace.inputs, workspace.results, workspace.verdicts, workspace.audit]
     folders += [workspace.audit / "checkpoints", workspace.drafts, workspace.drafts / "files"]
     folders += [workspace.grants, workspace.memory, workspace.tools, workspace.contracts / ".state"]
@@ -93,12 +98,12 @@ def remove_temporary(workspace: Workspace) -> None:
 
 
 def _settle(context: Context, history: RequestHistory, changes: Recovered) -> str | None:
-    """One request, by what the trail says of it. Returns what was done."""
+    """Settle one request according to the trail. Returns what was done."""
     workspace = context.workspace
     if history.end is not None:
         with context.trail.locked() as held:
             close_from_trail(context, held, history, history.end)
-        return f"finished what {history.end.type} had announced"
+        return f"completed what {history.end.type} had recorded"
     if (claimed := Claimed.of(history.claimed)) is not None:
         interrupt(context, history, claimed, changes.taken_back.get(history.request_id))
         return "was interrupted"
@@ -122,7 +127,7 @@ def _remove_lone(folder: Path, file_name: str) -> None:
 
 
 def _move_lone_signatures(workspace: Workspace, log: Log) -> int:
-    """A signature goes where its request went."""
+    """Move a signature to its request's folder."""
     moved = 0
     for state in STATES:
         folder = workspace.state_folder(state)

@@ -1,7 +1,7 @@
-"""What the daemon works with under one set of settings: runners, queue and notices.
+"""The daemon's objects for one set of settings: runners, queue and notices.
 
-Invariant: what runs is finished by the runner set that started it; the next one takes over only when nothing runs, so no
-request is judged by one policy and run by another's runners.
+Invariant: a running request is finished by the runner set that started it; the next set takes over only when
+nothing runs, so no request is judged by one policy and run by another's runners.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from threegate.trail import Trail
 
 @dataclass
 class RunnerSet:
-    """Made once for as long as the settings that it is made of stay."""
+    """Created once, until the settings it depends on change."""
 
     dispatcher: Dispatcher
     notices: Notices
@@ -43,7 +43,7 @@ class RunnerSet:
         wake: threading.Event,
         beat: Callable[[], None],
     ) -> RunnerSet:
-        """Runners start nothing before they are asked. Raises TrailError, Unavailable."""
+        """Runners start nothing until they are called. Raises TrailError, Unavailable."""
         made = daemon_context(
             workspace,
             trail,
@@ -67,19 +67,21 @@ class RunnerSet:
 
     @property
     def context(self) -> Context:
-        """What the next request starts with."""
+        """The context for the next request."""
         return self.dispatcher.context
 
     def take_up(self, policy: Policy) -> None:
-        """Start what comes next under this policy; what runs ends under the one that it was claimed with."""
+        """Start the next requests under this policy; running ones finish under the policy they were claimed
+        with.
+        """
         self.dispatcher.context = replace(self.context, policy=policy)
 
     def fits(self, policy: Policy) -> bool:
-        """Whether this runner set is the one that the policy's settings ask for."""
+        """Whether this runner set matches the policy's settings."""
         return self._made_of == _parts(policy.settings)
 
     def close(self) -> None:
-        """Give back what the runners started ahead, and send the notices that wait."""
+        """Release what the runners started ahead, and send the waiting notices."""
         self.context.close()
         self.notices.close()
 

@@ -1,6 +1,8 @@
-"""Signals as calls in a thread of their own: a handler that takes a lock could wait for the very thread it stopped.
+"""Signals as calls in a separate thread: a handler that takes a lock could wait for the very thread it
+interrupted.
 
-Invariant: between the arrival of a signal and the call no lock of this process is taken; the interpreter writes one byte.
+Invariant: between the arrival of a signal and the call, no lock of this process is taken; the interpreter
+writes one byte.
 """
 
 from __future__ import annotations
@@ -44,4 +46,4 @@ def signals_to(react: Callable[[signal.Signals], None], numbers: Iterable[signal
 
 
 def _nothing(_number: int, _frame: object) -> None:
-    """What the interpreter calls; the byte in the pipe is what counts."""
+    """Called by the interpreter; only the byte in the pipe matters."""

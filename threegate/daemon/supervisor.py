@@ -1,10 +1,10 @@
-"""What a service manager hears from the daemon: sd_notify(3) over a datagram socket.
+"""The daemon's messages to a service manager: sd_notify(3) over a datagram socket.
 
-Invariant: a watchdog ping is sent only by `turned`, which the daemon's own loop calls, so that a loop that hangs stops
-the pings; nothing depends on an answer, and without NOTIFY_SOCKET everything here does nothing.
+Invariant: a watchdog ping is sent only by `turned`, which the daemon's own loop calls, so that a hanging loop
+stops the pings; nothing depends on an answer, and without NOTIFY_SOCKET everything here does nothing.
 
-A dozen lines of our own: of the packages for this, sdnotify is from 2017, systemd-watchdog from 2021 and cysystemd
-needs a compiler.
+This is a dozen lines of our own because of the packages for this, sdnotify is from 2017, systemd-watchdog
+from 2021 and cysystemd needs a compiler.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class Supervisor:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`address`: a path or, with a leading @, an abstract name. `watchdog_seconds`: 0 means no watchdog."""
+        """`address`: a path or, with a leading @, an abstract name. `watchdog_seconds`: 0 means no
+        watchdog.
+        """
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._watchdog = watchdog_seconds
         self._clock = clock
@@ -40,7 +42,9 @@ class Supervisor:
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str]) -> Supervisor:
-        """The one that the environment names. Takes the variables away: no process that we start speaks for us."""
+        """The one that the environment names. Removes the variables, so that no child process can send
+        messages for us.
+        """
         address, microseconds, pid = (environment.pop(name, "") for name in _VARIABLES)
         ours = pid in ("", str(os.getpid()))
         usable = microseconds.isascii() and microseconds.isdigit() and ours
@@ -51,16 +55,16 @@ class Supervisor:
 
     @property
     def turn_seconds(self) -> float:
-        """How long a turn may wait for something to happen, so that the pings come in time."""
+        """How long a turn may wait for an event, so that the pings are sent in time."""
         return min(1.0, self._watchdog / _PINGS_PER_INTERVAL) if self._watchdog else 1.0
 
     def ready(self) -> None:
-        """The daemon has recovered and works (again, after a reload)."""
+        """The daemon has recovered and is working (again, after a reload)."""
         self._ready = True
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """Settings and contracts are being read again; `ready` follows."""
+        """Settings and contracts are being reloaded; `ready` follows."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
@@ -75,7 +79,7 @@ class Supervisor:
             self._send(f"STATUS={shown[:_STATUS_CHARS]}")
 
     def turned(self) -> None:
-        """The loop came round, or a long turn came forward: ping, when it is time to."""
+        """The loop finished a turn, or a long turn made progress: ping if it is time."""
         now = self._clock()
         if self._watchdog and self._ready and now - self._pinged >= self._watchdog / _PINGS_PER_INTERVAL:
             self._pinged = now
@@ -85,7 +89,7 @@ class Supervisor:
         if not self._address:
             return
         with (
-            suppress(OSError),  # the manager is away or its queue is full: the work goes on
+            suppress(OSError),  # the manager is gone or its queue is full: continue
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel,
         ):
             channel.setblocking(False)

@@ -1,6 +1,7 @@
-"""What Monty's type checker says of drafts: asked after the verdict is out, added to it as warnings.
+"""Monty's type checker for drafts: run after the verdict is written, which then gets its findings as
+warnings.
 
-Invariant: no draft waits for the type checker, and no answer of it makes a draft invalid; a verdict that has
+Invariant: no draft waits for the type checker, and its findings never make a draft invalid; a verdict that
 changed meanwhile is left alone.
 """
 
@@ -19,17 +20,17 @@ from threegate.results import Verdict, read_verdict, write_verdict
 
 @dataclass
 class TypecheckQueue:
-    """Drafts whose code is still to be looked at, oldest first."""
+    """Drafts whose code is still to be checked, oldest first."""
 
     _waiting: deque[tuple[RequesterFolders, Verdict, Request]] = field(default_factory=deque)
 
     def add(self, requester_folders: RequesterFolders, verdict: Verdict, request: Request) -> None:
-        """Remember a valid Monty draft; others have nothing to check."""
+        """Queue a valid Monty draft; others have nothing to check."""
         if request.code is not None and verdict.valid:
             self._waiting.append((requester_folders, verdict, request))
 
     def work(self, seconds: float) -> int:
-        """Ask about drafts until `seconds` are over; returns how many that were."""
+        """Check drafts for up to `seconds`; return how many."""
         until = time.monotonic() + seconds
         done = 0
         while self._waiting and time.monotonic() < until:
@@ -44,7 +45,7 @@ class TypecheckQueue:
 
 
 def _unchanged(requester_folders: RequesterFolders, verdict: Verdict) -> bool:
-    """Whether the file still holds this verdict; one that cannot be read is another one."""
+    """Whether the file still contains this verdict; an unreadable one counts as changed."""
     try:
         return read_verdict(requester_folders, verdict.file) == verdict
     except InvalidInput:

@@ -1,8 +1,8 @@
-"""Asks the witnesses of the settings to cosign each trail checkpoint, beside the daemon's work.
+"""Asks the configured witnesses to cosign each trail checkpoint, in separate threads.
 
-Invariant: the loop never waits for a witness: each has a thread of its own, which alone waits, and takes the trail's lock only
-to read the newest trail checkpoint and to note an answer. A witness that is away is said once in the log, until it answers again;
-that it cosigned, or refused to, is an event.
+Invariant: the loop never waits for a witness: each has its own thread, which takes the trail's lock only to
+read the newest trail checkpoint and to record an answer. A witness that does not answer is logged once, until
+it answers again; a cosignature or a refusal is an event.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ACTOR = "daemon"
 
 
 class WitnessRequests:
-    """The witnesses of the settings in force; without any it does nothing."""
+    """The configured witnesses; without any, it does nothing."""
 
     def __init__(self, trail: Trail, log: Log) -> None:
         self._trail = trail
@@ -32,7 +32,9 @@ class WitnessRequests:
         self._askers: dict[tuple[str, WitnessReference], _Asker] = {}
 
     def turn(self, witnesses: Mapping[str, WitnessReference], *, signed: bool) -> None:
-        """Follow the settings; `signed` says that there is a new checkpoint. Called at each turn of the loop."""
+        """Follow the settings; `signed` says that there is a new checkpoint. Called at each turn of the
+        loop.
+        """
         if not witnesses and not self._askers:
             return
         named = set(witnesses.items())
@@ -46,7 +48,7 @@ class WitnessRequests:
                 asker.wake.set()
 
     def close(self, seconds: float) -> None:
-        """Let no further answer be noted; give those that are on their way `seconds` before."""
+        """Stop recording answers, after waiting up to `seconds` for those on their way."""
         until = time.monotonic() + seconds
         for asker in self._askers.values():
             asker.idle.wait(max(0.0, until - time.monotonic()))
@@ -64,16 +66,16 @@ class _Asker:
         self._key = WitnessKey.parse(reference.key)
         self._client = WitnessClient(reference.url, self._key)
         self._refused = 0
-        """Size of the checkpoint that this witness refused last: it is not asked for that one again."""
+        """Size of the checkpoint that this witness last refused: that one is not sent again."""
         self._reported: str | None = None
         self.stop = threading.Event()
         self.wake = threading.Event()
         self.idle = threading.Event()
-        """Set while nothing is asked and nothing is known to be asked for."""
+        """Set while nothing is in progress and nothing is due."""
         threading.Thread(target=self._work, name=f"witness-{name}", daemon=True).start()
 
     def end(self) -> None:
-        """Note nothing more; an exchange that is under way ends by itself."""
+        """Record nothing more; an exchange in progress ends by itself."""
         self.stop.set()
         self.wake.set()
 
@@ -90,7 +92,7 @@ class _Asker:
             self.wake.wait(limits.WITNESS_PAUSE_SECONDS)
 
     def _ask(self) -> str | None:
-        """Have the newest checkpoint cosigned, unless it is; what stood in the way, or None."""
+        """Have the newest checkpoint cosigned, unless it already is; return the obstacle, or None."""
         try:
             note = newest_trail_checkpoint(self._trail, self._name)
             if note is None or note.size == self._refused:
@@ -117,5 +119,5 @@ class _Asker:
         except (Unavailable, InvalidInput) as error:
             return str(error)
         except (OSError, ThreeGateError) as error:
-            return f"no cosignature is kept ({error})"
+            return f"the cosignature could not be stored ({error})"
         return None

@@ -1,1 +1,1 @@
-"""What leaves the house: packs that a stranger checks with other programs, and witnesses of the trail."""
+"""Data for outsiders: packs that an auditor checks with other programs, and witnesses of the trail."""

@@ -1,7 +1,7 @@
-"""HOW-TO-CHECK.md: what an auditor reads first, with the one block that checks a pack without ThreeGate.
+"""HOW-TO-CHECK.md: what an auditor reads first, with the one code block that checks a pack without ThreeGate.
 
-Invariant: the block is the same in every pack but for the fingerprints that it defaults to; docs/evidence.md shows it too,
-so that nobody has to take it from the pack.
+Invariant: the block is the same in every pack except for its default fingerprints; docs/evidence.md shows it
+too, so that an auditor need not take it from the pack.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""`threegate evidence`: a pack that a stranger checks with other programs only (docs/evidence.md).
+"""`threegate evidence`: a pack that an auditor checks with other programs only (docs/evidence.md).
 
-Invariant: what is in a pack was verified as it was read; what should be there and is not, is named; nothing is signed over a
-trail that does not verify. The trail is read three times from its start (verified; written; told by request), up to the event
-at which the pack's checkpoint stands. Memory grows with what is open, chosen by id, pruned or missing, not with the trail.
+Invariant: the content of a pack was verified as it was read; anything missing is named; nothing is signed
+over a trail that does not verify. The trail is read three times from its start (verified; written; per
+request), up to the event of the pack's checkpoint. Memory grows with what is open, chosen by id, pruned or
+missing, not with the trail.
 """
 
 from __future__ import annotations
@@ -48,9 +49,11 @@ from threegate.trail.workspace_key import SigningKey, load_key
 
 INDEX_TYPE: Final = "threegate-evidence/1"
 _OF_ALL: Final = (WorkspaceCreated, WorkspaceAdopted, OperatorsChanged, SettingsChanged)
-"""What every pack discloses besides the events of its requests: whose keys count, and what was in force."""
+"""What every pack discloses besides the events of its requests: whose keys are valid, and which policy was in
+force.
+"""
 _CHECKPOINT: Final = re.compile(r"([0-9]{12})(\.[A-Za-z0-9][A-Za-z0-9._+-]{0,100})?")
-"""A checkpoint, or the same with the cosignature of a witness, which lies beside it."""
+"""A checkpoint, or the same with the cosignature of a witness, which is stored next to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Packed:
     requests: int
     events: int
     size: int
-    """Number of lines that the pack's checkpoint signs; 0 when there is none."""
+    """Number of lines that the pack's checkpoint signs; 0 if there is none."""
     log_keys: tuple[str, ...]
     """SHA-256 (hex) of each verifier key's line."""
     operator_keys: tuple[str, ...]
@@ -200,7 +203,7 @@ class _Pack:
     requests: int = 0
     events: int = 0
     size: int = 0
-    """Number of lines that the pack stands on."""
+    """Number of lines that the pack covers."""
     checkpoint: str | None = None
     policies: dict[str, str | None] = field(default_factory=dict)
     """Digests of policies that packed requests were approved under, and of what is kept of each among the pinned inputs."""
@@ -211,7 +214,9 @@ class _Pack:
     """The digest of operators.passkeys that was recorded with each state of operators."""
 
     def _events(self) -> Iterator[Event]:
-        """The events up to `size`; they end early where the trail does not verify (the first pass has said so)."""
+        """The events up to `size`; they end early if the trail does not verify (the first pass reports
+        that).
+        """
         try:
             for event in Trail(self.workspace).events():
                 if event.seq > self.size:
@@ -248,7 +253,7 @@ class _Pack:
                     self._write_proofs(disclosed, nodes)
 
     def _kept_checkpoints(self) -> dict[int, list[str]]:
-        """Names in audit/checkpoints by the size that they are of: the note, and what lies beside it."""
+        """Names in audit/checkpoints by the size of their tree: the note, and its companion files."""
         folder, kept = trail_checkpoint_folder(self.workspace), dict[int, list[str]]()
         for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
             if match := _CHECKPOINT.fullmatch(name):
@@ -258,7 +263,9 @@ class _Pack:
     def _write_checkpoints(
         self, kept: dict[int, list[str]], standing: int | None, key: SigningKey, nodes: TreeNodes
     ) -> None:
-        """The checkpoint that the pack stands on: a kept one that covers everything, else a new one; of a whole trail all."""
+        """The checkpoint that the pack is based on: a kept one that covers everything, else a new one; of a
+        whole trail all.
+        """
         name = f"checkpoints/{self.size:012d}"
         for size, names in kept.items():
             if size == standing or (self.survey.whole and size <= self.size):
@@ -344,7 +351,7 @@ class _Pack:
         try:
             policy = load_policy(self.workspace, facts=policy_facts())
         except InvalidInput:
-            return None  # settings that cannot be read are nobody's policy
+            return None  # settings that cannot be read are no policy
         if policy.digest != digest:
             return None
         files = policy.contract_files

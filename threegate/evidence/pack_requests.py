@@ -1,7 +1,8 @@
-"""What a pack has of one request: its file and signatures, what was shown, the record, the result, the in-toto statement.
+"""A pack's data on one request: its file and signatures, what was shown, the record, the result, the in-toto
+statement.
 
-Invariant: bytes go into the pack only with the digest that the trail names (where it names one); everything else that the
-trail speaks of is listed as missing, with the reason. Outputs are hashed and stay where they are.
+Invariant: bytes go into the pack only with the digest that the trail names (if it names one); everything else
+that the trail refers to is listed as missing, with the reason. Outputs are hashed and not copied.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from threegate.trail.truncation_check import trail_seq_of
 from threegate.trail.workspace_key import SigningKey
 
 BEGINS: Final = (Approved, Promoted, Claimed, End)
-"""With one of these begins what a pack tells of a request; drafts that nobody decided on have events only."""
+"""Prefixes of the events that a pack covers for a request; undecided drafts have only events."""
 _SAFE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SUFFIX: Final = re.compile(r"(\.sig(\.[A-Za-z0-9._@+-]{1,64})?)?")
 _CHUNK: Final = 1 << 20
@@ -43,7 +44,7 @@ def folder_of(request_id: str) -> str:
 
 @dataclass(slots=True)
 class PackedRequest:
-    """What the trail has said of one request so far."""
+    """The trail's content about one request so far."""
 
     history: RequestHistory
     files: dict[str, str] = field(default_factory=dict)
@@ -105,8 +106,8 @@ class RequestPacker:
     def _request_files(self, request: PackedRequest, folder: str) -> None:
         history = request.history
         if history.state not in STATES or history.file is None or "/" in history.file:
-            return  # it has no file of its own: a draft, or one that was never delivered
-        # An older version announced no digests of signatures: what lies beside the request is taken along.
+            return  # it has no file of its own: a draft, or one that was never promoted
+        # An older version recorded no digests of signatures: the files next to the request are included.
         files: dict[str, str | None] = {"": None, **request.files}
         if history.approved is not None:
             files.setdefault(".sig", None)
@@ -140,7 +141,7 @@ class RequestPacker:
         else:
             self.writer.add(name, text, digest=digest)
 
-    # ---- what came of it
+    # ---- outcomes
 
     def _result(self, event: Event, end: End, folder: str, request_id: str) -> None:
         """The result that names this event, under its own name or a numbered one (`moves.numbered`)."""

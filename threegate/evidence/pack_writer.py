@@ -1,7 +1,8 @@
 """Where a pack is written: a folder or a zip, each file once, with its digest.
 
-Invariant: every file but the page goes through `open`, which adds its line to SHA256SUMS; SHA256SUMS is signed by the
-workspace's key; the pack appears under its name when it is whole. Foreign text goes through `add`, which masks secrets.
+Invariant: every file but the page goes through `open`, which adds its line to SHA256SUMS; SHA256SUMS is
+signed by the workspace's key; the pack appears under its name when it is complete. Foreign text goes through
+`add`, which masks secrets.
 """
 
 from __future__ import annotations
@@ -92,8 +93,10 @@ class PackWriter:
             sink.write(data)
 
     def add(self, name: str, data: bytes, *, digest: str | None, signed: bool = False) -> None:
-        """Foreign text with its secrets masked. Bytes without the digest that the trail names are missing instead, and so is
-        something `signed` that has a secret: masked, nobody could check its signature. Raises OSError."""
+        """Foreign text with its secrets masked. Bytes without the digest that the trail names are listed as
+        missing, and so is a `signed` file with a secret, because its signature could not be checked after
+        masking. Raises OSError.
+        """
         if digest is not None and sha256_hex(data) != digest:
             self.lacks(name, "it was changed: it has not the digest that the trail names")
             return

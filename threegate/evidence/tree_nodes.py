@@ -1,7 +1,9 @@
-"""Inclusion proofs for chosen leaves of a long tree, in constant memory: the nodes of each level are in a file.
+"""Inclusion proofs for chosen leaves of a long tree, in constant memory: the nodes of each level are in a
+file.
 
-Invariant: `path` gives the audit path that RFC 6962, 2.1.1, defines for the leaves that were added. A complete subtree is one
-read; what is not complete (the right edge) is made of complete ones, as the RFC's recursion has it.
+Invariant: `path` returns the audit path that RFC 6962, 2.1.1, defines for the leaves that were added. A
+complete subtree is one read; an incomplete one (the right edge) is composed of complete ones, following the
+RFC's recursion.
 """
 
 from __future__ import annotations

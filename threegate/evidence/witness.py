@@ -1,8 +1,10 @@
-"""A witness of trails (C2SP tlog-witness): it cosigns a trail checkpoint only if it continues the last one that it cosigned.
+"""A witness of trails (C2SP tlog-witness): it cosigns a trail checkpoint only if it extends the last one that
+it cosigned.
 
-Invariant: for each log that it knows, what a witness cosigned is one growing history. The state is on disk before a
-cosignature leaves (`add`), by one atomic rename. Key and state are one file: a witness that lost what it saw has lost its key
-too, and cannot begin again under its old name. A state that its own key did not sign stops it. One process works on a folder.
+Invariant: for each known log, everything a witness cosigned is one growing history. The state is on disk
+before a cosignature is returned (`add`), by one atomic rename. Key and state are one file: a witness that
+lost its state has lost its key too, and cannot start again under its old name. A state that its own key did
+not sign stops it. Only one process uses a folder.
 """
 
 from __future__ import annotations
@@ -144,7 +146,9 @@ class Witness:
         return WitnessAnswer(200, signature.render(), f"{note.origin}: cosigned {note.size} lines")
 
     def last(self, origin_hash: str) -> bytes | None:
-        """The last cosigned checkpoint of the log whose origin has this SHA-256 (hex); None when there is none."""
+        """The last cosigned checkpoint of the log whose origin has this SHA-256 (hex); None if there is
+        none.
+        """
         for origin, note in self._seen.items():
             if hashlib.sha256(origin.encode()).hexdigest() == origin_hash:
                 return note.render()

@@ -1,7 +1,8 @@
-"""Asking a witness for its cosignature (the log's side of C2SP tlog-witness).
+"""Ask a witness for its cosignature (the log's side of C2SP tlog-witness).
 
-Invariant: what comes back is a cosignature that verified under the witness's key over this very checkpoint, or an exception.
-One exchange takes at most WITNESS_SECONDS and reads at most WITNESS_ANSWER_BYTES; no redirect or proxy is followed.
+Invariant: the result is a cosignature that verified under the witness's key over this very checkpoint, or an
+exception. One exchange takes at most WITNESS_SECONDS and reads at most WITNESS_ANSWER_BYTES; no redirect or
+proxy is followed.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class WitnessClient:
 
 
 def _exchange(scheme: str, netloc: str, path: str, body: bytes) -> tuple[int, str, bytes]:
-    """One POST on a connection of its own: status, content type, body. Raises Unavailable."""
+    """One POST on a new connection: status, content type, body. Raises Unavailable."""
     seconds = limits.WITNESS_SECONDS
     connection: http.client.HTTPConnection
     if scheme == "https":

@@ -1,1 +1,3 @@
-"""The jail: bubblewrap, its system calls and limits, and the one way out to hosts; for agents and for servers of tools."""
+"""The jail: bubblewrap, its system calls and limits, and the proxy to allowed hosts; for agents and for tool
+servers.
+"""

@@ -1,4 +1,6 @@
-"""What the proxy to allowed hosts writes down, for the launcher: one line a host, ``reached NAME`` or ``refused NAME``."""
+"""The log of the proxy to allowed hosts, for the launcher: one line per host, ``reached NAME`` or ``refused
+NAME``.
+"""
 
 from __future__ import annotations
 

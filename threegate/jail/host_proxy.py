@@ -1,11 +1,12 @@
-"""The proxy to hosts that a person allowed for one run: a process of its own, outside of the jail.
+"""The proxy to hosts that a person allowed for one run: a separate process outside the jail.
 
-Invariant: one CONNECT to port 443 of a listed name is all that it takes. A name that is not listed is never looked up, and a
-listed one that leads to an address that is not public is refused. What then flows is not looked at: the card and the docs say
-"may send anything there". Each host that was reached or refused is written down.
+Invariant: it accepts only a CONNECT to port 443 of a listed name. A name that is not listed is never looked
+up, and a listed one that resolves to an address that is not public is refused. The forwarded data is not
+inspected: the card and the docs say "may send anything there". Each host that was reached or refused is
+logged.
 
-Run as ``python -m threegate.jail.host_proxy SOCKET LOG HOST…``: two descriptors, of the listening socket and of the file that
-the hosts go to. It ends when stdin closes.
+Run as ``python -m threegate.jail.host_proxy SOCKET LOG HOST…``: two descriptors, of the listening socket and
+of the log file. It exits when stdin closes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class HostProxy:
                 writer.close()
 
     async def _reach(self, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-        """Streams to a listed host; None, written down, for any other."""
+        """Streams to a listed host; None, with a log entry, for any other."""
         if host not in self._hosts:
             self._note("refused", host)
             return None
@@ -78,7 +79,7 @@ class HostProxy:
 
 
 async def _asked(reader: asyncio.StreamReader) -> str | None:
-    """The host of a CONNECT; None for anything else. The head is h11's to read."""
+    """The host of a CONNECT; None for anything else. h11 parses the head."""
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.SERVE_HEAD_BYTES)
     while True:
         try:

@@ -1,9 +1,10 @@
-"""The jail around an agent, or a server of tools: bubblewrap with every namespace, two seccomp programs, no capability and nothing of the caller's.
+"""The jail around an agent or a tool server: bubblewrap with every namespace, two seccomp programs, no
+capability and nothing of the caller's.
 
-Invariant: the program in the jail inherits no variable, no descriptor but its three streams, and no path that `Jail` does not
-name. Paths reach bubblewrap through a mount namespace of its own, where they were bound before the account changed; so no
-folder on the way to them has to be open to the agent's account. What a wall is missing for is found by a trial run of the same
-command line (`missing_walls`), never assumed.
+Invariant: the program in the jail inherits no variable, no descriptor but its three streams, and no path that
+`Jail` does not name. Paths reach bubblewrap through a separate mount namespace, in which they were bound
+before the account changed; so no folder above them must be accessible to the agent's account. Whether a
+restriction works here is determined by a trial run of the same command line (`missing_walls`), never assumed.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ HOSTS: Final = "/run/hosts.sock"
 MODEL_PORT: Final = 8300
 HOSTS_PORT: Final = 8301
 NOT_STARTED: Final = 3
-"""Exit code of a run whose jail could not be made."""
+"""Exit code of a run whose jail could not be created."""
 _UID: Final = 1000
 _STAGE: Final = "/dev/shm"
-"""A folder that each Linux has and each account may enter; the jail's own mount namespace has an empty one there."""
+"""A folder that every Linux has and every account may enter; an empty one is mounted there in the jail's
+mount namespace.
+"""
 
 PACKAGES: Final = {
     "/usr/bin/bwrap": "bubblewrap",
@@ -57,7 +60,7 @@ WALLS: Final = (
     "empty environment",
     "closed descriptors",
 )
-"""The walls without which no agent is started, as the trail names them."""
+"""The restrictions without which no agent is started, by their names in the trail."""
 
 _ETC: Final = {
     "/etc/passwd": f"root:x:0:0::/:/usr/sbin/nologin\nagent:x:{_UID}:{_UID}::{HOME}:/bin/sh\n",
@@ -66,7 +69,7 @@ _ETC: Final = {
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 _ETC_OF_THE_HOST: Final = ("ld.so.cache", "ssl/certs", "alternatives", "ca-certificates", "localtime")
-"""What programs need of /etc, and what says nothing of this machine's people."""
+"""What programs need from /etc, without information about this machine's users."""
 
 _ENTERING: Final = 'while [ "$1" != : ]; do echo $$ >"$1" || exit 3; shift; done; shift; exec "$@"'
 _STAGING: Final = """
@@ -89,7 +92,9 @@ shift 2
 cd /
 exec /usr/bin/env -i "$@"
 """
-"""Bind each path up to `:` as 0, 1, … in an empty folder; with `overlay` the first two are the project and the work folder."""
+"""Bind each path up to `:` as 0, 1, … in an empty folder; with `overlay` the first two are the project and
+the work folder.
+"""
 
 _BEGIN: Final = """
 port() { # SOCKET PORT: listen on loopback before the agent lives
@@ -106,7 +111,9 @@ port /run/hosts.sock 8301
 umask 077
 exec "$@"
 """
-"""What runs first in the jail: the relays between loopback and the two sockets, then the agent in place of the shell."""
+"""The first process in the jail: starts the relays between loopback and the two sockets, then replaces the
+shell with the agent.
+"""
 
 
 _MEASURE: Final = r"""
@@ -115,12 +122,12 @@ printf '\0namespaces\n'; for name in mnt pid net ipc user; do readlink /proc/sel
 printf '\0environment\n'; wc -c </proc/1/environ
 printf '\0descriptors\n'; ls /proc/self/fd
 """
-"""What the trial says of itself; `ls` has one descriptor of its own."""
+"""The trial's report about itself; `ls` has one descriptor of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Whose processes the agent's are."""
+    """The account of the agent's processes."""
 
     name: str
     uid: int
@@ -138,13 +145,13 @@ class Account:
 
     @property
     def is_own(self) -> bool:
-        """Whether nothing has to change."""
+        """Whether no change of account is needed."""
         return self.uid == os.geteuid()
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A path of this machine that the jail has, and under which name."""
+    """A path of this machine that is visible in the jail, and its name there."""
 
     source: Path
     target: str
@@ -152,16 +159,18 @@ class Bound:
 
 
 class JailProcess(subprocess.Popen[bytes]):
-    """bubblewrap outside of a jail, as `Jail.start` makes it."""
+    """The bubblewrap process outside a jail, as `Jail.start` creates it."""
 
     first: int = -1
-    """A descriptor of the first process inside, which the kernel ends last of all; -1 where there is none."""
+    """A descriptor of the first process inside, which the kernel ends last; -1 if there is none."""
 
     def wait_empty(self) -> None:
-        """End whatever is left in the jail, and wait until nothing is. Raises Unavailable when something does not go.
+        """Kill everything left in the jail, and wait until it is gone. Raises Unavailable if a process does
+        not go away.
 
-        bubblewrap itself may end earlier than what the agent left in the background. And where it was killed before it let
-        the first process go on, that one would wait for it for ever: the kernel ends it with bubblewrap only from then on.
+        bubblewrap itself may exit before the agent's background processes. If it was killed before it
+        released the first process, that one would wait for ever: the kernel kills it with bubblewrap only
+        after the release.
         """
         if self.poll() is None:
             self.kill()
@@ -180,26 +189,30 @@ class JailProcess(subprocess.Popen[bytes]):
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """Everything that decides what a program in the jail has. `overlay` is (project, work folder), which is seen as `tree`."""
+    """Everything that determines what a program in the jail has. `overlay` is (project, work folder), visible
+    as `tree`.
+    """
 
     account: Account
     bound: tuple[Bound, ...] = ()
     tree: str | None = None
-    """Where the merged overlay is seen."""
+    """Where the merged overlay is visible."""
     overlay: tuple[Path, Path] | None = None
     environment: Mapping[str, str] | None = None
     cwd: str = "/"
     tmp_bytes: int = limits.AGENT_TMP_BYTES
     cgroups: tuple[Path, ...] = ()
-    """Files that the first process writes its number into (`jail_cgroup`)."""
+    """Files that the first process writes its process id into (`jail_cgroup`)."""
 
     @contextmanager
     def command(
         self, argv: Sequence[str], *, begin: bool = True, info: int | None = None
     ) -> Iterator[tuple[list[str], list[int]]]:
-        """The whole command line for `argv` in the jail, and the descriptors that it reads; they are closed with the block.
+        """The whole command line for `argv` in the jail, and the descriptors that it reads; they are closed
+        with the block.
 
-        `begin` False leaves out the relays; bubblewrap writes what it made into `info`. Raises Unavailable, with the Debian package, when a program is not there.
+        `begin` False leaves out the relays; bubblewrap writes information about the jail into `info`. Raises
+        Unavailable, with the Debian package, if a program is missing.
         """
         if missing := missing_packages():
             raise Unavailable(
@@ -285,7 +298,9 @@ class Jail:
         return [*line, "--args", str(variables), "--chdir", self.cwd]
 
     def _variables(self) -> str:
-        """The environment, as bubblewrap reads words: a command line would show its values to everybody on this machine."""
+        """The environment, in the form bubblewrap reads from a descriptor: a command line would show its
+        values to every user of this machine.
+        """
         variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", **(self.environment or {})}
         words = (word for name, value in variables.items() for word in ("--setenv", name, value))
         return "".join(f"{word}\0" for word in words)
@@ -300,11 +315,13 @@ class Jail:
         begin: bool = True,
         terminal: bool = False,
     ) -> JailProcess:
-        """Start `argv` in the jail; it dies with this process. With `terminal` its stdin becomes the agent's controlling terminal.
+        """Start `argv` in the jail; it dies with this process. With `terminal`, its stdin becomes the agent's
+        controlling terminal.
 
-        Call it from the main thread: the kernel ends the jail with the thread that started it. Raises Unavailable.
+        Call it from the main thread: the kernel kills the jail with the thread that started it. Raises
+        Unavailable.
         """
-        # A session of its own in there: what Ctrl-C sends reaches the agent's processes and no bubblewrap.
+        # A separate session inside: signals from Ctrl-C reach the agent's processes but not bubblewrap.
         words = ["/usr/bin/setsid", "--ctty", *argv] if terminal else argv
         told, tells = os.pipe()
         with (
@@ -329,20 +346,22 @@ class Jail:
             try:
                 with suppress(ValueError, KeyError, ProcessLookupError):
                     process.first = os.pidfd_open(json.loads(read.read())["child-pid"])
-            except BaseException:  # a Ctrl-C: nobody else knows of this process
+            except BaseException:  # Ctrl-C: no one else knows about this process
                 process.kill()
                 raise
             return process
 
 
 def missing_packages() -> list[str]:
-    """The Debian packages of the jail's programs that are not here."""
+    """The Debian packages of the jail's programs that are missing."""
     absent = [package for program, package in PACKAGES.items() if not os.access(program, os.X_OK)]
     return list(dict.fromkeys(absent))
 
 
 def measure_walls(account: Account) -> dict[str, bool]:
-    """Each of WALLS, and whether it holds in a jail of this account: read back from a jail without an agent. Raises Unavailable."""
+    """Each of WALLS, and whether it is in force in a jail of this account: read back from a jail without an
+    agent. Raises Unavailable.
+    """
     parts = dict(
         part.split("\n", 1) for part in _trial(Jail(account), ["/bin/sh", "-c", _MEASURE]).split("\0")[1:]
     )
@@ -373,14 +392,20 @@ def measure_walls(account: Account) -> dict[str, bool]:
 
 
 def check_walls(account: Account) -> None:
-    """Raises Unavailable with the reason when the jail cannot be made here, or one of WALLS does not hold in it."""
+    """Raises Unavailable with the reason if the jail cannot be created here, or one of WALLS is not in force
+    in it.
+    """
     wrong = [name for name, holds in measure_walls(account).items() if not holds]
     if wrong:
-        raise Unavailable(f"the jail does not hold here: {', '.join(wrong)}; no agent is started without it")
+        raise Unavailable(
+            f"the jail is incomplete here: {', '.join(wrong)}; no agent is started without a complete one"
+        )
 
 
 def overlay_works(project: Path, work: Path) -> bool:
-    """Whether a work copy of this project can be an overlay here, tried out. `work` has `upper` and `scratch`."""
+    """Whether a work copy of this project can be an overlay here, tested by mounting one. `work` has `upper`
+    and `scratch`.
+    """
     jail = Jail(Account.own(), tree="/mnt/tree", overlay=(project, work))
     try:
         _trial(jail, ["/bin/sh", "-c", ": >/mnt/tree/.threegate-trial && rm /mnt/tree/.threegate-trial"])
@@ -402,7 +427,7 @@ def _trial(jail: Jail, argv: Sequence[str]) -> str:
                 timeout=limits.AGENT_TRIAL_SECONDS,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unavailable(f"the jail cannot be tried out ({type(error).__name__})") from None
+            raise Unavailable(f"the jail cannot be tested ({type(error).__name__})") from None
     if done.returncode == 0:
         return done.stdout.decode("utf-8", "replace")
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -410,17 +435,17 @@ def _trial(jail: Jail, argv: Sequence[str]) -> str:
 
 
 def _why_not(said: str) -> str:
-    """What a person can do about what unshare, mount or bubblewrap said."""
+    """What a person can do about an error of unshare, mount or bubblewrap."""
     if any(
         word in said
         for word in ("Operation not permitted", "Permission denied", "No permissions", "No space")
     ):
         return (
-            f"there is no jail here, because user namespaces are forbidden ({said[:160]}); allow them, on Debian: "
+            f"no jail is possible here, because user namespaces are forbidden ({said[:160]}); allow them, on Debian: "
             "sysctl kernel.unprivileged_userns_clone=1 and user.max_user_namespaces above 0, on Ubuntu also "
             "kernel.apparmor_restrict_unprivileged_userns=0"
         )
-    return f"there is no jail here: {said[:200]}"
+    return f"no jail is possible here: {said[:200]}"
 
 
 def _memory_file(text: str) -> int:

@@ -1,6 +1,8 @@
-"""Memory and processes of one jail, held by cgroups that root can make; an ordinary account has none here, and that is said.
+"""Limits on memory and processes of one jail, with cgroups that only root can create; for an ordinary account
+they are reported as missing.
 
-Invariant: a limit counts as held only when it was read back. The jail's first process enters before anything is started.
+Invariant: a limit counts as enforced only if it was read back. The jail's first process enters before
+anything is started.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ _LOOK_SECONDS: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class JailCgroup:
-    """The cgroups of one run. `entered` are the files that a process writes its number into."""
+    """The cgroups of one run. `entered` are the files that a process writes its id into."""
 
     folders: tuple[Path, ...]
     held: tuple[str, ...]
-    """Limits that hold, in words."""
+    """Enforced limits, in words."""
     missing: tuple[str, ...]
 
     @property
@@ -34,7 +36,9 @@ class JailCgroup:
 
     @classmethod
     def make(cls, name: str, *, memory_mb: int, processes: int) -> JailCgroup:
-        """Make them with these limits; memory 0 is any. What cannot be had is in `missing`."""
+        """Create them with these limits; memory 0 means no limit. Those that cannot be set are in
+        `missing`.
+        """
         wanted = {"processes": str(processes), **({"memory": str(memory_mb * _MIB)} if memory_mb else {})}
         if os.geteuid() != 0:
             return cls((), (), tuple(sorted(wanted)))
@@ -57,7 +61,7 @@ class JailCgroup:
         return cls(tuple(folders), tuple(held), tuple(sorted(wanted.keys() - set(held))))
 
     def close(self) -> None:
-        """Remove them. Who lived in them was killed; the kernel may take a moment to bury the last one."""
+        """Remove them. Their processes were killed; the kernel may take a moment to reap the last one."""
         until = time.monotonic() + _EMPTY_SECONDS
         for folder in self.folders:
             while folder.is_dir() and time.monotonic() < until:
@@ -68,7 +72,7 @@ class JailCgroup:
 
 
 def sweep_cgroups(kind: str) -> None:
-    """Remove what processes that were killed left of cgroups that they called ``KIND-PID-…``."""
+    """Remove what killed processes left of cgroups named ``KIND-PID-…``."""
     for place in (_ROOT / "pids", _ROOT / "memory", _ROOT):
         for folder in place.glob(f"threegate-{kind}-*"):
             if not Path("/proc", folder.name.split("-")[2]).exists():
@@ -77,7 +81,7 @@ def sweep_cgroups(kind: str) -> None:
 
 
 def remove_cgroups(name: str) -> None:
-    """Remove what a launcher that was killed left of the run `name`."""
+    """Remove what a killed launcher left of the run `name`."""
     for place in (_ROOT / "pids", _ROOT / "memory", _ROOT):
         with suppress(OSError):
             (place / f"threegate-{name}").rmdir()

@@ -1,4 +1,4 @@
-"""Which folders a jail must have so that a program runs in it.
+"""Which folders a jail needs to run a program.
 
 Invariant: none of them is the home folder, or a folder that contains it.
 """
@@ -17,7 +17,9 @@ _SYSTEM: Final = Path("/usr")
 
 
 def folder_of(real: Path) -> Path | None:
-    """What has to be bound for a program: its node_modules, the prefix with bin and lib, or the file. None: it is in /usr."""
+    """What must be bound for a program: its node_modules, the prefix with bin and lib, or the file. None: it
+    is in /usr.
+    """
     if _SYSTEM in real.parents:
         return None
     home = Path.home().resolve()
@@ -38,7 +40,7 @@ def folder_of(real: Path) -> Path | None:
 
 
 def interpreter_of(program: Path) -> Path | None:
-    """The interpreter that the first line names, where it is outside of /usr."""
+    """The interpreter in the first line, if it is outside /usr."""
     try:
         with program.open("rb") as file:
             first = file.read(limits.AGENT_PROGRAM_HEAD_BYTES).split(b"\n", 1)[0]
@@ -52,6 +54,8 @@ def interpreter_of(program: Path) -> Path | None:
     name = words[-1] if os.path.basename(words[0]) == "env" else words[0]
     place = shutil.which(name)
     if place is None:
-        raise Unavailable(f"{program}: needs {name}, which is not there; on Debian: apt-get install nodejs")
+        raise Unavailable(
+            f"{program}: needs {name}, which is not installed; on Debian: apt-get install nodejs"
+        )
     real = Path(place).resolve()
     return None if _SYSTEM in real.parents else real

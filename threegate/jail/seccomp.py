@@ -1,9 +1,10 @@
 """The system calls that a container may make: an allowlist of ours, narrower than Docker's default.
 
-Invariant: what is not named is refused with EPERM; clone3 with ENOSYS so that the C library falls back to clone,
-whose flags can be looked at. Left out beside what Docker leaves out: io_uring, ptrace and the memory of other
-processes, keyrings, user faults, performance events, BPF, file handles, namespaces, foreign architectures, and
-every socket family but unix, IPv4, IPv6 and route netlink (so no AF_VSOCK, no AF_ALG, no AF_PACKET).
+Invariant: calls that are not listed are refused with EPERM; clone3 with ENOSYS so that the C library falls
+back to clone, whose flags can be checked. In addition to Docker's exclusions, these are not allowed:
+io_uring, ptrace and the memory of other processes, keyrings, user faults, performance events, BPF, file
+handles, namespaces, foreign architectures, and every socket family but unix, IPv4, IPv6 and route netlink (so
+no AF_VSOCK, no AF_ALG, no AF_PACKET).
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _allow(names: list[str], *args: dict[str, Any]) -> dict[str, Any]:
 
 
 def profile() -> dict[str, Any]:
-    """The profile as the engine takes it (`security_opt seccomp=`)."""
+    """The profile in the engine's format (`security_opt seccomp=`)."""
     no_namespace = {"index": 0, "value": _NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
@@ -98,6 +99,6 @@ def profile() -> dict[str, Any]:
 
 
 SECCOMP_JSON = json.dumps(profile(), sort_keys=True, separators=(",", ":"))
-"""The profile's text as it is handed to the engine."""
+"""The profile's text for the engine."""
 SECCOMP_SHA256 = sha256_hex(SECCOMP_JSON.encode())
 """Its digest, part of the policy and of every Job."""

@@ -1,7 +1,9 @@
-"""The two seccomp programs of the jail, compiled by libseccomp: the system calls of the ERA profile, and no writing into a terminal.
+"""The two seccomp programs of the jail, compiled by libseccomp: the system calls of the ERA profile, and no
+input injection into a terminal.
 
-Invariant: the first program is an allowlist (`jail/seccomp.py` says what is in it). The second refuses the two ioctls
-that put input into a terminal; the kernel looks at the lower 32 bits of the number only, and so does the program.
+Invariant: the first program is an allowlist (defined in `jail/seccomp.py`). The second refuses the two ioctls
+that inject input into a terminal; the kernel uses only the lower 32 bits of the number, and so does the
+program.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class _Argument(ctypes.Structure):
 
 
 def system_calls() -> int:
-    """A descriptor, read from its start, of the program that allows the calls of the ERA profile. Raises Unavailable."""
+    """A descriptor, read from its start, of the program that allows the calls of the ERA profile. Raises
+    Unavailable.
+    """
     return _exported(profile())
 
 
@@ -77,7 +81,7 @@ def _library() -> ctypes.CDLL:
         library = ctypes.CDLL(LIBRARY)
     except OSError:
         raise Unavailable(
-            f"{LIBRARY} is not there, so the jail would have no seccomp filter; on Debian: apt-get install libseccomp2"
+            f"{LIBRARY} is missing, so the jail would have no seccomp filter; on Debian: apt-get install libseccomp2"
         ) from None
     library.seccomp_init.restype = ctypes.c_void_p
     return library

@@ -1,7 +1,7 @@
-"""A process that works for a jail from outside: it answers on one socket that the jail has.
+"""A process that serves a jail from outside: it answers on one socket in the jail.
 
-Invariant: the kernel ends it with the process that started it. Its socket is 0600 and the jailed account's; it inherits the
-descriptors that it was given, and no other.
+Invariant: the kernel kills it with its parent. Its socket has mode 0600 and belongs to the jailed account; it
+inherits only the descriptors it was given.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _END_SECONDS: Final = 3.0
 
 
 def listen(path: Path, account: Account) -> socket.socket:
-    """A listening socket at a path, which only the agent's account may connect to. Raises Unavailable."""
+    """A listening socket at a path, to which only the agent's account may connect. Raises Unavailable."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     held = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     before = os.umask(0o177)
     try:
-        # A name of a socket has at most 107 bytes, a workspace's path may have more.
+        # A socket's name can have at most 107 bytes; a workspace's path may be longer.
         listener.bind(f"/proc/self/fd/{held}/{path.name}")
         os.chown(path.name, account.uid, account.gid, dir_fd=held, follow_symlinks=False)
         listener.listen(_BACKLOG)
@@ -42,21 +42,21 @@ def listen(path: Path, account: Account) -> socket.socket:
 
 
 class SideProcess:
-    """One of them. `end` waits for it and kills what does not go."""
+    """One such process. `end` waits for it and kills it if it does not exit."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
         self.name = name
         self._process = process
 
     def died(self) -> str | None:
-        """How it ended by itself; None while it lives."""
+        """How it exited by itself; None while it is running."""
         code = self._process.poll()
         if code is None:
             return None
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def end(self) -> None:
-        """Ask it to end: by closing its pipe, or by a signal."""
+        """Ask it to exit: by closing its pipe, or with a signal."""
         if self._process.stdin:
             with suppress(OSError):
                 self._process.stdin.close()
@@ -70,7 +70,9 @@ class SideProcess:
 
 
 def start_host_proxy(listener: socket.socket, hosts: Sequence[str]) -> tuple[SideProcess, int]:
-    """The proxy to allowed hosts, and a descriptor of what it writes down, which the caller closes. Raises Unavailable."""
+    """The proxy to allowed hosts, and a descriptor of its log, which the caller closes. Raises
+    Unavailable.
+    """
     log = os.memfd_create("hosts", os.MFD_CLOEXEC)
     descriptors = (listener.fileno(), log)
     command = [sys.executable, "-m", "threegate.jail.host_proxy", *map(str, descriptors), *hosts]

@@ -1,7 +1,8 @@
-"""What the gates get to see of a request: the AANA event and the contract call (docs/spec/3-aana.md and docs/spec/4-contracts.md).
+"""What the gates see of a request: the AANA event and the contract call (docs/spec/3-aana.md and
+docs/spec/4-contracts.md).
 
-Invariant: nothing that the request's text says about its own trustworthiness reaches a gate as more than a
-user's claim; summaries are fixed sentences and references carry digests only.
+Invariant: a request's statements about its own trustworthiness reach a gate only as a user's claim; summaries
+are fixed sentences and references carry digests only.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ Authorization = Literal["confirmed", "validated", "user_claimed"]
 
 
 def tool_name(job: Job) -> str:
-    """The tool that a job is: the one it names or calls, else ``threegate.<backend>``."""
+    """The tool of a job: the one it names or calls, else ``threegate.<backend>``."""
     return job.tool or backend_tool(job)
 
 
 def backend_tool(job: Job) -> str:
-    """``threegate.era`` or ``threegate.monty``: its contract applies to every request of the backend. A tool of a server
-    has its own name alone: which one it is does not rest on what the request says of itself."""
+    """``threegate.era`` or ``threegate.monty``: its contract applies to every request of the backend. A
+    server's tool has only its own name, which does not depend on the request's text.
+    """
     return f"threegate.{job.backend.lower()}"
 
 
@@ -54,14 +56,14 @@ def call_arguments(job: Job) -> dict[str, Any]:
 
 
 def call_vars(job: Job) -> Any:
-    """The Inputs (JSON) object of a Monty job, {} when there is none."""
+    """The Inputs (JSON) object of a Monty job, {} if there is none."""
     if job.vars_json is None:
         return {}
     return canonical.loads_strict(job.vars_json.encode(), max_bytes=limits.REQUEST_BYTES)
 
 
 def category(job: Job, *, side_effect_above_read: bool) -> str:
-    """The strictest of what is known about a job: public_read, private_read or write (docs/spec/3-aana.md)."""
+    """The strictest category known for a job: public_read, private_read or write (docs/spec/3-aana.md)."""
     if (
         job.project is not None
         or job.network
@@ -91,7 +93,7 @@ def aana_event(
 ) -> dict[str, Any]:
     """The Agent Action Contract event of a request, in production form (structured references only).
 
-    `granted`: what an operator signed is a grant that covers the request, and not the request itself.
+    `granted`: an operator signed a grant that covers the request, and not the request itself.
     """
     references: list[dict[str, Any]] = []
     if approval_sha256 is not None and approved_utc is not None:
@@ -158,7 +160,7 @@ def _reference(source: str, kind: str, summary: str, when: datetime) -> dict[str
 
 
 def _claimed(item: Any) -> Any:
-    """Evidence that the request itself brings is a claim of its author, whatever it says about itself."""
+    """Evidence supplied by the request is a claim of its author, whatever it states about itself."""
     if isinstance(item, Mapping):
         return {**item, "kind": "other", "trust_tier": "user_claimed"}
     return {

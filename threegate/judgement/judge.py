@@ -1,7 +1,7 @@
-"""The one place where approval, AANA and contracts meet; the only maker of a Clearance.
+"""Where approval, AANA and contracts meet; the only maker of a Clearance.
 
-Invariant: `Clearance` cannot be made outside of this module, and this module makes one only when all gates
-said yes to exactly this job. Everything here is a pure function of its arguments.
+Invariant: `Clearance` cannot be made outside this module, and this module makes one only if all gates said
+yes to exactly this job. Everything here is a pure function of its arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SEAL = object()
 
 @dataclass(frozen=True, slots=True)
 class Clearance:
-    """Leave to run one job once. Made only by `judge`."""
+    """Permission to run one job once. Made only by `judge`."""
 
     request_id: str
     request_sha256: str
@@ -44,14 +44,14 @@ class Clearance:
             raise TypeError("only the judge makes a Clearance")
 
     def must_cover(self, job: Job) -> None:
-        """Every runner asks this first. Raises TypeError for any other job than the one that was cleared."""
+        """Every runner calls this first. Raises TypeError for any job other than the cleared one."""
         if job.digest != self.job_sha256:
             raise TypeError("this clearance is for another job")
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What gates 3a and 3b say about a job: AANA's route and blockers, the contract decision."""
+    """The decisions of gates 3a and 3b on a job: AANA's route and blockers, the contract decision."""
 
     route: str
     gate_decision: str
@@ -64,12 +64,12 @@ class Assessment:
 
     @property
     def contract_holds(self) -> bool:
-        """Whether the contract gate lets the call through (in shadow mode it always does)."""
+        """Whether the contract gate allows the call (in shadow mode it always does)."""
         return self.shadow or self.contract.verdict == "allow"
 
     @property
     def would_block(self) -> bool:
-        """In shadow mode: whether the contract gate would have held this call back."""
+        """In shadow mode: whether the contract gate would have blocked this call."""
         return self.shadow and self.contract.verdict != "allow"
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """All gates said yes: the leave to run, and what it rests on."""
+    """All gates said yes: the permission to run, and its basis."""
 
     clearance: Clearance
     approval: VerifiedApproval
@@ -97,7 +97,9 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True)
 class NotCleared:
-    """A gate said no: `wait` for now, `refuse` for good. The approval and the assessment, as far as the gates came."""
+    """A gate said no: `wait` for now, `refuse` for good. With approval and assessment, if the gates got that
+    far.
+    """
 
     verdict: Literal["wait", "refuse"]
     code: str
@@ -123,7 +125,7 @@ def assess(
     now: datetime,
     granted: bool = False,
 ) -> Assessment:
-    """Ask AANA about a job, beside the contract decision that is already made. Raises nothing of its own."""
+    """Ask AANA about a job, with the contract decision already made. Raises nothing itself."""
     event = aana_event(
         request,
         job,
@@ -157,9 +159,9 @@ def judge(
     *,
     side_effect_above_read: bool = False,
 ) -> Judgement:
-    """Approval, then AANA and the contract, for a launch. Never raises Refused: it is the answer.
+    """Approval, then AANA and the contract, for a launch. Never raises Refused: that is a return value.
 
-    `facts.now` is the clock of the whole judgement.
+    `facts.now` is the time used for the whole judgement.
     """
     try:
         approval = check_launch(facts)
@@ -198,9 +200,10 @@ def judge(
 
 
 def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Clearance:
-    """Leave to run an ended job once more, to compare (docs/spec/6-runners.md, Monty). `about` is what a verified act was signed over.
+    """Permission to run an ended job once more, to compare (docs/spec/6-runners.md, Monty). `about` is the
+    content of a verified act.
 
-    Raises Refused unless it names exactly this request and this job, or when the job has network.
+    Raises Refused unless it names exactly this request and this job, or if the job has network.
     """
     if job.network:
         raise Refused("replay_has_network", "a request with network is not run again: it could act twice")
@@ -223,7 +226,7 @@ def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Cl
 
 
 STOPPING_CODES = frozenset({"operators_changed", "clock_went_back"})
-"""Approval failures that are about the workspace and not about one request: nothing is launched meanwhile."""
+"""Approval failures that concern the workspace and not one request: nothing is launched meanwhile."""
 
 WAITING_CODES = STOPPING_CODES | {"quorum_missing"}
 """Approval failures that a person or the clock can fix without a new approval: the request stays in approved/."""

@@ -1,7 +1,7 @@
-"""The one frozen value that decisions take, and its digest (docs/spec/2-approval.md, "Policy").
+"""The one frozen value on which decisions depend, and its digest (docs/spec/2-approval.md, "Policy").
 
-Invariant: everything that can change a decision besides the request itself is in a Policy and in its digest;
-it is loaded whole from bytes, and no decision reads a file.
+Invariant: everything besides the request that can change a decision is in a Policy and in its digest; it is
+loaded completely from bytes, and no decision reads a file.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ class Policy:
     contract_digests: Mapping[str, str] = field(default_factory=dict)
     """sha256 of each file that the contracts were compiled from, by its path below contracts/."""
     document: bytes = b""
-    """What `digest` is the SHA-256 of: RFC 8785 JSON."""
+    """The data whose SHA-256 is `digest`: RFC 8785 JSON."""
     contract_files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """The files that `contract_digests` names."""
 
     def kept(self) -> bytes:
-        """The document, and the contracts that it names, in base64 by digest: canonical JSON, kept with each approval."""
+        """The document, and the contracts that it names, in base64 by digest: canonical JSON, stored with
+        each approval.
+        """
         contracts = {
             self.contract_digests[name]: base64.b64encode(data).decode()
             for name, data in self.contract_files.items()
@@ -54,7 +56,7 @@ def load_policy(
 ) -> Policy:
     """Read settings and contracts once and make the policy. Raises InvalidInput.
 
-    Contracts that do not compile make a policy all the same: one that refuses every request.
+    Contracts that do not compile still make a policy: one that refuses every request.
     """
     settings = parse_settings(workspace.settings_bytes(), workspace.settings_file)
     folder = workspace.contracts
@@ -74,7 +76,7 @@ def make_policy(
     facts: Mapping[str, str],
     environment: Mapping[str, str],
 ) -> Policy:
-    """The policy of settings and contract bytes; pure. `facts`: what the backends say of themselves, by name."""
+    """The policy of settings and contract bytes; pure. `facts`: the backends' own facts, by name."""
     compiled = NO_CONTRACTS
     if contract_files:
         from threegate.contracts import compile_folder  # most workspaces have none
@@ -92,7 +94,7 @@ def make_policy(
     }
     digests = {name: canonical.sha256_hex(data) for name, data in sorted(contract_files.items())}
     document = canonical.canonical_bytes(
-        # A fact under a name that is taken raises TypeError: none may hide another from the digest.
+        # A duplicate fact name raises TypeError: no fact may hide another from the digest.
         dict(
             type="threegate-policy/1",
             settings=settings.deciding(),

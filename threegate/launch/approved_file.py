@@ -1,7 +1,6 @@
-"""An approved file, read once, and what may become of it.
+"""An approved file, read once, and its possible outcomes.
 
-Invariant: the bytes in an `Approved` are the only ones that judgement, run and result speak of; nothing reads the
-file again.
+Invariant: judgement, run and result refer only to the bytes in an `Approved`; the file is not read again.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _BACKEND_LINE = re.compile(rf"^backend: ?({'|'.join(BACKENDS)})$".encode(), re.M
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """A request of approved/ that was read once and can be judged."""
+    """A request in approved/ that was read once and can be judged."""
 
     path: Path
     identity: tuple[int, ...]
@@ -45,9 +44,9 @@ class Approved:
     countersignatures: Mapping[str, bytes]
     history: RequestHistory | None
     policy: str
-    """Digest of the policy that it was read under."""
+    """Digest of the policy under which it was read."""
     digests: Mapping[str, str]
-    """sha256 of the file ("") and of each signature beside it (".sig", ".sig.NAME"), as they were read."""
+    """sha256 of the file ("") and of each signature next to it (".sig", ".sig.NAME"), as read."""
     change: RequestedChange | None = None
     """What an apply request would do to its project."""
     call: RequestedCall | None = None
@@ -59,29 +58,30 @@ class Approved:
         return self.request.request_id
 
     def requester_folders(self, workspace: Workspace) -> RequesterFolders:
-        """Where the answers to whoever asked go."""
+        """The folders for answers to the requester."""
         return workspace.requester_folders(draft_owner(self.history))
 
 
 @dataclass(frozen=True, slots=True)
 class Unrunnable:
-    """A file of approved/ that is no request which could run; `code` and `message` say why."""
+    """A file in approved/ that is not a runnable request; `code` and `message` say why."""
 
     path: Path
     identity: tuple[int, ...]
     request_id: str
-    """The id that was approved under its name, else its name's stem."""
+    """The id that was approved under its name, or else its name's stem."""
     code: str
     message: str
     digests: Mapping[str, str]
-    """As in `Approved`; empty when one of the files could not be read."""
+    """As in `Approved`; empty if one of the files could not be read."""
     drill: bool = False
-    """Somebody's copy of a drill: no agent hears anything of it."""
+    """True for a copy of a drill: no agent learns about it."""
 
 
 def peek_backend(path: Path) -> Backend | None:
-    """The backend that a waiting file seems to name, None when it names none. A hint for the queue's order only:
-    `read_approved` reads the file for real."""
+    """The backend that a waiting file seems to name, None if it names none. Only a hint for the queue's
+    order: `read_approved` reads the file properly.
+    """
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
     except OSError:
@@ -101,7 +101,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """It came to its end: the event's type and a reason code or status."""
+    """It has ended: the event's type and a reason code or status."""
 
     event: str
     code: str
@@ -111,7 +111,9 @@ class Ended:
 def facts_of_approved(
     context: Context, held: LockedTrail, approved: Approved, more: Mapping[str, bytes] | None = None
 ) -> LaunchFacts:
-    """The facts of its launch now, with `more` countersignatures by operator. Raises TrailError, OSError."""
+    """The current facts of its launch, with `more` countersignatures by operator. Raises TrailError,
+    OSError.
+    """
     return facts_for_launch(
         context.workspace,
         held,
@@ -124,7 +126,7 @@ def facts_of_approved(
 
 
 def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
-    """Read a file of approved/ and everything beside it, once. Raises FileNotFoundError when it went meanwhile."""
+    """Read a file in approved/ and everything next to it, once. Raises FileNotFoundError if it is gone."""
     policy = context.policy
     identity = file_identity(path)
     try:
@@ -147,7 +149,7 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
         history = _history(held, path.name, request)
         run = held.index.run(draft_owner(history))
         drill = isinstance(report.request_id, str) and held.index.is_drill(report.request_id)
-        if request is not None and request.call is not None:  # late: most requests call no tool
+        if request is not None and request.call is not None:  # imported late: most requests call no tool
             from threegate.tools.requested_call import requested_call
 
             try:
@@ -169,7 +171,7 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     try:
         refuse_other_project(request, run)
         wanted = None
-        if request.changes is not None:  # late: most requests change no project
+        if request.changes is not None:  # imported late: most requests change no project
             from threegate.changes.requested_change import requested_change
 
             wanted = requested_change(context.workspace, policy.settings, request, pinned)
@@ -199,7 +201,7 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
 
 
 def is_there(file: Approved | Unrunnable) -> bool:
-    """Whether the file that was read is still in approved/, the same one."""
+    """Whether the file that was read is still in approved/, unchanged."""
     try:
         return file_identity(file.path) == file.identity
     except FileNotFoundError:
@@ -218,17 +220,19 @@ def _unrunnable(
 
 
 def refuse_other_project(request: Request, run: KnownRun | None) -> None:
-    """A run of an agent may ask to change the project that it has a copy of, and no other. Raises Refused (project_unknown)."""
+    """An agent's run may request changes only to the project that it has a copy of. Raises Refused
+    (project_unknown).
+    """
     if run is not None and request.project is not None and request.project != run.project:
         raise Refused(
             "project_unknown",
-            f"{run.run}: this run of an agent may ask to change {run.project or 'no project'} and nothing else; "
+            f"{run.run}: this agent run may change {run.project or 'no project'} and nothing else; "
             f"for {request.project} start one with: threegate agent run {run.profile} --project DIR",
         )
 
 
 def _history(held: LockedTrail, file_name: str, request: Request | None) -> RequestHistory | None:
-    """What the trail says of a request; of one that cannot be read, by the name that it was approved under."""
+    """The trail's history of a request; for an unreadable one, by the name under which it was approved."""
     known = request.request_id if request is not None else held.index.request_of(file_name)
     return held.index.history(known) if known is not None else None
 

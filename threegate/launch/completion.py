@@ -1,12 +1,13 @@
-"""How a request ends: the event first, then the result, then the final folder; and the same again after a crash.
+"""How a request ends: the event first, then the result, then the final folder; after a crash, the same again.
 
-The event leads because recovery completes what an event announced and never explains what none did: after the event
-`close_from_trail` writes the same result, from the event and the record that it names, and moves the file. The result
-comes before the rename: while the file is in running/ the end is known to be incomplete, and whoever finds the file in its
-final folder finds its result too (docs/spec/7-trail-and-results.md, "Launch order"; docs/adr/0004-event-before-rename.md).
+The event comes first because recovery completes what an event recorded and never invents an end: after the
+event, `close_from_trail` writes the same result, from the event and the record that it names, and moves the
+file. The result comes before the rename: while the file is in running/, the end is known to be incomplete,
+and once the file is in its final folder, its result exists too (docs/spec/7-trail-and-results.md, "Launch
+order"; docs/adr/0004-event-before-rename.md).
 
-Invariant: every end has exactly one event, one result file with the same bytes however often it is delivered, and
-one final folder.
+Invariant: every end has exactly one event, one result file with the same bytes however often it is written,
+and one final folder.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from threegate.results.released import deliver_released, released_there, stage_r
 from threegate.trail import Event, LockedTrail, RequestHistory, moves, payloads, trail_text
 from threegate.trail.event import trail_value
 
-CHANGED = Waiting("request_changed", "the file changed while it was judged; it is read again")
+CHANGED = Waiting("request_changed", "the file changed while it was judged; reading it again")
 
 
 def finish(
@@ -50,10 +51,10 @@ def finish(
     run_folder: Path,
     judgement: Cleared,
 ) -> Ended:
-    """Announce the end, deliver the result, move the file.
+    """Record the end, write the result, move the file.
 
-    `ran` are the facts that were just recorded in `run_folder`, `ended` is what the event says of them so far; moment and
-    number come from the event. After a crash the record gives the same facts, and so the same result.
+    `ran` are the facts that were just recorded in `run_folder`, `ended` is the event about them so far,
+    without its time and number. After a crash the record yields the same facts, and so the same result.
     """
     state = _state(ended)
     folder = context.workspace.state_folder(state)
@@ -61,7 +62,7 @@ def finish(
     with context.trail.locked() as held:
         moved = context.contracts.commit(held, context.policy, request, ran.status, run_folder)
         target = moves.free_name(folder / path.name)
-        # The result names its event and the event the result's digest: so number and moment are taken beforehand.
+        # The result names its event and the event the result's digest, so number and time are reserved first.
         seq, when = held.next_event()
         facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = render_result(facts, shown)
@@ -83,7 +84,8 @@ def finish(
             context.workspace, facts, rendered, requester_folders=requester_folders, settled=False
         )
         moves.relocate(path, target, settled=False)
-    # Without the lock: others need not wait for these folders. A power cut before this is what recovery completes.
+    # Without the lock, so that others need not wait for these folders. Recovery completes this after a power
+    # cut.
     moves.settle(result, result)
     moves.settle(path, target)
     write_status(requester_folders, target.name, state, ran.status, judgement)
@@ -92,7 +94,7 @@ def finish(
 
 
 def refuse(context: Context, approved: Approved, judgement: NotCleared) -> Ended | Waiting:
-    """A gate said no for good: event, result, refused/. Waiting when the file went away or changed meanwhile."""
+    """A gate refused for good: event, result, refused/. Waiting if the file is gone or changed meanwhile."""
     with context.trail.locked() as held:
         if not is_there(approved):
             return CHANGED
@@ -100,7 +102,7 @@ def refuse(context: Context, approved: Approved, judgement: NotCleared) -> Ended
 
 
 def refuse_unrunnable(context: Context, unrunnable: Unrunnable) -> Ended | Waiting:
-    """Refuse a file of approved/ that is no runnable request. Waiting as in `refuse`."""
+    """Refuse a file in approved/ that is not a runnable request. Waiting as in `refuse`."""
     with context.trail.locked() as held:
         if not is_there(unrunnable):
             return CHANGED
@@ -110,7 +112,9 @@ def refuse_unrunnable(context: Context, unrunnable: Unrunnable) -> Ended | Waiti
 
 
 def _put_aside(context: Context, held: LockedTrail, copy: Unrunnable) -> Ended:
-    """Event and move, and nothing that an agent could read: no result, no status, no id in the trail's event."""
+    """Event and move, and nothing that an agent could read: no result, no status, no id in the trail's
+    event.
+    """
     aside = payloads.Quarantined(
         reason=copy.code,
         message=copy.message,
@@ -130,20 +134,20 @@ def refuse_held(
     message: str,
     judgement: Judgement | None = None,
 ) -> Ended:
-    """Event, result and move of a refusal, under the lock that the caller looked at the file under."""
+    """Event, result and move of a refusal, under the lock under which the caller checked the file."""
     history = held.index.history(file.request_id)
     known = history is not None and (
         history.claimed is not None or history.end is not None or _is_copy(history, file.path)
     )
     approval = judgement.approval if judgement else None
-    # What an operator approved under this name, although a gate may not have believed the file that is there now.
+    # What an operator approved under this name, even if a gate does not accept the file that is there now.
     given = (payloads.Approved.of(history.approved) if history and not known else None) or payloads.Approved()
     reason = "replayed" if known else code
     target = moves.free_name(context.workspace.refused / file.path.name)
     stopped: payloads.Stopped = (payloads.Quarantined if known else payloads.Refused)(
         reason=reason,
         message=message,
-        backend=DEFAULT_BACKEND,  # nothing in an unrunnable file is believed; the event has the same keys as any other refusal
+        backend=DEFAULT_BACKEND,  # an unrunnable file is not trusted; the event has the usual keys
         approved_by=approval.approved_by if approval else None,
         approval_sha256=approval.approval_sha256 if approval else given.approval_sha256,
         nonce=approval.nonce if approval else given.nonce,
@@ -160,7 +164,7 @@ def refuse_held(
             inputs={item.name: item.sha256 for item in file.job.inputs[:64]},
             contract=context.contracts.blocked(held, context.policy, file.request, file.job, code),
         )
-    # Space first: on a full disk the request stays where it is, instead of ending without a result.
+    # Reserve space first: on a full disk the request stays where it is, and does not end without a result.
     reserve_result(context.workspace, file.request_id)
     stopped = with_result(held, file.request_id, replace(stopped, files=file.digests))
     event = moves.announce(held, stopped, request_id=file.request_id, actor="daemon")
@@ -174,9 +178,9 @@ def refuse_held(
 
 
 def _end_with_it(workspace: Workspace, held: LockedTrail, moved: payloads.ContractMove | None) -> None:
-    """Ask the daemon to end the requests that run in sessions which ended with their parent just now.
+    """Ask the daemon to stop requests that run in sessions which just ended with their parent.
 
-    A crash before this loses nothing: what ran then is interrupted by the next start.
+    A crash before this loses nothing: the next start interrupts those requests.
     """
     for request_id in (moved.ends if moved else None) or ():
         asked = payloads.CancelRequested(message="the parent session was ended by its circuit breaker")
@@ -185,15 +189,16 @@ def _end_with_it(workspace: Workspace, held: LockedTrail, moved: payloads.Contra
 
 
 def _is_copy(history: RequestHistory, path: Path) -> bool:
-    """Whether the trail approved this request under another file name, and that file still waits: refusing the
-    copy must not end the request itself."""
+    """Whether the trail approved this request under another file name, and that file is still waiting:
+    refusing the copy must not end the request itself.
+    """
     approved = payloads.Approved.of(history.approved)
     name = approved.file if approved else None
     return name is not None and name != path.name and (path.parent / name).exists()
 
 
 def _refusal_facts(event: Event) -> ResultFacts:
-    """The facts of a request that ended without a record of a run: what its event says, as it is in the trail."""
+    """The facts of a request that ended without a run record: what its event says, as in the trail."""
     stopped = payloads.Stopped.of(event) or payloads.Refused()
     return _facts_of(stopped, event.request_id or "", event.when, event.seq)
 
@@ -202,9 +207,9 @@ _S = TypeVar("_S", bound=payloads.Stopped)
 
 
 def with_result(held: LockedTrail, request_id: str, stopped: _S) -> _S:
-    """What is said of an end without a run, with the digest of the result that follows from it.
+    """The facts of an end without a run, with the digest of the resulting result file.
 
-    The result names the event's number and moment, so the event has to be the next one that is appended.
+    The result names the event's number and time, so the event must be the next one appended.
     """
     as_read = type(stopped).from_data(trail_value(stopped.to_data()))
     seq, when = held.next_event()
@@ -232,8 +237,9 @@ def _facts_of(stopped: payloads.Stopped, request_id: str, when: datetime, seq: i
 def interrupt(
     context: Context, history: RequestHistory, claimed: payloads.Claimed, known: str | None = None
 ) -> None:
-    """Close a request that was claimed and never finished: it never runs again. `known` is one line that says how far it
-    came, where that is known."""
+    """Close a request that was claimed and never finished: it never runs again. `known` is one line about how
+    far it got, if known.
+    """
     workspace = context.workspace
     with context.trail.locked() as held:
         source = moves.find_file(workspace, history)
@@ -264,7 +270,9 @@ def interrupt(
 
 
 def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory, event: Event) -> None:
-    """Do what an end's event announced and a crash left undone: the result (the same bytes), then the move."""
+    """Complete an end that was recorded and interrupted by a crash: the result (the same bytes), then the
+    move.
+    """
     workspace, ended = context.workspace, payloads.End.of(event)
     requester_folders = _requester_folders(workspace, history)
     if ended is not None and ended.record_sha256 is not None:
@@ -289,14 +297,15 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
 
 
 def _requester_folders(workspace: Workspace, history: RequestHistory | None) -> RequesterFolders:
-    """Where the answers to whoever asked for a request go."""
+    """The folders for answers to the requester of a request."""
     return workspace.requester_folders(draft_owner(history))
 
 
 def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:
-    """Take away what an interrupted run left: no record vouches for it, so nobody could tell it from what was put there since.
+    """Remove what an interrupted run left: no record vouches for it, so later additions could not be told
+    apart.
 
-    Before the result is delivered: while that is missing, the next start comes here again.
+    Before the result is written: while that is missing, the next start gets here again.
     """
     folder = workspace.run_folder(request_id)
     if folder.is_dir() and not folder.is_symlink():
@@ -304,12 +313,12 @@ def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:
 
 
 def _state(ended: payloads.End | None) -> Literal["finished", "refused"]:
-    """Where the request's file goes."""
+    """The final folder of the request's file."""
     return "finished" if isinstance(ended, payloads.Finished) else "refused"
 
 
 def unsettled(workspace: Workspace, history: RequestHistory) -> bool:
-    """Whether a request is not where the trail says, or lacks its result. Cheap: names only."""
+    """Whether a request is not where the trail says, or lacks its result. Cheap: it only checks names."""
     if history.abandoned or (history.approved is None and history.promoted is None and history.end is None):
         return False
     if history.end is None:
@@ -323,6 +332,6 @@ def unsettled(workspace: Workspace, history: RequestHistory) -> bool:
 
 
 def still_open(workspace: Workspace, history: RequestHistory) -> bool:
-    """Whether something has still to become of a request: it waits, it runs, or it is `unsettled`."""
+    """Whether something still has to happen to a request: it is waiting, running, or `unsettled`."""
     waits = history.end is None and (history.approved or history.promoted or history.claimed)
     return bool(waits) or unsettled(workspace, history)

@@ -1,7 +1,8 @@
-"""What launches and operators' acts work with: one workspace, its trail, today's policy, the contracts' sessions.
+"""The context of launches and operators' acts: one workspace, its trail, the current policy, the contracts'
+sessions.
 
-Invariant: a context is frozen, so whatever began under one policy ends under it; a new policy makes a new context
-(`dataclasses.replace`), which shares everything else with the old one.
+Invariant: a context is frozen, so whatever began under one policy ends under it; a new policy makes a new
+context (`dataclasses.replace`), which shares everything else with the old one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """Everything that a launch or an act needs besides the request. A command has no runners and nobody to notify."""
+    """Everything that a launch or an act needs besides the request. A command has no runners and sends no
+    notices.
+    """
 
     workspace: Workspace
     trail: Trail
@@ -58,12 +61,16 @@ class Context:
         return cast("ClusterRunner", runner) if runner is not None and runner.starts_late else None
 
     def read(self, data: bytes, name: str, stage: Stage, now: datetime | None = None) -> Report:
-        """What gate 1 says of a file of this name, under the settings of today's policy; `now` (UTC) is when it is asked."""
+        """Gate 1's report on a file with this name, under the current settings; `now` (UTC) is the reference
+        time.
+        """
         settings = self.policy.settings.request
         return read_request(data, path=name, settings=settings, now=now or datetime.now(UTC), stage=stage)
 
     def decided(self, judgement: Judgement, now: datetime) -> None:
-        """Keep the audit-safe event of a judgement. Raises Unavailable: nothing runs on an unrecorded decision."""
+        """Store the audit-safe event of a judgement. Raises Unavailable: nothing runs on an unrecorded
+        decision.
+        """
         assessment = judgement.assessment
         if assessment is None:
             return
@@ -71,20 +78,22 @@ class Context:
             self.decisions.record(assessment.event, dict(assessment.result), surface="daemon", now=now)
         except OSError as error:
             raise Unavailable(
-                f"{self.decisions.path}: cannot be written ({error.strerror or error}); nothing is started without it"
+                f"{self.decisions.path}: cannot be written ({error.strerror or error}); nothing is started until it can"
             ) from error
 
     def launch_problem(self, held: LockedTrail) -> tuple[str, str] | None:
-        """Reason code and one line that says why nothing at all may be launched now, or None. Raises Unavailable."""
+        """Reason code and one line if all launches are blocked now, or None. Raises Unavailable."""
         return launch_problem(self.workspace, self.workspace_id, held)
 
     def begin(self) -> tuple[str, str] | None:
-        """At the daemon's start: the trail must verify; code and line when launches have to stop. Raises TrailError."""
+        """Check at the daemon's start: the trail must verify; code and line if launches must stop. Raises
+        TrailError.
+        """
         with self.trail.locked() as held:
             return self.launch_problem(held)
 
     def close(self) -> None:
-        """Give back what the runners started ahead."""
+        """Release what the runners started ahead."""
         for runner in self.runners.values():
             runner.close()
 
@@ -94,7 +103,7 @@ def open_context(
 ) -> Context:
     """The context of a command: settings, contracts and trail are read now. Raises InvalidInput, TrailError.
 
-    A server passes the trail and the sessions that it keeps, so that they are not read from their start again.
+    A server passes its own trail and sessions, so that they are not read from the start again.
     """
     return Context(
         workspace,
@@ -113,7 +122,9 @@ def daemon_context(
     boot_nonce: str,
     say: Callable[[str], None] = lambda line: None,
 ) -> Context:
-    """The context of a daemon. Runners start nothing before they are asked. Raises TrailError, Unavailable."""
+    """The context of a daemon. Runners start nothing until they are called. Raises TrailError,
+    Unavailable.
+    """
     settings = policy.settings
     if not settings.workspace.id:
         raise Unavailable(
@@ -121,7 +132,7 @@ def daemon_context(
         )
     if not workspace.trail_file.exists() and not segment_paths(workspace.audit):
         raise TrailError(
-            f"{workspace.trail_file}: the trail is missing; restore it, nothing is started without it"
+            f"{workspace.trail_file}: the trail is missing; nothing is started until it is restored"
         )
     return Context(
         workspace,

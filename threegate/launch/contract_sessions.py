@@ -1,11 +1,12 @@
-"""Gate 3b as the daemon and the commands ask it: requests become calls, and the trail's events move the sessions.
+"""Gate 3b for the daemon and the commands: requests become calls, and the trail's events move the sessions.
 
-Without contracts every answer is "no contracts, pass"; with contracts that do not compile, or with a session that
-cannot be known, every answer is a block. Everything that takes `held` is called under the trail's lock.
+Without contracts every answer is "no contracts, pass"; if the contracts do not compile or a session's state
+is unknown, every answer is a block. Everything that takes `held` is called under the trail's lock.
 
 Invariant: nothing here changes a session; every method reads the fold of the trail (`SessionStore.view`) and
-gives data for the event that its caller writes, and that event is what moves the session. So a crash between
-the two loses nothing, and parallel runs cannot race a limit: whoever claims next has folded the claim before.
+returns data for the event that its caller writes, and that event is what moves the session. So a crash
+between the two loses nothing, and parallel runs cannot race past a limit: the next claim has already folded
+this one.
 """
 
 from __future__ import annotations
@@ -41,30 +42,34 @@ if TYPE_CHECKING:
 _NO_CONTRACTS = Decision("allow", (Reason(0, "no_contracts", "", "the contracts folder is empty"),))
 
 _GIVEN_BACK = frozenset({"cancelled", "interrupted", "unavailable"})
-"""Statuses whose event is not `finished`: the claim is given back, and the breaker does not move."""
+"""Statuses whose event is not `finished`: the claim is released, and the circuit breaker does not move."""
 
 
 class ContractSessions:
-    """Asks the contracts and the sessions of a workspace about requests."""
+    """Queries the contracts and the sessions of a workspace about requests."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self.store = SessionStore(workspace)
 
     def write_class(self, policy: Policy, request: Request) -> bool:
-        """Whether a contract that applies says that the side effect is above read, or none says what a tool's call does."""
+        """Whether an applicable contract declares a side effect above read, or none declares the tool's side
+        effect.
+        """
         found = _contracts(policy, request)
         return any(contract.side_effect != "read" for contract in found) or (
             request.call is not None and not found
         )
 
     def time_cap_sec(self, policy: Policy, request: Request) -> int | None:
-        """The lowest `timeouts.total_ms` of the contracts that apply, in whole seconds (rounded up)."""
+        """The lowest `timeouts.total_ms` of the applicable contracts, in whole seconds (rounded up)."""
         caps = [contract.timeouts.total_ms for contract in _contracts(policy, request)]
         return max(1, math.ceil(min(caps) / 1000)) if caps else None
 
     def may_retry(self, policy: Policy, request: Request, status: str, attempts: int) -> bool:
-        """Whether every contract that applies lets an attempt that never started be made again (in enforce mode)."""
+        """Whether every applicable contract allows repeating an attempt that never started (in enforce
+        mode).
+        """
         return (
             policy.contracts.ok
             and policy.settings.contracts.mode == "enforce"
@@ -82,9 +87,9 @@ class ContractSessions:
         *,
         owner: Owner | None = None,
     ) -> Decision:
-        """What contracts and session say about this call now. Changes no session.
+        """The decision of contracts and session on this call now. Changes no session.
 
-        `owner` is the draft's owner where the trail does not know it yet (while it is approved).
+        `owner` is the draft's owner, if the trail does not know it yet (during approval).
         """
         decision, _ = self._decide(held, policy, request, job, now, owner)
         return decision
@@ -112,9 +117,9 @@ class ContractSessions:
         return (wrong, call) if wrong is not None else (table.decide(call, now), call)
 
     def view(self, held: LockedTrail, policy: Policy) -> SessionTable:
-        """All sessions as the trail has them now, under contracts that compile and are not empty.
+        """All current sessions according to the trail, under contracts that compile and are not empty.
 
-        Raises Unavailable when an event of the trail cannot be taken: then nothing is let through.
+        Raises Unavailable if an event of the trail cannot be applied: then nothing is allowed.
         """
         try:
             return self.store.view(
@@ -122,7 +127,7 @@ class ContractSessions:
             )
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
             raise Unavailable(
-                f"the sessions cannot be read from the trail ({type(error).__name__}); nothing is let through"
+                f"the sessions cannot be read from the trail ({type(error).__name__}); nothing is allowed"
             ) from error
 
     def _call(
@@ -134,10 +139,10 @@ class ContractSessions:
         job: Job,
         owner: Owner | None,
     ) -> Call:
-        """The call that a request is. The session is the named one, or the requester's default.
+        """The call that a request makes. The session is the named one, or the requester's default.
 
-        Who the requester is comes from the draft's owner, never from `requested_by`: whoever is judged could
-        otherwise take a fresh session, with fresh limits, by writing another name.
+        The requester is derived from the draft's owner, never from `requested_by`: otherwise an agent could
+        take a new session, with new limits, by writing another name.
         """
         history = held.index.history(request.request_id)
         owner = history.owner if history is not None and history.owner is not None else owner
@@ -171,13 +176,13 @@ class ContractSessions:
         request: Request,
         job: Job,
     ) -> ContractMove | Refused | None:
-        """Decide once more, under the lock of the claim; what `claimed` says of the call. A Refused means: judge again."""
+        """Decide once more, under the lock of the claim; return the call's data for `claimed`. A Refused
+        means: judge again.
+        """
         decision, call = self._decide(held, policy, request, job, held.now, None)
         allowed = decision.verdict == "allow"
         if not allowed and policy.settings.contracts.mode != "shadow":
-            return Refused(
-                decision.code or "contract_blocked", "the contract gate does not let it through now"
-            )
+            return Refused(decision.code or "contract_blocked", "the contract gate does not allow it now")
         would_block = None if allowed else decision.code or ""
         if call is None or call.session_id not in self.view(held, policy).sessions:
             return None if allowed else ContractMove(would_block=would_block)
@@ -186,7 +191,7 @@ class ContractSessions:
     def commit(
         self, held: LockedTrail, policy: Policy, request: Request, status: str, run_folder: Path
     ) -> ContractMove | None:
-        """What the event of the end says of the call: what the outcome means under the contract."""
+        """The call's data for the event of the end: what the outcome means under the contract."""
         if policy.contracts.empty or not policy.contracts.ok:
             return None
         try:
@@ -219,7 +224,7 @@ class ContractSessions:
     def blocked(
         self, held: LockedTrail, policy: Policy, request: Request, job: Job, code: str
     ) -> ContractMove | None:
-        """What the event of a refusal says of the call: only what the contract gate refused moves a session."""
+        """The call's data for the event of a refusal: only a refusal by the contract gate moves a session."""
         compiled = policy.contracts
         if code not in REASONS or compiled.empty or not compiled.ok:
             return None
@@ -238,20 +243,24 @@ class ContractSessions:
         return named
 
     def lost(self, claimed: Claimed) -> ContractMove | None:
-        """What the event of an interruption says of the call: its reservation is given back."""
+        """The call's data for the event of an interruption: its reservation is released."""
         contract = claimed.contract
         return contract and ContractMove(session=contract.session, requester=contract.requester)
 
     def demand(
         self, held: LockedTrail, policy: Policy, request: Request, job: Job
     ) -> tuple[Decision, str, Call] | None:
-        """For `checkpoint list`: the decision now, the call's digest, the call; None without contracts."""
+        """For `checkpoint list`: the current decision, the call's digest, the call; None without
+        contracts.
+        """
         decision, call = self._decide(held, policy, request, job, held.now, None)
         return None if call is None else (decision, call_sha256(call), call)
 
 
 def _contracts(policy: Policy, request: Request) -> list[ToolContract]:
-    """Every contract that may apply to a request: whichever role it has, no rule is looser than its strictest one."""
+    """Every contract that may apply to a request: whatever role it has, no rule is looser than its strictest
+    one.
+    """
     return [contract for name in _tools(request) for contract in policy.contracts.contracts_of(name)]
 
 
@@ -277,7 +286,7 @@ def _place(table: SessionTable, call: Call, job: Job) -> Decision | None:
 
 
 def _named(table: SessionTable, call: Call) -> ContractMove:
-    """What an event says about a call: names and digests, never a value."""
+    """An event's data about a call: names and digests, never a value."""
     session = table.sessions[call.session_id]
     requester = session.requester or str((call.principal or {}).get("name"))
     return ContractMove(
@@ -286,7 +295,9 @@ def _named(table: SessionTable, call: Call) -> ContractMove:
 
 
 def _ends(policy: Policy, before: SessionTable, after: SessionTable) -> tuple[str, ...] | None:
-    """The running requests of the sessions that an event kills with their parent; whoever writes it ends them."""
+    """The running requests of the sessions that an event kills with their parent; the writer of the event
+    stops them.
+    """
     if policy.settings.contracts.mode == "shadow":
         return None
     found = sorted(

@@ -1,7 +1,8 @@
-"""Changes of projects that a crash cut off: all of one stands when the trail says that it ended well, else nothing of it does.
+"""Changes of projects that a crash interrupted: a change is kept if the trail says that it succeeded,
+otherwise reverted completely.
 
-Invariant: the trail decides. A change stands exactly when its `finished` says so; until that is on disk, whatever the change
-had made is taken back here, before its request is called `interrupted`. Doing it twice changes nothing.
+Invariant: the trail decides. A change stands exactly if its `finished` says so; until that is on disk, the
+whole change is reverted here, before its request is called `interrupted`. Doing it twice changes nothing.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ from threegate.trail.payloads import Finished, Undone, UndoStarted
 
 @dataclass(slots=True)
 class Recovered:
-    """What became of changes that were cut off, by request id, in one line for the trail."""
+    """The outcomes of interrupted changes, by request id, in one line for the trail."""
 
     taken_back: dict[str, str] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
-    """Those that cannot be taken back now: their requests stay as they are until the next start."""
+    """Those that cannot be reverted now: their requests stay unchanged until the next start."""
 
 
 def recover_changes(context: Context) -> Recovered:
-    """Bring every change that was cut off to all or nothing. Raises TrailError.
+    """Complete or revert every interrupted change. Raises TrailError.
 
-    A project that cannot be reached now keeps its stage folder: until that is gone, no other change is made in it.
+    A project that cannot be reached now keeps its stage folder: while that exists, no other change is made in
+    it.
     """
     found = Recovered()
     with context.trail.locked() as held:
@@ -54,19 +56,20 @@ def _take_back(folder: Path, history: RequestHistory, found: Recovered) -> None:
     try:
         done = take_back_change(folder)
     except (Refused, OSError) as error:
-        found.stuck[history.request_id] = f"its change cannot be taken back now: {error}"
+        found.stuck[history.request_id] = f"its change cannot be reverted now: {error}"
         return
     if done.left:
         names = ", ".join(done.left[:3])
         found.taken_back[history.request_id] = (
-            f"the daemon ended while the change was made; it was taken back, but {len(done.left)} paths that somebody changed "
-            f"since stay ({names}), with what they were in {STAGE}/"
+            f"the daemon ended while the change was made; it was reverted, except {len(done.left)} paths that "
+            "were changed "
+            f"since ({names}); their originals are in {STAGE}/"
         )
     elif done.status != "succeeded":
-        found.stuck[history.request_id] = f"its change cannot be taken back now: {done.message}"
+        found.stuck[history.request_id] = f"its change cannot be reverted now: {done.message}"
     else:
         found.taken_back[history.request_id] = (
-            "the daemon ended while the change was made; all of it was taken back, nothing of it is in the project"
+            "the daemon ended while the change was made; all of it was reverted"
         )
 
 
@@ -74,12 +77,14 @@ _UNDO = re.compile(r"undo-([A-Za-z0-9][A-Za-z0-9._-]{2,127})\.json")
 
 
 def undo_journal(workspace: Workspace, request_id: str) -> Path:
-    """Where the journal of an undo is while it is made: in control/, which no event announces."""
+    """Where the journal of an undo is while it is in progress: in control/, which no event names."""
     return workspace.control / f"undo-{request_id}.json"
 
 
 def recover_undos(context: Context, held: LockedTrail) -> Recovered:
-    """Bring every undo that was cut off to all or nothing, under the trail's lock, which whoever undoes holds. Raises TrailError."""
+    """Complete or revert every interrupted undo, under the trail's lock, which an undo holds. Raises
+    TrailError.
+    """
     found = Recovered()
     for path in sorted(context.workspace.control.glob("undo-*.json")):
         match = _UNDO.fullmatch(path.name)
@@ -101,12 +106,12 @@ def _recover_undo(context: Context, held: LockedTrail, path: Path, request_id: s
             done = take_back_change(path.parent, path.name)
             if done.status != "succeeded" and not done.left:
                 raise OSError(done.message)
-            message = "it was cut off and taken back: the change stands as it was"
+            message = "the undo was interrupted and reverted: the change is still in place"
             if done.left:
-                message += f", but for {len(done.left)} paths that somebody changed since"
+                message += f", except for {len(done.left)} paths that were changed since"
             taken_back = Undone(status="interrupted", message=message, token=token)
             moves.announce(held, taken_back, request_id=request_id, actor="daemon")
             found.taken_back[request_id] = f"its undo: {message}"
         durable.unlink(path)
     except (Refused, OSError, ValueError) as error:
-        found.stuck[request_id] = f"its undo was cut off and cannot be taken back now: {error}"
+        found.stuck[request_id] = f"its undo was interrupted and cannot be reverted now: {error}"

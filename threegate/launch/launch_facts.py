@@ -1,6 +1,6 @@
-"""Gathering what gate 2 asks about a launch: from the trail, the operators' files and the pinned inputs.
+"""The facts that gate 2 checks for a launch: from the trail, the operators' files and the pinned inputs.
 
-Invariant: everything here is read under the trail's lock, once, and handed on as values.
+Invariant: everything here is read under the trail's lock, once, and passed on as values.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from threegate.trail.payloads import Approved
 
 @dataclass(frozen=True, slots=True)
 class DraftFacts:
-    """What of a launch no folder and no trail tells before the request is delivered."""
+    """Facts of a launch that neither folders nor trail have before the request is promoted."""
 
     owner: Owner | None
     pinned: Mapping[str, PinnedFile]
     batch: BatchPlace | None = None
-    """Which batch its `approved` event is going to name."""
+    """The batch that its `approved` event is going to name."""
 
 
 def file_identity(path: Path) -> tuple[int, ...]:
-    """What tells a file from another one of its name. Raises FileNotFoundError."""
+    """Distinguishes a file from another one with its name. Raises FileNotFoundError."""
     facts = path.lstat()
     return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
@@ -48,7 +48,9 @@ def facts_for_launch(
     countersignatures: Mapping[str, bytes],
     draft: DraftFacts | None = None,
 ) -> LaunchFacts:
-    """The facts of a launch now, under the trail's lock; `draft` for one that is not delivered yet. Raises TrailError, OSError."""
+    """The current facts of a launch, under the trail's lock; `draft` for one that is not promoted yet. Raises
+    TrailError, OSError.
+    """
     index = held.index
     history = index.history(request.request_id)
     settings = policy.settings
@@ -94,14 +96,16 @@ def facts_for_launch(
 
 
 def batch_place(approved: Approved | None) -> BatchPlace | None:
-    """The batch that an `approved` event names, and where in it."""
+    """The batch that an `approved` event names, and the position in it."""
     if approved is None or approved.batch_sha256 is None or approved.batch_index is None:
         return None
     return BatchPlace(approved.batch_sha256, approved.batch_index)
 
 
 def draft_owner(history: RequestHistory | None) -> Owner | None:
-    """Owner of the draft that was approved; a later draft that claims the same id must not change who asked."""
+    """Owner of the draft that was approved; a later draft that claims the same id must not change the
+    requester.
+    """
     if history is None:
         return None
     approved = Approved.of(history.approved)
@@ -109,7 +113,7 @@ def draft_owner(history: RequestHistory | None) -> Owner | None:
 
 
 def pinned_inputs(workspace: Workspace, job: Job) -> dict[str, PinnedFile]:
-    """What is in inputs/ for a job's inputs, by the digest that names it; hashed again while it is staged."""
+    """The files in inputs/ for a job's inputs, by the digest in their name; hashed again during staging."""
     found = {}
     for item in job.inputs:
         try:
@@ -121,7 +125,9 @@ def pinned_inputs(workspace: Workspace, job: Job) -> dict[str, PinnedFile]:
 
 
 def id_used(workspace: Workspace, history: RequestHistory | None, request_id: str) -> bool:
-    """Whether a request of this id was claimed or has ended, by the trail or by what is in the state folders."""
+    """Whether a request with this id was claimed or has ended, according to the trail or the state
+    folders.
+    """
     if history is not None and (history.claimed is not None or history.end is not None):
         return True
     if workspace.run_folder(request_id).exists():

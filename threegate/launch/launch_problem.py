@@ -1,6 +1,6 @@
-"""Why nothing at all may be launched now: the clock, the trail's workspace, its folders, the operators' files.
+"""Why all launches are blocked now: the clock, the trail's workspace, its folders, the operators' files.
 
-Invariant: light enough for a screen that only looks, and the same for it and for a launch.
+Invariant: cheap enough for a read-only screen, and the same for it and for a launch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from threegate.trail import LockedTrail
 
 
 def read_operators(workspace: Workspace) -> Operators:
-    """The operators' files, read once; what cannot be read is a problem inside, never a pass."""
+    """The operators' files, read once; an unreadable file is a problem in the value, never a pass."""
     files = (workspace.operators_file, workspace.revoked_file, workspace.passkeys_file)
     return load_operators(*map(_read, files))
 
@@ -25,24 +25,24 @@ def _read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError:
-        return b"unreadable\n"  # no such line is allowed in any of them, so every approval is refused
+        return b"unreadable\n"  # such a line is allowed in none of them, so every approval is refused
 
 
 def launch_problem(workspace: Workspace, workspace_id: str, held: LockedTrail) -> tuple[str, str] | None:
-    """Reason code and one line that says why nothing at all may be launched now, or None. Raises Unavailable."""
+    """Reason code and one line if all launches are blocked now, or None. Raises Unavailable."""
     if held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS:
         return (
             "clock_went_back",
             f"the system clock is {int(held.clock_behind_seconds)} s behind the trail; "
-            "set the clock (timedatectl), nothing is started before",
+            "set the clock (timedatectl); nothing is started until then",
         )
     if held.index.workspace_id != workspace_id:
-        return ("workspace_mismatch", "the trail is of another workspace than threegate.toml names")
+        return ("workspace_mismatch", "the trail belongs to another workspace than the one in threegate.toml")
     outside = held.outside_problem()
     if outside is not None:
         return (
             "workspace_mismatch",
-            f"{outside}; when this is as it should be: threegate workspace adopt",
+            f"{outside}; if this is intended: threegate workspace adopt",
         )
     replaced = workspace.replaced_folder()
     if replaced is not None:
@@ -50,5 +50,5 @@ def launch_problem(workspace: Workspace, workspace_id: str, held: LockedTrail) -
     operators = read_operators(workspace)
     if operators.problem is not None or operators.digests != held.index.operators:
         what = operators.problem or "tool-exec/operators is not what the trail last recorded"
-        return ("operators_changed", f"{what}; look at it, then: threegate operator record")
+        return ("operators_changed", f"{what}; check it, then: threegate operator record")
     return None

@@ -1,7 +1,7 @@
-"""What a request was, as the contracts see it: its call from the request file, its outcome from the record.
+"""A past request as the contracts see it: its call from the request file, its outcome from the record.
 
-Invariant: a file counts only with the digest that the trail names; what is gone or changed gives None, and the
-session then says that its state is lost.
+Invariant: a file counts only with the digest that the trail names; a missing or changed one yields None, and
+the session then reports that its state is lost.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from threegate.trail import Event
 from threegate.trail.payloads import Claimed, Finished
 
 RESULT_FILE = "result.json"
-"""The output that a contract calls the call's output."""
+"""The output that contracts treat as the call's output."""
 
 _WIDEST = RequestSettings(max_cpu=1024.0, max_memory_mb=10**9, max_time_sec=10**9)
-"""The fold reads requests that ran; which maxima held then was judged then."""
+"""The fold reads requests that already ran; they were checked against the limits of that time."""
 
 
 def call_of(policy: Policy, request: Request, job: Job, session_id: str) -> Call:
-    """The call of a request, without who asks and what was answered."""
+    """The call of a request, without requester and answers."""
     return Call(
         tool=tool_name(job),
         arguments=call_arguments(job),
@@ -50,7 +50,7 @@ def call_of(policy: Policy, request: Request, job: Job, session_id: str) -> Call
 
 
 def outcome_of(facts: ResultFacts, run_folder: Path, cost_per_second: float) -> CallOutcome | None:
-    """The outcome of a recorded run; None when the result that it names is gone or was changed."""
+    """The outcome of a recorded run; None if the result that it names is missing or changed."""
     output: Any = MISSING
     for artifact in facts.artifacts:
         if artifact.path.removeprefix("/out/") == RESULT_FILE:
@@ -117,7 +117,9 @@ class PastCalls:
         return None
 
     def _places(self, request_id: str, file: str | None) -> Iterator[Path]:
-        """Where its file may be: by its usual names, and only then by a search, which takes longer the more has finished."""
+        """Where its file may be: first by its usual names, then by a search, which takes longer the more
+        requests have finished.
+        """
         folders = [self.workspace.state_folder(state) for state in STATES]
         usual = sorted({file or "", f"{request_id}.md"} - {""})
         yield from (folder / name for folder in folders for name in usual)

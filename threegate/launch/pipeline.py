@@ -1,7 +1,7 @@
 """How an approved request flows, from the file in approved/ to its result: judge → claim → run → record.
 
 Invariant: `launch` runs a job only with the Clearance that `judge` made for exactly it, after `claimed` is on
-disk and the file is in running/; every way out of it ends in one event, one result and one final folder.
+disk and the file is in running/; every exit from it ends in one event, one result and one final folder.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ _ENDS: Final[Mapping[str, type[payloads.End]]] = {
     "interrupted": payloads.Interrupted,
     "unavailable": payloads.Interrupted,
 }
-"""The events of statuses whose requests go to refused/; every other status is a finished run's."""
+"""The events of statuses whose requests go to refused/; every other status belongs to a finished run."""
 
-UNSIGNED_NOTE = "Promoted by hand without a signature: it counts as validated, never as confirmed."
+UNSIGNED_NOTE = "Put into approved/ by hand, without a signature: it counts as validated, never as confirmed."
 
 
 def judge_now(context: Context, approved: Approved) -> tuple[Judgement, datetime]:
-    """Judge a request, and change nothing; the judgement, and when by the trail's clock. Raises TrailError, Unavailable, OSError."""
+    """Judge a request, and change nothing; return the judgement, and its time by the trail's clock. Raises
+    TrailError, Unavailable, OSError.
+    """
     request, job = approved.request, approved.job
     facts, decision = _facts_now(context, approved)
     judgement = judge(
@@ -75,8 +77,8 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
     control.owner = draft_owner(approved.history)
     control.run_ended = lambda: _run_ended(context, control.owner)
     outcome, attempts = _attempts(context, approved, clearance, control)
-    # From here to `finish` a crash still means `interrupted`: the record is synced before the event that names its
-    # digest, so an event never promises a result that recovery could not write again.
+    # From here to `finish` a crash still means `interrupted`: the record is synced before the event that
+    # names its digest, so an event never promises a result that recovery could not recreate.
     control.ran()
     status.close()
     result = ResultFacts(
@@ -122,19 +124,21 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
 
 def _run_ended(context: Context, owner: Owner | None) -> bool:
     if not isinstance(owner, str):
-        return False  # an account has no end
+        return False  # accounts do not end
     with context.trail.locked() as held:
         run = held.index.run(owner)
     return run is not None and run.ended
 
 
 def _starts_late(context: Context, job: Job) -> bool:
-    """Whether the runner itself says when a run is possible; for any other the claim records `started`."""
+    """Whether the runner itself reports when a run becomes possible; for any other, the claim records
+    `started`.
+    """
     return context.runners[job.backend].starts_late
 
 
 def _hand_evidence(context: Context, approved: Approved, control: Control) -> None:
-    """Give a runner that starts late the recording of `started`, and what it has to show."""
+    """Give a runner that starts late the recording of `started`, and its progress information."""
     request, job = approved.request, approved.job
 
     def started(where: Mapping[str, Any]) -> None:
@@ -165,8 +169,8 @@ def _attempts(
 ) -> tuple[Outcome, int]:
     """The outcome, and how many attempts it took.
 
-    One attempt, except where the contracts of a read let one that never started (`unavailable`: no instruction
-    ran) be made again. All of them are made inside the one claim, so nothing ever returns from running/.
+    One attempt, except if the contracts of a read allow repeating one that never started (`unavailable`: not
+    one instruction ran). All attempts happen within the one claim, so nothing ever returns from running/.
     """
     request, job = approved.request, approved.job
     notes: list[str] = []
@@ -190,17 +194,19 @@ def _attempts(
 
 
 def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Outcome:
-    """Run the job. A runner that fails in a way of its own leaves an end like any other, and the daemon goes on."""
+    """Run the job. An internal failure of a runner yields an end like any other, and the daemon continues."""
     try:
         return runner.run(clearance, job, control)
     except Exception as error:  # noqa: BLE001 - whatever a runner raises, the request must get its end
         return nothing_known(
-            f"the runner failed ({type(error).__name__}); how far the request came is not known"
+            f"the runner failed ({type(error).__name__}); it is not known how far the request got"
         )
 
 
 def _stage_released(context: Context, run_folder: Path, request_id: str, outcome: Outcome) -> str | None:
-    """Outputs that policy gives back. A disk without space for a copy keeps no run from its end: then none is given."""
+    """Outputs that the policy returns. If the disk has no space for a copy, the run still ends: then none is
+    returned.
+    """
     if context.policy.settings.results.release == "never":
         return None
     try:
@@ -210,29 +216,31 @@ def _stage_released(context: Context, run_folder: Path, request_id: str, outcome
 
 
 def _remove_unrecorded(out: Path, outcome: Outcome) -> None:
-    """Take away what a collection that failed half-way left: the record names none of it, so nothing would vouch for it."""
+    """Remove what a failed collection left: the record names none of it, so nothing would vouch for it."""
     if not outcome.artifacts and out.is_dir() and any(out.iterdir()):
         durable.remove_tree(out)
 
 
 def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | Ended | Waiting:
-    """Under the lock: check again what may have changed, announce, move the file to running/.
+    """Under the lock: check again what may have changed, record, move the file to running/.
 
-    The order, and what a crash leaves (docs/spec/7-trail-and-results.md, "Launch order" and "Recovery"):
+    The order, and the state after a crash (docs/spec/7-trail-and-results.md, "Launch order" and "Recovery"):
 
     1. Before `claimed` is synced nothing has happened: the file is in approved/ and is judged again.
-    2. From `claimed` on the nonce is used: whether the crash falls before the rename or in the run, recovery finds a
-       claim without an end and interrupts it. It cannot know how far the request came, so it never runs it again.
+    2. From `claimed` on the nonce is used: whether the crash falls before the rename or in the run, recovery
+       finds a claim without an end and interrupts it. It cannot know how far the request got, so it never
+       runs it again.
 
-    Behind the lock, before this returns and so before the run, what the lock is not needed for becomes durable: the move
-    (its event is, and names the file's place), and the head outside: a backup from before the claim, put back, must not
-    pass for the present.
+    After the lock is released, before this returns and so before the run, what the lock does not protect
+    becomes durable: the move (its event already is, and names the file's place), and the head outside, so
+    that a restored backup from before the claim cannot pass for the present.
     """
     request, job = approved.request, approved.job
     clearance, approval, assessment = judgement.clearance, judgement.approval, judgement.assessment
     with context.trail.locked() as held:
-        # The judgement was made without the lock. What may have changed since is asked again, from what holds for the
-        # whole workspace (the request waits, it is not at fault) to what is this request's own.
+        # The judgement was made without the lock. Check again what may have changed since, from what applies
+        # to the whole workspace (then the request waits, it is not at fault) to what is specific to this
+        # request.
         problem = context.launch_problem(held)
         if problem is not None:
             return Waiting(*problem, judgement)
@@ -259,8 +267,9 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             return refuse_held(
                 context, held, approved, "grant_used_up", "no use of the grant is left", judgement
             )
-        # Last what only a call that really starts may take: its place under the session's limits, and the disk space for
-        # its result. The space comes before the event, so that each request that is claimed can be given its end.
+        # Last, what only a call that really starts may take: its place under the session's limits, and the
+        # disk space for its result. The space is reserved before the event, so that each claimed request can
+        # be given its end.
         reservation = context.contracts.reserve(held, context.policy, request, job)
         if isinstance(reservation, Refused):
             return Waiting(reservation.code, str(reservation), judgement)
@@ -299,7 +308,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
 
 
 def _use_left(uses: int | None, approval: VerifiedApproval) -> bool:
-    """Whether a grant is not revoked and has a use left; asked under the lock that the claim is made under."""
+    """Whether a grant is not revoked and has a use left; checked under the lock of the claim."""
     return uses is not None and uses < approval.grant_max_uses
 
 
@@ -311,14 +320,14 @@ def _countersigners(approval: VerifiedApproval | None) -> tuple[str, ...]:
 
 
 def _notes(approval: VerifiedApproval) -> tuple[str, ...]:
-    """What the result says about how it was allowed, where nobody signed this very request."""
+    """The result's note on how it was allowed, if no operator signed this very request."""
     if approval.approval_sha256 is None:
         return (UNSIGNED_NOTE,)
     return (f"ran {payloads.under_grant(approval.grant, approval.approved_by)}",) if approval.grant else ()
 
 
 def _facts_now(context: Context, approved: Approved) -> tuple[LaunchFacts, Decision]:
-    """One look at the trail: everything that judging needs."""
+    """One read of the trail: everything that judging needs."""
     with context.trail.locked() as held:
         facts = facts_of_approved(context, held, approved)
         decision = context.contracts.decide(held, context.policy, approved.request, approved.job, held.now)

@@ -1,7 +1,7 @@
 """The status file of a request (`verdicts/NAME.json`) while it waits, runs and ends.
 
-Invariant: what it says is derived from the trail or from what was just decided, never state itself; the status that a
-request ended with is the last one.
+Invariant: it is derived from the trail or from what was just decided, never state itself; the last status is
+the one that the request ended with.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def write_status(
     reason: str | None,
     judgement: Judgement | None = None,
 ) -> None:
-    """Bring the status file up to date; what validation found stays in it. Raises OSError."""
+    """Update the status file; the findings of validation stay in it. Raises OSError."""
     try:
         old = read_verdict(requester_folders, file_name)
     except InvalidInput:
@@ -43,9 +43,9 @@ def write_status(
 
 
 class RunningStatus:
-    """The `running` status: written for a run that lasts, and never after the status of its end.
+    """The `running` status: written for a run that lasts, and never after the final status.
 
-    A short run has its end in the status file before anybody could have read that it ran.
+    A short run has its final status before anyone could have read that it was running.
     """
 
     def __init__(self, requester_folders: RequesterFolders, file_name: str, judgement: Judgement) -> None:
@@ -62,13 +62,15 @@ class RunningStatus:
                 write_status(self._requester_folders, self._file_name, "running", None, self._judgement)
 
     def close(self) -> None:
-        """The run is over: when this returns, `write` does nothing any more."""
+        """The run is over: when this returns, `write` no longer does anything."""
         with self._lock:
             self._over = True
 
 
 def write_waiting(context: Context, approved: Approved, answer: Waiting) -> None:
-    """Record in trail and status file why a request waits; nothing when it went away meanwhile (cancelled, replaced)."""
+    """Record in trail and status file why a request is waiting; nothing if it is gone meanwhile (cancelled,
+    replaced).
+    """
     with context.trail.locked() as held:
         if not is_there(approved):
             return

@@ -1,8 +1,10 @@
-"""Command words of proposals: what may never run, and what may run only as critical.
+"""Commands in proposals: what may never run, and what may run only as critical.
 
-Invariant: an argv that gate 1 would refuse is blocked here with gate 1's own reasons (`request.command`); on top
-of it come destruction, encoders, inline code that deletes, what a shell would take apart, and an argument that is itself
-such a command: whoever hands it on runs it. False alarms are accepted (docs/spec/5-proposals.md). A list can never be complete; what carries is that nothing runs without a human and a sandbox.
+Invariant: an argv that gate 1 would refuse is blocked here for gate 1's own reasons (`request.command`); in
+addition: destructive commands, encoders, inline code that deletes, shell syntax, and arguments that are
+themselves such commands, because the program might run them. False alarms are accepted
+(docs/spec/5-proposals.md). A list can never be complete; the protection is that nothing runs without a human
+and a sandbox.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _RECURSIVE_FORCE: Final = re.compile(r"-[A-Za-z]*(?:[rR][A-Za-z]*f|f[A-Za-z]*[rR
 _ENCODERS: Final = re.compile(r"\b(?:base64|xxd|eval)\b|_(?:base64|xxd|eval)\b|\b(?:base64|xxd|eval)_")
 _OPENSSL: Final = re.compile(r"\bopenssl\b[\s\S]{0,1000}?\benc\b")
 _METACHARACTERS: Final = re.compile(r"[;|&<>`]|\$\(")
-"""What a shell takes a command line apart at. No shell runs here; what a program makes of its arguments is its own affair."""
+"""Characters at which a shell would split a command line. No shell runs here; how a program parses its
+arguments is its own matter.
+"""
 _AROUND: Final = re.compile(r"[\s\"'()\[\]{}=,]+")
 _OPEN_MODE: Final = re.compile(r"0*[0-7]?777|(?:a|ugo|)[+=]rwx")
 _INLINE_DELETION: Final = re.compile(
@@ -34,7 +38,9 @@ _SQL: Final = re.compile(
     r"\b(?:drop\s+(?:table|database|schema|index|view|user|role|column|\w+)|truncate\b|delete\s+from)"
 )
 _REMOTE: Final = frozenset({"aws", "gsutil", "rclone"})
-"""Programs whose own verbs are called like destroyers; what those delete lies elsewhere and is critical."""
+"""Programs whose own subcommands have destructive names; what those delete is elsewhere, which is
+critical.
+"""
 _CRITICAL: Final = tuple(
     (program, re.compile(rf"(?:^|\s)(?:{verbs})(?:\s|$)"))
     for program, verbs in (
@@ -81,7 +87,7 @@ _DELETES_ELSEWHERE: Final = ArgvFinding(
 
 
 def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFinding]:
-    """Everything that speaks against an argv. `programs` are those of the settings (`request.programs`)."""
+    """Everything wrong with an argv. `programs` is the setting `request.programs`."""
     if not argv:
         return []
     found = _told(read_argv(argv, programs=programs))
@@ -104,7 +110,7 @@ def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFi
 
 
 def judge_command(text: str, *, programs: Collection[str]) -> list[ArgvFinding]:
-    """As `judge_argv`, for a command line that nobody has split yet."""
+    """Like `judge_argv`, for a command line that is not split yet."""
     command = read_command(text, programs=programs)
     if command.argv is not None:
         return judge_argv(command.argv, programs=programs)
@@ -112,7 +118,7 @@ def judge_command(text: str, *, programs: Collection[str]) -> list[ArgvFinding]:
 
 
 def _told(command: ReadCommand) -> list[ArgvFinding]:
-    """What gate 1 says about a command line: its errors block, its warnings raise the risk."""
+    """Gate 1's findings in a command line: its errors block, its warnings raise the risk."""
     return [
         ArgvFinding(True, "argv_refused", f"gate 1 refuses it: {problem.rule}: {problem.message}")
         if problem.rule not in WARNINGS
@@ -122,10 +128,10 @@ def _told(command: ReadCommand) -> list[ArgvFinding]:
 
 
 def _is_refused_command(argument: str) -> bool:
-    """Whether one argument, taken as a command line, destroys or starts what nothing may start."""
+    """Whether one argument, taken as a command line, is destructive or starts a forbidden program."""
     if len(argument.split()) < 2:
         return False
-    # As written for dd of=, and without what may stand around a command (--exec='rm x', f(rm x)).
+    # As in dd of=, and without characters around a command (--exec='rm x', f(rm x)).
     argv = argument.split()
     inner = [word for word in _AROUND.split(argument) if word]
     if inner != argv:

@@ -1,7 +1,7 @@
-"""Words that make an act dangerous, found however they are spelled.
+"""Words that make an action dangerous, found in any spelling.
 
-Invariant: case, compatibility forms, invisible characters, camelCase, `_ - .`, look-alike letters of other scripts
-and digits that stand for letters do not hide a word. False alarms are accepted: a refused proposal costs a
+Invariant: case, compatibility forms, invisible characters, camelCase, `_ - .`, look-alike letters of other
+scripts and digits used as letters do not hide a word. False alarms are accepted: a refused proposal costs a
 sentence, a typed password costs an account.
 """
 
@@ -71,7 +71,7 @@ _STRONG: Final = [
     "pwd",
     "iban",
 ]
-"""Refused in names and in typed text, also inside of longer words when they are longer than three letters."""
+"""Refused in names and in typed text; words of more than three letters also inside longer words."""
 _STRONG_WORDS: Final = frozenset(form for word in _STRONG for form in (word, word + "s"))
 _STRONG_INSIDE: Final = re.compile("|".join(word for word in _STRONG if len(word) > 3))
 _WEAK: Final = frozenset(
@@ -107,12 +107,14 @@ _WEAK_VALUE: Final = re.compile(
 
 
 def says_submit(text: str) -> bool:
-    """Whether a click's intent, label or purpose says that it submits, pays, destroys or shows a secret."""
+    """Whether a click's intent, label or purpose indicates that it submits, pays, destroys or reveals a
+    secret.
+    """
     return any(word in SUBMITTING or word.rstrip("s") in SUBMITTING for form in _forms(text) for word in form)
 
 
 def names_secret(text: str) -> bool:
-    """Whether a field's name, label, selector or purpose speaks of a secret."""
+    """Whether a field's name, label, selector or purpose indicates a secret."""
     forms = _forms(text)
     return any(word in _WEAK or word.rstrip("s") in _WEAK for form in forms for word in form) or _says_strong(
         forms
@@ -148,7 +150,9 @@ def _plain(text: str) -> str:
 
 
 def _forms(text: str) -> list[list[str]]:
-    """The words of a text as written, without camelCase, and with digits read as letters; look-alikes replaced in all."""
+    """The words of a text as written, without camelCase, and with digits read as letters; look-alikes
+    replaced in all.
+    """
     plain = _plain(text)
     lower = plain.lower()
     spaced = lower if lower == plain else _CAMEL.sub(" ", plain).lower()

@@ -1,4 +1,4 @@
-"""Where drafts that were made from proposals, and what belongs to them, are in tool-exec/drafts/."""
+"""Where drafts made from proposals, and their files, are stored in tool-exec/drafts/."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from threegate.core.workspace import Workspace
 
 
 def draft_inputs_folder(workspace: Workspace) -> Path:
-    """Where the input files of drafts made from proposals lie, by sha256; not for CORE's eyes (mode 0700)."""
+    """The folder of the input files of drafts made from proposals, by sha256; not readable by CORE (mode
+    0700).
+    """
     return workspace.drafts / "files"
 
 
 def proposal_file(draft: Path) -> Path:
-    """Where the proposal of a draft lies: beside it."""
+    """The path of a draft's proposal: next to it."""
     return draft.with_name(f"{draft.name}.proposal.json")

@@ -1,6 +1,6 @@
-"""A draft in parts, before it is written down, and the args.json that its program reads.
+"""A draft in parts, before it is written, and the args.json that its program reads.
 
-Invariant: a plan is a value; writing it down is `draft.py`'s.
+Invariant: a plan is a value; `draft.py` writes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DraftPlan:
     code: str = ""
     argv: tuple[str, ...] = ()
     given: Mapping[str, Any] = field(default_factory=dict)
-    """What the program reads from args.json."""
+    """The arguments that the program reads from args.json."""
     derived: Mapping[str, bytes] = field(default_factory=dict)
     outputs: tuple[tuple[str, str], ...] = ()
     workdir: str = ""
@@ -40,7 +40,9 @@ class DraftPlan:
 
 
 def given_bytes(verdict: AllowedProposal, plan: DraftPlan, proposal_sha256: str) -> bytes:
-    """args.json: the proposal's own words and what the program is given. Sorted, so that it is derived again alike."""
+    """args.json: the proposal's own words and the program's arguments. Sorted, so that it can be derived
+    again identically.
+    """
     proposal = verdict.proposal
     value = {
         "proposal": {

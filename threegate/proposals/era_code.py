@@ -1,7 +1,7 @@
 """The programs of the ERA lanes (git and web), pinned as `lane.py`. Constants, like those of the Monty lanes.
 
-Invariant: a program reads /in, writes /out and prints what CORE may see; it starts git with the environment that
-every run has, or speaks to the run's proxy, and nothing of a proposal's text ever becomes code or an option.
+Invariant: a program reads /in, writes /out and prints what CORE may see; it starts git with the environment
+that every run has, or uses the run's proxy, and no text of a proposal ever becomes code or an option.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The form of a proposal: the published schema, checked by table instead of by a schema interpreter.
+"""The form of a proposal: the published schema, checked with a table instead of a schema interpreter.
 
-Invariant: `check_form(value)` finds no problem exactly when the published schema (formats asserted) accepts
+Invariant: `check_form(value)` finds no problem exactly if the published schema (formats asserted) accepts
 `value`; a property test compares the two. Messages never repeat a value.
 """
 
@@ -25,7 +25,7 @@ _KINDS: Final = {"string": "a string", "integer": "a whole number", "boolean": "
 
 
 class FormProblem(NamedTuple):
-    """One reason against a proposal: a JSON Pointer, a stable code, one line that says what to do."""
+    """One problem of a proposal: a JSON Pointer, a stable code, one line that says what to do."""
 
     path: str
     code: str
@@ -37,7 +37,7 @@ class FormProblem(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A proposal whose form is valid. Whole numbers are ints, whatever their spelling was."""
+    """A proposal whose form is valid. Whole numbers are ints, however they were written."""
 
     tool: ProposalTool
     args: Mapping[str, Any]
@@ -50,7 +50,7 @@ class Proposal(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """What a key of a proposal must hold, and what is said where it does not."""
+    """What a key of a proposal must contain, and the error if it does not."""
 
     holds: Callable[[Any], bool]
     code: str
@@ -73,12 +73,12 @@ _KEYS: Final[Mapping[str, _Key | None]] = {
         "must be a date and time of RFC 3339",
     ),
 }
-"""The keys beside tool and args, which `check_form` looks at itself."""
+"""The keys besides tool and args, which `check_form` checks itself."""
 _UNKNOWN: Final = _Key(lambda item: False, "unknown_key", "a proposal has no such key; remove it")
 
 
 def read_json(data: bytes) -> tuple[Any, FormProblem | None]:
-    """The JSON value of a proposal's bytes, or the problem that keeps it from having exactly one meaning."""
+    """The JSON value of a proposal's bytes, or the problem that makes it ambiguous or invalid."""
     try:
         value = canonical.loads_strict(data, max_bytes=limits.PROPOSAL_BYTES, max_depth=limits.PROPOSAL_DEPTH)
     except canonical.StrictJSONError as error:
@@ -87,7 +87,7 @@ def read_json(data: bytes) -> tuple[Any, FormProblem | None]:
 
 
 def check_form(value: Any) -> tuple[Proposal | None, list[FormProblem]]:
-    """The proposal, or every place where `value` breaks the schema."""
+    """The proposal, or every violation of the schema in `value`."""
     if type(value) is not dict:
         return None, [FormProblem("", "type", "a proposal is a JSON object")]
     found: list[FormProblem] = []
@@ -116,9 +116,10 @@ def check_form(value: Any) -> tuple[Proposal | None, list[FormProblem]]:
 
 
 def sound_part(value: Any, problems: list[FormProblem]) -> Proposal | None:
-    """What of an invalid proposal is sound: its tool and the arguments that no problem names; None without a tool.
+    """The valid parts of an invalid proposal: its tool and the arguments without problems; None without a
+    tool.
 
-    The semantic rules look at it, so that all errors come at once; it never becomes anything.
+    The semantic rules check it, so that all errors are reported at once; it is used for nothing else.
     """
     if type(value) is not dict or type(value.get("tool")) is not str or type(value.get("args")) is not dict:
         return None

@@ -1,7 +1,7 @@
 """The two formats that the schema asserts: `uri` (RFC 3986, absolute, ASCII) and `date-time` (RFC 3339).
 
-Invariant: linear time, ASCII grammars, whole match; a date that the calendar does not have is no date, and a
-leap second is none (the jsonschema library says the same).
+Invariant: linear time, ASCII grammars, full match; a date that does not exist is invalid, and so is a leap
+second (as in the jsonschema library).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a draft pins of the project and of the notes: read once, here, as bytes.
+"""What a draft pins from the project and the notes: read once, here, as bytes.
 
-Invariant: this is the only part of the lanes that looks at a disk. What it gives (`primary` files) and the proposal
-decide every byte of the draft.
+Invariant: this is the only part of the lanes that reads the disk. Its result (`primary` files) and the
+proposal determine every byte of the draft.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class ProposalSources:
     settings: Settings
     memory: Path | None
     told: list[str] = field(default_factory=list)
-    """What whoever proposed should know beside the draft: why a path stays."""
+    """What the proposer should know besides the draft: why a path is kept."""
 
     def project(self) -> Project:
-        """The project. Raises ProjectError when none is set."""
+        """The project. Raises ProjectError if none is set."""
         return Project.open(self.settings.project.root)
 
 
@@ -48,7 +48,7 @@ def primary_names(tool: str) -> frozenset[str]:
 
 
 def _current(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:
-    """The one file that read, diff and write speak of; nothing when it is not there."""
+    """The one file for read, diff and write; None if it does not exist."""
     project = sources.project()
     path = verdict.paths["path"]
     data = project.read(path, max_bytes=limits.PROPOSAL_FILE_BYTES)
@@ -81,7 +81,7 @@ def _listing(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, by
 
 
 def _write(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:
-    _current(verdict, sources)  # refuses what is there and is no plain file
+    _current(verdict, sources)  # refuses anything there that is not a regular file
     return {ARCHIVE: propose_write(verdict, sources.settings)}
 
 
@@ -101,7 +101,7 @@ def _snapshot(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, b
 
 
 def _notes(_verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:
-    """Every note, one JSON object a line, in the order of file names."""
+    """Every note, one JSON object per line, in the order of file names."""
     lines: list[bytes] = []
     total = 0
     folder = sources.memory
@@ -129,7 +129,7 @@ def _note_line(line: bytes, name: str, number: int) -> bytes:
 
 
 def _shown(entry: ProjectEntry) -> str:
-    """A path for a manifest; bytes that are no UTF-8 are shown as escapes."""
+    """A path for a manifest; bytes that are not UTF-8 are shown as escapes."""
     return entry.path.encode("utf-8", "backslashreplace").decode()
 
 
@@ -152,4 +152,4 @@ _READERS: Final[dict[str, tuple[_Reader, frozenset[str]]]] = {
     "git.log": (_snapshot, _TREE),
     "memory.search": (_notes, frozenset({"memory.jsonl"})),
 }
-"""How each tool's primary files are read, and what they are called."""
+"""How each tool's primary files are read, and their names."""

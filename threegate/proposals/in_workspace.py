@@ -1,7 +1,8 @@
-"""Proposals in a workspace: where their drafts and input files are, and the check of a draft against its proposal.
+"""Proposals in a workspace: where their drafts and input files are, and the check of a draft against its
+proposal.
 
-Invariant: a draft of tool-exec/drafts/ is exactly what its proposal makes of it, or nobody can sign it; input files that
-hold project bytes are readable by the operator only until a human has approved.
+Invariant: a draft in tool-exec/drafts/ is exactly what its proposal makes of it, or it cannot be signed;
+input files with project bytes are readable only by the operator until a human has approved.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ def check_proposal_draft(
     settings: Settings,
     recorded_sha256: str | None,
 ) -> None:
-    """Derive a draft of tool-exec/drafts/ again from its proposal. Drafts of the inbox have nothing to check.
+    """Derive a draft in tool-exec/drafts/ again from its proposal. Drafts in the inbox need no check.
 
-    `copies` says where our copy of each input lies; `recorded_sha256` is the proposal's digest of the trail's
-    `proposed` event. Raises Refused("proposal_changed") for every difference, and for a draft that nobody proposed.
+    `copies` has the path of our copy of each input; `recorded_sha256` is the proposal's digest in the trail's
+    `proposed` event. Raises Refused("proposal_changed") for every difference, and for a draft without a
+    proposal.
     """
     if draft.parent != workspace.drafts:
         if recorded_sha256 is not None:
@@ -65,7 +67,9 @@ def check_proposal_draft(
 
 
 def input_place(workspace: Workspace, draft_folder: Path, name: str, sha256: str) -> Path:
-    """Where an input file of a draft lies: by digest for drafts made from proposals; in an inbox by digest or by name."""
+    """The path of a draft's input file: by digest for drafts made from proposals; in an inbox by digest or by
+    name.
+    """
     if draft_folder == workspace.drafts:
         return draft_inputs_folder(workspace) / sha256
     if os.path.lexists(draft_folder / "files" / sha256):
@@ -74,7 +78,9 @@ def input_place(workspace: Workspace, draft_folder: Path, name: str, sha256: str
 
 
 def sweep(workspace: Workspace) -> int:
-    """Remove what `unneeded` names. Only the daemon calls this, and `prune` does the same with an event. Raises OSError."""
+    """Remove the files that `unneeded` returns. Only the daemon calls this; `prune` does the same with an
+    event. Raises OSError.
+    """
     gone = unneeded(workspace)
     for path in gone:
         durable.unlink(path)
@@ -82,10 +88,12 @@ def sweep(workspace: Workspace) -> int:
 
 
 def unneeded(workspace: Workspace) -> list[Path]:
-    """What no waiting draft needs any more: proposals whose draft is gone, snapshots and other input files that no draft names.
+    """Files that no waiting draft needs any more: proposals without a draft, snapshots and other input files
+    that no draft names.
 
-    What was approved has its own copies in inputs/. Such files are put there under the trail's lock, always before their
-    draft: who looks otherwise than the daemon's own thread holds the lock. Empty when a draft cannot be read. Raises OSError.
+    Approved requests have their own copies in inputs/. Such files are created under the trail's lock, always
+    before their draft: any caller but the daemon's own thread must hold the lock. Empty if a draft cannot be
+    read. Raises OSError.
     """
     if not workspace.drafts.is_dir():
         return []
@@ -108,7 +116,7 @@ def unneeded(workspace: Workspace) -> list[Path]:
 
 
 def drop(workspace: Workspace, data: bytes, name: str) -> Path:
-    """Put a proposal into the inbox, as an agent would. Raises InvalidInput when the name is taken, OSError."""
+    """Put a proposal into the inbox, as an agent would. Raises InvalidInput if the name is taken, OSError."""
     path = workspace.inbox / name
     try:
         with workspace.hold(workspace.inbox) as inbox:

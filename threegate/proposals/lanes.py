@@ -1,7 +1,7 @@
-"""The lanes: what each tool becomes, as a plan that `draft.py` writes down.
+"""The lanes: what each tool becomes, as a plan that `draft.py` writes.
 
-Invariant: a plan follows from the verdict and the primary files alone; the same two give the same plan, on any
-machine, at any time. Text of a proposal goes into pinned files only, never into code.
+Invariant: a plan follows only from the verdict and the primary files; the same two give the same plan, on any
+machine, at any time. Text of a proposal goes only into pinned files, never into code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HITS: Final = 20
 
 
 def make_plan(verdict: AllowedProposal, primary: Mapping[str, bytes], settings: Settings) -> DraftPlan:
-    """The plan of an allowed proposal. Raises ProjectError when a setting is missing that the lane needs."""
+    """The plan of an allowed proposal. Raises ProjectError if a setting that the lane needs is missing."""
     if verdict.becomes == "dry-run record":
         return _record(verdict, primary, settings)
     return _LANES[verdict.proposal.tool.name](verdict, primary, settings)
@@ -73,12 +73,14 @@ def _diff(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Set
 
 
 def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
-    """file.write_safe and project.cleanup_safe: nothing runs, the project is changed by the pinned change set."""
+    """file.write_safe and project.cleanup_safe: nothing runs, the pinned change set is applied to the
+    project.
+    """
     return DraftPlan("apply", change=read_proposed_change(verdict, primary[ARCHIVE]))
 
 
 def unified_diff(before: bytes, after: bytes, path: str) -> bytes:
-    """A unified diff (git's form of headers); one hunk for everything where lines are too many to compare."""
+    """A unified diff (with git's headers); a single hunk if there are too many lines to compare."""
     try:
         old = before.decode("utf-8").splitlines(keepends=True)
         new = after.decode("utf-8").splitlines(keepends=True)

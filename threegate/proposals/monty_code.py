@@ -1,7 +1,7 @@
-"""The programs of the Monty lanes. Each is a constant: what differs between drafts comes in as pinned files.
+"""The programs of the Monty lanes. Each is a constant: what differs between drafts is in pinned files.
 
-Invariant: a program reads /in, writes /out, prints what CORE may see, and ends in a small JSON value that becomes
-/out/result.json. Nothing of a proposal's text ever becomes code.
+Invariant: a program reads /in, writes /out, prints what CORE may see, and ends in a small JSON value that
+becomes /out/result.json. No text of a proposal ever becomes code.
 """
 
 from __future__ import annotations

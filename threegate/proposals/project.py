@@ -1,8 +1,8 @@
-"""The project on disk: what proposals speak of, read without ever following a link.
+"""The project on disk that proposals refer to, read without ever following a link.
 
-Invariant: every name is opened relative to a descriptor that is held (`dir_fd`, O_NOFOLLOW), bytes are taken from
-the descriptor that was checked, links and files with several names are skipped and told, and nothing outside of
-the root is opened. `resolve` only says where a path would lead; what it says is checked again by the opening.
+Invariant: every name is opened relative to an open descriptor (`dir_fd`, O_NOFOLLOW), bytes are read from the
+descriptor that was checked, links and files with several names are skipped and reported, and nothing outside
+the root is opened. `resolve` only computes where a path would lead; opening checks it again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Kind = Literal["file", "folder", "link", "other", "linked file"]
 
 
 class ProjectError(Exception):
-    """The project does not have what a draft needs. One line that says what to do; exit 3 in the CLI."""
+    """The project lacks something that a draft needs. One line that says what to do; exit 3 in the CLI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Project:
 
     @classmethod
     def open(cls, root: str) -> Project:
-        """The project of the settings' `project.root`. Raises ProjectError."""
+        """The project in the setting `project.root`. Raises ProjectError."""
         if not root:
             raise ProjectError("no project is set; put its absolute path into project.root of threegate.toml")
         path = Path(root)
@@ -62,9 +62,10 @@ class Project:
         return cls(path.resolve())
 
     def resolve(self, path: ProjectPath, *, writing: bool = False) -> ProjectPath:
-        """Follow every link of a path. Raises PathBlocked when it leaves the project or reaches what is never touched.
+        """Follow every link of a path. Raises PathBlocked if it leaves the project or reaches a path that is
+        never touched.
 
-        What does not exist is taken as it stands.
+        A path that does not exist is used unchanged.
         """
         pending = list(reversed(path.parts))
         done: list[str] = []
@@ -94,7 +95,9 @@ class Project:
         return ProjectPath(reached.parts, reached.protected or path.protected)
 
     def _inside(self, target: str, done: list[str]) -> list[str]:
-        """The parts that a link's target adds. An absolute target starts at the root again, or leaves."""
+        """The parts that a link's target adds. An absolute target starts at the root again, or leaves the
+        project.
+        """
         if target.startswith("/"):
             inside = Path(os.path.normpath(target))
             if inside != self.root and self.root not in inside.parents:
@@ -120,7 +123,7 @@ class Project:
             os.close(descriptor)
 
     def read(self, path: ProjectPath, *, max_bytes: int) -> bytes | None:
-        """The bytes of a file with one name, None when nothing is there. Raises ProjectError."""
+        """The bytes of a file with one name, None if it does not exist. Raises ProjectError."""
         if not path.parts:
             raise ProjectError("the path is a folder; name a file")
         try:
@@ -134,9 +137,11 @@ class Project:
     def walk(
         self, start: tuple[str, ...] = (), *, depth: int | None = None, into_protected: bool = False
     ) -> Iterator[tuple[ProjectEntry, int]]:
-        """Every name below `start` in sorted order, with the descriptor of its folder (valid until the next step).
+        """Every name below `start` in sorted order, with the descriptor of its folder (valid until the next
+        step).
 
-        Folders that are protected are named and not entered unless asked; ThreeGate's own are left out. Raises ProjectError.
+        Protected folders are named and not entered unless requested; ThreeGate's own are left out. Raises
+        ProjectError.
         """
         with self.folder(start) as descriptor:
             yield from self._walk(descriptor, start, depth, into_protected)
@@ -170,7 +175,7 @@ class Project:
 
 
 def read_at(parent: int, name: str, *, max_bytes: int) -> bytes:
-    """The bytes of a regular file with one name in a folder that is held open. Raises OSError."""
+    """The bytes of a regular file with one name in an open folder. Raises OSError."""
     descriptor = os.open(name, _FILE_FLAGS, dir_fd=parent)
     try:
         return durable.read_regular_fd(descriptor, Path("file"), max_bytes=max_bytes)
@@ -187,7 +192,7 @@ def _kind(status: os.stat_result) -> Kind:
 
 
 def _plain(name: str) -> bool:
-    """Whether a name can be in a tar and on a screen: UTF-8, nothing hidden, no backslash."""
+    """Whether a name can be stored in a tar and shown on a screen: UTF-8, nothing hidden, no backslash."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,8 +1,9 @@
-"""Proposals that write, as change sets of the project: made from its present bytes, and read again.
+"""Proposals that write, as change sets of the project: made from its current bytes, and checked again later.
 
-Invariant: a change set does exactly what its proposal says, and nothing to a path that is protected, a link, or what an
-apply request could not change. `read_proposed_change` looks at the proposal and the archive alone; what the project
-becomes meanwhile is asked where every change set is, by `approve` and right before applying.
+Invariant: a change set does exactly what its proposal says, and nothing to a path that is protected, a link,
+or not changeable by an apply request. `read_proposed_change` uses only the proposal and the archive; changes
+of the project meanwhile are checked where every change set is checked, by `approve` and right before
+applying.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ CLEANED: Final = (
     ".cache",
     "tmp",
 )
-"""What a cleanup without `include` speaks of."""
+"""What a cleanup without `include` refers to."""
 
 
 def propose_write(verdict: AllowedProposal, settings: Settings) -> bytes:
-    """`changes.tar` of a file.write_safe: one file, with its mode where it is there. Raises ProjectError."""
+    """`changes.tar` of a file.write_safe: one file, with its mode if it exists. Raises ProjectError."""
     path, content = verdict.paths["path"].text, _content(verdict)
     if verdict.paths["path"].protected:
         raise ProjectError(f"{path}: is protected; change it by hand")
@@ -58,7 +59,9 @@ def propose_write(verdict: AllowedProposal, settings: Settings) -> bytes:
 
 
 def propose_cleanup(verdict: AllowedProposal, settings: Settings) -> tuple[bytes, tuple[str, ...]]:
-    """`changes.tar` of a project.cleanup_safe, and one line for each path that is there and stays. Raises ProjectError."""
+    """`changes.tar` of a project.cleanup_safe, and one line for each existing path that is kept. Raises
+    ProjectError.
+    """
     rows: dict[str, Row] = {}
     stays = []
     with _project(settings) as project:
@@ -77,7 +80,9 @@ def propose_cleanup(verdict: AllowedProposal, settings: Settings) -> tuple[bytes
 
 
 def read_proposed_change(verdict: AllowedProposal, data: bytes) -> MadeChangeSet:
-    """The change set of a proposal from its archive. Raises ProjectError when it does anything else than is proposed."""
+    """The change set of a proposal from its archive. Raises ProjectError if it does anything that is not
+    proposed.
+    """
     try:
         change = read_change_set(data)
     except ChangeSetError as error:
@@ -101,7 +106,7 @@ def _content(verdict: AllowedProposal) -> bytes:
 
 
 def _written(before: TableNode | None, content: bytes) -> TableNode:
-    """What a file is after the write: a plain one where nothing was."""
+    """A file's state after the write: a regular file if there was none."""
     return TableNode(FILE if before is None else before.mode, sha256_hex(content))
 
 
@@ -114,7 +119,7 @@ def _cleaned(verdict: AllowedProposal) -> Iterator[ProjectPath]:
 
 @contextmanager
 def _project(settings: Settings) -> Iterator[_Reading]:
-    """The project, held open. Raises ProjectError, also for what its checks and its disk raise."""
+    """The project, open. Raises ProjectError, also for errors of its checks and its disk."""
     root = Project.open(settings.project.root).root
     try:
         place = look_at_project(DEFAULT, str(root))
@@ -128,7 +133,7 @@ def _project(settings: Settings) -> Iterator[_Reading]:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The project as it is now, and its owner."""
+    """The current project, and its owner."""
 
     tree: HeldTree
     uid: int
@@ -140,7 +145,9 @@ class _Reading:
         return data
 
     def deletions(self, path: ProjectPath) -> dict[str, Row]:
-        """The rows that take a path away with all that is in it, by path; none where nothing is. Raises ChangeSetError, OSError."""
+        """The entries that remove a path with everything in it, by path; none if it does not exist. Raises
+        ChangeSetError, OSError.
+        """
         if not path.parts:
             raise ChangeSetError("is the project itself")
         rows: dict[str, Row] = {}

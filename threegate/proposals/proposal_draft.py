@@ -1,7 +1,7 @@
 """From a proposal to a draft of a tool request, and back to check it.
 
 Invariant: the draft is an ordinary request (`read_request(stage="draft")` accepts it, or there is none), and
-`derive_again` makes the same bytes from the pinned proposal and the pinned files, whoever drew the draft up.
+`derive_again` makes the same bytes from the pinned proposal and the pinned files.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, slots=True)
 class DraftResult:
-    """What became of a proposal.
+    """The outcome of a proposal.
 
-    `draft` is None when the verdict says no, when the tool makes none (shell.dry_run), or when `problem` says what
+    `draft` is None if the verdict refuses, if the tool makes none (shell.dry_run), or if `problem` says what
     is missing. `inputs` are the files that the draft declares, by name.
     """
 
@@ -59,7 +59,9 @@ class DraftResult:
     problem: str | None = None
 
     def deliveries(self, workspace: Workspace) -> list[tuple[Path, bytes, int]]:
-        """What to deliver, in this order: input files, the proposal, the draft. Nothing when there is no draft."""
+        """The files to write, in this order: input files, the proposal, the draft. Empty if there is no
+        draft.
+        """
         if self.draft is None or self.file_name is None:
             return []
         folder = draft_inputs_folder(workspace)
@@ -75,7 +77,7 @@ class DraftResult:
 def draft_from_proposal(
     data: bytes, *, settings: Settings, workspace: Workspace | None = None, now: datetime
 ) -> DraftResult:
-    """Judge a proposal and, when it is allowed, make its draft. Never raises for what it says."""
+    """Judge a proposal and, if it is allowed, make its draft. Never raises because of its content."""
     sha256 = canonical.sha256_hex(data)
     verdict = judge_proposal(data, settings=settings, links=links_of(settings))
     result = DraftResult(verdict, data, sha256)
@@ -96,10 +98,10 @@ def draft_from_proposal(
 def derive_again(
     draft: bytes, proposal: bytes, inputs: Mapping[str, bytes], *, settings: Settings
 ) -> ProposalVerdict:
-    """Make the draft again from its proposal and pinned files; the verdict that it rests on.
+    """Make the draft again from its proposal and pinned files; return the verdict behind it.
 
-    `inputs` maps the names that the draft declares to their bytes. Raises Refused("proposal_changed") unless every
-    byte of the draft and of what it derived is the same.
+    `inputs` maps the names that the draft declares to their bytes. Raises Refused("proposal_changed") unless
+    every byte of the draft and of its derived files is the same.
     """
     created = _CREATED.search(draft)
     if created is not None:
@@ -125,7 +127,7 @@ def _primary(verdict: AllowedProposal, inputs: Mapping[str, bytes]) -> dict[str,
 
 
 def links_of(settings: Settings) -> Links | None:
-    """The project as the rules ask about it; None when none is set or it is not there."""
+    """The project in the form the rules use; None if none is set or it does not exist."""
     try:
         return Project.open(settings.project.root)
     except ProjectError:
@@ -135,7 +137,9 @@ def links_of(settings: Settings) -> Links | None:
 def _render(
     verdict: AllowedProposal, primary: Mapping[str, bytes], data: bytes, settings: Settings, now: datetime
 ) -> DraftResult:
-    """The draft, with the agent's own words where gate 1 takes them, else without; blocked when it takes neither."""
+    """The draft, with the agent's own words if gate 1 accepts them, else without; blocked if it accepts
+    neither.
+    """
     sha256 = canonical.sha256_hex(data)
     plan = make_plan(verdict, primary, settings)
     inputs = {**primary, **plan.derived}
@@ -175,14 +179,14 @@ def _blocked(verdict: AllowedProposal, problems: list[FormProblem]) -> ProposalV
 
 
 def _key(data: bytes) -> str:
-    """What makes two proposals the same: the digest of what they say, not of their spacing."""
+    """What makes two proposals the same: the digest of their content, ignoring spacing."""
     value = canonical.loads_strict(data, max_bytes=limits.PROPOSAL_BYTES, max_depth=limits.PROPOSAL_DEPTH)
     return canonical.digest(value)
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What a draft says of who asks and why."""
+    """A draft's words about the requester and the reason."""
 
     requested_by: str
     purpose: str
@@ -213,7 +217,7 @@ def _change_request(
     key: str,
     sha256: str,
 ) -> bytes:
-    """The bytes of an apply request. Raises InvalidInput where gate 1 refuses it."""
+    """The bytes of an apply request. Raises InvalidInput if gate 1 refuses it."""
     return draft_change_set(
         change,
         project=DEFAULT,
@@ -299,14 +303,14 @@ def _program(plan: DraftPlan, inputs: Mapping[str, bytes]) -> list[str]:
 
 
 def _risk(verdict: ProposalVerdict) -> Risk:
-    """A request knows three levels: critical is high there, and said in the constraints."""
+    """A request has three levels: critical becomes high there, and is named in the constraints."""
     if verdict.risk in ("low", "medium"):
         return verdict.risk
     return "high"
 
 
 def _plain(text: str) -> str:
-    """One short line of what an agent said."""
+    """An agent's words as one short line."""
     return visible(" ".join(text.split()))[: limits.PROPOSAL_REASON_CHARS]
 
 

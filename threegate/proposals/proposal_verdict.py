@@ -1,4 +1,4 @@
-"""What is said about a proposal: one verdict, every error, the reasons, and what it becomes."""
+"""The result for a proposal: one verdict, every error, the reasons, and what it becomes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 class ProposalVerdict(NamedTuple):
     """The one verdict on a proposal.
 
-    `errors` are all that reject or block it; `reasons` say in a sentence each why a human must look, and how high
-    the risk is. `proposal` is there when the form is valid; `paths` and `urls` are its
-    arguments as they were judged, by their names, when it is allowed.
+    `errors` are all that reject or block it; `reasons` say in a sentence each why a human must look, and how
+    high the risk is. `proposal` is set if the form is valid; `paths` and `urls` are its arguments as they
+    were judged, by their names, if it is allowed.
     """
 
     verdict: VerdictName
@@ -37,7 +37,7 @@ class ProposalVerdict(NamedTuple):
         return isinstance(self, AllowedProposal)
 
     def to_json(self) -> dict[str, Any]:
-        """`{verdict, risk, errors, reasons, becomes}`, and the tool where one is known."""
+        """`{verdict, risk, errors, reasons, becomes}`, and the tool if it is known."""
         return {
             "verdict": self.verdict,
             "risk": self.risk,
@@ -49,7 +49,7 @@ class ProposalVerdict(NamedTuple):
 
 
 class AllowedProposal(ProposalVerdict):
-    """A verdict of `auto` or `approval`: the only one that a lane takes."""
+    """A verdict of `auto` or `approval`: the only one that a lane accepts."""
 
     __slots__ = ()
     if TYPE_CHECKING:

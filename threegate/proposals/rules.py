@@ -1,7 +1,8 @@
-"""The semantic rules of docs/spec/5-proposals.md, and the one verdict that comes out.
+"""The semantic rules of docs/spec/5-proposals.md, and the resulting verdict.
 
-Invariant: `judge_proposal` is pure but for the links that it asks `project` about; it collects everything that is
-wrong, and what it does not understand it rejects. `reject` beats `block` beats `approval` beats `auto`.
+Invariant: `judge_proposal` is pure except for the links that it resolves through `project`; it collects
+everything that is wrong, and rejects what it does not understand. `reject` takes precedence over `block`,
+`block` over `approval`, `approval` over `auto`.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ _HIGH: Final = RISKS.index("high")
 
 
 class Links(Protocol):
-    """What the rules ask of a project on disk."""
+    """What the rules need to know of a project on disk."""
 
     def resolve(self, path: ProjectPath, *, writing: bool) -> ProjectPath:
-        """The path with every link followed. Raises PathBlocked when it leaves the project."""
+        """The path with every link followed. Raises PathBlocked if it leaves the project."""
 
 
 class _Judging:
-    """What has been found so far about one proposal."""
+    """The findings so far about one proposal."""
 
     __slots__ = (
         "blocked",
@@ -67,7 +68,7 @@ class _Judging:
         self.urls: dict[str, URL] = {}
 
     def text(self, name: str) -> str:
-        """A text argument, empty when it is missing."""
+        """A text argument, empty if it is missing."""
         text: str = self.proposal.args.get(name, "")
         return text
 
@@ -80,16 +81,16 @@ class _Judging:
         self.blocked.append(FormProblem(name, code, message))
 
     def ask(self, reason: str, risk: ProposalRisk) -> None:
-        """A human must look, at this risk at least."""
+        """A human must look, at this risk or higher."""
         self.raised = True
         self.risk = strictest(self.risk, risk)
         self.reasons.append(reason)
 
 
 def judge_proposal(data: bytes, *, settings: Settings, links: Links | None = None) -> ProposalVerdict:
-    """The verdict on the bytes of a proposal. Never raises for what they say.
+    """The verdict on the bytes of a proposal. Never raises because of their content.
 
-    `links` resolves paths in the project of the settings; without it paths are judged by their spelling alone.
+    `links` resolves paths in the project; without it paths are judged only by their spelling.
     """
     value, unreadable = read_json(data)
     if unreadable is not None:
@@ -106,13 +107,13 @@ def judge_proposal(data: bytes, *, settings: Settings, links: Links | None = Non
 
 
 def _stands_there(problem: FormProblem, part: Proposal) -> bool:
-    """Whether a problem is about something that the proposal says (what is missing was told already)."""
+    """Whether a problem is about something present in the proposal (missing parts were already reported)."""
     steps = problem.path.split("/")
     return steps[1] != "args" or (len(steps) > 2 and steps[2] in part.args)
 
 
 def judge_form(proposal: Proposal, *, settings: Settings, links: Links | None = None) -> ProposalVerdict:
-    """The verdict on a proposal whose form is valid: the semantic rules alone."""
+    """The verdict on a proposal whose form is valid: only the semantic rules."""
     tool = proposal.tool
     at = _Judging(proposal, settings, links)
     _check_blanks(at)
@@ -154,7 +155,7 @@ def _check_blanks(at: _Judging) -> None:
 
 
 def _says(text: str) -> bool:
-    """Whether there is anything to see in a text."""
+    """Whether a text has visible characters."""
     return bool(text.strip()) and (
         text.isascii() or any(not char.isspace() and not has_hidden(char) for char in text)
     )

@@ -1,7 +1,8 @@
 """The published JSON Schema of an action proposal, made from the table of tools.
 
-Invariant: `schemas/agent-action-proposal.schema.json` is exactly `published_bytes()`, and its meaning is that of
-the ClawGuard schema with one branch more (`subagent.delegate`, which that schema leaves open); tests compare both.
+Invariant: `schemas/agent-action-proposal.schema.json` is exactly `published_bytes()`, and its meaning is that
+of the ClawGuard schema with one more branch (`subagent.delegate`, which that schema leaves open); tests
+compare both.
 """
 
 from __future__ import annotations

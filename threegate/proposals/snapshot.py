@@ -117,7 +117,9 @@ def _add_git(archive: tarfile.TarFile, project: Project, sizes: Counter[str], co
 
 
 def git_config(project: Project) -> bytes:
-    """A configuration with nothing but the repository's format. Raises ProjectError for formats that git must be told of."""
+    """A configuration with nothing but the repository's format. Raises ProjectError for formats that git must
+    be configured for.
+    """
     with project.folder((".git",)) as folder:
         try:
             text = read_at(folder, "config", max_bytes=limits.MIB).decode("utf-8", "replace")

@@ -1,8 +1,9 @@
-"""The trail as a trace that AgentAck judges (trace schema 2): what was proposed, shown, decided and executed, joined by digest.
+"""The trail as a trace that AgentAck judges (trace schema 2): what was proposed, shown, decided and executed,
+joined by digest.
 
-Invariant: each field comes from one event; nothing is repaired. An execution names the draft that was approved only when
-the claim's digests are those of the approval, so that a trail in which they differ fails the judge's rule. What nobody has
-decided on, or has not ended, is not told. A whole trail is one session.
+Invariant: each field comes from one event; nothing is repaired. An execution names the approved draft only if
+the claim's digests are those of the approval, so that a trail in which they differ fails the judge's rule.
+Undecided and unfinished requests are left out. A whole trail is one session.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def _draft(drafts: _Drafts, approved: Event, given: Approved) -> tuple[str, str 
 
 @dataclass(frozen=True, slots=True)
 class _Action:
-    """One action of the trace: one request's one way through the gate, told at its end."""
+    """One action of the trace: one request's way through the gate, written when it has ended."""
 
     session: str
     event: Event
@@ -130,5 +131,7 @@ class _Action:
 
 
 def _approval_id(payload: Approved | Claimed, request_id: str) -> str | None:
-    """The statement's digest; under a grant each request is an approval of its own. None: nobody approved it."""
+    """The statement's digest; under a grant each request is a separate approval. None: it was not
+    approved.
+    """
     return f"{payload.grant}/{request_id}" if payload.grant else payload.approval_sha256

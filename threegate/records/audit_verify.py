@@ -1,7 +1,7 @@
-"""`threegate audit verify`: the trail, its trail checkpoints, and everything that it speaks of.
+"""`threegate audit verify`: the trail, its trail checkpoints, and everything they refer to.
 
-Invariant: a workspace that verifies has a trail whose every byte is as it was written and folders that say the
-same as the trail; each problem names its place.
+Invariant: a workspace that verifies has a trail with every byte as it was written and folders that match the
+trail; each problem names its location.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def verify_workspace(
     folder_audit = FolderAudit(workspace, folders)
     result = verify_trail(workspace, external=notes, key=key, on_event=folder_audit.see)
     agreed = folder_audit.finish()
-    # Somebody may have been at work between the event and the file: what is found counts when everything stands still.
+    # Another process may have been between the event and the file: findings count only when nothing is
+    # changing.
     if result.ok and (not agreed or not folders.ok):
         with standing_still(workspace):
             folders = Verification()

@@ -31,7 +31,7 @@ PREDICATE_TYPE = "https://threegate.local/attestation/run/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 COLUMNS = ("seq", "time", "type", "request_id", "actor", "story", "data", "hash")
 _BEGINS = frozenset(("approved", "promoted", "claimed", "finished"))
-"""With one of these begins what a statement tells of a request; drafts that nobody approved are not remembered."""
+"""Prefixes of the events that a statement is made from; drafts that were not approved are dropped."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -169,7 +169,7 @@ def public_key(key: SigningKey) -> Key:
 
 
 def _products(workspace: Workspace, event: Event, finished: Finished) -> Iterator[tuple[str, str]]:
-    """Everything that came out: the outputs of the record, stdout and stderr."""
+    """All outputs: those in the record, stdout and stderr."""
     record = finished.record_sha256
     folder = workspace.run_folder(str(event.request_id))
     if record is not None and folder.is_dir():

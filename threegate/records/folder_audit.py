@@ -82,7 +82,7 @@ _CONTRACT = re.compile(r"contracts/(?!.*(^|/)\.).*\.(yaml|yml|json)", re.DOTALL)
 _PREPARED = re.compile(r"runs/\.prepared-[0-9a-f]{12}").fullmatch
 _NOTES = "memory/notes.jsonl"
 _CHANGED_WHOLE = re.compile(r"memory/[^/]+\.jsonl|tools/[^/]+\.json").fullmatch
-"""Files whose next bytes lie beside them before the event that announces them."""
+"""Files whose next bytes are stored next to them before the event that announces them."""
 _PRUNED = "runs/.pruned-"
 
 
@@ -93,7 +93,7 @@ class _Request:
     place: str
     seq: int
     files: dict[str, str | None]
-    """None: an older version named no digest. Empty: the event lacks it, which was said."""
+    """None: an older version named no digest. Empty: the event lacks it, which was reported."""
     approval_sha256: str | None
     inputs: tuple[str, ...] = ()
     claimed: bool = False
@@ -118,7 +118,9 @@ class _Names:
         self._exact = exact
         self._salt = os.urandom(16)
         self._sum = 0
-        """XOR of keyed digests: order does not matter, memory does not grow, and nobody knows the key beforehand."""
+        """XOR of keyed digests: the order does not matter, memory does not grow, and the key cannot be
+        predicted.
+        """
         self.wanted: dict[str, int] = {}
         self.there: set[str] = set()
 
@@ -166,7 +168,7 @@ class FolderAudit:
     _missing_runs: dict[str, int] = field(default_factory=dict)
     _missing_released: dict[str, int] = field(default_factory=dict)
     _unread_runs: set[str] = field(default_factory=set)
-    """Folders of runs whose record cannot be trusted: nothing tells what belongs there."""
+    """Folders of runs whose record cannot be trusted: it is unknown what belongs there."""
     _left_runs: set[str] = field(default_factory=set)
     """Folders of runs that were interrupted under a version that kept what they left."""
     _pruned_runs: set[str] = field(default_factory=set)
@@ -278,7 +280,7 @@ class FolderAudit:
         if place is None:
             return
         if request is None or end.files is not None:
-            # What a refusal found may be what it was refused for: its own event says what is there.
+            # A refusal may be about the very files found here: its own event says what they are.
             self._settle(event, place, self._found(event, end, place))
         else:
             if isinstance(end, payloads.Refused) and end.request_sha256 is not None:
@@ -311,7 +313,7 @@ class FolderAudit:
 
     def _pruned(self, event: Event, pruned: payloads.Pruned) -> None:
         if pruned.note_sha256 is not None and _NOTES in self._single:
-            # Older versions named no digest when they removed a note: nothing tells what was left.
+            # Older versions named no digest when they removed a note: it is unknown what was left.
             left = {Path(_NOTES).name: None} if pruned.files is None else pruned.files
             if Path(_NOTES).name in left:
                 self._single[_NOTES] = (left[Path(_NOTES).name], event.seq)
@@ -575,7 +577,9 @@ class FolderAudit:
             self._files.compare(path, digest, most, f"is not what event {seq} announced: it was changed")
 
     def _still_staged(self, path: str, digest: str | None) -> bool:
-        """Whether the bytes that were announced lie beside their place: whoever needs them next puts them there."""
+        """Whether the recorded bytes are still next to their destination: the next process that needs them
+        moves them there.
+        """
         data = self._files.read(str(staged(Path(path))), limits.SINGLE_FILE_BYTES)
         return data is not None and sha256_hex(data) == digest
 
@@ -772,7 +776,9 @@ def _paths(draft: _Draft) -> Iterator[str]:
 
 
 def _member(line: bytes, batch_sha256: str | None, index: int | None) -> bytes:
-    """The statement at this place of the batch in the line; nothing when it is another batch, or has no such place."""
+    """The statement at this position of the batch in the line; None if it is another batch, or has no such
+    position.
+    """
     try:
         statements = json.loads(line)["statements"]
         return canonical_bytes(statements[index]) if sha256_hex(line) == batch_sha256 else b""

@@ -1,6 +1,6 @@
 """Reads the numbers of a workspace: its trail, its decision log and its folders.
 
-Invariant: each look reads only what is new since the last one, and changes nothing in the workspace.
+Invariant: each reading covers only what is new since the last one, and changes nothing in the workspace.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class SharedGauge:
 
 
 def _files(folder: Path) -> tuple[int, float]:
-    """How many requests are in a folder, and when the oldest came."""
+    """How many requests are in a folder, and when the oldest arrived."""
     count, first = 0, float("inf")
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -1,7 +1,7 @@
-"""What is counted: the numbers that the trail and the decision log fold into.
+"""What is counted: the numbers derived from the trail and the decision log.
 
-Invariant: a label is a rule id, a code, a status or a word of ours, never text from outside; what does not look like one,
-and what would be too many of them, is counted as `other`.
+Invariant: a label is a rule id, a code, a status or a word of ours, never text from outside; anything else,
+and labels beyond the limit, are counted as `other`.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class TrailCounts:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The numbers of one moment."""
+    """The numbers at one point in time."""
 
     counts: TrailCounts
     requests: dict[str, int]

@@ -1,6 +1,7 @@
 """The numbers in Prometheus' text form ([metrics] extra).
 
-Invariant: every name and label is written here; docs/metrics.md and the dashboard are tested against what comes out.
+Invariant: every name and label is written here; docs/metrics.md and the dashboard are tested against the
+output.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class _Once(Collector):
 
 
 def render(picture: Picture) -> bytes:
-    """The text of one moment (UTF-8)."""
+    """The text for one set of numbers (UTF-8)."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Once(picture))
     return generate_latest(registry)

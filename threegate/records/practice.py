@@ -1,7 +1,8 @@
-"""Records of practice: how the people at the gate decided, told from the trail alone.
+"""Records of practice: how the operators decided, derived only from the trail.
 
-Works on the stream of events: memory grows with what waits or is being stopped, and with PRACTICE_DECISIONS reasons, not with
-the trail. What no event says is not guessed: a decision of an earlier version has no reading time.
+This works on the stream of events: memory grows with what is waiting or being stopped, and with
+PRACTICE_DECISIONS reasons, not with the trail. Nothing is guessed: a decision of an earlier version has no
+reading time.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class OperatorPractice:
     grouped: int = 0
     """Of the approved ones: by a decision on a group, which is read once."""
     unasked: int = 0
-    """Approvals with ``--yes``: nobody was asked."""
+    """Approvals with ``--yes``: there was no prompt."""
     measured: int = 0
     whole: int = 0
     """Of the measured ones: every line was on the screen."""
@@ -169,14 +170,14 @@ class Practice:
     """Reasons of rejections, in the operators' own words."""
     drills: DrillPractice = field(default_factory=DrillPractice)
     expired: int = 0
-    """Drafts that nobody decided on in time."""
+    """Drafts that were not decided on in time."""
     grants: dict[str, GrantPractice] = field(default_factory=dict)
     stops: Counter[str] = field(default_factory=Counter)
     """How often something was stopped: ``cancelled``, and for kills the scope."""
     stop_seconds: list[float] = field(default_factory=list)
-    """From the order to cancel a run to its end, the newest ones."""
+    """Durations from the order to cancel a run until it ended, newest first."""
     too_late: int = 0
-    """Orders to cancel a run that had ended by itself when they came."""
+    """Orders to cancel a run that had already ended by itself."""
     _stopping: dict[str, datetime] = field(default_factory=dict)
     _word: str | None = None
     """Nonce of the last countersignature."""

@@ -1,10 +1,10 @@
-"""Removing what nothing needs any more: runs of requests that ended long ago, inputs that only they had, and the snapshots of
-proposals whose drafts are gone.
+"""Remove what is no longer needed: runs of requests that ended long ago, inputs that only they had, and the
+snapshots of proposals whose drafts are gone.
 
-Invariant: the event that names what goes is on disk before anything is removed; nothing that an open request, or one
-that ended later than the given moment, refers to is touched; trail, results and state files are never pruned, nor the
-run of a finished request that a session of the contracts is folded from, until the operator has closed that session, nor
-what a change of a project replaced, before `apply.keep` has passed.
+Invariant: the event that names the files is on disk before anything is removed; nothing is touched that an
+open request, or one that ended later than the given time, refers to; trail, results and state files are never
+pruned, nor the run of a finished request that a contract session is folded from, until the operator has
+closed that session, nor what a change of a project replaced, before `apply.keep` has passed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Pruned:
     kept: tuple[str, ...] = ()
     """Runs as old that stay: sessions of the contracts are folded from them."""
     snapshots: tuple[str, ...] = ()
-    """Files of drafts that were made from proposals and lie there no more: project snapshots, arguments, the proposal."""
+    """Files of drafts that were made from proposals and no longer exist: project snapshots, arguments, the
+    proposal.
+    """
 
 
 def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool = False) -> Pruned:
@@ -124,8 +126,9 @@ def _folded(history: RequestHistory, given_back: set[str]) -> bool:
 
 
 def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str], before: datetime) -> list[str]:
-    """Pinned inputs that only `old` requests name, and old ones that no approval names at all (one that was abandoned, or
-    never came to its end). None where a kept request's list was cut."""
+    """Pinned inputs that only `old` requests name, and old ones that no approval names (it was abandoned or
+    never completed). None if a kept request's list was cut.
+    """
     needed: set[str] = set()
     named: set[str] = set()
     for history in index.histories():
@@ -154,7 +157,9 @@ def _remove_leftovers(workspace: Workspace) -> None:
 
 
 def _remove_run(workspace: Workspace, folder: Path) -> None:
-    """Take a run's folder away, and the outputs that were given back of it: out of sight first, so that nobody meets half of it."""
+    """Remove a run's folder and its returned outputs; they are renamed first, so that no reader sees a part
+    of them.
+    """
     released = workspace.results / folder.name
     if released.is_dir():
         durable.remove_tree(released)

@@ -101,7 +101,7 @@ def render_page(
 ) -> str:
     """The whole page. `days` are (label, group to count), `practice` (label, value); `requests` have the keys that the script reads.
 
-    `note` stands above the list.
+    `note` is printed above the list.
     """
     policy = (
         f"default-src 'none'; style-src '{_hash(_STYLE)}'; script-src '{_hash(_SCRIPT)}'; "

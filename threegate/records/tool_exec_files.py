@@ -1,7 +1,7 @@
 """The files below tool-exec/, read by their paths in the trail.
 
-Invariant: each folder is opened beneath the one above it, and no link is followed. What cannot be read is reported once, by its
-path, and reading goes on. Nothing but regular files is opened.
+Invariant: each folder is opened relative to the one above it, and no link is followed. An unreadable file is
+reported once, by its path, and reading continues. Only regular files are opened.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class ToolExecFiles:
 
     @contextmanager
     def _file(self, path: str) -> Iterator[int | None]:
-        """A regular file, open for reading; None when there is none. Raises OSError."""
+        """A regular file, open for reading; None if there is none. Raises OSError."""
         folder, _, name = path.rpartition("/")
         descriptor = None
         try:

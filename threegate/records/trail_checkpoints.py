@@ -1,8 +1,8 @@
-"""Signing trail checkpoints, proving lines, rotating the trail.
+"""Sign trail checkpoints, prove lines, rotate the trail.
 
-Invariant: a checkpoint is announced by an event before its file appears, and signs the tree before that event;
-a file of the trail is closed only together with a checkpoint of everything in it. So is a cosignature, whose file
-follows from its event and the checkpoint.
+Invariant: a checkpoint is recorded by an event before its file appears, and signs the tree before that event;
+a file of the trail is closed only together with a checkpoint of everything in it. The same applies to a
+cosignature, whose file follows from its event and the checkpoint.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ def _read(path: Path) -> TrailCheckpoint:
 
 
 def trail_checkpoint_due(held: LockedTrail, every: int) -> bool:
-    """Whether `audit.checkpoint_every` events came since the last checkpoint; what witnesses answered to it does not count."""
+    """Whether there were `audit.checkpoint_every` events since the last checkpoint; the witnesses' answers do
+    not count.
+    """
     index = held.index
     return index.head.seq - index.last_checkpoint - index.answers >= every
 

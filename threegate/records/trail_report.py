@@ -1,4 +1,4 @@
-"""`threegate audit report`: what the page tells, gathered from the verified trail."""
+"""`threegate audit report`: the page's data, gathered from the verified trail."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PROBLEMS_SHOWN = 20
 
 @dataclass(slots=True)
 class _Told:
-    """One request as the page tells it."""
+    """One request as shown on the page."""
 
     id: str
     when: str
@@ -153,7 +153,7 @@ class _Gathered:
 
 
 def write_report(workspace: Workspace, out: Path, *, since: datetime | None = None) -> int:
-    """Write the page; returns how many requests it tells. Raises OSError."""
+    """Write the page; return how many requests it shows. Raises OSError."""
     result = verify_workspace(workspace)
     problems = [str(item) for item in result.problems[:_PROBLEMS_SHOWN]]
     if result.problem_count > len(problems):

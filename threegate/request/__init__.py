@@ -1,6 +1,7 @@
 """Gate 1: is the request well-formed, minimal, and harmless in shape?
 
-`read_request` is the whole gate: bytes in, a `Report` out, with a `Request` in it when no rule found an error.
+`read_request` is the whole gate: it takes bytes and returns a `Report`, which has a `Request` if no rule
+found an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The backends of the request language: what a request for each of them may say, and what its Job takes from the machine.
+"""The backends of the request language: what a request for each of them may contain, and which resources its
+Job needs.
 
-Invariant: these are the names that `threegate.runners.registry` has, and no others (a test compares both). Gate 1 and the
-Job are decided by this table alone, so a request is read the same way on a machine where a backend cannot run.
+Invariant: the names are exactly those in `threegate.runners.registry` (a test compares both). Only this table
+decides gate 1 and the Job, so a request is read the same way on a machine where a backend cannot run.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class BackendRules:
     version: Version = "1"
     """The `schema_version` of its requests."""
     keys: tuple[str, ...] = ()
-    """Keys of the front matter that its requests need besides those of their version."""
+    """Front matter keys that its requests need besides those of their version."""
 
 
 BACKENDS: Final[Mapping[Backend, BackendRules]] = {

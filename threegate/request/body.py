@@ -1,8 +1,8 @@
-"""The body: Markdown of a strict sub-language, split into its sections.
+"""The body: Markdown in a strict sub-language, split into its sections.
 
-Invariant: two independent readers, markdown-it-py and a line scan, agree on every heading; where they do not,
-the file is refused. So what a person sees as a section is what the gate reads as one. Only block rules run:
-the sub-language needs no inline parsing. Source: docs/spec/1-tool-request.md, "Body"; CommonMark 0.31.
+Invariant: two independent readers, markdown-it-py and a line scan, agree on every heading; otherwise the file
+is refused. So what a person sees as a section is what the gate reads as one. Only block rules run: the
+sub-language needs no inline parsing. Source: docs/spec/1-tool-request.md, "Body"; CommonMark 0.31.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _IMAGE = re.compile(r"!\[")
 
 _MARKDOWN = MarkdownIt("commonmark")
 _MARKDOWN.core.ruler.enableOnly(["normalize", "block"])
-# It compiles its rules at the first use without a lock. Two threads at once would leave each rule twice, or some not at all.
+# It compiles its rules on first use without a lock. With two threads at once, some rules would be missing or
+# duplicated.
 _MARKDOWN.parse("x")
 
 
@@ -44,7 +45,7 @@ class BodySection:
     lines: tuple[str, ...]
     tokens: tuple[Token, ...]
     offset: int
-    """Line of the file that a token's line 0 stands for."""
+    """Line of the file that corresponds to a token's line 0."""
 
     def line_of(self, token: Token) -> int:
         """The line of the file that a block starts on."""

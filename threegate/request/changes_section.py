@@ -1,8 +1,8 @@
-"""The `## Changes` section of an apply request: what the change set in `changes.tar` is said to be.
+"""The `## Changes` section of an apply request: its claims about the change set in `changes.tar`.
 
-Invariant: nothing here is believed. The section is read so that a person sees it where the agent wrote it, and so that
-`approve` can hold it against the archive: its digest and its counts must be those that are computed from the bytes.
-Source: docs/spec/8-agents.md, "Change sets".
+Invariant: nothing here is trusted. The section is read so that a person sees it where the agent wrote it, and
+so that `approve` can compare it with the archive: its digest and its counts must be those computed from the
+bytes. Source: docs/spec/8-agents.md, "Change sets".
 """
 
 from __future__ import annotations

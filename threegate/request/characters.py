@@ -1,9 +1,9 @@
 """Characters that a reader of the file cannot see, or that change what is seen.
 
-Invariant: a text in which `first_hidden` finds nothing shows on a screen what its bytes mean, as far as
-single characters go: no control (but tab and newline), no format, private, unassigned or surrogate code
-point, no line or paragraph separator, nothing that Unicode calls Default_Ignorable, no blank that counts as
-a letter or symbol. Source: docs/spec/1-tool-request.md, "The file"; Unicode 15.1 DerivedCoreProperties.
+Invariant: a text in which `first_hidden` finds nothing looks on a screen like what its bytes mean, as far as
+single characters go: no control (except tab and newline), no format, private, unassigned or surrogate code
+point, no line or paragraph separator, nothing that Unicode calls Default_Ignorable, no blank that counts as a
+letter or symbol. Source: docs/spec/1-tool-request.md, "The file"; Unicode 15.1 DerivedCoreProperties.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Checks Monty code before a human reads it, without running anything.
+"""Check Monty code before a human reads it, without running anything.
 
-Invariant: any text gives an answer. Nesting bombs end in a problem, not in an exception (`ast.parse` raises
-RecursionError or MemoryError on them), and code with more parts than `limits.CODE_PARTS` is refused unread.
+Invariant: any text gets an answer. Nesting bombs are reported as a problem, not as an exception (`ast.parse`
+raises RecursionError or MemoryError on them), and code with more parts than `limits.CODE_PARTS` is refused
+unread.
 """
 
 from __future__ import annotations

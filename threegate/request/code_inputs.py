@@ -1,7 +1,7 @@
-"""Checks the Inputs (JSON) of Monty requests: strict JSON whose keys can become variables.
+"""Check the Inputs (JSON) of Monty requests: strict JSON whose keys can become variables.
 
-Invariant: what is accepted here reads the same everywhere: no duplicate keys, no NaN, no number that a double
-cannot hold, no hidden characters brought back by escapes.
+Invariant: accepted text has the same meaning everywhere: no duplicate keys, no NaN, no number that a double
+cannot hold, no hidden characters from escapes.
 """
 
 from __future__ import annotations

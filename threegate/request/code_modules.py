@@ -1,7 +1,7 @@
-"""The modules of Monty 1.4.0 and the names that each has.
+"""The modules of Monty 1.4.0 and their names.
 
-Taken from Monty itself; a test asks the installed one whether every line still holds. Needed because code is
-checked before anybody approved it, so Monty cannot be asked by running it.
+Taken from Monty itself; a test compares every line with the installed version. It is needed because code is
+checked before it is approved, so Monty cannot be queried by running it.
 """
 
 from __future__ import annotations

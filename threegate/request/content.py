@@ -1,8 +1,8 @@
-"""Rules for the whole file: what may be in no part of a request, prose or code.
+"""Rules for the whole file: what no part of a request may contain, prose or code.
 
 Prose is judged sentence by sentence: what a sentence denies ("does not read /etc") is no attempt. Command,
-Code and Inputs (JSON) have readers of their own that know what is a pattern and what a path; here those
-sections are looked through for secrets only.
+Code and Inputs (JSON) have their own readers that distinguish patterns from paths; here those sections are
+searched only for secrets.
 """
 
 from __future__ import annotations
@@ -110,9 +110,10 @@ def _places(prose: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _denied(prose: str, start: int, end: int, count: int) -> bool:
-    """Whether the sentence around a place denies what stands there: a denial before it, or ``is not``/``is refused`` after.
+    """Whether the sentence around a place denies it: a denial before it, or ``is not``/``is refused`` after.
 
-    Beyond `limits.CONTENT_DENIALS` places nobody writes honestly: they count as not denied, which keeps the time bounded.
+    Places beyond `limits.CONTENT_DENIALS`, more than any honest text has, count as not denied, which keeps
+    the time bounded.
     """
     if count >= limits.CONTENT_DENIALS:
         return False

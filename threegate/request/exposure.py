@@ -1,9 +1,10 @@
-"""Two plain facts about a request: is all code that runs on the screen (opacity), and what can it reach.
+"""Two plain facts about a request: whether all code that runs is on the screen (opacity), and what it can
+reach.
 
-Invariant: pure, and opaque unless a closed rule says transparent: the code of a monty request, a data tool with
-harmless options only, or an interpreter that runs one pinned script. A transparent request runs no code but what is in
-it and in the inputs named by `scripts`, which have to be shown whole; what these load by themselves (``exec``) is there
-to be read. Effective risk follows from both (docs/spec/2-approval.md).
+Invariant: pure, and opaque unless a closed rule says transparent: the code of a monty request, a data tool
+with harmless options only, or an interpreter that runs one pinned script. A transparent request runs only the
+code in it and in the inputs named by `scripts`, which must be shown in full; anything these load themselves
+(``exec``) is visible there. Effective risk follows from both (docs/spec/2-approval.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Small readers for single values of the front matter: text, numbers, times, names, paths.
 
-Invariant: every value is matched whole against an ASCII grammar; nothing is trimmed, guessed or converted on
-the way. A reader returns the typed value, or raises FieldError with the rule and what to do.
+Invariant: every value is matched completely against an ASCII grammar; nothing is trimmed, guessed or
+converted. A reader returns the typed value, or raises FieldError with the rule and what to do.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def check_output_path(path: str) -> tuple[str, str | None]:
     """The path below /out/ that `path` means, and what is wrong with it (None when nothing is)."""
     if path.startswith("/"):
         if not path.startswith("/out/"):
-            return path, "must lie under /out/"
+            return path, "must be under /out/"
         bare = path.removeprefix("/out/")
     else:
         bare = path

@@ -1,4 +1,4 @@
-"""The front matter as a whole: known keys only, all that are required, and what must hold between them.
+"""The front matter as a whole: only known keys, all required ones, and the rules between them.
 
 Invariant: a value is in the returned mapping only if its reader accepted it; every other key is an error.
 Source: docs/spec/1-tool-request.md, "Front matter".
@@ -40,9 +40,9 @@ def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
         if name in APPROVAL_KEYS and not _is_filled(root, name):
             continue
         if name in APPROVAL_KEYS and stage == "draft":
-            # Read for nothing but its place: threegate approve puts its own line where this one stands.
+            # Read only for its position: threegate approve replaces this line with its own.
             if isinstance(node.value, list | dict) or node.lines > 1:
-                findings.at(_RULES[name], node, f"{name} must stand on one line; leave it out of a draft")
+                findings.at(_RULES[name], node, f"{name} must be on one line; leave it out of a draft")
             findings.at("TG145", key_node, f"{name} means nothing in a draft; leave it out")
             continue
         try:
@@ -80,7 +80,7 @@ def check_together(root: YamlNode, values: Mapping[str, Any], backend: Backend, 
         findings.at("TG158", place(there), message)
     created, approved = values.get("created_utc"), values.get("approved_utc")
     if created is not None and approved is not None and approved < created:
-        findings.at("TG144", place("approved_utc"), "approved_utc lies before created_utc")
+        findings.at("TG144", place("approved_utc"), "approved_utc is before created_utc")
     below = values.get("workdir", "/in").removeprefix("/in").removeprefix("/").split("/")[0]
     stems = {item.name.removesuffix(".tar") for item in values.get("inputs", ()) if item.unpack}
     if below and values["workdir"] != "/out" and below not in stems:

@@ -1,7 +1,7 @@
-"""The front matter's keys: one table says which there are, what they mean and how each is read.
+"""The front matter's keys: one table of their names, their meaning and how each is read.
 
-Invariant: a reader returns a typed value or raises FieldError; nothing is half read. The published JSON Schema
-is made from the same table. Source: docs/spec/1-tool-request.md, "Front matter".
+Invariant: a reader returns a typed value or raises FieldError; nothing is half read. The published JSON
+Schema is made from the same table. Source: docs/spec/1-tool-request.md, "Front matter".
 """
 
 from __future__ import annotations

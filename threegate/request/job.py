@@ -120,7 +120,9 @@ class EarlierCall:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """What the process of a stateful server has done for whoever asks. All empty: none is there, the call starts a fresh one."""
+    """What the process of a stateful server has done for the requester. All empty: there is none, and the
+    call starts a new one.
+    """
 
     process: str = ""
     """A random name that no other process has."""
@@ -168,7 +170,7 @@ class Job:
     outputs: tuple[str, ...]
     limits: JobLimits
     network: tuple[str, ...]
-    """``host:port`` pairs, sorted; empty means no network at all."""
+    """``host:port`` pairs, sorted; empty means no network."""
     environment: Mapping[str, str] = field(hash=False)
     image: str = ""
     egress_image: str = ""
@@ -272,9 +274,10 @@ def effective_risk(request: Request, exposure: Exposure, change: JobChange | Non
 def risk_reasons(
     request: Request, exposure: Exposure, change: JobChange | None = None
 ) -> list[tuple[Risk, str]]:
-    """Everything that raises a request's risk above low whatever it declares: how far, and why in words of ours.
+    """Everything that raises a request's risk above low, whatever it declares: the level, and the reasons in
+    our words.
 
-    Before the bytes of a change set were read (`change` is None), what the request says of it counts.
+    Before the bytes of a change set were read (`change` is None), the request's own claims count.
     """
     said = request.changes
     deletes = bool(change.deletions if change else said and said.delete + said.type)

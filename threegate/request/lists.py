@@ -1,6 +1,7 @@
 """The keys of the front matter that are lists: inputs, outputs, allowlist, texts, evidence.
 
-Invariant: every entry is checked, and each problem stands at its own entry. Source: docs/spec/1-tool-request.md, "Front matter".
+Invariant: every entry is checked, and each problem is reported at its own entry. Source:
+docs/spec/1-tool-request.md, "Front matter".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Findings and source lines as they are shown: without a trace of a secret, and nothing hidden in them.
+"""Findings and source lines as they are shown: without any part of a secret, and with nothing hidden in them.
 
-Invariant: a message that shares five characters in a row with a secret of the file is replaced by its rule's own
-words, and a masked line holds the secret's kind in its place; lines stay lines.
+Invariant: a message that shares five consecutive characters with a secret of the file is replaced by its
+rule's own words, and a masked line contains the secret's kind instead; lines stay lines.
 """
 
 from __future__ import annotations

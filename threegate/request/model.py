@@ -1,4 +1,4 @@
-"""What a request is once it was read: one frozen value, made only by the reader.
+"""A request after it was read: one frozen value, made only by the reader.
 
 Invariant: a `Request` exists only for a file in which no rule found an error.
 """
@@ -47,7 +47,9 @@ class NetworkTarget:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What an apply request says of its change set: the digest of the table, how many of each kind, some of the paths."""
+    """An apply request's claims about its change set: the digest of the table, how many of each kind, some of
+    the paths.
+    """
 
     sha256: str
     add: int
@@ -112,7 +114,7 @@ class Request:
     constraints: tuple[str, ...]
     session_id: str | None
     tool: str | None
-    """The tool whose contract applies; of an mcp request the one that it calls, as ``server.tool``."""
+    """The tool whose contract applies; for an mcp request the one that it calls, as ``server.tool``."""
     labels: tuple[str, ...]
     workflow: str | None
     role: str | None
@@ -129,16 +131,16 @@ class Request:
     data_sensitivity: Sensitivity
     network_rationale: str
     unusual_program: bool = False
-    """The program is outside `request.programs` or lies under /in: the effective risk is high."""
+    """The program is outside `request.programs` or is under /in: the effective risk is high."""
     project: str | None = None
     """apply: the registered name of the project that is changed."""
     changes: Changes | None = None
-    """apply: what it says of its change set."""
+    """apply: its claims about the change set."""
     call: ToolCall | None = None
     """mcp: which tool is called, with what."""
 
     def drafted_again(self, file_name: str, request_id: str, created_utc: datetime) -> Request:
-        """The same request as a draft of another name and time, which nobody has approved."""
+        """The same request as an unapproved draft with another name and time."""
         return replace(
             self,
             file_name=file_name,

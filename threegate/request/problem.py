@@ -1,7 +1,7 @@
-"""What a rule of gate 1 says about a piece of text, before it is placed in a file.
+"""A rule's finding in a piece of text, before it is placed in a file.
 
-The readers of commands, code and variables know only the text that they were given; whoever cut that text
-out of a file turns a `Problem` into a `Finding` by adding where the text began.
+The readers of commands, code and variables know only the text that they were given; the caller that cut this
+text out of a file turns a `Problem` into a `Finding` by adding where the text began.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Gate 1, whole: bytes in, a report out. The order of the checks is the order of this module.
+"""The whole of gate 1: bytes in, a report out. The order of the checks is the order of this module.
 
-Invariant: `read_request` never raises, and a `Request` is in the report exactly when no rule found an error;
-an error inside the gate is itself an error of the file. Everything is a pure function of bytes, path, settings
+Invariant: `read_request` never raises, and the report has a `Request` exactly if no rule found an error; an
+error inside the gate is itself an error of the file. Everything is a pure function of bytes, path, settings
 and `now`. Source: docs/spec/1-tool-request.md.
 """
 
@@ -75,7 +75,9 @@ def read_request(
 
 
 def refuse_unread(path: str, reason: str, stage: Stage | None = None) -> Report:
-    """The report of a file that is no request because it is no regular file of its own (a link, a device, too large)."""
+    """The report on a file that cannot be a request because it is not a regular file (a link, a device, too
+    large).
+    """
     rule = rules.RULES["TG100"]
     finding = Finding(rule.id, rule.severity, 1, 1, visible(f"the file is not read: {reason}"), rule.help)
     return Report(path, stage or stage_of(path), "", (finding,), None)
@@ -207,8 +209,10 @@ class _Reading:
     def _check_escaped(
         self, text: str, line: int, column: int, last: int, *, secrets_only: bool = False
     ) -> None:
-        """A text that escapes made: nothing hidden may come back, and no word that the raw text may not have. It stands
-        between the lines `line` and `last`, which are withheld where it holds a secret: escaped, it can still be read."""
+        """A text produced by escapes: it must not bring back anything hidden, or a word that the raw text may
+        not contain. It is between the lines `line` and `last`, which are withheld if it contains a secret,
+        because a secret can be read even when escaped.
+        """
         for index in hidden_places(text):
             message = f"the text decodes to the hidden character {describe(text[index])}; take it out"
             self.findings.add("TG107", line, column, message)
@@ -359,7 +363,8 @@ class _Reading:
         if info == "json" and not problems and "\\" in piece.text:
             text = "\n\n".join(_strings(json.loads(piece.text)))
             last = piece.line + piece.text.count("\n")
-            # A tool may be asked about anything, paths and installations too: a call is no program that runs here.
+            # A tool's arguments may mention anything, paths and installations too: a call is not a program
+            # that runs here.
             self._check_escaped(text, piece.line, piece.column, last, secrets_only=rule == "TG224")
         return piece.text
 

@@ -1,7 +1,7 @@
-"""Writes a request: the same language that the reader reads, in one canonical shape.
+"""Write a request: the language that the reader accepts, in one canonical form.
 
-Invariant: for every request that the reader accepts, `read(render(request))` is that request again, but for
-the bytes themselves. So a draft that a program writes can be trusted to mean what it was given.
+Invariant: for every request that the reader accepts, `read(render(request))` is the same request, except for
+the bytes themselves. So a draft written by a program means exactly what the program was given.
 """
 
 from __future__ import annotations

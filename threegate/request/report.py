@@ -1,4 +1,6 @@
-"""What gate 1 says about a file: findings sorted by place, fixes for some of them, and the request when there is no error."""
+"""Gate 1's report on a file: findings sorted by position, fixes for some of them, and the request if there is
+no error.
+"""
 
 from __future__ import annotations
 

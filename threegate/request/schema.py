@@ -1,7 +1,7 @@
-"""The published JSON Schemas of gate 1, made from what the reader itself uses.
+"""The published JSON Schemas of gate 1, generated from what the reader itself uses.
 
 Invariant: the front matter's schema is the table of keys, the report's is the dataclasses: neither is written
-by hand, and a test compares the files below schemas/ with what is made here.
+by hand, and a test compares the files below schemas/ with the generated ones.
 """
 
 from __future__ import annotations

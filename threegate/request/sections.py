@@ -1,7 +1,7 @@
-"""What is in the sections: the command's line, the code's text, the lists of files, the risk lines.
+"""The content of the sections: the command's line, the code's text, the lists of files, the risk lines.
 
-Invariant: a section that is not exactly of its form is an error; nothing in it is skipped silently. What is
-taken out (command, code, variables) is a piece of the raw lines, so the human reads what will run.
+Invariant: a section that does not have exactly its form is an error; nothing in it is skipped silently. The
+extracted parts (command, code, variables) are pieces of the raw lines, so the human reads what will run.
 Source: docs/spec/1-tool-request.md, "Body".
 """
 

@@ -1,9 +1,9 @@
-"""Which inputs the full review screen shows whole, so that a person can read everything in them at once.
+"""Which inputs the full review screen shows in full, so that a person can read everything in them at once.
 
-Invariant: the answer is a fact of the inputs' bytes. It is the same when a request is approved and when it is launched,
-whoever asks and however far they scrolled; therefore it may be part of the Job that is signed. An input is shown whole
-when it is UTF-8 text without hidden characters, or a tar to be unpacked that holds nothing else, and fits into
-SHOWN_BYTES together with the inputs before it.
+Invariant: the answer depends only on the inputs' bytes. It is the same when a request is approved and when it
+is launched, whoever reads it and however far they scrolled, so it can be part of the signed Job. An input is
+shown in full if it is UTF-8 text without hidden characters, or a tar to be unpacked that contains nothing
+else, and fits into SHOWN_BYTES together with the inputs before it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ OpenInput = Callable[[InputFile], BinaryIO]
 """Gives our copy of an input, open for reading. Raises OSError."""
 
 _ZIP_END: Final = b"PK\x05\x06"
-"""The record that ends a zip archive. Interpreters run the zip, whatever stands before it."""
+"""The record that ends a zip archive. Interpreters run the zip, whatever precedes it."""
 _ZIP_TAIL: Final = 65_557
 """It and the longest comment that may follow it, in bytes."""
 _TEXT_HEAD: Final = 512
 _ROW: Final = 16
-"""What a name in the list of a tar takes besides itself."""
+"""The bytes that a name in the list of a tar takes besides itself."""
 _CODING: Final = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 """A line that makes Python read a file in another encoding (PEP 263): then it means something else than is shown."""
 _ENCODINGS: Final = ("utf-8", "utf8", "ascii", "us-ascii")
@@ -118,7 +118,7 @@ def _too_large(size: int) -> str:
 
 
 def archive_at_end(stream: BinaryIO) -> str:
-    """What a file is that ends as a zip archive, in words; nothing for every other file."""
+    """What kind of file this is if it ends with a zip archive, in words; nothing for every other file."""
     stream.seek(max(0, stream.seek(0, io.SEEK_END) - _ZIP_TAIL))
     if _ZIP_END not in stream.read(_ZIP_TAIL):
         return ""

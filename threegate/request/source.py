@@ -1,7 +1,8 @@
 """From bytes to text with lines: everything that is decided before the first parser sees the file.
 
-Invariant: a `Source` is UTF-8 without byte order mark, at most REQUEST_BYTES and REQUEST_LINES, its line ends
-are all ``\\n``, and its front matter block is known by position. Source: docs/spec/1-tool-request.md, "The file".
+Invariant: a `Source` is UTF-8 without a byte order mark, at most REQUEST_BYTES and REQUEST_LINES, its line
+ends are all ``\\n``, and the position of its front matter block is known. Source:
+docs/spec/1-tool-request.md, "The file".
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _LONE_CR = re.compile(r"\r(?!\n)")
 
 
 class SourceRefused(Exception):
-    """The bytes are no text that can be read further; carries the problem."""
+    """The bytes are not a text that can be processed further; carries the problem."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)

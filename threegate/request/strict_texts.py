@@ -1,7 +1,8 @@
-"""Operators over texts that have a meaning outside JSON: beginnings and ends, paths, hosts, e-mail addresses.
+"""Operators on texts that have a meaning outside JSON: prefixes and suffixes, paths, hosts, e-mail addresses.
 
-Invariant: a text is judged only in a spelling that every reader understands alike; for any other, an operator says
-neither yes nor no (None), so that it fulfils no rule, and no `not` of one. Each operator reads a text once.
+Invariant: a text is judged only in a spelling that every reader understands alike; for any other, an operator
+returns neither true nor false (None), so that it satisfies no rule, and no `not` of one. Each operator reads
+a text once.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ def _on_line(operator: str, operand: str, holds: Callable[[str], bool]) -> Test:
 
 
 def _path_parts(text: str) -> tuple[str, ...] | None:
-    """The names of a path, the first one empty when it is absolute; None for a spelling that is not judged.
+    """The names of a path, the first one empty if it is absolute; None for a spelling that is not judged.
 
-    ``.`` and a last ``/`` are normalised away. ``..`` is not: where a link stands, it leads elsewhere.
+    ``.`` and a final ``/`` are normalized away. ``..`` is not, because it leads elsewhere if there is a link.
     """
     if (
         not 0 < len(text) <= limits.CONTRACT_PATH_CHARS

@@ -1,10 +1,11 @@
-"""The one reader of tar archives: what the screens list, what an approval refuses, what is laid out for a run, and
-what an engine hands out of one.
+"""The one reader of tar archives: for what the screens list, what an approval refuses, what is unpacked for a
+run, and what an engine delivers from one.
 
-Invariant: an entry that `read_tar` gives is a regular file or a folder with a relative path of ordinary segments, each
-path once and never both a file and a folder; its bytes lie inside the archive and count towards the bounds. Anything
-else (links, devices, sparse files, sizes in another notation, an archive without its end) refuses the whole archive.
-Source: docs/spec/1-tool-request.md, "Tar inputs"; POSIX.1-2017 pax, "ustar Interchange Format".
+Invariant: an entry returned by `read_tar` is a regular file or a folder with a relative path of ordinary
+segments, each path once and never both a file and a folder; its bytes are inside the archive and count
+towards the limits. Anything else (links, devices, sparse files, sizes in another notation, an archive without
+its end) refuses the whole archive. Source: docs/spec/1-tool-request.md, "Tar inputs"; POSIX.1-2017 pax,
+"ustar Interchange Format".
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _PAX_RECORD: Final = re.compile(rb"([1-9][0-9]{0,5}) ([^=\n\0]+)=")
 
 
 class TarError(ValueError):
-    """The bytes are no tar that may be unpacked; the message says which entry and why."""
+    """The bytes are not a tar that may be unpacked; the message says which entry and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,11 @@ class TarHeader:
 
 
 def read_headers(source: BinaryIO, most: int) -> Iterator[TarHeader]:
-    """Every entry of an archive that somebody else judges entry by entry, links and special files included.
+    """Every entry of an archive, links and special files included, for a caller that judges each entry
+    itself.
 
-    Raises TarError for what `read_tar` refuses of the form: checksums, sizes, attributes, a cut, a missing end. `most`
-    bounds the headers.
+    Raises TarError for the malformed archives that `read_tar` refuses: checksums, sizes, attributes, a cut, a
+    missing end. `most` limits the headers.
     """
     return _Reader(source, links=True).headers(most)
 
@@ -96,11 +98,11 @@ class _Reader:
         self._changing = {"size", "hdrcharset"} if links else {"size", "hdrcharset", "linkpath"}
         """Attributes that change how the bytes of an entry are read."""
         self._place = 0
-        """Where the header lies that is being read."""
+        """The position of the header being read."""
         self._name: bytes | None = None
-        """What a header of its own said that the next entry is called."""
+        """The next entry's name according to a separate header."""
         self._target: bytes | None = None
-        """What a header of its own said that the next entry of a change set leads to."""
+        """The target of the next entry of a change set according to a separate header."""
 
     def entries(self) -> tuple[TarEntry, ...]:
         for header in self.headers(2 * limits.TAR_ENTRIES):  # each entry may have one that names it
@@ -155,7 +157,7 @@ class _Reader:
         return block
 
     def _size_of(self, header: bytes) -> int:
-        """The size that a header of a known form tells; nothing in it is believed before its checksum."""
+        """The size in a header of a known form; used only after its checksum was verified."""
         checked = header[:148] + b" " * 8 + header[156:]
         if header[257:265] not in (_MAGIC_USTAR, _MAGIC_GNU) or _octal(header[148:156]) != sum(checked):
             raise self._wrong("has no header of a plain tar archive")
@@ -209,7 +211,7 @@ class _Reader:
         self._name = name
 
     def _name_of(self, header: bytes) -> bytes:
-        """The name of an entry: that of its own header before it, else prefix and name of this one."""
+        """The name of an entry: from a separate header before it, or else from its prefix and name."""
         name, self._name = self._name, None
         if name is None:
             name = header[:100].partition(b"\0")[0]
@@ -272,7 +274,7 @@ class _Reader:
         for depth in range(1, len(parts)):
             above = "/".join(parts[:depth])
             if not taken.setdefault(above, TarEntry(above, True)).folder:
-                raise self._wrong("lies below a file")
+                raise self._wrong("is below a file")
         if entry.path in taken and not (entry.folder and taken[entry.path].folder):
             raise self._wrong("has a name that stands twice")
         taken[entry.path] = entry

@@ -1,9 +1,9 @@
-"""Asks Monty's type checker what it thinks of code that nobody has approved, and never runs that code.
+"""Run Monty's type checker on code that is not approved, without ever running that code.
 
-Monty checks types only on the way to running. So the code is fed behind a first line that is a type error and,
-should the checker ever let it pass, a runtime error as well: nothing behind it can run. What comes out are
-warnings for the daemon's verdict and for `approve`; `validate` never asks. Not a part of `read_request`.
-Source: docs/spec/1-tool-request.md, "Code".
+Monty checks types only before running. So the code is placed after a first line that is a type error and, if
+the checker ever let it pass, a runtime error as well: nothing after it can run. The results are warnings for
+the daemon's verdict and for `approve`; `validate` does not use it. It is not part of `read_request`. Source:
+docs/spec/1-tool-request.md, "Code".
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _SILENT: Final = frozenset(("unused-type-ignore-comment", "invalid-syntax"))
 def check_types(
     code: str, vars_json: str | None = None, *, binary: Path | None = None, seconds: float = 5.0
 ) -> tuple[Problem, ...]:
-    """What Monty's type checker says about code, as warnings; one that says so where it could not be asked.
+    """The type checker's findings in code, as warnings; a single warning if it could not be run.
 
-    `code` is text in which `check_code` found no error; `vars_json` the Inputs block, whose keys count as Any.
-    `binary`: the worker program, by default the one installed beside this interpreter. `seconds`: the deadline,
-    after which the worker is killed. Never raises, never runs the code.
+    `code` is text in which `check_code` found no error; `vars_json` the Inputs block, whose keys count as
+    Any. `binary`: the worker program, by default the one installed next to this interpreter. `seconds`: the
+    deadline, after which the worker is killed. Never raises, never runs the code.
     """
     try:
         told = _ask(code, _stubs(vars_json), binary or _installed(), seconds)
@@ -125,7 +125,7 @@ def _end(worker: int) -> None:
 
 
 def discard(stream: str, text: str) -> None:
-    """Nothing is ever printed: the guard stands first."""
+    """Nothing is ever printed, because the guard comes first."""
 
 
 def _problems(told: str) -> list[Problem]:

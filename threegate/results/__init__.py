@@ -1,6 +1,6 @@
 """What goes back: tool results (`TS-*.md`), the record of a run, and verdict files.
 
-What others use: `ResultFacts`, `render_result`, `deliver_result`, `write_record`, `read_record`, `validate_result`;
+Public: `ResultFacts`, `render_result`, `deliver_result`, `write_record`, `read_record`, `validate_result`;
 `Verdict`, `write_verdict`, `read_verdict`.
 """
 

@@ -1,8 +1,9 @@
-"""Outputs that policy gives back to whoever asked: `results/<request_id>/<sha256>`, and `outputs.json` that names them.
+"""Outputs that the policy returns to the requester: `results/<request_id>/<sha256>`, and `outputs.json` that
+names them.
 
-Invariant: only bytes that have their recorded digest and hold no secret, RELEASED_BYTES a request at most. They are put
-together in the run's folder, so that the event of the end can name the digest of outputs.json, and appear by one rename
-after it.
+Invariant: only bytes that have their recorded digest and contain no secret, at most RELEASED_BYTES per
+request. They are collected in the run's folder, so that the event of the end can name the digest of
+outputs.json, and appear by one rename after it.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ def _held_back(item: Artifact, data: bytes) -> str:
 
 
 def deliver_released(requester_folders: RequesterFolders, run_folder: Path, request_id: str) -> None:
-    """Make what was put together appear, durable; nothing where it is there already, or nobody reads there. Raises OSError."""
+    """Make the collected files appear, durably; does nothing if they already exist, or if the run's folder
+    was removed. Raises OSError.
+    """
     staged = run_folder / _STAGED
     try:
         durable.rename(staged, requester_folders.results / request_id)

@@ -1,7 +1,7 @@
-"""The tool result, `TS-*.md`: what goes back to CORE, and how it is delivered.
+"""The tool result, `TS-*.md`: what is returned to CORE, and how it is written.
 
-Invariant: nothing of a run leaves the fence or the quoted value that it is in; the same facts give the
-same bytes; a result is never replaced.
+Invariant: a run's output never leaves its fence or quoted value; the same facts give the same bytes; a result
+is never replaced.
 """
 
 from __future__ import annotations
@@ -83,22 +83,24 @@ def deliver_result(
     requester_folders: RequesterFolders | None = None,
     settled: bool = True,
 ) -> Path:
-    """Deliver the result without replacing anything; the same bytes are there only once. Raises OSError.
+    """Write the result without replacing anything; the same bytes exist only once. Raises OSError.
 
-    `requester_folders`: of whoever asked. An agent's run gets a copy of its own, before the workspace has the result, and then only the
-    operator can read that one: no other agent sees it.
+    `requester_folders`: the requester's. An agent's run gets its own copy, before the workspace has the
+    result, which then only the operator can read: no other agent sees it.
 
-    `rendered` is what `render_result` made of the facts, for a caller that has it. With `settled` false its name is not
-    durable before `moves.settle` of it, when the lock is given back.
+    `rendered` is the output of `render_result` for the facts, for a caller that has it. With `settled` false,
+    its name is not durable before `moves.settle`, when the lock is released.
 
     Called under the trail's lock, after the event that `trail_seq` names is on disk. A second call with the
-    same facts (recovery) finds the delivered file and gives its path.
+    same facts (recovery) finds the written file and returns its path.
     """
     data = render_result(facts) if rendered is None else rendered
     mode = 0o644
     if isinstance(requester_folders, AgentRun):
         mode = 0o600
-        if requester_folders.results.is_dir():  # else the run's folder was removed, and nobody reads there
+        if (
+            requester_folders.results.is_dir()
+        ):  # otherwise the run's folder was removed, and there is no reader
             _put(
                 requester_folders.results / facts.file_name,
                 data,

@@ -1,8 +1,8 @@
-"""What a result says: one frozen value, and the record of it that lies beside the run.
+"""The content of a result: one frozen value, and its record in the run's folder.
 
-Invariant: a result is a function of its facts alone, and all facts but the moment and the trail's number stand
-in ``runs/<id>/record.json`` (with stdout and stderr beside it); those two come from the `finished` event. So the same
-result bytes can be made again after a crash.
+Invariant: a result is a function of its facts alone, and all facts but the time and the trail's number are in
+``runs/<id>/record.json`` (with stdout and stderr next to it); those two come from the `finished` event. So
+the same result bytes can be recreated after a crash.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STATUSES: Final[tuple[str, ...]] = get_args(ResultStatus)
 
 @dataclass(frozen=True, slots=True)
 class ResultFacts:
-    """Everything that a tool result tells CORE. Texts are as they came; rendering makes them safe."""
+    """Everything that a tool result reports to CORE. Texts are unmodified; rendering makes them safe."""
 
     request_id: str
     status: str
@@ -34,7 +34,7 @@ class ResultFacts:
     """Number of the event that announced the end."""
     backend: str = ""
     reason: str = ""
-    """Reason code (and path) of a refusal; empty when there is none."""
+    """Reason code (and path) of a refusal; empty if there is none."""
     detail: str = ""
     """One clear sentence for the summary."""
     exit_code: int | None = None
@@ -161,10 +161,10 @@ def write_record(run_folder: Path, facts: ResultFacts) -> str:
 def read_record(
     run_folder: Path, *, created_utc: datetime, trail_seq: int, sha256: str | None
 ) -> ResultFacts:
-    """The facts of a recorded run again, with the moment and the number of its `finished` event.
+    """The facts of a recorded run, restored, with the time and the number of its `finished` event.
 
-    Raises InvalidInput when the record is missing, is not what the event named (`sha256`), or disagrees with
-    its streams: the request is then closed with an alarm.
+    Raises InvalidInput if the record is missing, differs from what the event named (`sha256`), or disagrees
+    with its streams: the request is then closed with an alarm.
     """
     path = run_folder / "record.json"
     try:

@@ -1,8 +1,8 @@
-"""Space for a result, taken on the disk before the event that promises one.
+"""Disk space for a result, reserved before the event that promises one.
 
-Invariant: whoever announces an end that comes with a result, or claims a request that must come to one, has first
-reserved the blocks; the result is written into just these blocks, so that a disk that others filled meanwhile cannot keep
-CORE from learning how its request ended.
+Invariant: before an end with a result is recorded, or a request that must have one is claimed, the blocks are
+reserved; the result is written into exactly these blocks, so that a full disk cannot keep CORE from learning
+how its request ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ PREFIX = ".reserved-"
 
 
 def reserved_place(workspace: Workspace, request_id: str) -> Path:
-    """Where the blocks of a request's result are kept: beside the results, so that a rename delivers them."""
+    """Where the blocks of a request's result are reserved: next to the results, so that a rename completes
+    it.
+    """
     return workspace.results / f"{PREFIX}{hashlib.sha256(trail_text(request_id).encode()).hexdigest()[:32]}"
 
 

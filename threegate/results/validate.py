@@ -115,14 +115,12 @@ def _agreement(result: ToolResult, places: dict[str, int]) -> list[ResultProblem
     if result.status == "succeeded" and result.stdout_sha256 is None:
         problems.append(ResultProblem(places["stdout_sha256"], "a request that succeeded has streams"))
     if result.network_destinations and not result.network_used:
-        problems.append(
-            ResultProblem(places["network_used"], "destinations stand there, so network was used")
-        )
+        problems.append(ResultProblem(places["network_used"], "destinations are listed, so network was used"))
     paths = [item.path for item in result.artifacts]
     if len(set(paths)) != len(paths):
         problems.append(ResultProblem(places["artifacts"], "an artifact stands twice"))
     if any(path.startswith("/") or ".." in path.split("/") for path in paths):
-        problems.append(ResultProblem(places["artifacts"], "an artifact lies outside of /out/"))
+        problems.append(ResultProblem(places["artifacts"], "an artifact is outside /out/"))
     return problems
 
 

@@ -1,7 +1,7 @@
 """Verdict files: what is known about a request file now, for CORE and the operator.
 
-Invariant: ``verdicts/<file name>.json`` is derived, may be replaced at any time and is never read as state; it
-is written only when it would say something new.
+Invariant: ``verdicts/<file name>.json`` is derived, may be replaced at any time and is never read as state;
+it is written only if its content changes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Verdict:
 
 
 def verdict_path(requester_folders: RequesterFolders, file_name: str) -> Path:
-    """Where the verdict of a request file lies. A name that is no plain one is replaced by its digest."""
+    """The path of a request file's verdict. A name that is not plain is replaced by its digest."""
     plain = file_name
     if not _PLAIN_NAME.fullmatch(file_name) or file_name.startswith(".") or has_secret(file_name):
         plain = "name-" + canonical.sha256_hex(file_name.encode("utf-8", "surrogateescape"))
@@ -107,14 +107,16 @@ def write_verdict(requester_folders: RequesterFolders, verdict: Verdict) -> bool
 
 
 def put_verdict(requester_folders: RequesterFolders, verdict: Verdict) -> None:
-    """Write a verdict that is known to say something new; of a run whose folder is gone nobody reads one. Raises OSError."""
+    """Write a verdict whose content is known to have changed; there is no reader for a run whose folder is
+    gone. Raises OSError.
+    """
     if isinstance(requester_folders, AgentRun) and not requester_folders.verdicts.is_dir():
         return
     durable.overwrite(verdict_path(requester_folders, verdict.file), _rendered(verdict), 0o644)
 
 
 def read_verdict(requester_folders: RequesterFolders, file_name: str) -> Verdict | None:
-    """The verdict of a request file, or None when there is none. Raises InvalidInput when it is no verdict."""
+    """The verdict of a request file, or None if there is none. Raises InvalidInput if it is not a verdict."""
     path = verdict_path(requester_folders, file_name)
     try:
         data = durable.read_regular(path, max_bytes=limits.VERDICT_BYTES)

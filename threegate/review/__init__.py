@@ -1,1 +1,1 @@
-"""What a person is shown before deciding."""
+"""The screens and lists that a person reads before deciding."""

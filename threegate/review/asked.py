@@ -1,7 +1,7 @@
-"""What a request file asks for, in the few facts that a list shows.
+"""What a request file asks for: the few facts that a list shows.
 
-Invariant: read for lists only; nothing that is decided or signed comes from here. What is in a folder that CORE may write
-is read through a held folder, never by its path.
+Invariant: used for lists only; no decision and no signature depends on it. A folder that CORE may write to is
+read through an open descriptor, never by its path.
 """
 
 from __future__ import annotations
@@ -24,31 +24,35 @@ from threegate.review.placed_drill import drill_at, place_of
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The facts of one valid request. The requester and the purpose are foreign words."""
+    """The facts of one valid request. The requester and the purpose are foreign text."""
 
     requester: str
     vouched: bool
-    """The settings name the requester by the file's owner; else the file names itself."""
+    """True if the settings name the requester by the file's owner; False if the name comes from the file."""
     risk: str
-    """Effective risk, before the bytes of the inputs and the tool's contract are known: it may be higher when it is opened."""
+    """Effective risk before the inputs' bytes and the tool's contract are known; it may turn out higher when
+    the request is opened.
+    """
     backend: str
     purpose: str
     exposure: Exposure
     shape: str | None = None
-    """Of a draft: the shape of the group that it may be of (group_shape.py); None for one that is of none."""
+    """For a draft: the shape of the group it could belong to (group_shape.py); None if it can be in no
+    group.
+    """
 
 
 class AskedReader:
-    """Reads request files, and each one only once while it stays as it is. For one thread at a time."""
+    """Reads request files, each only once until it changes. Not thread-safe."""
 
     def __init__(self, workspace: Workspace) -> None:
-        """Keep the workspace; nothing is read yet."""
+        """Store the workspace; nothing is read yet."""
         self._workspace = workspace
         self._settings: tuple[tuple[int, ...], Settings | None] = ((), None)
         self._kept: OrderedDict[Path, tuple[tuple[int, ...], Asked | None]] = OrderedDict()
 
     def read(self, path: Path, folder: str) -> Asked | None:
-        """The facts of a file of `folder`; None when it is no valid request, or cannot be read now."""
+        """The facts of a file in `folder`; None if it is not a valid request or cannot be read now."""
         if not is_request_name(path.name):
             return None
         try:
@@ -80,9 +84,9 @@ class AskedReader:
             with self._workspace.hold(place.parent) as held:
                 data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
             owner = facts.st_uid if drill is None else drill.owner
-            if run:  # whose inbox it is in is who asks
+            if run:  # the requester is the owner of the inbox
                 owner, names = folder, {folder: f"run {folder}"}
-        else:  # a copy of ours: its owner is not who asked
+        else:  # our copy: its owner is not the requester
             data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
         request = read_request(
             data,
@@ -118,7 +122,9 @@ class AskedReader:
             return True
 
     def _settings_now(self) -> Settings:
-        """The settings, read again when their file changed, which also forgets every file read under others. Raises InvalidInput, OSError."""
+        """The settings, read again when their file changes; that also discards facts read under the old
+        settings. Raises InvalidInput, OSError.
+        """
         identity = _identity(self._workspace.settings_file.lstat())
         if (known := self._settings)[0] == identity and known[1] is not None:
             return known[1]

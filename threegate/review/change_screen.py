@@ -1,7 +1,8 @@
-"""What a person reads of a change set: a real diff between the bytes that are there now and the new ones, made by us.
+"""The screen of a change set: a diff, made by us, between the current bytes and the new ones.
 
-Invariant: every path of the change set has its line, in this order: links, changes of type or mode and deletions; files that
-run later by themselves; the rest. What has no diff (binary, too large) has its size and digest, and the card counts it.
+Invariant: every path of the change set has a line, in this order: links, changes of type or mode and
+deletions; files that are later run automatically; the rest. A path without a diff (binary, too large) is
+shown by size and digest, and the card counts it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _KINDS: Final = {"100644": "file", "100755": "executable file", "120000": "symli
 
 
 def change_items(requested: RequestedChange, copy: InputCopy) -> tuple[Item, ...]:
-    """The whole change set, as items of a screen. A project that cannot be read is a line, and no diff is shown."""
+    """The whole change set, as items of a screen. If the project cannot be read, a line says so and no diff
+    is shown.
+    """
     try:
         with hold_project(requested.job.project) as held, copy.open() as stream:
             return tuple(_items(HeldTree(held), requested, stream))

@@ -1,6 +1,6 @@
-"""Two requests beside each other: what differs in meaning, not in bytes.
+"""Compare two requests by meaning, not by bytes.
 
-Invariant: every field of a request is compared; inputs by digest, and by content where both are text.
+Invariant: every field of a request is compared; inputs by digest, and by content if both are text.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from threegate.review.show import show_request
 
 _BYTES = frozenset(("data", "sha256", "file_name", "stage"))
 _OWN = frozenset(("request_id", "created_utc", "approved_by", "approved_utc"))
-"""Fields that differ between any two requests."""
+"""Fields that differ between any two requests, and are not compared."""
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestDifference:
-    """One thing that differs: its name, and both sides as text."""
+    """One difference: its name, and both sides as text."""
 
     name: str
     before: str
@@ -43,7 +43,7 @@ class RequestDifference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two files and what differs between them."""
+    """Two files and the differences between them."""
 
     before: Path
     after: Path
@@ -51,7 +51,9 @@ class Comparison:
 
 
 def compare(workspace: Workspace, first: str, second: str = "") -> Comparison:
-    """Compare two requests; with one only, the last finished one of the same slug against it. Raises InvalidInput."""
+    """Compare two requests; given only one, compare the last finished one with the same slug against it.
+    Raises InvalidInput.
+    """
     after = _path(workspace, second or first)
     before = _path(workspace, first) if second else _last_finished(workspace, after)
     settings = workspace.load_settings().request
@@ -60,9 +62,10 @@ def compare(workspace: Workspace, first: str, second: str = "") -> Comparison:
 
 
 def compare_with_last(workspace: Workspace, path: Path, request: Request) -> Comparison | None:
-    """A request, read from `path`, against the last approved one of its shape, but for what differs between any two.
+    """Compare a request, read from `path`, with the last approved one of its shape, ignoring what always
+    differs.
 
-    None when there was none.
+    None if there was none.
     """
     last = _last_of_shape(workspace, request)
     if last is None:
@@ -80,7 +83,9 @@ def _compare(workspace: Workspace, before: Path, old: Request, after: Path, new:
 
 
 def differs_from_last(workspace: Workspace, request: Request) -> str | None:
-    """What differs in meaning from the last approved request of the same shape, in one line; None when there was none."""
+    """The differences from the last approved request of the same shape, in one line; None if there was
+    none.
+    """
     last = _last_of_shape(workspace, request)
     if last is None:
         return None
@@ -90,10 +95,10 @@ def differs_from_last(workspace: Workspace, request: Request) -> str | None:
 
 
 def _last_of_shape(workspace: Workspace, request: Request) -> tuple[Path, Request] | None:
-    """The last approved request of the same shape, and its file; None when there was none.
+    """The last approved request of the same shape, and its file; None if there was none.
 
-    Of one shape are requests of one requester with the same backend, tool and program. The newest COMPARED_REQUESTS are
-    looked through.
+    Requests have the same shape if requester, backend, tool and program are the same. The newest
+    COMPARED_REQUESTS are searched.
     """
     settings = workspace.load_settings().request
     there: list[tuple[int, Path]] = []
@@ -127,7 +132,7 @@ def _differing(old: Request, new: Request) -> list[str]:
 def _path(workspace: Workspace, which: str) -> Path:
     path = show_request(workspace, which).path
     if path is None:
-        raise InvalidInput(f"{which}: its file is not here any more")
+        raise InvalidInput(f"{which}: its file no longer exists")
     return path
 
 
@@ -151,7 +156,7 @@ def _read(settings: RequestSettings, path: Path) -> Request:
         report = read_request(data, path=path.name, settings=settings, now=datetime.now(UTC), stage=stage)
         if report.request is not None:
             return report.request
-    raise InvalidInput(f"{path}: is not valid; see: threegate validate")
+    raise InvalidInput(f"{path}: not valid; see: threegate validate")
 
 
 def _text(value: Any) -> str:
@@ -167,7 +172,7 @@ def _text(value: Any) -> str:
 def _inputs(
     workspace: Workspace, before: Path, old: Request, after: Path, new: Request
 ) -> Iterable[RequestDifference]:
-    """The content of inputs of one name that have another digest, where both are text."""
+    """The contents of inputs with the same name and different digests, if both are text."""
     digests = {item.name: item.sha256 for item in old.inputs}
     for item in new.inputs:
         earlier = digests.get(item.name)

@@ -45,7 +45,7 @@ _MODE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class Countersigned:
-    """A countersignature that was delivered; `missing` says whether still more operators are needed."""
+    """A stored countersignature; `missing` says whether more operators are needed."""
 
     path: Path
     name: str
@@ -62,7 +62,7 @@ def read_waiting(context: Context, path: Path) -> Approved:
     try:
         approved = read_approved(context, path)
     except FileNotFoundError:
-        raise InvalidInput(f"{path}: there is no such file; threegate status lists what waits") from None
+        raise InvalidInput(f"{path}: no such file; threegate status lists the waiting requests") from None
     if isinstance(approved, Unrunnable):
         raise InvalidInput(f"{path}: {approved.code}: {approved.message}")
     return approved
@@ -76,38 +76,41 @@ def _file_of(context: Context, request_id: str) -> str:
 
 
 def facts_now(context: Context, approved: Approved) -> LaunchFacts:
-    """The facts of a launch of it now. Raises TrailError."""
+    """The facts that a launch of it would check now. Raises TrailError."""
     with context.trail.locked() as held:
         return facts_of_approved(context, held, approved)
 
 
 def verify_approval(context: Context, path: Path) -> list[Check]:
-    """Every check of a launch, with its outcome, for a file of approved/. Raises InvalidInput, Unavailable."""
+    """Every check of a launch, with its result, for a file in approved/. Raises InvalidInput, Unavailable."""
     return launch_checks(facts_now(context, read_waiting(context, path)))
 
 
 @contextmanager
 def open_waiting(context: Context, path: Path) -> Iterator[tuple[Approved, ReviewedDraft]]:
-    """A waiting request with all that is known of it, for the same screen that its first approver saw. Raises InvalidInput, Refused.
+    """A waiting request with everything known about it, for the screen that its first approver saw. Raises
+    InvalidInput, Refused.
 
-    Nothing is copied: the pinned inputs are the copies. They are hashed here, and again when they are staged.
+    Nothing is copied, because the pinned inputs are copies. They are hashed here, and again when they are
+    staged.
     """
     approved = read_waiting(context, path)
     if approved.path.parent != context.workspace.approved:
-        raise InvalidInput(
-            f"{approved.path}: does not wait; only a request in approved/ can be countersigned"
-        )
+        raise InvalidInput(f"{approved.path}: not waiting; only a request in approved/ can be countersigned")
     reviewed = review_waiting(context, approved)
     for copy in reviewed.inputs:
         if copy.digest_now() != copy.sha256:
-            raise Refused("input_changed", f"the pinned bytes of {copy.name} are not those that were signed")
+            raise Refused(
+                "input_changed", f"the pinned bytes of {copy.name} differ from those that were signed"
+            )
     yield approved, reviewed
 
 
 def waiting_group(context: Context, path: Path, name: str) -> tuple[list[Approved], Group]:
-    """The requests that wait in one batch with that of `path`, it first, for `name` to sign; and for the screen of a group.
+    """The waiting requests of the same batch as `path`, which comes first, for `name` to sign, and for the
+    screen of a group.
 
-    Raises InvalidInput when there is no other one, what `open_waiting` raises for the first, TrailError.
+    Raises InvalidInput if there is no other one, whatever `open_waiting` raises for the first, TrailError.
     """
     with open_waiting(context, path) as (first, reviewed):
         waiting, members, left_out = [first], [reviewed], []
@@ -127,7 +130,7 @@ def waiting_group(context: Context, path: Path, name: str) -> tuple[list[Approve
             with open_waiting(context, context.workspace.approved / file) as (approved, member):
                 why = why_alone(reviewed, member)
                 if name in approved.countersignatures:
-                    why = f"{name} has signed it"
+                    why = f"{name} has already signed it"
         except TrailError:
             raise
         except ThreeGateError as error:
@@ -139,15 +142,16 @@ def waiting_group(context: Context, path: Path, name: str) -> tuple[list[Approve
             members.append(member)
     if len(members) == 1:
         raise InvalidInput(
-            f"{first.path.name}: no other request of its batch waits for {name}; countersign it alone"
+            f"{first.path.name}: no other request of its batch is waiting for {name}; countersign it alone"
         )
     return waiting, Group(tuple(members), tuple(left_out))
 
 
 def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
-    """What is known about a waiting request; its pinned inputs go by the digests that name them, not hashed here.
+    """What is known about a waiting request; its pinned inputs are identified by their digests and not hashed
+    here.
 
-    `approved` is one that `read_waiting` gave.
+    `approved` was returned by `read_waiting`.
     """
     request, job = approved.request, approved.job
     change = approved.change
@@ -194,9 +198,10 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
 def countersign(
     context: Context, approved: Approved, name: str, key: Path, *, reading: Reading | None = None
 ) -> Countersigned:
-    """Sign the approval as a further operator and lay the signature beside it.
+    """Sign the approval as a further operator and store the signature next to it.
 
-    Raises Refused with a reason code when the approval or this signature would not count, InvalidInput, TrailError.
+    Raises Refused with a reason code if the approval or this signature would not count, InvalidInput,
+    TrailError.
     """
     (done,) = countersign_all(context, [approved], name, key, reading=reading)
     return done
@@ -210,7 +215,9 @@ def countersign_all(
     *,
     reading: Reading | None = None,
 ) -> Iterator[Countersigned]:
-    """Sign all these approvals by one signature and lay it beside each, one after the other. Raises as `countersign`."""
+    """Sign all these approvals with one signature and store it next to each in turn. Raises the same as
+    `countersign`.
+    """
     approvals = [_approval(context, approved, name) for approved in waiting]
     first, *others = (approval.approval_sha256 for approval in approvals)
     now = max(_now(context, approval) for approval in approvals)
@@ -222,9 +229,11 @@ def countersign_all(
 
 
 def _approval(context: Context, approved: Approved, name: str) -> SignedApproval:
-    """The approval that `name` is about to sign, too. Raises Refused when it does not hold, or they signed already."""
+    """The approval that `name` is about to countersign. Raises Refused if it is not valid or they have
+    already signed.
+    """
     if approved.signature is None:
-        raise Refused("signature_missing", f"{approved.path.name}: there is no approval to countersign")
+        raise Refused("signature_missing", f"{approved.path.name}: no approval to countersign")
     for check in launch_checks(facts_now(context, approved)):
         if check.ok is False and check.code != "quorum_missing":
             raise Refused(check.code, check.detail)
@@ -232,10 +241,11 @@ def _approval(context: Context, approved: Approved, name: str) -> SignedApproval
         approval = SignedApproval.parse(approved.signature, approved.request_id)
     except MalformedError:
         raise Refused(
-            "signature_missing", f"{approved.path.name}: runs under a grant; nobody signed it"
+            "signature_missing",
+            f"{approved.path.name}: runs under a grant; there is no approval to countersign",
         ) from None
     if name == approval.statement.approved_by or name in approved.countersignatures:
-        raise Refused("replayed", f"{name} has signed already; another operator must")
+        raise Refused("replayed", f"{name} has already signed; another operator must sign")
     return approval
 
 
@@ -247,14 +257,16 @@ def _add(
     signed: bytes,
     reading: Reading | None,
 ) -> Countersigned:
-    """Check the signature under the trail's lock, announce it, and lay it beside the approval."""
+    """Check the signature under the trail's lock, record it in the trail, and store it next to the
+    approval.
+    """
     name = word.countersigned_by
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         index = held.index
         history = index.history(approved.request.request_id)
         if history is not None and (history.claimed or history.end):
-            raise Refused("replayed", f"{approved.path.name}: does not wait any more")
+            raise Refused("replayed", f"{approved.path.name}: no longer waiting")
         facts = facts_of_approved(context, held, approved, {name: signed})
         signer = check_countersignature(
             approval,
@@ -287,7 +299,7 @@ def _add(
 
 
 def _now(context: Context, approval: SignedApproval) -> datetime:
-    """Now to the second, not before the approval of this very second."""
+    """Now, to the second, but not earlier than an approval of this same second."""
     with context.trail.locked() as held:
         now = max(datetime.now(UTC), held.now).replace(microsecond=0)
     return max(now, approval.statement.approved_utc)

@@ -1,6 +1,7 @@
-"""Requests that are decided on together, opened: one that is shown in full, and what may stand beside it in a table.
+"""Opened requests that are decided on together: one shown in full, the others as rows of a table.
 
-Invariant: what was opened is compared, never what was listed; whatever could not be told from the table is left out.
+Invariant: opened requests are compared, never listings; a request whose difference the table cannot show is
+left out.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from threegate.shown.request_sections import size_text
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Requests of one shape; the first is the one that is shown in full."""
+    """Requests of one shape; the first is shown in full."""
 
     members: tuple[ReviewedDraft, ...]
     left_out: tuple[tuple[str, str], ...]
-    """File name and why: those that are to be decided on by themselves."""
+    """File name and reason for each request that must be decided on alone."""
 
 
 def why_alone(first: ReviewedDraft, member: ReviewedDraft) -> str:
-    """Why a request is not decided on together with the first one, in words of ours; empty when it is.
+    """Why a request cannot be decided on together with the first one, in our words; empty if it can.
 
-    Raises Refused when it could not run, OSError.
+    Raises Refused if it could not run, OSError.
     """
     refuse_judged(member)
     if member.job.server is not None and member.job.server.state is not None:
@@ -49,7 +50,9 @@ def why_alone(first: ReviewedDraft, member: ReviewedDraft) -> str:
 
 
 def _told_beside(member: ReviewedDraft) -> tuple[object, ...]:
-    """What stands on the screen of a draft beside the text that is signed, but for its inputs and the last of its shape."""
+    """What the screen of a draft shows next to the signed text, except its inputs and the comparison with the
+    last of its shape.
+    """
     warnings = {(item.rule, item.message) for item in member.report.findings if item.severity == "warning"}
     assessment = member.assessment
     return warnings, member.image_has_program, assessment.to_json(), assessment.aana_reasons

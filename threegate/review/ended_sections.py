@@ -1,7 +1,8 @@
-"""What is shown of a request that was claimed or has ended: its own words, the trail's, and the record's, kept apart.
+"""The screen of a request that was claimed or has ended: the request's own words, the trail's, and the
+record's, kept apart.
 
-Invariant: who approved, what was judged and how it ended come from the trail and the record only; labels, headings and
-notes are ours, as in review_sections.py.
+Invariant: who approved, what was judged and how it ended come only from the trail and the record; labels,
+headings and notes are ours, as in review_sections.py.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from threegate.trail.payloads import Approved, Cleared, Countersigned, End, unde
 def ended_sections(
     report: Report, history: RequestHistory | None, facts: ResultFacts | None
 ) -> Iterator[Section]:
-    """The parts that have something to say. `history` and `facts` are None where the trail tells nothing of this file."""
+    """The sections that are not empty. `history` and `facts` are None if the trail has nothing about this
+    file.
+    """
     for title, items in _parts(report, history, facts):
         if items:
             yield Section(title, tuple(items))
@@ -71,7 +74,7 @@ def _approval(history: RequestHistory | None) -> Iterator[Item]:
     approved = Approved.of(history.approved) if history else None
     if history is None or approved is None:
         if history is not None and history.promoted is not None:
-            yield Note("nobody signed it: it was put into approved/ by hand")
+            yield Note("unsigned: it was put into approved/ by hand")
         return
     if approved.grant is not None:
         yield Fact(
@@ -97,7 +100,7 @@ def _approval(history: RequestHistory | None) -> Iterator[Item]:
 
 
 def _batch(approved: Approved) -> str | None:
-    """The batch that was signed, where the statement is one of several."""
+    """The batch that was signed, if the statement is one of several."""
     if approved.batch_sha256 is None or approved.batch_index is None:
         return None
     return f"{approved.batch_sha256}, its number {approved.batch_index + 1}"

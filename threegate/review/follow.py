@@ -1,7 +1,7 @@
-"""A request as it goes on: looked at again and again until it has ended.
+"""Follow a request until it has ended.
 
-Invariant: this only reads. Where the request is says its folder; that it ends at all is the daemon's word, so without a
-daemon a request that runs is not waited for.
+Invariant: this only reads. The folder says where the request is; only the daemon can finish it, so without a
+daemon a running request is not waited for.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _LOST_SECONDS = 5.0
 
 
 def follow(workspace: Workspace, request: Shown, *, every: float = limits.LIVE_SECONDS) -> Iterator[Line]:
-    """Its line now and every `every` seconds until it has ended, which is the last one.
+    """Yield its line now and every `every` seconds until it has ended; the last line is final.
 
-    Raises InvalidInput when the file is gone, Unavailable when it runs and no daemon is there to end it.
+    Raises InvalidInput if the file is gone, Unavailable if it is running and there is no daemon to finish it.
     """
     if request.path is None:
         raise InvalidInput(
-            f"{request.request_id}: its file is in no folder any more; see: threegate audit show"
+            f"{request.request_id}: its file is gone from every folder; see: threegate audit show"
         )
     name, draft = request.path.name, request.path.parent
     seen = time.monotonic()
     while True:
-        alive = workspace.daemon_lock_held()  # before the look: a daemon moves the file first and ends then
+        alive = workspace.daemon_lock_held()  # checked first: a daemon that exits moves the file before
         line = _line(workspace, name, draft)
         if line is not None:
             seen = time.monotonic()
@@ -39,16 +39,16 @@ def follow(workspace: Workspace, request: Shown, *, every: float = limits.LIVE_S
             if line.next == "ended":
                 return
             if line.entry.folder == "running" and not alive:
-                raise Unavailable(
-                    f"{name}: no daemon runs, so nothing of it does; end it with: threegate run"
-                )
+                raise Unavailable(f"{name}: the daemon that ran it is gone; to settle it: threegate run")
         elif time.monotonic() - seen >= _LOST_SECONDS:
-            raise InvalidInput(f"{name}: is in no folder any more; see: threegate audit show")
+            raise InvalidInput(f"{name}: gone from every folder; see: threegate audit show")
         time.sleep(every)
 
 
 def _line(workspace: Workspace, name: str, draft: Path) -> Line | None:
-    """Its line, or None while it is between two folders. Later folders first: none goes back."""
+    """Its line, or None while it is between two folders. Later folders are tried first, since a request never
+    moves back.
+    """
     for folder in (*map(workspace.state_folder, reversed(STATES)), draft):
         try:
             return line_of(workspace, RequestEntry.of(folder_name(workspace, folder), folder / name))

@@ -1,7 +1,8 @@
-"""The screen of a group: one full draft, and a table of what differs between it and the others, outliers first.
+"""The screen of a group: one full draft, and a table of the differences between it and the others, outliers
+first.
 
-Invariant: every value that differs is in the table whole, for each draft, whatever the form of the screen; what is not in the
-table is the same as in the full draft (group_shape.py), but for digests of what is.
+Invariant: the table shows every differing value in full, for each draft, in the short form of the screen too;
+whatever is not in the table is the same as in the full draft (group_shape.py), except for digests of what is.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from threegate.shown.request_sections import job_exposure, size_text
 from threegate.shown.screen_lines import render_sections
 
 _ALL: Final = 1 << 30
-"""Lines: none is left out."""
+"""As a limit of lines: none is left out."""
 
 
 def render_group(
@@ -35,7 +36,7 @@ def render_group(
     width: int = WIDTH,
     full: bool = False,
 ) -> list[str]:
-    """The whole screen as lines; the first member is the one that is shown in full."""
+    """The whole screen as lines; the first member is shown in full."""
     return render_sections(
         [
             Section(f"GROUP: {len(members)} DRAFTS, ONE DECISION", tuple(_head(members, left_out, settings))),
@@ -48,7 +49,7 @@ def render_group(
 
 
 def in_table(copy: InputCopy) -> bool:
-    """Whether all of an input can be in the table: short, and plain text. Raises OSError."""
+    """Whether an input fits into the table in full: short, plain text. Raises OSError."""
     return copy.size <= limits.GROUP_INPUT_BYTES and not why_not_plain(_bytes(copy))
 
 

@@ -1,10 +1,11 @@
-"""Which drafts are of one shape, and what differs between them: pure, from what gate 1 read.
+"""Which drafts have the same shape, and what differs between them; pure functions of what gate 1 read.
 
-Invariant: two requests have the same shape only when they are equal in everything but what a person can judge from a short
-value in a table: id and file name, time, purpose and justification, the paths of declared outputs, plain values among Monty's inputs, among the
-arguments of a tool's call and among those of code that is on the screen, and the content of Monty's input files. Hosts, limits, tools,
-servers, projects, options, code, the names and structure of a call's arguments, and every argument of an opaque program are the same,
-letter by letter; so is every word that could be a path or a host.
+Invariant: two requests have the same shape only if they are equal in everything except what a person can
+judge from a short value in a table: id and file name, time, purpose and justification, the paths of declared
+outputs, plain values among Monty's inputs, among the arguments of a tool's call and among those of code that
+is on the screen, and the content of Monty's input files. Hosts, limits, tools, servers, projects, options,
+code, the names and structure of a call's arguments, and every argument of an opaque program must be
+identical, as must every word that could be a path or a host.
 """
 
 from __future__ import annotations
@@ -35,31 +36,35 @@ _SAME: Final[dict[str, Any]] = {
     "argv": None,
     "vars_json": None,
 }
-"""Fields of a request that say nothing of its shape, or that are taken apart."""
+"""Fields of a request that do not affect its shape, or that are handled separately."""
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _TEXT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ,_+%-]|\.(?![A-Za-z0-9])|(?<=[0-9])\.(?=[0-9]))*")
-"""Text that is no path, host, address or markup: ASCII, and a dot only in a number or at a word's end."""
+"""Text that is not a path, host, address or markup: ASCII, and a dot only in a number or at the end of a
+word.
+"""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 """A name that cannot be read as a name and a value; Inputs have no other ones."""
 _ADDRESS: Final = re.compile(r"[0-9]+(\.[0-9]+){2,}")
 _FAR: Final = 3.5
-"""Deviations from the median, in medians of all deviations, from which on a value stands out."""
+"""A value stands out if its deviation from the median is at least this many median deviations."""
 
 
 @dataclass(frozen=True, slots=True)
 class VaryingValue:
-    """One thing that may differ between drafts of a shape: a label of ours, and the foreign value whole."""
+    """Something that may differ between drafts of a shape: a label of ours, and the foreign value in full."""
 
     label: str
     text: str
     number: float | None = None
-    """The value as a number, where it is one."""
+    """The value as a number, if it is one."""
 
 
 def shape_of(request: Request, owner: Owner | None) -> str | None:
-    """The shape of a draft in 64 hex digits; None for one that is never of a group. `owner`: whose it is."""
+    """The shape of a draft in 64 hex digits; None for a draft that can be in no group. `owner` is the draft's
+    owner.
+    """
     if request.project is not None:
         return None
     template = [*_argument_kinds(request), *_variable_kinds(request)]
@@ -76,7 +81,9 @@ def shape_of(request: Request, owner: Owner | None) -> str | None:
 
 
 def job_shape(job: Job) -> Job:
-    """A job without what may differ between drafts of a shape: for all of a group it is the same."""
+    """A job without the parts that may differ between drafts of a shape; it is the same for the whole
+    group.
+    """
     inputs = job.inputs
     if BACKENDS[job.backend].data_inputs:
         inputs = tuple(replace(item, sha256="", size=0) for item in inputs)
@@ -91,10 +98,12 @@ def _without_arguments(call: ToolCall | None) -> ToolCall | None:
 
 
 def values_of(request: Request) -> list[VaryingValue]:
-    """Everything that may differ from another draft of the shape but its id, name, time and input files, in one order."""
+    """Everything that may differ from another draft of the shape, except id, name, time and input files, in a
+    fixed order.
+    """
     found = [
         VaryingValue("purpose", request.purpose),
-        # Tools that write drafts for an agent repeat the purpose here; an empty one cannot be.
+        # Tools that write drafts for an agent repeat the purpose here, and it is never empty.
         VaryingValue("because", "" if request.justification == request.purpose else request.justification),
     ]
     for number, (word, kind) in enumerate(zip(request.argv or (), _argument_kinds(request), strict=True)):
@@ -114,19 +123,19 @@ def values_of(request: Request) -> list[VaryingValue]:
 
 
 def differing(rows: Sequence[Sequence[VaryingValue]]) -> list[int]:
-    """Which columns are not the same in all rows."""
+    """The columns that differ between rows."""
     return [
         at for at, column in enumerate(zip(*rows, strict=True)) if len({value.text for value in column}) > 1
     ]
 
 
 def outliers_first(rows: Sequence[Sequence[VaryingValue]]) -> list[tuple[int, tuple[str, ...]]]:
-    """The indexes of the rows, those that stand out first, each with the labels of what stands out in it.
+    """The indexes of the rows, outliers first, each with the labels of the values that stand out.
 
-    A number stands out by its distance from the median; a text by its length, or because more than half of all have
-    another one in common.
+    A number stands out by its distance from the median; a text by its length, or because more than half of
+    the rows share another one.
     """
-    from statistics import median  # late: a list asks for shapes only
+    from statistics import median  # imported late: a list needs only shapes
 
     far: list[dict[str, float]] = [{} for _ in rows]
     for column in zip(*rows, strict=True):
@@ -157,7 +166,7 @@ _Path = tuple[str | int, ...]
 
 
 def _argument_kinds(request: Request) -> list[_Kind]:
-    """What each word of the command is: itself, a declared output, or a plain value of a kind."""
+    """What each word of the command is: a literal, a declared output, or a plain value of some kind."""
     argv = request.argv or ()
     kinds: list[_Kind] = [("same", word) for word in argv]
     exposure = exposure_of(request)
@@ -187,8 +196,8 @@ def _variable_kinds(request: Request) -> list[tuple[_Path, _Kind]]:
 
 
 def _variables(request: Request) -> Iterator[tuple[_Path, Any, _Kind]]:
-    """Each of the Inputs (JSON), or each leaf of a call's arguments, and what it is: itself, a declared output, or a plain
-    value of a kind.
+    """Each entry of Inputs (JSON), or each leaf of a call's arguments, and what it is: a literal, a declared
+    output, or a plain value of some kind.
 
     The paths of all leaves are the structure: an empty object or list is a leaf.
     """
@@ -211,7 +220,7 @@ def _variables(request: Request) -> Iterator[tuple[_Path, Any, _Kind]]:
 
 
 def _leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
-    """What is no object and no list with something in it, by the names and places on the way there."""
+    """The values that are not a non-empty object or list, with the names and indexes that lead to them."""
     if not value or not isinstance(value, (dict, list)):
         yield path, value
         return

@@ -1,7 +1,8 @@
-"""Our copies of a draft's input files: hashed while they are made, shown to the operator, pinned when they sign.
+"""Our copies of a draft's input files: hashed while they are made, shown to the operator, pinned on signing.
 
-Invariant: preview, digest and pinned bytes are those of one copy of ours; no inode of CORE's enters `tool-exec/`. A copy is
-locked while somebody reads it, so that a daemon that starts meanwhile does not take it for one that a crash left.
+Invariant: preview, digest and pinned bytes come from the same copy; no inode of CORE's enters `tool-exec/`. A
+copy is locked while it is in use, so that a daemon that starts meanwhile does not remove it as a leftover of
+a crash.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MODE = 0o400
 
 @dataclass(frozen=True, slots=True)
 class InputCopy:
-    """Our copy of an input: name, digest and size of what was read, and where it lies until it is pinned."""
+    """Our copy of an input: name, digest and size of what was read, and its path until it is pinned."""
 
     name: str
     sha256: str
@@ -39,7 +40,7 @@ class InputCopy:
         return self.path.open("rb")
 
     def digest_now(self) -> str:
-        """sha256 of what lies there now. Raises OSError."""
+        """sha256 of the file's current content. Raises OSError."""
         with self.path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -48,9 +49,10 @@ class InputCopy:
 def copied_inputs(
     workspace: Workspace, places: Mapping[str, Path], inputs: Sequence[InputFile]
 ) -> Iterator[tuple[InputCopy, ...]]:
-    """Copies of all inputs, in their order; what was not pinned meanwhile is gone when the block ends.
+    """Copies of all inputs, in order; copies that were not pinned are removed when the block ends.
 
-    `places` says where the file of each name lies. Raises Refused (input_missing, input_changed), Unavailable when the disk is full.
+    `places` maps each name to its file. Raises Refused (input_missing, input_changed), Unavailable if the
+    disk is full.
     """
     with ExitStack() as kept:
         yield tuple(_copy(workspace, places[item.name], item, kept) for item in inputs)
@@ -60,7 +62,7 @@ def copied_inputs(
 def seen_inputs(
     workspace: Workspace, places: Mapping[str, Path], inputs: Sequence[InputFile]
 ) -> Iterator[tuple[InputCopy, ...]]:
-    """The inputs where they lie, hashed and not copied: to be shown, never to be signed.
+    """The inputs, hashed in place and not copied: to be shown, never to be signed.
 
     Nothing is written. Raises Refused (input_missing, input_changed).
     """
@@ -71,7 +73,7 @@ def seen_inputs(
             descriptor, shown = _open(workspace, places[item.name], item.name)
             descriptors.append(descriptor)
             place = places[item.name]
-            ours = place.is_relative_to(workspace.tool_exec)  # nobody else can put another file there
+            ours = place.is_relative_to(workspace.tool_exec)  # only our account can replace this file
             path = place if ours else Path(f"/proc/self/fd/{descriptor}")
             sha256, size = _digest_of(descriptor, path), os.fstat(descriptor).st_size
             if sha256 != item.sha256:
@@ -86,7 +88,9 @@ def seen_inputs(
 
 
 _DIGESTS: OrderedDict[tuple[int, ...], str] = OrderedDict()
-"""What was hashed for showing, by everything that changes when the bytes do: a page is looked at again and again."""
+"""Hashes computed for showing, keyed by everything that changes when the bytes do, because a page is
+requested repeatedly.
+"""
 _DIGESTS_KEPT = 256
 
 
@@ -103,7 +107,7 @@ def _digest_of(descriptor: int, path: Path) -> str:
 
 
 def _open(workspace: Workspace, place: Path, name: str) -> tuple[int, str]:
-    """An input, open for reading, and how it is called in messages. Raises Refused (input_missing)."""
+    """An input, open for reading, and its name for messages. Raises Refused (input_missing)."""
     shown = f"{place.parent.parent.name}/{place.parent.name}/{name}"
     try:
         with workspace.hold(place.parent) as folder:

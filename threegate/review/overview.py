@@ -1,7 +1,7 @@
 """What is in the folders of a workspace, for screens that show a part of many thousand requests.
 
-Invariant: this only reads, and what it reads grows with what is asked for: a listing costs a look at the folder, a
-row costs the verdict of its file.
+Invariant: this only reads, and its cost grows with what is requested: a listing reads the folder, a row reads
+the verdict of its file.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "finished": ("finished",),
     "refused": ("refused",),
 }
-"""The groups of a listing, in the order of a request's way, and the folders of each; drafts of agents' runs come on top."""
+"""The groups of a listing, in the order in which a request passes through them, with their folders; drafts of
+agent runs come on top.
+"""
 
 
 def entries(workspace: Workspace, group: str) -> list[RequestEntry]:
-    """The files of a group: what waits oldest first, what has ended newest first."""
+    """The files of a group: waiting ones oldest first, ended ones newest first."""
     found = [entry for folder in _folders(workspace, group) for entry in files_in(workspace, folder)]
     return sorted(
         found, key=lambda entry: (entry.changed, entry.path.name), reverse=group in ("finished", "refused")
@@ -32,14 +34,16 @@ def entries(workspace: Workspace, group: str) -> list[RequestEntry]:
 
 
 def find_entry(workspace: Workspace, folder: str, key: str) -> RequestEntry | None:
-    """The file of a folder that has this key, or None. Only names that lie there are compared; none is made of `key`."""
+    """The file of a folder with this key, or None. The key is only compared with existing names; no path is
+    made from `key`.
+    """
     if not any(folder in _folders(workspace, group) for group in GROUPS):
         return None
     return next((entry for entry in files_in(workspace, folder) if entry.key == key), None)
 
 
 def matching(found: Sequence[RequestEntry], words: str) -> list[RequestEntry]:
-    """The entries whose names, as they are shown, contain every word; letters count as small ones."""
+    """The entries whose names, as shown, contain every word, ignoring case."""
     wanted = words.lower().split()
     return [entry for entry in found if all(word in shown(entry.path.name).lower() for word in wanted)]
 

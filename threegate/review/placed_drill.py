@@ -1,7 +1,8 @@
-"""The drill that lies among the drafts: a draft that must not be approved (docs/drills.md).
+"""The open drill: a draft that must not be approved (docs/drills.md).
 
-Invariant: there is at most one. It is in tool-exec/drills/, which nobody but the operator reads, and is listed under the
-folder of the request that it was made from; what is read there knows that it is a drill (`Draft.drill`), whoever lists it.
+Invariant: there is at most one. It is stored in tool-exec/drills/, which only the operator can read, and is
+listed under the folder of the request that it was made from; a draft read from there is marked as a drill
+(`Draft.drill`), whoever lists it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ PLAN: Final = "plan.json"
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """What is known of a drill before it is over. All texts are as the trail writes them."""
+    """What is known of a drill before it has ended. All texts are as the trail writes them."""
 
     name: str
     """Its file's name."""
     folder: str
     """Where it is listed: ``inbox``, or the id of an agent's run."""
     owner: Owner
-    """Who seems to ask: whoever asked for its source."""
+    """The apparent requester: the requester of its source."""
     request_id: str
     request_sha256: str
     source: str
@@ -43,7 +44,7 @@ class Drill:
 
     @property
     def commitment(self) -> str:
-        """What the trail says of it while it is open."""
+        """What the trail says about it while it is open."""
         return drill_commitment(
             salt=self.salt,
             drill_id=self.request_id,
@@ -58,7 +59,7 @@ class Drill:
         return workspace.drills / self.name
 
     def listed(self, workspace: Workspace) -> Path:
-        """The path under which it is listed; nothing is there."""
+        """The path under which it is listed; there is no file at this path."""
         run = is_agent_run_id(self.folder)
         return (workspace.agent_run(self.folder).inbox if run else workspace.inbox) / self.name
 
@@ -68,7 +69,7 @@ class Drill:
 
 
 def read_drill(workspace: Workspace) -> Drill | None:
-    """The drill that is open; None when there is none, or what is there is not one."""
+    """The open drill; None if there is none, or if the stored files are not a drill."""
     try:
         data = durable.read_regular(workspace.drills / PLAN, max_bytes=limits.DRILL_PLAN_BYTES)
         drill = Drill(**json.loads(data))
@@ -79,7 +80,7 @@ def read_drill(workspace: Workspace) -> Drill | None:
 
 
 def drill_at(workspace: Workspace, path: Path) -> Drill | None:
-    """The drill that is listed under this path, where no file is; None for every other path."""
+    """The drill that is listed under this path, which has no file; None for every other path."""
     drill = read_drill(workspace)
     if drill is None or drill.name != path.name or os.path.lexists(path):
         return None
@@ -87,6 +88,6 @@ def drill_at(workspace: Workspace, path: Path) -> Drill | None:
 
 
 def place_of(workspace: Workspace, path: Path) -> Path:
-    """Where the bytes of a listed file are: at its path, or of a drill in tool-exec/drills/."""
+    """Where the bytes of a listed file are: at its path or, for a drill, in tool-exec/drills/."""
     drill = drill_at(workspace, path)
     return path if drill is None else drill.file(workspace)

@@ -1,8 +1,8 @@
-"""The inputs of a request as parts of a screen, from our own copies: what `request/shown_whole.py` says is shown, in its order,
-and for who wants to read more, all of an input in pages.
+"""The inputs of a request as parts of a screen, from our own copies: what `request/shown_whole.py` selects,
+in its order, and on demand a whole input in pages.
 
-Invariant: bounded in memory whatever the files hold; bytes that are no text are shown as escapes, so that one of them hides
-nothing of the others; the pages of an input hold each of its bytes once, in order; nothing is unpacked.
+Invariant: memory is bounded whatever the files hold; bytes that are not text are shown as escapes, so that
+none hides another; the pages of an input hold each of its bytes once, in order; nothing is unpacked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from threegate.review.input_copies import InputCopy
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A head of ours, and foreign text below it (not yet escaped); `path` names a file of a tar and is foreign, too.
+    """A head of ours, and foreign text below it (not yet escaped); `path` names a file of a tar and is
+    foreign too.
 
     `line` is the number of the text's first line.
     """
@@ -35,7 +36,7 @@ class Preview:
 def previews(
     inputs: Sequence[InputFile], copies: Sequence[InputCopy]
 ) -> list[tuple[ShownInput, list[Preview]]]:
-    """For each input why it is not shown whole, and what is shown of it. Raises OSError."""
+    """For each input, why it is not shown in full, and what is shown of it. Raises OSError."""
     by_name = {copy.name: copy for copy in copies}
     shown = shown_inputs(inputs, lambda item: by_name[item.name].open())
     return [
@@ -58,7 +59,7 @@ def _previews(found: ShownInput, copy: InputCopy, *, unpack: bool) -> list[Previ
 
 
 def pages(item: InputFile, copy: InputCopy) -> Iterator[Preview]:
-    """All of an input: of a tar that is unpacked the names, and then each file. Raises OSError, TarError."""
+    """A whole input: for a tar that is unpacked, the names and then each file. Raises OSError, TarError."""
     with copy.open() as stream:
         if not item.unpack:
             yield from _pages(stream, Part("", 0, copy.size, 0))
@@ -71,7 +72,7 @@ def pages(item: InputFile, copy: InputCopy) -> Iterator[Preview]:
 
 
 def _pages(stream: BinaryIO, part: Part) -> Iterator[Preview]:
-    """A part, up to INPUT_PAGE_BYTES at a time: whole lines, or pieces of a line that is longer."""
+    """A part, up to INPUT_PAGE_BYTES at a time: whole lines, or pieces of a longer line."""
     at, line, inside = 0, 1, False
     while True:
         stream.seek(part.offset + at)
@@ -79,7 +80,7 @@ def _pages(stream: BinaryIO, part: Part) -> Iterator[Preview]:
         last = not data or at + len(data) == part.size
         cut = len(data) if last else data.rfind(b"\n") + 1 or len(data)
         text, taken = codecs.utf_8_decode(data[:cut], "backslashreplace", last)
-        goes_on = f", line {line} goes on" if inside else ""
+        goes_on = f", line {line} continued" if inside else ""
         yield Preview(f"bytes {at} to {at + taken} of {part.size}{goes_on}:", text, part.path, line)
         if last:
             return

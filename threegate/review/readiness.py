@@ -1,6 +1,7 @@
-"""Whether anything can run here now: the daemon, the engines of the backends, the trail.
+"""Whether anything can run now: the daemon, the engines of the backends, the trail.
 
-Invariant: a look waits no longer than it is asked to; what has not answered by then is said so, and the screen goes on.
+Invariant: a check waits at most as long as the caller allows; whatever has not answered by then is reported
+as such, and the screen goes on.
 """
 
 from __future__ import annotations
@@ -23,16 +24,18 @@ NOT_YET: Final = "no answer yet"
 
 
 class Readiness:
-    """Looks at daemon, engine and trail, at most every HEALTH_SECONDS each, in threads of its own."""
+    """Checks daemon, engine and trail, each at most every HEALTH_SECONDS, in threads of its own."""
 
     def __init__(self, workspace: Workspace, *, trail: Trail | None = None) -> None:
-        """Nothing is looked at yet. `trail`: one that is read on from where it was read before."""
+        """Nothing is checked yet. `trail` is an incremental reader."""
         self._workspace = workspace
         self._trail = trail or Trail(workspace)
         self._looks = (_Look(_ENGINE, self._engine), _Look("trail", self._trail_line))
 
     def look(self, wait: float | None = None) -> list[DoctorLine]:
-        """One line each for daemon, engine and trail, as last seen; waits `wait` (HEALTH_WAIT_SECONDS) seconds for the first look."""
+        """One line each for daemon, engine and trail, as last seen; waits `wait` (HEALTH_WAIT_SECONDS)
+        seconds for the first check.
+        """
         until = time.monotonic() + (limits.HEALTH_WAIT_SECONDS if wait is None else wait)
         for item in self._looks:
             item.begin()
@@ -41,10 +44,10 @@ class Readiness:
     def _daemon(self) -> DoctorLine:
         if self._workspace.daemon_lock_held():
             return DoctorLine("daemon", "ok", "runs")
-        return DoctorLine("daemon", "failure", "none runs here, so nothing is started", "threegate run")
+        return DoctorLine("daemon", "failure", "not running, so nothing is started", "threegate run")
 
     def _engine(self) -> DoctorLine:
-        """The first backend that needs something which does not answer."""
+        """The first backend that depends on something which does not answer."""
         try:
             settings = self._workspace.load_settings()
         except ThreeGateError as error:
@@ -66,7 +69,7 @@ class Readiness:
 
 
 class _Look:
-    """One thing that is looked at in a thread, again when what was seen is old."""
+    """One thing that a thread checks, again when the last result is old."""
 
     def __init__(self, name: str, make: Callable[[], DoctorLine]) -> None:
         self._make = make
@@ -89,7 +92,7 @@ class _Look:
         try:
             line = self._make()
         except Exception as error:  # noqa: BLE001 - a look that fails is said so, whatever it was; it decides nothing
-            line = DoctorLine(name, "failure", f"could not be looked at ({type(error).__name__})")
+            line = DoctorLine(name, "failure", f"could not be checked ({type(error).__name__})")
         with self._lock:
             self._line, self._when, self._runs = line, time.monotonic(), False
         self._answered.set()

@@ -1,7 +1,7 @@
-"""One request as it can be looked at: by somebody who signs nothing, in whatever folder it lies.
+"""One request, in whatever folder, for a reader who signs nothing.
 
-Invariant: this reads and never writes. What the file says about itself, what the trail recorded and what the gates
-would say now are told apart; the trail's story is told only for the file that it names.
+Invariant: this reads and never writes. The file's own statements, the trail's record and the gates' current
+answers are kept apart; the trail's history is shown only for the file that it names.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class StoryLine:
 
 @dataclass(frozen=True, slots=True)
 class RequestView:
-    """A request as it is shown. `problem` says why it cannot go on as it is (with its code, where there is one)."""
+    """A request as it is shown. `problem` says why it cannot proceed (with its code, if there is one)."""
 
     line: Line
     sections: tuple[Section, ...] = ()
     findings: tuple[Finding, ...] = ()
     source: tuple[str, ...] = ()
-    """The file's lines with secrets masked, where it is no valid request."""
+    """The file's lines with secrets masked, if it is not a valid request."""
     problem: str = ""
     code: str = ""
     checks: tuple[Check, ...] = ()
-    """The checks of a launch, for a request that waits for one."""
+    """The checks of a launch, for a request that is waiting for one."""
     story: tuple[StoryLine, ...] = ()
     facts: ResultFacts | None = None
     """The record of its run."""
@@ -66,15 +66,16 @@ def view_request(
     operator: str = SOMEBODY,
     seen: Callable[[ReviewedDraft], None] | None = None,
 ) -> RequestView:
-    """Everything that can be shown of a request file. Raises TrailError; InvalidInput when the file is gone or unreadable.
+    """Everything that can be shown of a request file. Raises TrailError; InvalidInput if the file is gone or
+    unreadable.
 
-    `operator`: who would sign. `seen` is called with the very draft that is shown, when it could be approved.
+    `operator` is who would sign. `seen` is called with the very draft that is shown, if it could be approved.
     """
     line = line_of(context.workspace, entry)
     if entry.path.suffix != ".md":
-        return RequestView(line, problem="a proposal: threegate proposal explain tells its verdict")
+        return RequestView(line, problem="a proposal; for its verdict: threegate proposal explain")
     if entry.folder in GROUPS["drafts"] and not is_request_name(entry.path.name):
-        return RequestView(line, problem="its name is none of a request: TR-YYYYMMDD-HHMMSSZ-<slug>.md")
+        return RequestView(line, problem="its name is not of the form TR-YYYYMMDD-HHMMSSZ-<slug>.md")
     if entry.folder in GROUPS["drafts"]:
         return _draft(context, entry, line, operator, seen)
     if entry.folder == "approved":
@@ -106,7 +107,7 @@ def _draft(
             replace(line, request_id=error.report.request_id, state="invalid", for_whom=WHOM["invalid"]),
             findings=error.report.findings,
             source=error.report.masked_lines,
-            problem="gate 1 refuses it as it is",
+            problem="gate 1 refuses it",
         )
     except (Refused, InvalidInput) as error:
         report = _read(context, entry, draft.data)
@@ -137,7 +138,9 @@ def _waiting(context: Context, entry: RequestEntry, line: Line) -> RequestView:
 
 
 def _claimed(context: Context, entry: RequestEntry, line: Line) -> RequestView:
-    """A request that was claimed, or was stopped: its own words, and what the trail and the record say of it."""
+    """A request that was claimed or stopped: its own words, and what the trail and the record say about
+    it.
+    """
     try:
         data = durable.read_regular(entry.path, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
@@ -148,11 +151,9 @@ def _claimed(context: Context, entry: RequestEntry, line: Line) -> RequestView:
         with context.trail.locked() as held:
             history = held.index.history(report.request_id)
     ours = history if history is not None and _is_of(history, entry) else None
-    problem = "" if report.request else "it is no valid request"
+    problem = "" if report.request else "it is not a valid request"
     if history is not None and ours is None:
-        problem = (
-            "the trail knows this request_id by another file: what it tells of that one is not told here"
-        )
+        problem = "in the trail this request_id belongs to another file, whose history is not shown here"
     facts = None
     end = End.of(ours.end) if ours is not None else None
     if ours is not None and ours.end is not None and end is not None and end.record_sha256:
@@ -181,7 +182,7 @@ def _read(context: Context, entry: RequestEntry, data: bytes) -> Report:
 
 
 def _is_of(history: RequestHistory, entry: RequestEntry) -> bool:
-    """Whether the trail's story of an id is about this file: a file may only claim an id."""
+    """Whether the trail's history of an id is about this file: a file may merely claim an id."""
     return history.file == entry.path.name and history.state in (entry.folder, None)
 
 
@@ -201,7 +202,7 @@ def _story(history: RequestHistory | None, entry: RequestEntry) -> tuple[StoryLi
 
 
 def view_sections(view: RequestView) -> list[Section]:
-    """A request as parts, for a screen of lines: what is known of it outside of its own parts comes last."""
+    """A request as parts, for a screen of lines; what is known about it from elsewhere comes last."""
     sections = list(view.sections)
     if view.problem:
         sections.append(Section("NOT AS IT IS", (Quote(view.problem, most=None),)))

@@ -18,7 +18,7 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One result file. `problem` is there when it cannot be read."""
+    """One result file. `problem` is set if it cannot be read."""
 
     file: str
     result_id: str
@@ -44,9 +44,9 @@ class ResultRow:
 def list_results(
     requester_folders: RequesterFolders, wanted: str | None = None, *, shared: bool = False
 ) -> list[ResultRow]:
-    """All results, oldest first, or those of one request or result id. A file that cannot be read is listed as such.
+    """All results, oldest first, or those of one request or result id. An unreadable file is listed as such.
 
-    `shared`: without those that only the operator may read, which went to an agent's run.
+    `shared`: leave out results of agent runs, which only the operator may read.
     """
     rows = []
     try:

@@ -1,6 +1,7 @@
-"""The screen before a signature: the text that is signed, with what is known only now and the inputs' bytes beside it.
+"""The screen before a signature: the text that is signed, with facts known only now and the inputs' bytes
+next to it.
 
-Invariant: what is signed comes from `shown/request_sections.py` alone; this adds to it and takes nothing away.
+Invariant: what is signed comes only from `shown/request_sections.py`; this adds to it and removes nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from threegate.shown.request_sections import Beside, Warning_, read_all, request
 from threegate.shown.signed_text import shown_request
 
 _PREVIEW: Final = 10
-"""Lines of an input that is no code, on the short screen."""
+"""Lines of an input that is not code, on the short screen."""
 
 
 def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: str) -> list[Section]:
-    """Everything that `operator` has to see of a draft, in the order of the screen."""
+    """Everything that `operator` must see of a draft, in the order of the screen."""
     inputs, unread = _inputs(reviewed)
     return request_sections(
         shown_request(
@@ -68,7 +69,7 @@ def _can_run(reviewed: ReviewedDraft) -> str:
 
 
 def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[Warning_]]:
-    """What is shown of each input, and a warning for each that is not shown whole."""
+    """What is shown of each input, and a warning for each that is not shown in full."""
     request = reviewed.request
     if reviewed.change is not None:  # late: most requests change no project
         from threegate.review.change_screen import change_items

@@ -1,7 +1,7 @@
 """A draft as the operator sees it before signing: read once, validated, its inputs copied, judged on trial.
 
-Invariant: everything that is shown and everything that is signed comes from the values in one `ReviewedDraft`; the
-draft's file is not read again.
+Invariant: everything shown and everything signed comes from the values in one `ReviewedDraft`; the draft's
+file is not read again.
 """
 
 from __future__ import annotations
@@ -44,26 +44,30 @@ if TYPE_CHECKING:
     from threegate.tools.requested_call import RequestedCall
 
 DRAFT_EXPIRED = "draft_expired"
-"""Why a draft was refused on which nobody decided within `approval.draft_ttl`."""
+"""Why a draft was refused that no operator decided on within `approval.draft_ttl`."""
 _HELPED = {"contracts_do_not_compile": "check"}
-"""Reasons that another command than `contracts explain` fixes."""
+"""Reasons for which the fix is another command than `contracts explain`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A draft's bytes, read once, and which file they came from."""
+    """A draft's bytes, read once, and the file they came from."""
 
     path: Path
     data: bytes
     identity: tuple[int, ...]
     owner: Owner | None
-    """Whose draft it is: the file's owner, or the run in whose inbox it is."""
+    """Who owns the draft: the file's owner, or the run in whose inbox it is."""
 
     drill: Drill | None = None
-    """What it is when it must not be approved; its `path` is where it is listed then, and nothing is there."""
+    """Set if it is a drill, which must not be approved; `path` is then only where it is listed, and there is
+    no file.
+    """
 
     def expires_utc(self, ttl: int) -> datetime:
-        """When it is refused if nobody decides: `ttl` seconds after its file changed last, by a time that nobody sets."""
+        """When it is refused if no operator decides: `ttl` seconds after its file last changed, by the change
+        time, which cannot be set.
+        """
         return expiry(self.identity[-1], ttl)
 
 
@@ -74,7 +78,7 @@ def expiry(changed_ns: int, ttl: int) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedDraft:
-    """A valid draft with everything that is known about it."""
+    """A valid draft with everything known about it."""
 
     draft: Draft
     report: Report
@@ -83,27 +87,29 @@ class ReviewedDraft:
     inputs: tuple[InputCopy, ...]
     assessment: Assessment
     owner: Owner | None
-    """Who drafted it: as `draft.owner` says, or for a draft made from a proposal whom the trail names."""
+    """Who drafted it: the owner of the draft, or for a draft made from a proposal, whoever the trail
+    names.
+    """
     proposal_sha256: str | None
     now: datetime
     run: KnownRun | None
-    """The agent's run that drafted it; None where none did."""
+    """The agent run that drafted it; None if none did."""
     differs: str | None
-    """What differs from the last approved request of the same shape; None when there was none."""
+    """Differences from the last approved request of the same shape; None if there was none."""
     change: RequestedChange | None = None
     """What an apply request would do to its project."""
     call: RequestedCall | None = None
     """What an mcp request calls."""
     unfit: Refused | None = None
-    """Why that could not be done to the project as it is now."""
+    """Why the change cannot be made in the project now."""
     never_fits: str | None = None
-    """What of its limits no machine of the workspace has."""
+    """Which of its limits no machine of the workspace can satisfy."""
     image_has_program: bool | None = True
-    """Whether the sandbox image has the program that the argv starts with; None when that is not known."""
+    """Whether the sandbox image has the program that argv starts with; None if that is not known."""
 
 
 def find_draft(workspace: Workspace, which: str) -> Path:
-    """The draft of an id, a file name or a path. Raises InvalidInput when none or more than one has the id."""
+    """The draft of an id, a file name or a path. Raises InvalidInput if none or more than one has the id."""
     given = Path(which)
     if given.parent != Path() or given.exists():
         return given
@@ -137,15 +143,15 @@ def _id_in(workspace: Workspace, folder: HeldFolder, name: str) -> str | None:
 
 
 def read_draft(workspace: Workspace, path: Path) -> Draft:
-    """Read a draft of inbox/ or tool-exec/drafts/, once. Raises InvalidInput."""
+    """Read a draft in inbox/ or tool-exec/drafts/, once. Raises InvalidInput."""
     path = path.absolute()
     folder = next((place for place in workspace.draft_folders() if _is_in(path, place)), None)
     if folder is None:
         raise InvalidInput(
-            f"{path}: a draft is a file of {workspace.inbox} or {workspace.drafts}; copy it there"
+            f"{path}: a draft must be a file in {workspace.inbox} or {workspace.drafts}; copy it there"
         )
     if not is_request_name(path.name):
-        raise InvalidInput(f"{path}: is no name of a request; rename it to TR-YYYYMMDD-HHMMSSZ-<slug>.md")
+        raise InvalidInput(f"{path}: not the name of a request; rename it to TR-YYYYMMDD-HHMMSSZ-<slug>.md")
     drill = drill_at(workspace, path)
     try:
         with workspace.hold(folder if drill is None else workspace.drills) as held:
@@ -166,10 +172,11 @@ def _identity(facts: os.stat_result) -> tuple[int, ...]:
 def open_reviewed_draft(
     context: Context, draft: Draft, valid: ValidDraft | None = None, *, compared: bool = True
 ) -> Iterator[ReviewedDraft]:
-    """Validate, copy the inputs, build the Job, judge on trial. The copies live as long as the block.
+    """Validate, copy the inputs, build the Job, judge on trial. The copies exist until the block ends.
 
-    `valid`: what `validate_draft` has read of this very draft; it is not read again, and the types of its code, which are for
-    a screen, are not checked. `compared`: look for what differs from the last request of its shape, for a screen.
+    `valid` is what `validate_draft` read from this very draft; then the draft is not read again, and the type
+    check of its code, which is only for a screen, is skipped. `compared`: also look for differences from the
+    last request of its shape, for a screen.
 
     Raises Refused (with a reason code), InvalidInput for a draft that is not valid, Unavailable, TrailError.
     """
@@ -180,33 +187,35 @@ def open_reviewed_draft(
 
 @contextmanager
 def view_draft(context: Context, draft: Draft) -> Iterator[ReviewedDraft]:
-    """The same for a reader who signs nothing: the inputs are hashed where they lie, and nothing is written."""
+    """The same for a reader who signs nothing: the inputs are hashed in place, and nothing is written."""
     report, request = _validate_for_screen(context, draft)
     with seen_inputs(context.workspace, _places(context, draft, request), request.inputs) as seen:
         yield _reviewed(context, draft, report, request, seen, compared=True)
 
 
 class ValidDraft(NamedTuple):
-    """What gate 1 says of a draft that it lets through."""
+    """Gate 1's findings in a draft that it accepts."""
 
     report: Report
     request: Request
 
 
 def validate_draft(context: Context, draft: Draft) -> ValidDraft:
-    """Read a draft by gate 1, for now. Raises InvalidDraft, Refused (`not_yet_valid`, `clock_went_back`), TrailError."""
+    """Validate a draft with gate 1, as of now. Raises InvalidDraft, Refused (`not_yet_valid`,
+    `clock_went_back`), TrailError.
+    """
     now = _now(context)
     report = context.read(draft.data, draft.path.name, "draft", now)
     request = report.request
     if request is None:
         raise InvalidDraft(draft.path, report)
     if request.created_utc > now:
-        raise Refused("not_yet_valid", f"{draft.path.name}: created_utc lies ahead of now; wait or fix it")
+        raise Refused("not_yet_valid", f"{draft.path.name}: created_utc is in the future; wait or fix it")
     return ValidDraft(report, request)
 
 
 def _validate_for_screen(context: Context, draft: Draft) -> ValidDraft:
-    """The same with what the type checker says of its code, which decides nothing."""
+    """The same with the type checker's findings in its code, which decide nothing."""
     report, request = validate_draft(context, draft)
     return ValidDraft(replace(report, findings=(*report.findings, *type_findings(request))), request)
 
@@ -240,11 +249,12 @@ def _now(context: Context) -> datetime:
 
 
 def refuse_bad_clock(held: LockedTrail) -> None:
-    """Nothing is signed under a clock that went back. Raises Refused."""
+    """Refuse to sign while the clock is behind the trail. Raises Refused."""
     if held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS:
         raise Refused(
             "clock_went_back",
-            f"the clock is {held.clock_behind_seconds:.0f} s behind the trail; set it right (timedatectl), nothing is approved before",
+            f"the clock is {held.clock_behind_seconds:.0f} s behind the trail; set it (timedatectl); nothing "
+            "is approved until then",
         )
 
 
@@ -299,7 +309,7 @@ def _reviewed(
             server=call.server if call is not None else None,
         )
         if proposal is not None and history is not None and history.owner is not None:
-            # The daemon wrote the draft: who asks is whom the trail names.
+            # The daemon wrote the draft; the requester is the one that the trail names.
             draft = replace(draft, owner=history.owner)
         run = held.index.run(draft.owner)
         refuse_other_project(request, run)
@@ -338,7 +348,7 @@ def _reviewed(
 
 
 def why_unfit(change: RequestedChange | None) -> Refused | None:
-    """Why a change could not be made in its project as that is now; None when it could, and where there is none."""
+    """Why the change cannot be made in its project now; None if it can, or if there is no change."""
     if change is not None:
         from threegate.changes.requested_change import refuse_unfit
 
@@ -350,7 +360,7 @@ def why_unfit(change: RequestedChange | None) -> Refused | None:
 
 
 def _refuse_bad_tars(request: Request, copies: Mapping[str, InputCopy]) -> None:
-    """What could not be laid out is not signed either. Raises Refused (input_unfit)."""
+    """An archive that cannot be unpacked is not signed. Raises Refused (input_unfit)."""
     for item in request.inputs:
         if item.unpack:
             try:
@@ -367,7 +377,9 @@ def _is_in(path: Path, folder: Path) -> bool:
 
 
 def refuse_judged(reviewed: ReviewedDraft) -> None:
-    """Nothing is signed that the gates would refuse anyway (docs/spec/3-aana.md). Raises Refused with the gate's code."""
+    """A request that the gates would refuse anyway is not signed (docs/spec/3-aana.md). Raises Refused with
+    the gate's code.
+    """
     if reviewed.unfit is not None:
         raise reviewed.unfit
     if reviewed.image_has_program is False and reviewed.job.argv:
@@ -386,11 +398,13 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
         )
     if assessment.route != "accept" or assessment.gate_decision != "pass" or assessment.blockers:
         code = assessment.blockers[0] if assessment.blockers else f"aana_{assessment.route}"
-        raise Refused(code, f"AANA says {assessment.route} ({code}); it would not run when it is approved")
+        raise Refused(code, f"AANA says {assessment.route} ({code}); it would not run if approved")
 
 
 def refuse_anothers(history: RequestHistory | None, draft: Draft) -> None:
-    """An id belongs to the owner of the first file that named it: that is who asks. Raises Refused (replayed)."""
+    """An id belongs to the owner of the first file that used it; that owner is the requester. Raises Refused
+    (replayed).
+    """
     first = history.owner if history is not None else None
     if first is not None and first != draft.owner:
         raise Refused(
@@ -401,25 +415,26 @@ def refuse_anothers(history: RequestHistory | None, draft: Draft) -> None:
 
 
 def who_asks(owner: Owner | None) -> str:
-    """Whose a draft is, in words."""
+    """The owner of a draft, in words."""
     return f"the agent's run {owner}" if isinstance(owner, str) else f"the account with uid {owner}"
 
 
 def missing_program_text(program: str) -> str:
-    """One line for a program that the sandbox image is known to lack."""
+    """One line about a program that the sandbox image is known to lack."""
     name = mask_secrets(program)[:60]
     return f"the sandbox image has no program {name!r}: the run could only fail; name another, or build an image that has it"
 
 
 def refuse_used(held: LockedTrail, request: Request) -> None:
-    """An id and a file name are used once. Raises Refused (replayed)."""
+    """An id and a file name can be used only once. Raises Refused (replayed)."""
     if held.index.id_used(request.request_id):
         history = held.index.history(request.request_id)
         ended = Rejected.of(history.end) if history is not None else None
         if ended is not None and ended.reason == DRAFT_EXPIRED:
             raise Refused(
                 DRAFT_EXPIRED,
-                f"{request.file_name}: nobody decided on it within approval.draft_ttl; draft it again: threegate retry",
+                f"{request.file_name}: no operator decided on it within approval.draft_ttl; draft it again: "
+                "threegate retry",
             )
         raise Refused(
             "replayed", f"request_id {request.request_id} was used before; make a new one: threegate retry"
@@ -429,7 +444,7 @@ def refuse_used(held: LockedTrail, request: Request) -> None:
 
 
 def take_draft_away(workspace: Workspace, draft: Draft) -> bool:
-    """Unlink the draft, only if inode and digest are those that were read; returns whether it is gone."""
+    """Unlink the draft, but only if inode and digest are those that were read; return whether it is gone."""
     name = draft.path.name
     try:
         with workspace.hold(draft.path.parent) as folder:

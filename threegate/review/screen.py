@@ -19,7 +19,7 @@ _DIFFERENCE = 200
 def render_reviewed_draft(
     reviewed: ReviewedDraft, settings: Settings, *, operator: str, width: int = WIDTH, full: bool = False
 ) -> list[str]:
-    """The whole screen as lines. `full` leaves nothing out."""
+    """The whole screen as lines. With `full`, nothing is left out."""
     return render_sections(review_sections(reviewed, settings, operator=operator), width=width, full=full)
 
 
@@ -31,7 +31,7 @@ def render_page(name: str, page: Preview, *, width: int = WIDTH) -> list[str]:
 
 
 def render_invalid(error: InvalidDraft, *, width: int = WIDTH) -> list[str]:
-    """What gate 1 found in a draft that is not valid."""
+    """Gate 1's findings in a draft that is not valid."""
     findings = error.report.findings
     lines: list[str] = [Title(f"== NOT VALID: {len(findings)} findings")]
     for finding in findings:
@@ -41,7 +41,7 @@ def render_invalid(error: InvalidDraft, *, width: int = WIDTH) -> list[str]:
 
 
 def render_comparison(found: Comparison, *, width: int = WIDTH, full: bool = False) -> list[str]:
-    """What differs between two requests."""
+    """The differences between two requests."""
     lines = field("before", f"{found.before.parent.name}/{found.before.name}", width=width)
     lines += field("after", f"{found.after.parent.name}/{found.after.name}", width=width)
     if not found.differences:

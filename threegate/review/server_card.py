@@ -1,6 +1,8 @@
-"""What a person reads of a server of tools before signing it: how it runs, what it reaches, and every word that it says.
+"""The card of a tool server that a person reads before signing: how it runs, what it can reach, and
+everything it reports.
 
-Invariant: everything of the manifest is on the card. What the server says is quoted; nothing of it is taken for a fact.
+Invariant: everything in the manifest is on the card. The server's words are quoted; none of them is taken as
+fact.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ DAEMON_RIGHTS = (
 
 
 def server_sections(manifest: Manifest) -> list[Section]:
-    """The card: the process first, then what it reaches, then its own words."""
+    """The card: first the process, then what it can reach, then the server's own words."""
     tools = [Section(f"TOOL {tool.name}", tuple(_tool(manifest, tool))) for tool in manifest.tools]
     return [
         Section("THE SERVER", tuple(_process(manifest))),
@@ -31,12 +33,12 @@ def server_sections(manifest: Manifest) -> list[Section]:
 
 
 def reach_section(manifest: Manifest) -> Section:
-    """Hosts and folders, by its walls."""
+    """Hosts and folders, depending on the sandbox."""
     return Section("WHAT IT REACHES", tuple(_reach(manifest)))
 
 
 def tool_claims(tool: PinnedTool) -> Section:
-    """What a server says about its own tool: words of others, of which nothing is believed or decided."""
+    """What a server reports about its own tool: foreign words that are not believed and decide nothing."""
     items: list[Item] = [
         Note("written by the server; nothing here was checked, and nothing is decided by it")
     ]
@@ -50,7 +52,7 @@ def tool_claims(tool: PinnedTool) -> Section:
 
 
 def difference_section(changed: Iterable[Difference]) -> Section:
-    """What differs from what was signed: before, then now."""
+    """Differences from what was signed: before, then now."""
     items: list[Item] = []
     for item in changed:
         items.append(Field("changed", item.what))
@@ -60,14 +62,14 @@ def difference_section(changed: Iterable[Difference]) -> Section:
 
 
 def process_kind(manifest: Manifest) -> str:
-    """How many calls a process of it answers."""
+    """How many calls one process of the server answers."""
     if manifest.stateful:
         return "one for each run of an agent (or account): what a call leaves in it meets the calls after it"
     return "a fresh one for each call"
 
 
 def runs_where(manifest: Manifest) -> str:
-    """One line on the walls around it."""
+    """One line on the sandbox of the server."""
     if manifest.place == "jail":
         account = f" under the account {manifest.account}" if manifest.account else ""
         return f"a jail of its own{account}"

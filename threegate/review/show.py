@@ -1,6 +1,6 @@
-"""Everything that is known about one request: its file, verdict, history and result.
+"""Everything known about one request: its file, verdict, history and result.
 
-Invariant: what is shown of the history comes from the trail, never from the file's own words.
+Invariant: the history comes from the trail, never from the file's own words.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from threegate.trail.payloads import Approved
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One request as it is known here. `path` is None when only the trail knows of it."""
+    """One known request. `path` is None if only the trail has it."""
 
     request_id: str | None
     path: Path | None
@@ -68,9 +68,10 @@ class Shown:
 
 
 def show_request(workspace: Workspace, which: str) -> Shown:
-    """Find a request by its id, its file name or a path. Raises InvalidInput when nothing is known of it.
+    """Find a request by its id, its file name or a path. Raises InvalidInput if it is unknown.
 
-    An id that the trail knows comes first, and the trail says where its file is: anybody may name a draft like a request.
+    An id that the trail has comes first, and the trail says where its file is, because anyone may name a
+    draft like a request.
     """
     with Trail(workspace).locked() as held:
         history = held.index.history(which)
@@ -81,7 +82,7 @@ def show_request(workspace: Workspace, which: str) -> Shown:
         if history is None:
             request_id = report.request_id or path.stem
         elif report.request_id != which:
-            path = report = None  # another request's file has the name now
+            path = report = None  # the name now belongs to another request's file
     events = [event.to_json() for event in Trail(workspace).events() if event.request_id == request_id]
     if path is None and not events:
         raise InvalidInput(f"{which}: no such request here; `threegate status` lists them")
@@ -102,9 +103,10 @@ def results_of(workspace: Workspace, request_id: str) -> tuple[Path, ...]:
 
 @contextmanager
 def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[InputFile, InputCopy]]:
-    """An input with the digest that the request declares: pinned, or before the approval a copy of ours for the block.
+    """An input with the digest that the request declares: the pinned file, or before the approval a temporary
+    copy of ours.
 
-    Raises InvalidInput when the request has no such input, Refused (input_missing, input_changed), Unavailable.
+    Raises InvalidInput if the request has no such input, Refused (input_missing, input_changed), Unavailable.
     """
     request = shown.report.request if shown.report else None
     item = next((item for item in request.inputs if item.name == name), None) if request else None
@@ -126,23 +128,23 @@ def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[
 
 
 def as_approved(workspace: Workspace, which: str) -> bytes:
-    """The text that the approval of a request covers, as it was kept. Raises InvalidInput when there is none (any more)."""
+    """The stored text that the approval of a request covers. Raises InvalidInput if there is none (any
+    more).
+    """
     with Trail(workspace).locked() as held:
         index = held.index
-    # An id of the trail first: a draft named like it says of itself which request it is.
+    # The id in the trail comes first, because a draft with that name can claim to be any request.
     history = index.history(which) or index.history(show_request(workspace, which).request_id or which)
     approved = Approved.of(history.approved) if history is not None else None
     if approved is None or approved.shown_sha256 is None:
-        raise InvalidInput(f"{which}: the trail has no approval of it that says what was shown")
+        raise InvalidInput(f"{which}: the trail has no approval that records what was shown")
     path = workspace.inputs / approved.shown_sha256
     try:
         text = durable.read_regular(path, max_bytes=limits.SHOWN_TEXT_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: the kept text cannot be read ({error.strerror or error})") from None
     if sha256_hex(text) != approved.shown_sha256:
-        raise InvalidInput(
-            f"{path}: was changed: it is not the text that was signed; see: threegate audit verify"
-        )
+        raise InvalidInput(f"{path}: changed: not the text that was signed; see: threegate audit verify")
     return text
 
 
@@ -179,7 +181,7 @@ def _find_path(workspace: Workspace, which: str) -> Path | None:
         return given.absolute()
     name = given.name if given.name.endswith(".md") else f"{given.name}.md"
     if name != given.name and not is_request_name(name):
-        return None  # an id, and anybody may lay an ID.md into the inbox
+        return None  # an id: anyone may put an ID.md into the inbox
     for folder in reversed(_folders(workspace)):
         if (folder / name).is_file() and not (folder / name).is_symlink():
             return folder / name

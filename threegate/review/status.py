@@ -1,6 +1,6 @@
-"""What waits, for whom, what runs and what has ended: read from the folders and the verdicts.
+"""What is waiting, for whom, what is running and what has ended: read from the folders and the verdicts.
 
-Invariant: this only reads; what it says is what the folders say, since the folder of a file is its state.
+Invariant: this only reads; it reports what the folders say, since the folder of a file is its state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from threegate.runners.live_output import OutputLine, live_output
 from threegate.secretscan import mask_secrets
 from threegate.shown.escaped_lines import GUTTER, own, shown, wrapped
 
-_NOT_SEEN = "not looked at yet"
+_NOT_SEEN = "not checked yet"
 WHOM = {
     "draft": "operator: threegate approve",
     "invalid": "agent: fix the draft",
@@ -39,7 +39,7 @@ WHOM = {
     "finished": "",
     "refused": "",
 }
-"""Who has to do what next, by the state."""
+"""Who must act next, by state."""
 WAITS_FOR = {
     "quorum_missing": "another operator: threegate countersign",
     "no_backend": "operator: threegate doctor",
@@ -49,20 +49,25 @@ WAITS_FOR = {
     "workspace_mismatch": "operator: threegate workspace adopt",
     "folder_replaced": "operator: threegate doctor",
 }
-"""Who ends the wait of an approved request, by its reason; of any other reason, the daemon does."""
+"""Who must act on an approved request, by its reason; for any other reason, the daemon does."""
 _OF_PROPOSALS = {"no_draft": "operator: threegate proposal explain"}
-"""A proposal asks for nothing itself: its draft does, on a line of its own. Only one without its draft needs somebody."""
+"""A proposal is not actionable itself: its draft is, on a line of its own. Only a proposal without a draft
+needs someone.
+"""
 
 
 TITLES: Final = {
     "operator": "Needs you",
     "running": "Running",
-    "others": "Waits for the daemon or the agent",
+    "others": "Waiting for the daemon or the agent",
     "ended": "Ended",
 }
-"""The groups of a list in its order, by `Line.next`."""
+"""The groups of a list, in order, by `Line.next`."""
 _ORDER: Final = tuple(TITLES)
-NOTHING_HERE: Final = "nothing here: no drafts, nothing approved, nothing ended; next: threegate draft, or tell an agent with: threegate agent prompt"
+NOTHING_HERE: Final = (
+    "nothing here: no drafts, nothing approved, nothing ended; next: threegate draft, or "
+    "instruct an agent with: threegate agent prompt"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +78,24 @@ class RequestEntry:
     path: Path
     changed: datetime
     since: datetime
-    """When it came into this folder: the file system's change time, which nobody sets."""
+    """When it came into this folder: the file system's change time, which cannot be set."""
 
     @classmethod
     def of(cls, folder: str, path: Path, facts: os.stat_result | None = None) -> RequestEntry:
-        """The entry of a file, `facts` being its own (not those of what a link names). Raises OSError."""
+        """The entry of a file, from its own stat (not that of a link's target). Raises OSError."""
         facts = facts or path.lstat()
         changed, since = (datetime.fromtimestamp(moment, UTC) for moment in (facts.st_mtime, facts.st_ctime))
         return cls(folder, path, changed, since)
 
     @property
     def key(self) -> str:
-        """The name in 32 hex digits: fit for an address, whatever the name is."""
+        """The name as 32 hex digits: safe in a URL, whatever the name is."""
         return hashlib.sha256(os.fsencode(self.path.name)).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One request file: its state, the reason, what it asks for, and who has to do something next."""
+    """One request file: its state, the reason, what it asks for, and who must act next."""
 
     entry: RequestEntry
     state: str
@@ -98,15 +103,15 @@ class Line:
     request_id: str | None
     for_whom: str
     exposure: Exposure | None = None
-    """Opacity and reach: of the file, else as the verdict tells them; None where neither tells any."""
+    """Opacity and reach, from the file or else from the verdict; None if neither has them."""
     asked: Asked | None = None
-    """What the file asks for; None where it is no valid request."""
+    """What the file asks for; None if it is not a valid request."""
     output: OutputLine | None = None
-    """The last line that it wrote, while it runs."""
+    """The last line of its output, while it is running."""
     under_grant: str = ""
-    """Under which grant, where a standing grant lies beside the request instead of a signature over it."""
+    """Its grant, if a standing grant is stored beside the request instead of a signature."""
     together: int = 0
-    """Drafts of its shape, itself among them, which can be decided on together; 0 where there is no other."""
+    """How many drafts of its shape, this one included, can be decided on together; 0 if there is no other."""
 
     @property
     def file(self) -> str:
@@ -115,19 +120,19 @@ class Line:
 
     @property
     def shown_file(self) -> str:
-        """The file's name for people and programs that do not open it: secrets are masked."""
+        """The file's name with secrets masked, for people and programs that do not open it."""
         return mask_secrets(self.file)
 
     @property
     def group(self) -> str:
-        """Which group it is of, in words of ours; empty where it is of none."""
+        """Which group it belongs to, in our words; empty if it is in none."""
         if self.asked is None or self.asked.shape is None or not self.together:
             return ""
         return f"group {self.asked.shape[:6]}, one of {self.together}: decide together with --group"
 
     @property
     def next(self) -> str:
-        """Whose turn it is: ``operator``, ``running``, ``others`` (the daemon, the agent) or ``ended``."""
+        """Who must act: ``operator``, ``running``, ``others`` (the daemon, the agent) or ``ended``."""
         if self.state in ("finished", "refused"):
             return "ended"
         if self.for_whom.startswith(("operator", "another operator")):
@@ -159,9 +164,9 @@ class Line:
 
 
 def status_lines(workspace: Workspace, *, ended: int = 20, reader: AskedReader | None = None) -> list[Line]:
-    """Everything that is open and the last `ended` requests that have ended: what an operator has to do first.
+    """Everything open and the last `ended` requests that have ended, starting with what an operator must do.
 
-    `reader` is kept by who asks again and again.
+    Pass the same `reader` again for repeated calls.
     """
     reader = reader or AskedReader(workspace)
     closed = [*files_in(workspace, "finished"), *files_in(workspace, "refused")]
@@ -183,7 +188,9 @@ def status_lines(workspace: Workspace, *, ended: int = 20, reader: AskedReader |
 
 
 def grouped(lines: list[Line]) -> list[Line]:
-    """The lines, each draft with how many of these are of its shape; what is left out of a group shows when it is opened."""
+    """The lines, each draft with the number of drafts of its shape; which of them a group leaves out is known
+    when it is opened.
+    """
     shapes = [line.asked.shape if line.asked else None for line in lines]
     counts = Counter(shapes)
     return [
@@ -193,7 +200,7 @@ def grouped(lines: list[Line]) -> list[Line]:
 
 
 def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
-    """A request as rows of a list: ours first, then what is foreign, each row behind the gutter."""
+    """A request as rows of a list: our words first, then foreign text, each row behind the gutter."""
     asked = line.asked
     facts = [age_text(line.entry, now)]
     if line.next == "ended":
@@ -230,7 +237,7 @@ def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
 
 
 def health_rows(looked: Sequence[DoctorLine], *, width: int) -> list[str]:
-    """What was looked at, a row or more each, and what to type where it is not as it should be."""
+    """The results of the checks, one or more rows each, and what to type if there is a problem."""
     rows: list[str] = []
     for line in looked:
         fix = f": {line.fix}" if line.fix and line.state != "ok" else ""
@@ -245,7 +252,7 @@ def output_row(output: OutputLine, *, width: int) -> str:
 
 
 def _foreign(text: str, width: int) -> str:
-    """A row of foreign text; what does not fit into it is left out, and it ends with an ellipsis then."""
+    """A row of foreign text, cut with an ellipsis if it is too long."""
     space = width - 10 - len(GUTTER)
     first = next(wrapped(text, space))
     row = first if len(first) == len(shown(text)) else f"{next(wrapped(text, space - 2))}…"
@@ -262,7 +269,7 @@ def age_text(entry: RequestEntry, now: datetime) -> str:
 
 
 def worker_text(row: dict[str, Any]) -> str:
-    """A line about a worker: whether it takes work, what is taken of it, and what runs there."""
+    """A line about a worker: whether it accepts work, how much of it is in use, and what is running."""
     from threegate.runners.registry import backend_names
 
     kinds = [name.lower() for name in backend_names() if name.lower() in row]
@@ -271,7 +278,7 @@ def worker_text(row: dict[str, Any]) -> str:
         + ", ".join(f"{kind} {row[kind]}" for kind in kinds)
     )
     what = ", ".join(row["running"]) or "idle"
-    state = f"{load}: {what}" if row["live"] else f"takes no work: {row['reason']}"
+    state = f"{load}: {what}" if row["live"] else f"accepts no work: {row['reason']}"
     return f"worker    {row['worker']} ({row['machine'] or 'unknown machine'})  {state}"
 
 
@@ -285,7 +292,7 @@ def files_in(workspace: Workspace, folder: str) -> list[RequestEntry]:
                 continue
             if entry.name.endswith((".proposal.json", ".manifest.json")):
                 continue
-            with suppress(FileNotFoundError):  # it went on its way in between
+            with suppress(FileNotFoundError):  # moved on meanwhile
                 facts = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(facts.st_mode):
                     found.append(RequestEntry.of(folder, place / entry.name, facts))
@@ -297,31 +304,37 @@ def files_in(workspace: Workspace, folder: str) -> list[RequestEntry]:
 
 
 def draft_folder_names(workspace: Workspace) -> list[str]:
-    """Where drafts lie, as a listing names it: the inbox, the folder of proposals' drafts, and the inbox of each run."""
+    """The folders with drafts, as a listing names them: the inbox, the folder of proposals' drafts, and the
+    inbox of each run.
+    """
     return [folder_name(workspace, place) for place in workspace.draft_folders()]
 
 
 def is_draft_folder(folder: str) -> bool:
-    """Whether a listing's name of a folder is one of drafts."""
+    """Whether a folder name in a listing is one with drafts."""
     return folder in ("inbox", "drafts") or is_agent_run_id(folder)
 
 
 def folder_name(workspace: Workspace, place: Path) -> str:
-    """The folder's name in a listing, from which `folder_place` finds it again: of a run's inbox the run's id."""
+    """The folder's name in a listing; `folder_place` is the inverse. The name of a run's inbox is the run's
+    id.
+    """
     return workspace.run_of(place) or place.name
 
 
 def folder_place(workspace: Workspace, folder: str) -> Path:
-    """The folder of a name in a listing."""
+    """The folder for a name in a listing."""
     if is_agent_run_id(folder):
         return workspace.agent_run(folder).inbox
     return workspace.inbox if folder == "inbox" else workspace.tool_exec / folder
 
 
 def verdict_of(workspace: Workspace, path: Path) -> Verdict | None:
-    """The verdict of a request file, from the folders of whoever asked. Raises InvalidInput when it cannot be read.
+    """The verdict of a request file, from the folders of its requester. Raises InvalidInput if it cannot be
+    read.
 
-    Who asked for a file that is no draft any more is looked for: its name was given once, in one requester_folders.
+    For a file that is no longer a draft, the requester is searched for: a file name is used once, in the
+    folders of one requester.
     """
     run = workspace.run_of(path.parent)
     if run is not None:
@@ -341,7 +354,9 @@ def _age(entry: RequestEntry) -> tuple[datetime, str]:
 
 
 def line_of(workspace: Workspace, entry: RequestEntry, reader: AskedReader | None = None) -> Line:
-    """One file; its verdict may say more of its state than the folder does. Without `reader` the file is not read."""
+    """One file; its verdict may know more of its state than the folder. Without `reader`, the file is not
+    read.
+    """
     folder, draft = entry.folder, is_draft_folder(entry.folder)
     state = "draft" if draft else folder
     reason = request_id = None
@@ -365,20 +380,20 @@ def line_of(workspace: Workspace, entry: RequestEntry, reader: AskedReader | Non
     output = live_output(workspace, request_id) if folder == "running" and request_id else None
     whom = _for_whom(entry.path.name, state, reason)
     if asked is not None and reason == _NOT_SEEN:
-        whom = WHOM["draft"]  # it can be read and approved whether or not a daemon looked at it
+        whom = WHOM["draft"]  # it can be read and approved whether or not a daemon has checked it
     under = "" if draft else _under_grant(entry.path)
     return Line(entry, state, reason, request_id, whom, exposure, asked, output, under)
 
 
 def _under_grant(path: Path) -> str:
-    """The grant that lies beside a request that was approved, and by whom it was given; empty where a signature does."""
+    """The grant stored beside an approved request, and who gave it; empty if it was signed."""
     try:
         data = durable.read_regular(path.with_name(f"{path.name}.sig"), max_bytes=limits.SIGNATURE_FILE_BYTES)
     except OSError:
         return ""
     if b'"type":"threegate-grant/' not in data:
         return ""
-    from threegate.approval import Grant, MalformedError  # a list without grants loads no gate
+    from threegate.approval import Grant, MalformedError  # a list without grants imports no gate
     from threegate.trail.payloads import under_grant
 
     try:
@@ -389,7 +404,7 @@ def _under_grant(path: Path) -> str:
 
 
 def _for_whom(name: str, state: str, reason: str | None) -> str:
-    """Who has to do something next; empty when nobody has."""
+    """Who must act next; empty if nobody has to."""
     if name.endswith(".json") and state == "draft":
         return _OF_PROPOSALS.get(reason or "", "daemon" if reason == _NOT_SEEN else "")
     if state == "waiting":

@@ -1,5 +1,5 @@
-"""Where cleared jobs run. A runner knows no gate: it takes a Clearance and a Job and gives an Outcome.
+"""Where cleared jobs run. A runner knows no gate: it takes a Clearance and a Job and returns an Outcome.
 
-`interface.py` says what a runner is, `registry.py` which ones there are. This folder imports none of them by itself: docker and
-monty are heavy.
+`interface.py` defines what a runner is, `registry.py` which ones exist. This package imports no runner by
+itself, because docker and monty are heavy.
 """

@@ -1,8 +1,8 @@
-"""What all runs together may take of the machine: memory, cores, workers (docs/spec/6-runners.md).
+"""What all runs together may use of the machine: memory, cores, workers (docs/spec/6-runners.md).
 
-Invariant: the sum of what leases hold never exceeds the budget. Within a round, jobs are offered oldest first;
-one that only lacks memory or cores keeps younger ones from taking them, so that nothing starves. A full row of
-one backend never holds up the other. No two leases are for changes of the same project.
+Invariant: the sum of all leases never exceeds the budget. Within a round, jobs are offered oldest first; one
+that lacks only memory or cores keeps younger ones from taking them, so that no job starves. A full backend
+never delays the other. No two leases are for changes of the same project.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from threegate.runners.registry import backends, describe
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one job takes: MiB and cores."""
+    """The resources of one job: MiB and cores."""
 
     memory_mb: int
     cpus: Decimal
 
     @classmethod
     def of(cls, backend: Backend, cpus: Decimal, memory_mb: int) -> Need:
-        """Limits, and the cost of the sandbox; no more cores than the backend can use."""
+        """Limits plus the cost of the sandbox; no more cores than the backend can use."""
         description = describe(backend)
         most = cpus if description.most_cpus is None else min(cpus, description.most_cpus)
         return cls(memory_mb + description.overhead_mb, most)
 
 
 def need_of(job: Job) -> Need:
-    """What a job takes by its limits."""
+    """The resources of a job, from its limits."""
     return Need.of(job.backend, Decimal(job.limits.cpu), job.limits.memory_mb)
 
 
@@ -49,7 +49,7 @@ class Lease:
         self._held = True
 
     def release(self) -> bool:
-        """Give the share back; more than once is the same as once. Whether it was held until now."""
+        """Return the share; further calls do nothing. Returns whether it was held until now."""
         with self._budget.lock:
             held, self._held = self._held, False
             if held:
@@ -79,9 +79,9 @@ class Budget:
 
     @classmethod
     def of(cls, settings: RunnersSettings) -> Budget:
-        """The budget that the settings name; 0 stands for three quarters of the memory, and for all cores.
+        """The budget in the settings; 0 means three quarters of the memory, and all cores.
 
-        What waits prepared has its part of the memory before any run.
+        Prepared containers and workers get their part of the memory before any run.
         """
         memory = settings.memory_budget_mb or machine_memory_mb() * 3 // 4
         return cls(
@@ -91,11 +91,11 @@ class Budget:
         )
 
     def never(self, job: Job) -> str | None:
-        """One line that says why this job can never run within this budget, or None."""
+        """One line if this job can never run within this budget, or None."""
         return self.too_large(need_of(job))
 
     def too_large(self, need: Need) -> str | None:
-        """One line that says what of a need no budget of this size ever has, or None."""
+        """One line about the part of a need that exceeds the whole budget, or None."""
         if need.memory_mb > self.memory_mb:
             return (
                 f"needs {need.memory_mb} MiB, and all runs together have {self.memory_mb} (memory_budget_mb)"
@@ -105,12 +105,12 @@ class Budget:
         return None
 
     def try_take(self, job: Job) -> Lease | None:
-        """A lease when the job fits now, else None. Keeps no order; a dispatcher asks through `round`."""
+        """A lease if the job fits now, else None. Ignores the order; a dispatcher uses `round`."""
         with self.lock:
             return Lease(self, job) if self._has_row(job) and self._fits(job) and self._take(job) else None
 
     def is_busy(self, job: Job) -> bool:
-        """Whether another job changes this job's project now; a project has one change at a time."""
+        """Whether another job is changing this job's project; a project has one change at a time."""
         with self.lock:
             return _project_of(job) in self._projects
 
@@ -119,7 +119,7 @@ class Budget:
         return Round(self)
 
     def free(self) -> tuple[int, Decimal]:
-        """MiB and cores that nobody holds."""
+        """Free MiB and cores."""
         with self.lock:
             return self.memory_mb - self._memory, self.cpus - self._cpus
 
@@ -133,7 +133,7 @@ class Budget:
             self._projects.discard(project)
 
     def free_rows(self) -> list[Backend]:
-        """The backends that may start one more run, memory and cores aside. Called under the lock."""
+        """The backends that may start one more run, ignoring memory and cores. Called under the lock."""
         return [backend for backend, rows in self._rows.items() if self._running[backend] < rows]
 
     def _has_row(self, job: Job) -> bool:
@@ -154,21 +154,24 @@ class Budget:
 
 
 class Round:
-    """One pass. After the first job that lacks memory or cores nothing younger is taken in this round; jobs that
-    can never fit, and jobs whose backend's row is full, hold up nobody."""
+    """One pass. After the first job that lacks memory or cores, nothing younger is started in this round;
+    jobs that can never fit, and jobs whose backend is full, delay no other job.
+    """
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._waits = False
 
     def room(self) -> frozenset[Backend | None]:
-        """The backends of which a job could still be taken in this round, and None for a job of which nobody knows."""
+        """The backends from which a job could still be started in this round, and None for a job with unknown
+        needs.
+        """
         with self._budget.lock:
             rows = () if self._waits else self._budget.free_rows()
         return frozenset((None, *rows))
 
     def try_take(self, job: Job) -> Lease | None:
-        """A lease when it is this job's turn, else None."""
+        """A lease if it is this job's turn, else None."""
         budget = self._budget
         with budget.lock:
             if self._waits or budget.never(job) is not None or not budget._has_row(job):

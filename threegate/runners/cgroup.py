@@ -1,7 +1,7 @@
-"""A process's cgroups as the kernel shows them, version 1 or 2: limits read back, use measured.
+"""A process's cgroups as the kernel reports them, version 1 or 2: limits read back, usage measured.
 
-Invariant: `CgroupFiles` only reads; a file that is not there is "not readable" and never taken for a limit that
-holds. `CpuShare` makes one cgroup for one worker and removes it.
+Invariant: `CgroupFiles` only reads; a missing file is "not readable" and never taken for an enforced limit.
+`CpuShare` creates one cgroup for one worker and removes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNLIMITED = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class CgroupFiles:
-    """Where one process's limits and counters lie; None for what this machine does not have."""
+    """Paths of one process's limits and counters; None for those this machine does not have."""
 
     memory_limit: Path | None
     swap_limit: Path | None
@@ -31,7 +31,7 @@ class CgroupFiles:
 
     @classmethod
     def of(cls, pid: int) -> CgroupFiles:
-        """The files of a process. Raises OSError when it is gone."""
+        """The files of a process. Raises OSError if it is gone."""
         lines = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii", errors="replace").splitlines()
         places: dict[str, str] = {}
         for line in lines:
@@ -70,31 +70,33 @@ class CgroupFiles:
         )
 
     def memory(self) -> int | None:
-        """Memory limit in bytes; None also for the huge number by which version 1 says that there is none."""
+        """Memory limit in bytes; also None for the huge number with which version 1 reports that there is
+        none.
+        """
         limit = _number(self.memory_limit)
         return None if limit is None or limit >= _UNLIMITED else limit
 
     def no_swap(self) -> bool | None:
-        """Whether memory and swap together are no more than the memory; None when it cannot be read."""
+        """Whether memory and swap together are limited to the memory limit; None if it cannot be read."""
         if self.swap_limit is None or not self.swap_limit.exists():
             return True if not _swap_exists() else None
         limit = _number(self.swap_limit)
         return limit == (self.memory() if "memsw" in self.swap_limit.name else 0)
 
     def pids(self) -> int | None:
-        """Limit of processes and threads."""
+        """Limit on processes and threads."""
         return _number(self.pids_limit)
 
     def processes(self) -> int | None:
-        """Processes and threads that are in it, and below it."""
+        """Processes and threads in it and below it."""
         return None if self.pids_limit is None else _number(self.pids_limit.with_name("pids.current"))
 
     def refused_forks(self) -> int:
-        """How often the kernel refused a fork; 0 when it cannot be read."""
+        """How often the kernel refused a fork; 0 if it cannot be read."""
         return _counter(self.pids_events, "max")
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel ended a process for want of memory."""
+        """Whether the kernel killed a process for lack of memory."""
         if self.memory_limit is None:
             return False
         name = "memory.events" if self.memory_limit.name == "memory.max" else "memory.oom_control"
@@ -153,11 +155,11 @@ _names = itertools.count(1)
 
 
 class CpuShare:
-    """A cgroup that holds one process to less than a core. Where none can be made, `held` is None."""
+    """A cgroup that limits one process to less than a core. If none can be created, `held` is None."""
 
     def __init__(self, pid: int, cpus: Decimal) -> None:
         self.held: Decimal | None = None
-        """Cores, as the kernel tells them back."""
+        """Cores, as read back from the kernel."""
         name = f"threegate-{os.getpid()}-{next(_names)}"
         version_1 = (_ROOT / "cpu" / "cpu.cfs_quota_us").exists() or (_ROOT / "cpu" / "tasks").exists()
         self._folder = _ROOT / "cpu" / name if version_1 else _ROOT / name
@@ -175,7 +177,7 @@ class CpuShare:
             self.close()
 
     def close(self) -> None:
-        """Remove the cgroup; a worker that is still in it moves up."""
+        """Remove the cgroup; a worker that is still in it is moved to the parent."""
         with suppress(OSError):
             for line in (self._folder / "cgroup.procs").read_text(encoding="ascii").split():
                 (self._folder.parent / "cgroup.procs").write_text(line)

@@ -1,7 +1,8 @@
-"""What the rest of ThreeGate knows of a backend besides how its runs go: one frozen value, `BACKEND`, in its folder.
+"""What the rest of ThreeGate knows about a backend apart from running it: one frozen value, `BACKEND`, in its
+folder.
 
-Invariant: nothing above this floor branches on a backend's name to learn what it can do. Making a description imports no
-engine and no interpreter: what needs them is a function that imports them when it is called.
+Invariant: no room above this one branches on a backend's name to learn what it can do. Creating a description
+imports no engine and no interpreter: a function that needs them imports them when it is called.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LineState = Literal["ok", "warning", "failure"]
 
 @dataclass(frozen=True, slots=True)
 class DoctorLine:
-    """One finding of `threegate doctor`: what was checked, its state, what was seen, and how to fix it."""
+    """One finding of `threegate doctor`: what was checked, its state, what was found, and how to fix it."""
 
     name: str
     state: LineState
@@ -34,7 +35,7 @@ class DoctorLine:
 def guarded(
     name: str, check: Callable[[], Iterable[DoctorLine]], failure: LineState = "failure"
 ) -> list[DoctorLine]:
-    """A check's lines; a check that cannot be made is a line as well, with state `failure`."""
+    """A check's lines; a check that fails to run yields a line with state `failure`."""
     lines: list[DoctorLine] = []
     try:
         lines.extend(check())
@@ -44,7 +45,7 @@ def guarded(
 
 
 class MakeRunner(Protocol):
-    """Makes a backend's runner. It starts nothing before it is asked."""
+    """Makes a backend's runner. It starts nothing until it is used."""
 
     def __call__(
         self,
@@ -54,45 +55,52 @@ class MakeRunner(Protocol):
         prepared_in: Path | None,
         once: bool,
     ) -> Runner:
-        """`secrets`: what runs may be given, by name. `prepared_in`: the folder of what is prepared ahead, which recovery
-        looks through; None: nothing is. `once`: for one run only, so nothing more is kept ready."""
+        """`secrets`: those that runs may get, by name. `prepared_in`: the folder for containers prepared
+        ahead, which recovery searches; None: none are prepared. `once`: for a single run, so nothing is kept
+        ready.
+        """
 
 
 class RemoveOrphans(Protocol):
-    """Takes away what the runs of a killed process left behind."""
+    """Removes what the runs of a killed process left behind."""
 
     def __call__(
         self, workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
     ) -> list[str]:
-        """One line for each thing that was removed. Raises Unavailable for what is there and cannot be removed."""
+        """One line for each thing that was removed. Raises Unavailable for a leftover that cannot be
+        removed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class BackendDescription:
-    """One backend: how its runner is made, what a run of it takes, and what the machine says about it."""
+    """One backend: how its runner is made, what resources a run needs, and what the machine reports about
+    it.
+    """
 
     name: Backend
     make: MakeRunner
     rows: Callable[[RunnersSettings], int]
-    """How many of its runs may go on at once."""
+    """How many of its runs may run at once."""
     overhead_mb: int
-    """MiB that a run takes beside its job's memory limit."""
+    """MiB that a run needs in addition to its job's memory limit."""
     doctor: Callable[[Settings, bool], list[DoctorLine]]
-    """Its lines of `threegate doctor`; with True also those of short runs that try each wall."""
+    """Its lines of `threegate doctor`; with True, also those of short runs that test each restriction."""
     answers: Callable[[Settings], DoctorLine] | None = None
-    """Whether what its runs need besides this machine answers now, within seconds; None: they need nothing."""
+    """Whether the service that its runs depend on answers now, within seconds; None: they depend on none."""
     most_cpus: Decimal | None = None
-    """Cores that a run can use at most, whatever its limit says; None: as many as the limit says."""
+    """The most cores that a run can use, whatever its limit is; None: as many as the limit says."""
     ahead_mb: Callable[[RunnersSettings], int] = lambda settings: 0
-    """MiB that what waits prepared has before any run."""
+    """MiB used by what is prepared ahead, before any run."""
     remove_orphans: RemoveOrphans | None = None
     """For recovery; None for a backend whose runs cannot outlive the daemon."""
     policy_facts: Callable[[], Mapping[str, str]] = dict
-    """What of the backend's own version decides what a run may do. It is part of the policy digest: an approval that was
-    given under other facts no longer holds. Names are the backend's own."""
+    """The facts of the backend's own version that decide what a run may do. They are part of the policy
+    digest: an approval given under other facts is no longer valid. Names are the backend's own.
+    """
     has_program: Callable[[RunnersSettings, str], bool | None] = lambda settings, program: None
-    """Whether a run of it would find this first word of an argv; None when that is not known."""
+    """Whether a run would find this first word of an argv; None if that is not known."""
     waits_for: str = "no_backend"
-    """The code with which a request waits while no run of it can start."""
+    """The code of a waiting request while none of its runs can start."""
     on_workers: bool = False
-    """Whether the workers of a cluster run it; with a cluster, a request for any other one waits."""
+    """Whether the workers of a cluster run it; with a cluster, a request for any other backend waits."""

@@ -1,7 +1,7 @@
-"""What a runner is: it takes a Clearance and a Job and gives an Outcome. It knows no gate.
+"""What a runner is: it takes a Clearance and a Job and returns an Outcome. It knows no gate.
 
-Nothing here assumes that the run is local. Every limit is mandatory; what could not be enforced says so in
-`Outcome.effective_limits`.
+Nothing here assumes that the run is local. Every limit is mandatory; one that could not be enforced is
+reported in `Outcome.effective_limits`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from threegate.runners.live_output import LastOutput
 
-if TYPE_CHECKING:  # who only reads results loads no gate
+if TYPE_CHECKING:  # code that only reads results imports no gate
     from threegate.core.workspace import Workspace
     from threegate.judgement.judge import Clearance
     from threegate.request.job import Job, Platform
@@ -51,7 +51,9 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """stdout or stderr: what was kept (at most STREAM_KEPT_BYTES), full size and sha256 of all that was produced."""
+    """stdout or stderr: what was kept (at most STREAM_KEPT_BYTES), full size and sha256 of all that was
+    produced.
+    """
 
     kept: bytes
     size: int
@@ -67,12 +69,16 @@ class Destination:
     bytes: int
     allowed: bool
     busy: bool = False
-    """It answered 429 to a request that the proxy could read (plain http; inside TLS nobody sees the status)."""
+    """It answered 429 to a request that the proxy could read (plain http; inside TLS the status is not
+    visible).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `detail` is one clear sentence; `effective_limits` was read back, not asked for."""
+    """How a run ended. `detail` is one clear sentence; `effective_limits` was read back, not copied from the
+    request.
+    """
 
     status: Status
     detail: str
@@ -93,14 +99,20 @@ class Outcome:
     runtime: str = ""
     notes: tuple[str, ...] = ()
     kept: tuple[Artifact, ...] = ()
-    """Files that the runner left in the run's folder itself, for an act on the finished request; the path is the name."""
+    """Files that the runner left in the run's folder itself, for a later act on the finished request; the
+    path is the name.
+    """
     retry_after_sec: int | None = None
-    """A service answered 429, as far as the proxy could see: the seconds to wait (capped by the tool's contract)."""
+    """A service answered 429, as far as the proxy could see: the seconds to wait (limited by the tool's
+    contract).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a launch was judged by, for a runner that has to show it to another machine, which judges again."""
+    """The evidence by which a launch was judged, for a runner that must show it to another machine, which
+    judges again.
+    """
 
     file_name: str
     request: bytes
@@ -109,7 +121,7 @@ class Evidence:
     epoch: int
     owner: Owner | None
     requester: str | None
-    """Whom the run that asks stands for; None where no agent's run asks."""
+    """On whose behalf the agent's run acts; None if no agent's run made the request."""
     policy_sha256: str
     write_class: bool
     time_cap_sec: int | None
@@ -117,15 +129,15 @@ class Evidence:
 
 
 def _not_recorded(where: Mapping[str, Any]) -> None:
-    raise RuntimeError("nobody records this start")
+    raise RuntimeError("this start is not recorded")
 
 
 @dataclass(slots=True)
 class Control:
-    """What the daemon can do to a run, and where the run puts its files.
+    """How the daemon controls the run, and where the run puts its files.
 
-    `run_folder` is fresh; the runner fills `out/` in it with the collected artifacts. `inputs_folder` holds the
-    pinned bytes by sha256. `cancelled` may be set at any time; the runner then ends the run within a second.
+    `run_folder` is new; the runner fills its `out/` with the collected artifacts. `inputs_folder` has the
+    pinned bytes by sha256. `cancelled` may be set at any time; the runner then stops the run within a second.
     """
 
     run_folder: Path
@@ -136,42 +148,52 @@ class Control:
     interrupted: threading.Event = field(default_factory=threading.Event)
     evidence: Evidence | None = None
     started: Callable[[Mapping[str, Any]], None] = _not_recorded
-    """For a runner that `starts_late`: records `started` in the trail, synced, before it returns. May raise TrailError."""
+    """For a runner that `starts_late`: records `started` in the trail, synced, before it returns. May raise
+    TrailError.
+    """
     ran: Callable[[], None] = lambda: None
-    """Called, perhaps more than once, when no process of the run is left, before it is recorded: its share of the machine
-    is free."""
+    """Called, perhaps more than once, when no process of the run is left, before it is recorded: its
+    resources are free.
+    """
     recorded: Callable[[], None] = lambda: None
-    """Called once the end is in the trail: what the runner kept to take the run back may go."""
+    """Called once the end is in the trail: what the runner kept to revert the run may be removed."""
     workspace: Workspace | None = None
-    """For a runner that works with what is pinned in the workspace besides inputs; there in a daemon."""
+    """For a runner that uses pinned data of the workspace besides inputs; set in a daemon."""
     owner: Owner | None = None
-    """Who asks: an account or a run of an agent; None where nobody knows."""
+    """The requester: an account or a run of an agent; None if unknown."""
     run_ended: Callable[[], bool] = lambda: False
-    """Whether the agent's run that asks has ended, as the trail says now; False for an account. Raises ThreeGateError, OSError."""
+    """Whether the requesting agent's run has ended, according to the trail; False for an account. Raises
+    ThreeGateError, OSError.
+    """
     output: LastOutput = field(default_factory=LastOutput)
-    """The end of what the run wrote, for people who watch; a runner that sees no stream leaves it empty."""
+    """The end of the run's output, for people who watch; a runner that sees no stream leaves it empty."""
     lasting: Callable[[], None] | None = None
-    """There once the request is claimed: says to CORE and the operator that it runs. For a run that is longer than a moment."""
+    """Set once the request is claimed: reports to CORE and the operator that it is running. For runs that
+    last.
+    """
 
 
 class Runner(Protocol):
     """Runs a cleared job once."""
 
     starts_late: bool
-    """True: the runner calls `Control.started` itself, at the moment from which a run is possible, and is handed the
-    `Evidence` of the launch. False: `started` is recorded with the claim, before `run`."""
+    """True: the runner calls `Control.started` itself, just before a run becomes possible, and receives the
+    `Evidence` of the launch. False: `started` is recorded with the claim, before `run`.
+    """
 
     def available(self, job: Job | None = None) -> str | None:
-        """None when a run (of this job) can start now, else one line that says what is missing (the request waits)."""
+        """None if a run (of this job) can start now, else one line about what is missing (the request
+        waits).
+        """
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        """Run the job and collect its outputs. Never raises for what the job does."""
+        """Run the job and collect its outputs. Never raises because of the job."""
 
     def close(self) -> None:
-        """Give back everything that was started ahead."""
+        """Release everything that was started ahead."""
 
 
 def nothing_known(detail: str) -> Outcome:
-    """The outcome of a run of which nobody knows how far it came: `interrupted`, never run again."""
+    """The outcome of a run whose progress is unknown: `interrupted`, never run again."""
     empty = Stream(b"", 0, hashlib.sha256(b"").hexdigest())
     return Outcome("interrupted", detail, empty, empty)

@@ -1,7 +1,8 @@
 """The last line that a running request wrote, for people who watch it.
 
-Invariant: a run only leaves its last bytes in memory and never waits for who reads them. The file is derived and lossy:
-nothing is decided by it, only the operator's side has it, and what it tells of a daemon that died is not told.
+Invariant: a run only leaves its last bytes in memory and never waits for readers. The file is derived and
+lossy: no decision depends on it, only the operator's side has it, and its content is ignored if the daemon
+that wrote it died.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
 
 PROGRESS: Final = "progress"
-"""In the place of a stream's name: what a server says of the call that it works on."""
+"""Used instead of a stream's name: a server's progress report on the call it is working on."""
 _STREAMS: Final = ("stdout", "stderr", PROGRESS)
 _ENDS: Final = re.compile(r"[\r\n]+")
 
@@ -41,36 +42,38 @@ class LastOutput:
         self._last: tuple[str, bytes] | None = None
 
     def put(self, stream: str, tail: bytes) -> None:
-        """The last LIVE_TAIL_BYTES of a stream (or all of it, where it is shorter) as they are now."""
+        """The current last LIVE_TAIL_BYTES of a stream (or all of it, if it is shorter)."""
         self._last = (stream, tail)
 
     def line(self) -> OutputLine | None:
-        """The last line that is not blank, as far as it was written; None when there is none."""
+        """The last line that is not blank, as far as it was written; None if there is none."""
         last = self._last
         if last is None:
             return None
         stream, tail = last
-        # Masked before it is cut: a secret of several lines is known by its first one.
+        # Masked before it is cut: a secret of several lines is recognized by its first one.
         text = mask_secrets(tail.decode("utf-8", "backslashreplace"))
         lines = [line for line in _ENDS.split(text) if line.strip()]
         if not lines:
             return None
         line = lines[-1]
         if len(lines) == 1 and len(tail) >= limits.LIVE_TAIL_BYTES:
-            # Its start is gone, and with it what a secret in its first word would be known by.
+            # Its start is gone, and with it what would identify a secret in its first word.
             line = line.partition(" ")[2] or "(a line without an end)"
         return OutputLine(stream, line[: limits.LIVE_LINE_CHARS])
 
 
 class LiveOutputFile:
-    """The file with the last line of each running request: written by the daemon's loop only, and only when it differs."""
+    """The file with the last line of each running request: written only by the daemon's loop, and only when
+    it changes.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self._path = workspace.output_file
-        self._text: str | None = None  # what a daemon that was killed left there goes with the first write
+        self._text: str | None = None  # what a killed daemon left is replaced by the first write
 
     def write(self, running: Mapping[str, LastOutput]) -> None:
-        """Bring it up to date; without running requests there is no file. A disk that refuses keeps nothing from running."""
+        """Update it; without running requests there is no file. A disk error does not stop a run."""
         lines = {request_id: line for request_id, output in running.items() if (line := output.line())}
         text = json.dumps({key: [line.stream, line.text] for key, line in lines.items()}) if lines else ""
         if text == self._text:
@@ -80,7 +83,7 @@ class LiveOutputFile:
             if not text:
                 self._path.unlink(missing_ok=True)
                 return
-            # Not synced: nobody needs it after a crash, and the loop must not wait for the disk.
+            # Not synced: it is not needed after a crash, and the loop must not wait for the disk.
             part = self._path.with_name(".output.part")
             with suppress(FileNotFoundError):
                 part.unlink()
@@ -93,7 +96,7 @@ class LiveOutputFile:
 
 
 def live_output(workspace: Workspace, request_id: str) -> OutputLine | None:
-    """The last line of a request that runs; None when it wrote none, or no daemon runs that could know."""
+    """The last line of a running request; None if it wrote none, or no daemon is running that could know."""
     try:
         value = json.loads(durable.read_regular(workspace.output_file, max_bytes=limits.LIVE_FILE_BYTES))
         stream, text = value[request_id]

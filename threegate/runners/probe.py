@@ -1,6 +1,7 @@
-"""A short run of ours that tries every wall and says what held: for `threegate doctor` and `sandbox check`.
+"""A short run of ours that tests every restriction and reports which ones held: for `threegate doctor` and
+`sandbox check`.
 
-Invariant: a probe that reports nothing readable is a wall that did not hold.
+Invariant: a probe without a readable report counts as a restriction that did not hold.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from threegate.runners.interface import Control, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """One wall: its name, whether it held, and what was seen."""
+    """One restriction: its name, whether it held, and what was seen."""
 
     name: str
     held: bool
@@ -26,7 +27,7 @@ class Wall:
 
 
 def read_walls(text: bytes, outcome: Outcome) -> list[Wall]:
-    """The walls that a probe reported; one failed wall when it could not report at all."""
+    """The restrictions that a probe reported; a single failed one if it could not report."""
     try:
         return [Wall(str(name), bool(held), str(seen)) for name, held, seen in json.loads(text)]
     except (ValueError, TypeError):
@@ -35,7 +36,7 @@ def read_walls(text: bytes, outcome: Outcome) -> list[Wall]:
 
 @contextmanager
 def scratch_control() -> Iterator[Control]:
-    """A folder of our own for a probe, gone afterwards."""
+    """A temporary folder for a probe."""
     with tempfile.TemporaryDirectory(prefix="threegate-probe-") as name:
         root = Path(name)
         (root / "run").mkdir()

@@ -1,7 +1,8 @@
-"""The backends of this version: a name, and the folder that holds everything else about it.
+"""The backends of this version: a name, and the folder with everything else about it.
 
-Invariant: a backend is added by its folder below runners/ and one line here (and its row in request/backend_rules.py, which
-says what a request for it looks like). Importing this module loads no backend; reading a description loads no engine.
+Invariant: a backend is added by its folder below runners/ and one line here (and its entry in
+request/backend_rules.py, which defines what its requests look like). Importing this module loads no backend;
+reading a description loads no engine.
 """
 
 from __future__ import annotations
@@ -48,12 +49,14 @@ def make_runner(
     prepared_in: Path | None = None,
     once: bool = False,
 ) -> Runner:
-    """The runner of one backend; see `MakeRunner`. Without `secrets` no run is given one."""
+    """The runner of one backend; see `MakeRunner`. Without `secrets`, runs get none."""
     return describe(name).make(settings, secrets=secrets or {}, prepared_in=prepared_in, once=once)
 
 
 def policy_facts() -> dict[str, str]:
-    """What of all backends goes into the policy digest. A name that two of them have is an error of theirs (TypeError)."""
+    """The facts of all backends for the policy digest. A name used by two of them is a programming error
+    (TypeError).
+    """
     facts: dict[str, str] = {}
     for backend in backends():
         facts = dict(**facts, **backend.policy_facts())
@@ -63,7 +66,7 @@ def policy_facts() -> dict[str, str]:
 def remove_orphans(
     workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
 ) -> list[str]:
-    """Take away what a killed process left of runs of every backend; one line for each thing. Raises Unavailable."""
+    """Remove what a killed process left of runs of every backend; one line for each. Raises Unavailable."""
     lines: list[str] = []
     for backend in backends():
         if backend.remove_orphans is not None:

@@ -1,6 +1,7 @@
-"""Inputs go in, hashed while they are copied; nothing but plain files comes out (docs/spec/6-runners.md, Staging).
+"""Inputs are copied in and hashed while they are copied; only regular files are copied out
+(docs/spec/6-runners.md, Staging).
 
-Invariant: no name is followed that a run could have made: every step is relative to an open folder, with
+Invariant: no name that a run could have created is followed: every step is relative to an open folder, with
 O_NOFOLLOW, and what is opened is checked again by its descriptor. A run never gets the pinned inode itself.
 """
 
@@ -32,49 +33,47 @@ _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class StagingError(Exception):
-    """An input is not what was approved, or cannot be read. The text names the input."""
+    """An input differs from what was approved, or cannot be read. The text names the input."""
 
 
 @dataclass(slots=True)
 class Collected:
-    """What came out of a run: the artifacts, and what was left with its reason (one line each).
+    """The outputs of a run: the artifacts, and what was left out with its reason (one line each).
 
-    Nothing is left unsaid: the first OUT_DROPPED_LINES are named, and a last line counts the others.
+    Everything is reported: the first OUT_DROPPED_LINES are named, and a last line counts the others.
     """
 
     artifacts: list[Artifact] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     exceeded: str | None = None
-    """Which cap of /out ended the collection, or None."""
+    """Which limit of /out ended the collection, or None."""
     unnamed: int = 0
 
     def drop(self, name: str, reason: str) -> None:
-        """Name what is left, or count it."""
+        """Name what is left out, or count it."""
         if len(self.dropped) < limits.OUT_DROPPED_LINES:
             self.dropped.append(f"{shown(name)}: {reason}")
         else:
             self.unnamed += 1
 
     def finish(self) -> None:
-        """Say how many are not named, and put the artifacts in order."""
+        """Report how many are not named, and sort the artifacts."""
         if self.unnamed:
             self.dropped.append(f"and {self.unnamed} more, which are not named")
         self.artifacts.sort(key=lambda item: item.path)
 
 
 def stage_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
-    """Copy the pinned inputs into the fresh folder `target`, read-only. Raises StagingError, OSError."""
+    """Copy the pinned inputs into the new folder `target`, read-only. Raises StagingError, OSError."""
     target.mkdir(mode=0o700)
     fill_inputs(inputs, pinned, target)
 
 
 def fill_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
-    """`stage_inputs` into an empty folder that is there already. Raises StagingError, OSError."""
+    """`stage_inputs` into an existing empty folder. Raises StagingError, OSError."""
     with open_folder(target) as folder:
         if os.listdir(folder):
-            raise StagingError(
-                f"{target}: is not empty; nothing is staged into what others could have filled"
-            )
+            raise StagingError(f"{target}: not empty; inputs are staged only into an empty folder")
         for item in inputs:
             name = PurePosixPath(item.name)
             if item.unpack:
@@ -88,11 +87,11 @@ def fill_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
 
 
 def collect(source: Path, target: Path, bounds: JobLimits) -> Collected:
-    """Copy what a run left in `source` to the fresh folder `target`: plain files only, hashed, read-only.
+    """Copy what a run left in `source` to the new folder `target`: regular files only, hashed, read-only.
 
-    Links, devices, sockets, FIFOs, set-id files, files with several names and odd names stay behind and are
-    told in `dropped`. Nothing is synced: who records the outputs does it (`results.write_record`). Raises OSError when
-    the disk or `target` fails.
+    Links, devices, sockets, FIFOs, set-id files, files with several names and odd names are left out and
+    listed in `dropped`. Nothing is synced: the caller that records the outputs does it
+    (`results.write_record`). Raises OSError if the disk or `target` fails.
     """
     found = Collected()
     with open_folder(source) as source_fd, fresh_folder(target) as target_fd:
@@ -103,7 +102,7 @@ def collect(source: Path, target: Path, bounds: JobLimits) -> Collected:
 
 @contextmanager
 def fresh_folder(target: Path) -> Iterator[int]:
-    """Make the folder of the outputs, and open it."""
+    """Create the folder of the outputs, and open it."""
     with open_folder(target.parent) as parent:
         durable.make_folder_at(parent, target.name, target)
     with open_folder(target) as descriptor:
@@ -112,7 +111,7 @@ def fresh_folder(target: Path) -> Iterator[int]:
 
 @contextmanager
 def open_folder(path: str | Path, *, dir_fd: int | None = None) -> Iterator[int]:
-    """A folder, never through a link, for the length of a block."""
+    """A folder, never through a link, open until the block ends."""
     descriptor = os.open(path, _FOLDER, dir_fd=dir_fd)
     try:
         yield descriptor
@@ -133,7 +132,9 @@ def _open_pinned(item: JobInput, pinned: Path) -> int:
 
 
 def _copy_pinned(item: JobInput, pinned: Path, folder: int) -> None:
-    """Copy one input; a reflink shares its blocks where the file system can, and is hashed as any other copy."""
+    """Copy one input; a reflink shares its blocks if the file system supports it, and is hashed like any
+    other copy.
+    """
     source = _open_pinned(item, pinned)
     try:
         target = os.open(item.name, _CREATE, 0o600, dir_fd=folder)
@@ -177,7 +178,7 @@ def _hash(descriptor: int) -> tuple[str, int]:
 
 
 def _copy(source: int, target: int, most: int, path: str | Path) -> tuple[str, int]:
-    """Copy at most `most` + 1 bytes, and hash what was written. `path` is only told to observers."""
+    """Copy at most `most` + 1 bytes, and hash what was written. `path` is only passed to observers."""
     digest = hashlib.sha256()
     size = 0
     while size <= most and (chunk := os.read(source, min(_CHUNK, most + 1 - size))):
@@ -188,7 +189,9 @@ def _copy(source: int, target: int, most: int, path: str | Path) -> tuple[str, i
 
 
 class KeptOutputs:
-    """What is kept of a run's outputs below `target`, bounded in bytes and files. Past a bound nothing more is."""
+    """What is kept of a run's outputs below `target`, limited in bytes and files. Past a limit nothing more
+    is kept.
+    """
 
     def __init__(self, bounds: JobLimits, found: Collected, target: Path) -> None:
         self._bounds = bounds
@@ -201,7 +204,7 @@ class KeptOutputs:
         if size > self._bounds.file_bytes:
             return f"{size} bytes, more than the {self._bounds.file_bytes} that a file may have"
         if self._found.exceeded:
-            return "behind what exceeded a limit of /out"
+            return "after a file that exceeded a limit of /out"
         if len(self._found.artifacts) >= self._bounds.out_files:
             self._found.exceeded = too_many(self._bounds)
             return "beyond the file limit of /out"
@@ -211,19 +214,20 @@ class KeptOutputs:
         return None
 
     def make_folder(self, target: int, path: PurePosixPath) -> None:
-        """A folder of the outputs in the open folder `target`."""
+        """Create a folder of the outputs in the open folder `target`."""
         durable.make_folder_at(target, path.name, self._target / path)
 
     def keep(self, source: int, target: int, path: PurePosixPath, size: int, most: int) -> None:
-        """Copy a file of `size` bytes from where the descriptor `source` is, reading at most `most` + 1 bytes of it.
+        """Copy a file of `size` bytes from the position of the descriptor `source`, reading at most `most` +
+        1 bytes.
 
-        Raises OSError, also when it has another size.
+        Raises OSError, also if it has another size.
         """
         copy = durable.create_at(target, path.name, self._target / path, 0o400)
         try:
             digest, written = _copy(source, copy, most, self._target / path)
             if written != size:
-                raise OSError(f"{path}: has another size than when its collection began")
+                raise OSError(f"{path}: its size changed while it was collected")
         finally:
             os.close(copy)
         self._bytes += size
@@ -231,7 +235,7 @@ class KeptOutputs:
 
 
 def too_many(bounds: JobLimits) -> str:
-    """What is said when /out has more names than it may."""
+    """The message if /out has more names than allowed."""
     return f"/out holds more than {bounds.out_files} files"
 
 
@@ -245,7 +249,7 @@ class _Collector:
         self._entries = 0
 
     def walk(self, source: int, target: int | None, path: PurePosixPath, depth: int) -> None:
-        """Collect one folder. Both are open folders; without a target, what is in it is only named."""
+        """Collect one folder. Both are open folders; without a target, its entries are only named."""
         names = []
         with os.scandir(source) as entries:
             for entry in entries:
@@ -263,7 +267,7 @@ class _Collector:
                 self._found.drop(str(path / name), reason)
 
     def _one(self, source: int, target: int | None, path: PurePosixPath, depth: int) -> str | None:
-        """Collect one entry, or say why not. Once a cap is exceeded nothing more is collected."""
+        """Collect one entry, or report why not. Once a limit is exceeded, nothing more is collected."""
         facts = os.stat(path.name, dir_fd=source, follow_symlinks=False)
         if not stat.S_ISDIR(facts.st_mode):
             return _refusal(facts) or self._file(source, target, path)
@@ -285,7 +289,7 @@ class _Collector:
             if (reason := _refusal(facts)) is not None:
                 return reason
             if target is None:
-                return "behind what exceeded a limit of /out"
+                return "after a file that exceeded a limit of /out"
             if (reason := self._kept.refusal(facts.st_size)) is not None:
                 return reason
             self._kept.keep(descriptor, target, path, facts.st_size, facts.st_size)
@@ -295,7 +299,7 @@ class _Collector:
 
 
 def _refusal(facts: os.stat_result) -> str | None:
-    """Why a file is not collected by its kind, or None."""
+    """Why a file is not collected because of its kind, or None."""
     kinds = {
         stat.S_IFLNK: "a symbolic link",
         stat.S_IFIFO: "a FIFO",
@@ -314,7 +318,7 @@ def _refusal(facts: os.stat_result) -> str | None:
 
 
 def shown(name: str) -> str:
-    """A name that a run chose, as printable ASCII of at most 200 characters."""
+    """A name chosen by a run, as printable ASCII of at most 200 characters."""
     text = name.encode("unicode_escape", "surrogatepass").decode("ascii")
     return text if len(text) <= limits.TRAIL_STRING_CHARS else text[: limits.TRAIL_STRING_CHARS - 3] + "..."
 
@@ -328,7 +332,7 @@ def remove_folder(folder: Path) -> None:
     while left:
         path = left.pop()
         with suppress(OSError):
-            os.chmod(path, 0o700)  # first of all: a locked folder cannot even be listed, but by root
+            os.chmod(path, 0o700)  # first: only root can list a locked folder
             with os.scandir(path) as entries:
                 left += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,6 @@
 """What a run wrote to stdout and stderr: the beginning is kept, all of it is counted and hashed.
 
-Invariant: memory stays below STREAM_KEPT_BYTES a stream, whatever a run writes.
+Invariant: memory stays below STREAM_KEPT_BYTES per stream, whatever a run writes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class StreamMeter:
         self.tail = b""
         """The last LIVE_TAIL_BYTES."""
         self.size = 0
-        """Bytes that were written so far."""
+        """Bytes written so far."""
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes of the stream."""
+        """Process the next bytes of the stream."""
         room = limits.STREAM_KEPT_BYTES - len(self._kept)
         if room > 0:
             self._kept += data[:room]
@@ -32,14 +32,14 @@ class StreamMeter:
         self.size += len(data)
 
     def result(self) -> Stream:
-        """The stream as it is in an Outcome."""
+        """The stream in the form used in an Outcome."""
         return Stream(bytes(self._kept), self.size, self._hash.hexdigest())
 
 
 EMPTY = StreamMeter().result()
-"""A stream into which nothing was written."""
+"""A stream to which nothing was written."""
 
 
 def nothing_ran(reason: str) -> Outcome:
-    """The outcome of a run of which no instruction ran."""
+    """The outcome of a run of which not one instruction ran."""
     return Outcome("unavailable", reason, EMPTY, EMPTY)

@@ -1,7 +1,7 @@
-"""Lays out a tar of plain files and folders below an open folder (docs/spec/6-runners.md, Staging).
+"""Unpacks a tar of regular files and folders below an open folder (docs/spec/6-runners.md, Staging).
 
-Invariant: nothing is written outside the folder and nothing is overwritten; what is laid out is what `read_tar` gives,
-the same entries that were listed before the approval.
+Invariant: nothing is written outside the folder and nothing is overwritten; what is unpacked is what
+`read_tar` returns, the same entries that were listed before the approval.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def odd_name(name: str) -> str | None:
-    """Why a file name is not taken, or None: no UTF-8, control or invisible characters, too long."""
+    """Why a file name is refused, or None: not UTF-8, control or invisible characters, too long."""
     try:
         size = len(name.encode("utf-8"))
     except UnicodeEncodeError:
@@ -44,7 +44,7 @@ def unpack(stream: BinaryIO, folder: int) -> None:
 
 @contextmanager
 def _made(folder: int, parts: Sequence[str]) -> Iterator[int]:
-    """An open folder below `folder`, made with its parents where it is missing."""
+    """An open folder below `folder`, created with its parents if missing."""
     current = os.dup(folder)
     try:
         for part in parts:

@@ -66,7 +66,9 @@ class PatternSet:
 
 
 def spans(pattern: str, data: bytes, *, most: int = 1_000_000) -> Iterator[tuple[int, int]]:
-    """Places of a pattern's first group (or of all of it), at most `most`. What stands behind a group may begin the next place."""
+    """Places of a pattern's first group (or of all of it), at most `most`. Text after a group may begin the
+    next match.
+    """
     regexp = compiled(pattern)
     group = 1 if regexp.groups else 0
     position = 0

@@ -180,4 +180,6 @@ ASSIGNED_NAME: Final = (
     r"|(?:api|access|secret|private|auth|signing|encryption|master|account|license|shared)[_-]?(?:key|token)s?"
     r"|connection[_-]?string)[0-9]{0,2}(?:[\"']?\]?(?:\s{0,4}[:=]|,?\s)|\[[0-9]{0,5}\]|\([\"'])"
 )
-"""A name that secrets are assigned to and what may stand before a value. Group 1: the name; group 2: it says password."""
+"""A name that secrets are assigned to and what may precede a value. Group 1: the name; group 2: it says
+password.
+"""

@@ -1,7 +1,8 @@
 """Which call made which request, and whether its answer was delivered.
 
-Invariant: a call that is repeated while its request is open, or before its answer reached the client, finds that request;
-afterwards the same call asks again. Of a run this outlives the door; the agent can neither read nor write it.
+Invariant: a call that is repeated while its request is open, or before its answer reached the client, finds
+that request; afterwards the same call makes a new one. For a run, this outlives the MCP server; the agent can
+neither read nor write it.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ class MadeRequest:
 
 
 class CallLedger:
-    """The calls of one requester; in `folder`, or in memory alone."""
+    """The calls of one requester; stored in `folder`, or only in memory."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Read what an earlier door left. Raises OSError."""
+        """Read what an earlier server stored. Raises OSError."""
         self._folder = folder
         self._made: dict[str, MadeRequest] = {}
         if folder is None:
@@ -44,7 +45,7 @@ class CallLedger:
                     MadeRequest(**value) if isinstance(value, dict) else MadeRequest("", "", "")
                 )
             except (OSError, ValueError, TypeError):
-                continue  # derived: a repeated call asks again
+                continue  # derived data: at worst, a repeated call makes a new request
 
     def find(self, digest: str) -> MadeRequest | None:
         """The last request of a call."""
@@ -60,7 +61,9 @@ class CallLedger:
         return sorted(self._made.values(), key=lambda made: made.file)
 
     def put(self, digest: str, made: MadeRequest) -> None:
-        """Remember. What stood under the digest is kept under its own request. Raises OSError."""
+        """Store the call. An earlier one with the same digest is kept under its own request. Raises
+        OSError.
+        """
         earlier = self._made.get(digest)
         if earlier is not None and earlier.request_id != made.request_id:
             self._write(canonical.sha256_hex(earlier.request_id.encode()), earlier)

@@ -1,4 +1,4 @@
-"""The arguments of the door's tools: what may be said, and one line about what is wrong with what was said.
+"""The arguments of the door's tools: what is allowed, and one line about what is wrong.
 
 Invariant: an unknown key, a wrong type or a value out of range is refused; no message repeats a value.
 """
@@ -38,7 +38,7 @@ _WAIT: Any = Field(
     description="seconds to wait for the end before the answer is `pending`; nothing is lost by `pending`",
 )
 _PURPOSE: Any = Field(
-    min_length=1, max_length=limits.PURPOSE_CHARS, description="why, for the person who decides: one line"
+    min_length=1, max_length=limits.PURPOSE_CHARS, description="one line for the person who decides: why"
 )
 _REQUEST: Any = Field(pattern=r"^[A-Za-z0-9._-]{1,128}$", description="the request_id of an earlier answer")
 
@@ -46,7 +46,7 @@ _REQUEST: Any = Field(pattern=r"^[A-Za-z0-9._-]{1,128}$", description="the reque
 class RunPython(Arguments):
     """Arguments of `run_python`."""
 
-    code: str = Field(min_length=1, max_length=limits.REQUEST_BYTES, description="the Python code, whole")
+    code: str = Field(min_length=1, max_length=limits.REQUEST_BYTES, description="the complete Python code")
     purpose: str = _PURPOSE
     inputs: dict[str, Any] | None = Field(
         default=None, description="variables of the code by name (monty); /in/inputs.json (era)"
@@ -55,7 +55,7 @@ class RunPython(Arguments):
     time_limit_sec: int = Field(default=60, ge=1, le=limits.REQUEST_MAX_TIME_SEC)
     where: Literal["monty", "era"] = Field(
         default="monty",
-        description="monty: quick, a subset of Python without modules; era: CPython in a container",
+        description="monty: fast, a subset of Python without modules; era: CPython in a container",
     )
     wait_sec: int | None = _WAIT
 
@@ -69,7 +69,10 @@ class RunProgram(Arguments):
     purpose: str = _PURPOSE
     files: tuple[str, ...] = _FILES
     hosts: tuple[str, ...] = Field(
-        default=(), strict=False, max_length=limits.ALLOWLIST_ENTRIES, description="host:port it may reach"
+        default=(),
+        strict=False,
+        max_length=limits.ALLOWLIST_ENTRIES,
+        description="host:port that it may reach",
     )
     time_limit_sec: int = Field(default=60, ge=1, le=limits.REQUEST_MAX_TIME_SEC)
     wait_sec: int | None = _WAIT
@@ -83,7 +86,7 @@ class ProposeChanges(Arguments):
         default=(),
         strict=False,
         max_length=limits.DOOR_FILES,
-        description="files or folders of the project; none: everything that you changed",
+        description="files or folders of the project; default: everything you changed",
     )
     wait_sec: int | None = _WAIT
 
@@ -105,7 +108,9 @@ class ReadOutput(Arguments):
     request_id: str = _REQUEST
     path: str = Field(min_length=1, max_length=limits.TAR_PATH_BYTES, description="a path of `outputs`")
     offset: int = Field(default=0, ge=0, le=limits.RELEASED_BYTES, description="bytes to skip")
-    length: int = Field(default=64 * limits.KIB, ge=1, le=limits.DOOR_READ_BYTES, description="bytes at most")
+    length: int = Field(
+        default=64 * limits.KIB, ge=1, le=limits.DOOR_READ_BYTES, description="the most bytes to return"
+    )
 
 
 class Cancel(Arguments):
@@ -124,6 +129,6 @@ def read_arguments(model: type[_A], arguments: Mapping[str, Any]) -> _A:
         known = ", ".join(model.model_fields) or "none"
         if first["type"] == "extra_forbidden":
             shown = f"{name!r} " if _NAME(name) else ""
-            raise InvalidInput(f"there is no argument {shown}here; there are: {known}") from None
+            raise InvalidInput(f"no argument {shown}here; known arguments: {known}") from None
         what = first["msg"][:1].lower() + first["msg"][1:]
         raise InvalidInput(f"{name or 'the arguments'}: {what}") from None

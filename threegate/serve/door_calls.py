@@ -1,6 +1,8 @@
-"""From a tool call to a draft: the same bytes that `threegate draft` would write, checked by gate 1 before they lie anywhere.
+"""From a tool call to a draft: the bytes that `threegate draft` would write, checked by gate 1 before they
+are stored.
 
-Invariant: what a call means is its digest (tool, arguments, bytes of its files): the same call finds the same request.
+Invariant: a call is identified by its digest (tool, arguments, bytes of its files): the same call finds the
+same request.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _PYTHON: Final = "python3"
 
 @dataclass(frozen=True, slots=True)
 class DoorCall:
-    """What is to be asked for. `inputs` are (name, bytes)."""
+    """What to request. `inputs` are (name, bytes)."""
 
     tool: str
     options: DraftOptions
@@ -36,7 +38,7 @@ class DoorCall:
 
     @property
     def digest(self) -> str:
-        """Of all that the call means."""
+        """The digest of everything that the call means."""
         options = {name: str(getattr(self.options, name)) for name in DraftOptions.__dataclass_fields__}
         files = {name: sha256_hex(data) for name, data in self.inputs}
         return sha256_hex(canonical_bytes({"tool": self.tool, "options": options, "files": files}))
@@ -89,12 +91,12 @@ def _inputs(files: list[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
         if (wrong := check_file_name(name)) is not None:
             raise InvalidInput(f"files: the name {name!r} {wrong}; rename it")
         if names.count(name) > 1:
-            raise InvalidInput(f"files: {name} is the name of the call's own file; rename yours")
+            raise InvalidInput(f"files: {name} is reserved for the call's own file; rename yours")
     return tuple(files)
 
 
 def draft_of(call: DoorCall, now: datetime) -> tuple[Request, bytes]:
-    """The draft of a call, with an id of its own. Raises InvalidInput."""
+    """The draft of a call, with a new id. Raises InvalidInput."""
     moment = now.astimezone(UTC).replace(microsecond=0)
     slug = f"{slug_of(call.options.purpose)[:40].strip('-')}-{secrets.token_hex(4)}"
     declared = [InputFile(name, sha256_hex(data)) for name, data in call.inputs]
@@ -103,10 +105,10 @@ def draft_of(call: DoorCall, now: datetime) -> tuple[Request, bytes]:
 
 
 def fixes_of(findings: list[dict[str, Any]]) -> list[str]:
-    """What to change, once each, for an agent that wrote arguments and no file."""
+    """What to change, once each, for an agent that wrote arguments and not a file."""
     return list(dict.fromkeys(said_here(item["help"]) for item in findings if item["severity"] == "error"))
 
 
 def said_here(text: str) -> str:
-    """What gate 1 says of a request's file, in the words of the door's arguments."""
+    """Gate 1's findings in a request's file, in terms of the door's arguments."""
     return text.replace("backend ERA", '`where: "era"`')

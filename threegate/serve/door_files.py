@@ -1,7 +1,7 @@
-"""Files that a call names: of the run's work copy, or of inbox/files/ where no run asks.
+"""Files named in a call: in the run's work copy, or in inbox/files/ if there is no run.
 
-Invariant: each is reached beneath a held folder, through no link and no mount, and its bytes are read once, from the
-descriptor that was looked at. What is hidden from the agent is not there for its door either.
+Invariant: each file is opened below a folder descriptor, through no link and no mount, and its bytes are read
+once, from the descriptor that was checked. What is hidden from the agent is hidden from its door too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_files(workspace: Workspace, run: AgentRun | None, paths: tuple[str, ...
             for path in paths:
                 name = path.rpartition("/")[2]
                 if name in names:
-                    raise InvalidInput(f"files: two of them have the name {name!r}; rename one")
+                    raise InvalidInput(f"files: two files have the name {name!r}; rename one")
                 data = _read(tree, path, left)
                 left -= len(data)
                 names.add(name)
@@ -46,17 +46,17 @@ def read_files(workspace: Workspace, run: AgentRun | None, paths: tuple[str, ...
 def _read(tree: Tree, path: str, left: int) -> bytes:
     parts = path.split("/")
     if "\0" in path or any(part in ("", ".", "..") for part in parts):
-        raise InvalidInput("files: a path is relative to the project, without . and .. and doubled slashes")
+        raise InvalidInput("files: a path must be relative to the project, without ., .. and doubled slashes")
     entry = tree.look(path)
     if entry is None:
-        raise InvalidInput("files: one of them is not there; paths are relative to the project")
+        raise InvalidInput("files: no such file; paths are relative to the project")
     if entry.kind != "file" or entry.links != 1:
-        raise InvalidInput(f"files: {parts[-1]!r} is no plain file; name files, no folders and no links")
+        raise InvalidInput(f"files: {parts[-1]!r} is not a regular file; folders and links are not allowed")
     if entry.size > left:
         raise InvalidInput(f"files: more than {limits.DOOR_FILES_BYTES // limits.MIB} MiB together")
     data = b"".join(tree.chunks(path))
     if len(data) > left:
-        raise InvalidInput("files: one of them grew while it was read; call again")
+        raise InvalidInput("files: a file grew while it was read; call again")
     return data
 
 

@@ -1,7 +1,7 @@
-"""Tools of added servers at the door: `SERVER__TOOL`, with the schema that is pinned, and their answers as MCP has them.
+"""Tools of added servers at the door: `SERVER__TOOL`, with the pinned schema and answers in MCP's form.
 
-Invariant: what is offered is what an operator signed, and a name stands for one tool. An answer is the server's own after
-masking: nothing is added to its blocks, and nothing in it is ours.
+Invariant: only what an operator signed is offered, and a name identifies one tool. An answer is the server's
+own after masking: nothing is added to its blocks, and nothing in it is ours.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class OfferedTool:
 
 
 def offered_tools(workspace: Workspace, trail: Trail) -> dict[str, OfferedTool]:
-    """By door name; empty where this process may not read what is pinned. A server whose manifest is not right is left out."""
+    """By door name; empty if this process may not read what is pinned. A server whose manifest is not valid
+    is left out.
+    """
     found: dict[str, OfferedTool] = {}
     try:
         with trail.locked() as held:
@@ -41,9 +43,9 @@ def offered_tools(workspace: Workspace, trail: Trail) -> dict[str, OfferedTool]:
                 try:
                     manifests.append(read_manifest(workspace, held.index, name))
                 except ThreeGateError:
-                    continue  # its calls would be refused: there is nothing to offer
+                    continue  # its calls would be refused: nothing to offer
     except (ThreeGateError, OSError):
-        return {}  # the agent's own account cannot know
+        return {}  # the agent's own account cannot find out
     for manifest in manifests:
         for tool in manifest.tools:
             found[door_name(manifest.server, tool.name)] = OfferedTool(manifest.server, tool, manifest.digest)
@@ -51,16 +53,16 @@ def offered_tools(workspace: Workspace, trail: Trail) -> dict[str, OfferedTool]:
 
 
 def is_tool_name(name: str) -> bool:
-    """Whether a name is of a server's tool; none of the door's own is."""
+    """Whether a name is that of a server's tool; the door's own tools have no such names."""
     return _BETWEEN in name
 
 
 def tool_answer(
     rows: Iterable[Mapping[str, Any]], read: Callable[[str, int], bytes]
 ) -> dict[str, Any] | None:
-    """A tool's answer from the outputs that were given back, with its images in it; None where it is not there whole.
+    """A tool's answer, rebuilt with its images from the returned outputs; None if it is incomplete.
 
-    `read` gives the bytes of an output by its path and size. Raises InvalidInput, OSError.
+    `read` returns the bytes of an output by its path and size. Raises InvalidInput, OSError.
     """
     sizes = {str(row["path"]): int(row["size"]) for row in rows if row["released"]}
     if sizes.get(RESULT, limits.TOOL_RESULT_BYTES + 1) > limits.TOOL_RESULT_BYTES:

@@ -1,4 +1,6 @@
-"""The JSON Schemas of what the gates of a workspace take and answer over HTTP. `schemas/` has them as files."""
+"""The JSON Schemas of the HTTP requests and answers of a workspace's gates. They are published in
+`schemas/`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from threegate.proposals.tools import RISKS, TOOLS, Lane, VerdictName
 _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
 _OUTCOME: Final = {
-    "description": "How a call ended: a status, or the status and what came of it.",
+    "description": "How a call ended: a status, or the status and its result.",
     "anyOf": [
         _TEXT,
         {
@@ -32,7 +34,7 @@ _OUTCOME: Final = {
 
 
 def proposal_schema() -> dict[str, Any]:
-    """A proposal, as a part of a document that has its own `$schema`."""
+    """A proposal, as part of a document with its own `$schema`."""
     schema = {key: value for key, value in published_schema().items() if key not in ("$schema", "$id")}
     return dict(_with_format(schema))
 
@@ -78,7 +80,9 @@ def contract_line_schema() -> dict[str, Any]:
 
 
 def contract_decision_schema() -> dict[str, Any]:
-    """What the contracts say: `verdict` for a call, `outcome` where one was given, `reasons` for a session's end."""
+    """What the contracts decide: `verdict` for a call, `outcome` if one was given, `reasons` for a session's
+    end.
+    """
     reasons = {
         "type": "array",
         "items": _object(
@@ -107,7 +111,7 @@ def contract_decision_schema() -> dict[str, Any]:
 
 
 def _with_format(schema: Any) -> Any:
-    """The schema with the format that OpenAPI asks of integers."""
+    """The schema with the format that OpenAPI requires of integers."""
     if isinstance(schema, list):
         return [_with_format(item) for item in schema]
     if not isinstance(schema, dict):

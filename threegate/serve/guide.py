@@ -1,6 +1,7 @@
-"""What an agent can read of ThreeGate over MCP: the text of `threegate agent prompt` as a prompt, and the schemas as resources.
+"""What an agent can read about ThreeGate over MCP: the text of `threegate agent prompt` as a prompt, and the
+schemas as resources.
 
-Invariant: nothing here tells of a workspace more than `agent prompt` does, nor where it lies.
+Invariant: this reveals no more about a workspace than `agent prompt` does, and not its path.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from threegate.runners.registry import policy_facts
 from threegate.setup.agent_prompt import anywhere, place_of, prompt_text
 
 _PROMPT: Final = "threegate"
-_TITLE: Final = "How to ask for what should run outside of your sandbox"
+_TITLE: Final = "How to request that something runs outside your sandbox"
 _SCHEMAS: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
     "threegate://schemas/tool-request": request_schema,
     "threegate://schemas/report": report_schema,
@@ -44,10 +45,10 @@ _GUIDE: Final = "threegate://prompt"
 
 
 class Guide:
-    """The prompt and the resources for the agents of a workspace, or of none."""
+    """The prompt and the resources for agents, with or without a workspace."""
 
     def __init__(self, workspace: Workspace | None) -> None:
-        """Keep the workspace; its settings are read when the text is asked for."""
+        """Store the workspace; its settings are read when the text is requested."""
         self._workspace = workspace
 
     async def list_prompts(self, _context: Any, _params: Any) -> ListPromptsResult:
@@ -57,7 +58,7 @@ class Guide:
     async def get_prompt(self, _context: Any, params: Any) -> GetPromptResult:
         """Its text. Raises InvalidInput for another name."""
         if params.name != _PROMPT:
-            raise InvalidInput(f"there is one prompt here: {_PROMPT}")
+            raise InvalidInput(f"no such prompt; there is only {_PROMPT}")
         content = TextContent(type="text", text=self._text())
         return GetPromptResult(description=_TITLE, messages=[PromptMessage(role="user", content=content)])
 
@@ -74,7 +75,7 @@ class Guide:
         """One of them. Raises InvalidInput for another address."""
         uri = str(params.uri)
         if uri != _GUIDE and uri not in _SCHEMAS:
-            raise InvalidInput(f"there is no such resource; there are {_GUIDE} and threegate://schemas/…")
+            raise InvalidInput(f"no such resource; there are {_GUIDE} and threegate://schemas/…")
         text = self._text() if uri == _GUIDE else json.dumps(_SCHEMAS[uri](), indent=2)
         kind = "text/markdown" if uri == _GUIDE else "application/schema+json"
         return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type=kind, text=text)])
@@ -86,5 +87,5 @@ class Guide:
                 policy = load_policy(self._workspace, facts=policy_facts())
                 place = dataclasses.replace(place_of("", policy), contracts=place.contracts)
             except (ThreeGateError, OSError):
-                pass  # the agent's account need not be able to read the settings
+                pass  # the agent's account may be unable to read the settings
         return prompt_text(place, datetime.now(UTC))

@@ -1,8 +1,9 @@
-"""The gates over HTTP: POST /pre-tool-check, /proposals/validate, /contracts/decide; GET /health, /ready, /docs, /openapi.json.
+"""The gates over HTTP: POST /pre-tool-check, /proposals/validate, /contracts/decide; GET /health, /ready,
+/docs, /openapi.json.
 
-Invariants: a caller is limited by its address first, then must hold the token, then its body is read, never more of
-it than the limit, counted on the stream; query parameters and headers have no part in a decision; a decision that
-was not written down is not given.
+Invariants: a caller is rate-limited by its address first, then must present the token, then its body is read,
+up to the limit as counted on the stream; query parameters and headers have no part in a decision; a decision
+that was not recorded is not returned.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from threegate.serve.recording import can_record
 from threegate.serve.workspace_gates import WorkspaceGates
 
 _OPEN: Final = frozenset({"/health"})
-"""Paths that are not counted: a probe must not use up its host's requests."""
+"""Paths that are not rate-limited: a probe must not use up its host's requests."""
 _METHODS: Final = {
     "/pre-tool-check": "POST",
     "/proposals/validate": "POST",
@@ -45,7 +46,7 @@ _METHODS: Final = {
 
 @dataclass(frozen=True)
 class HttpOptions:
-    """What the operator chose. `token` None means no token is asked for (loopback only)."""
+    """The operator's options. `token` None means that no token is required (loopback only)."""
 
     token: str | None
     log: DecisionLog
@@ -54,15 +55,17 @@ class HttpOptions:
     body_seconds: float = limits.SERVE_BODY_SECONDS
     clock: Callable[[], float] = field(default=time.monotonic)
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
-    """The moment of a decision; evidence is aged at it."""
+    """The time of a decision, at which the age of evidence is measured."""
     workspace: Workspace | None = None
-    """Whose project, settings and contracts judge proposals and contract calls."""
+    """The workspace whose project, settings and contracts judge proposals and contract calls."""
     metrics: Callable[[], bytes] | None = None
-    """Gives the numbers of the workspace as Prometheus' text; None where there is no workspace, or not the extra."""
+    """Returns the numbers of the workspace in Prometheus' text format; None without a workspace or the
+    extra.
+    """
 
 
 class _Refusal(Exception):
-    """An answer that is no decision."""
+    """An answer that is not a decision."""
 
     def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(code)
@@ -101,9 +104,9 @@ def create_app(options: HttpOptions) -> FastAPI:
     async def no_route(request: Request, error: HTTPException) -> Response:
         if error.status_code == 405:
             allowed = _METHODS.get(request.url.path, "GET")
-            message = f"this path takes {allowed} only"
+            message = f"this path accepts {allowed} only"
             return _Refusal(405, "method_not_allowed", message, {"Allow": allowed}).response()
-        return _Refusal(error.status_code, "not_found", "there is nothing at this path").response()
+        return _Refusal(error.status_code, "not_found", "no such path").response()
 
     @app.post("/pre-tool-check")
     async def pre_tool_check(request: Request) -> Response:
@@ -136,7 +139,7 @@ def create_app(options: HttpOptions) -> FastAPI:
     @app.get("/ready")
     async def ready() -> dict[str, str]:
         if not can_record(options.log.path):
-            raise _Refusal(503, "decision_log_not_writable", "decisions cannot be written down")
+            raise _Refusal(503, "decision_log_not_writable", "decisions cannot be recorded")
         return {"status": "ready"}
 
     @app.get("/metrics")
@@ -154,7 +157,7 @@ def create_app(options: HttpOptions) -> FastAPI:
 
 
 async def _body_of(request: Request, options: HttpOptions) -> bytes:
-    """The JSON body of a caller who may ask."""
+    """The JSON body of an authorized caller."""
     _authorize(request, options.token)
     _require_json(request)
     return await _read_body(request, options.body_seconds)
@@ -163,7 +166,7 @@ async def _body_of(request: Request, options: HttpOptions) -> bytes:
 async def _verdict(
     judge: Callable[[bytes, datetime], dict[str, Any]], data: bytes, now: datetime
 ) -> Response:
-    """What a gate of the workspace says, or why it says nothing."""
+    """The answer of a gate of the workspace, or why there is none."""
     try:
         return JSONResponse(await asyncio.to_thread(judge, data, now))
     except InvalidInput as error:
@@ -177,7 +180,7 @@ async def _verdict(
 
 
 def _not_recorded() -> _Refusal:
-    return _Refusal(503, "decision_not_recorded", "the decision could not be written down; do not execute")
+    return _Refusal(503, "decision_not_recorded", "the decision could not be recorded; do not execute")
 
 
 async def _numbers(metrics: Callable[[], bytes] | None) -> Response:
@@ -193,7 +196,7 @@ async def _numbers(metrics: Callable[[], bytes] | None) -> Response:
 
 
 def _count(request: Request, rate_limit: RateLimit) -> None:
-    """One request of this address more; the address is the connection's, never a header's."""
+    """Count one request of this address; the address is the connection's, never a header's."""
     seconds = rate_limit.wait_for(request.client.host if request.client else "")
     if seconds:
         message = f"too many requests from this address; wait {seconds} s"
@@ -217,14 +220,14 @@ def _authorize(request: Request, token: str | None) -> None:
 
 
 def _require_json(request: Request) -> None:
-    """A page in a browser can send other types to any address without asking; this server takes JSON only."""
+    """Accept JSON only: a page in a browser can send other types to any address without permission."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise _Refusal(415, "unsupported_media_type", "send Content-Type: application/json")
 
 
 async def _read_body(request: Request, seconds: float) -> bytes:
-    """The body, at most the limit, within `seconds`; what the header says of its length is not believed."""
+    """The body, up to the limit, within `seconds`; the Content-Length header is not trusted."""
     data = bytearray()
     try:
         async with asyncio.timeout(seconds):
@@ -234,7 +237,7 @@ async def _read_body(request: Request, seconds: float) -> bytes:
                     raise _Refusal(
                         413,
                         "body_too_large",
-                        f"an event has at most {limits.AANA_EVENT_BYTES} bytes",
+                        f"an event may have at most {limits.AANA_EVENT_BYTES} bytes",
                         {"Connection": "close"},
                     )
     except TimeoutError:

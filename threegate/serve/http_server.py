@@ -24,9 +24,10 @@ def serve(
     ready: Callable[[str], None],
     certificate: tuple[Path, Path] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `ready` is called with the URL before the first request is taken.
+    """Serve until SIGINT or SIGTERM. `ready` is called with the URL before the first request is accepted.
 
-    `certificate`: PEM files of the chain and of its key, for https. Raises Unavailable when they cannot be used.
+    `certificate`: PEM files of the chain and of its key, for https. Raises Unavailable if they cannot be
+    used.
     """
     config = uvicorn.Config(
         app,
@@ -47,9 +48,10 @@ def serve(
     )
     try:
         config.load()
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is an OSError
         raise Unavailable(
-            f"{certificate[0] if certificate else listener}: cannot be used ({error.strerror}); give a PEM chain and its own key"
+            f"{certificate[0] if certificate else listener}: cannot be used ({error.strerror}); give a PEM "
+            "chain and its key"
         ) from None
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     ready(url_of(listener))

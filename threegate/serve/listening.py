@@ -1,6 +1,6 @@
-"""The socket that an HTTP server listens at. The gate without a token is this machine's alone.
+"""The socket on which an HTTP server listens. Without a token, the gate is reachable only from this machine.
 
-Apart from the server, so that a wrong address is said before anything heavy is imported.
+This is a module of its own so that a wrong address is reported before anything heavy is imported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ BACKLOG = 128
 
 
 def bind(host: str, port: int, *, reachable: bool) -> socket.socket:
-    """A listening socket. Raises Refused for an address that others can reach where `reachable` is false; Unavailable."""
+    """A listening socket. Raises Refused for an address that others can reach if `reachable` is false;
+    Unavailable.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
@@ -22,9 +24,7 @@ def bind(host: str, port: int, *, reachable: bool) -> socket.socket:
             f"{host}: no such address ({error.strerror or error}); try --host 127.0.0.1"
         ) from None
     if not reachable and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
-        raise Refused(
-            "no_auth", f"{host}: --no-auth is for loopback only; set THREEGATE_TOKEN and leave it out"
-        )
+        raise Refused("no_auth", f"{host}: --no-auth works only on loopback; set THREEGATE_TOKEN instead")
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -39,6 +39,6 @@ def bind(host: str, port: int, *, reachable: bool) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """The URL that a listening socket answers at."""
+    """The URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

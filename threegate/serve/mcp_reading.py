@@ -1,7 +1,7 @@
-"""Lines from an MCP client: read strictly before anything else looks at them, and answered whatever they are.
+"""Lines from an MCP client: parsed strictly before anything else reads them, and always answered.
 
-Invariant: what reaches the server is one JSON-RPC message in JSON that has one meaning, as over HTTP; for every other line
-each id in it gets an error. The text of an error repeats nothing of the line.
+Invariant: only single JSON-RPC messages in unambiguous JSON reach the server, as over HTTP; for every other
+line, each id in it gets an error. The text of an error repeats nothing of the line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.
 
 
 class NotRead(Exception):
-    """A line that is no message. `code` is JSON-RPC's."""
+    """A line that is not a message. `code` is JSON-RPC's."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class NotRead(Exception):
 
 
 def read_line(line: bytes) -> str:
-    """The line as text, when it is one message. Raises NotRead."""
+    """The line as text, if it is one message. Raises NotRead."""
     try:
         value = canonical.loads_strict(line, max_bytes=limits.MCP_LINE_BYTES, max_depth=limits.MCP_DEPTH)
     except canonical.StrictJSONError as error:
@@ -40,15 +40,17 @@ def read_line(line: bytes) -> str:
         jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValueError:
         raise NotRead(
-            INVALID_REQUEST, "Invalid request: no JSON-RPC request, notification or response"
+            INVALID_REQUEST, "Invalid request: not a JSON-RPC request, notification or response"
         ) from None
     return line.decode()
 
 
 def ids_of(line: bytes) -> list[Id]:
-    """The id of each message in a line, as far as it can be known; None where it cannot. Never empty, never raises.
+    """The id of each message in a line, as far as it can be known; None if it cannot. Never empty, never
+    raises.
 
-    Only tokens are looked at: for lines that no JSON reader takes, at any depth and of any number's length.
+    Only tokens are examined: this works for lines that no JSON parser accepts, at any depth and with numbers
+    of any length.
     """
     found: list[Id] = []
     current: list[Id] | None = None
@@ -79,7 +81,7 @@ def ids_of(line: bytes) -> list[Id]:
 
 
 def _one(ids: list[Id]) -> list[Id]:
-    """The id of one message: none where it has none, None where it has several."""
+    """The id of one message: none if it has none, None if it has several."""
     return ids[:1] if len({(type(item), item) for item in ids}) <= 1 else [None]
 
 
@@ -90,7 +92,7 @@ def _scalar(token: bytes) -> Id:
 
 
 def _text(token: bytes) -> str | None:
-    """A JSON string's text; None for one that is long, or that has no one meaning."""
+    """A JSON string's text; None if it is long or ambiguous."""
     if not token.startswith(b'"') or len(token) > limits.MCP_NAME_BYTES:
         return None
     try:
@@ -101,7 +103,9 @@ def _text(token: bytes) -> str | None:
 
 
 async def read_lines(readline: Callable[[int], Awaitable[bytes]], answer: Answer) -> AsyncIterator[str]:
-    """The messages of a stream, until it ends; what is none is answered here. `readline` gives at most so many bytes."""
+    """The messages of a stream, until it ends; lines that are not messages are answered here. `readline`
+    returns at most this many bytes.
+    """
     while line := await readline(limits.MCP_LINE_BYTES + 1):
         rest = line
         while len(rest) > limits.MCP_LINE_BYTES and not rest.endswith(b"\n"):

@@ -1,8 +1,9 @@
 """The MCP surface: the pre-tool check, a request as its requester sees it, and the door (`serve/door.py`).
 
-Invariants: every line of the client that holds an id is answered (`mcp_reading`); `aana_pre_tool_check` answers a message
-with a decision, whatever the arguments are, and repeats no value of them; what is read lies on CORE's side (inbox, verdicts, results). There is no tool that approves, and there
-never will be: an approval is a signature of a person, made elsewhere.
+Invariants: every line of the client that contains an id is answered (`mcp_reading`); `aana_pre_tool_check`
+answers a message with a decision, whatever the arguments are, and repeats no value of them; only files on
+CORE's side are read (inbox, verdicts, results). There is no tool that approves, and there never will be: an
+approval is a person's signature, made elsewhere.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ _TEXT: Final = {"type": "string"}
 
 
 class ToolServer:
-    """The tools for one client. Without a workspace those about requests say that there is none, and there is no door."""
+    """The tools for one client. Without a workspace, the tools about requests say so, and there is no
+    door.
+    """
 
     def __init__(
         self,
@@ -57,18 +60,18 @@ class ToolServer:
         evidence_mode: EvidenceMode = "quickstart",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Keep what the tools work with. `now` is the moment that evidence is aged at."""
+        """Store the context of the tools. `now` gives the time at which the age of evidence is measured."""
         self._log = log
         self._requester = requester
         self._door = door
         self._guide = guide or Guide(None)
         self._gates = gates
         self._answers: dict[Any, str] = {}
-        """By the id of a message: the call whose answer it gets."""
+        """By message id: the call that the message answers."""
         self._given: dict[Any, dict[str, Any]] = {}
-        """By the id of a message: a server's own answer to it."""
+        """By message id: a server's own answer to it."""
         self._cancelled: set[Any] = set()
-        """Ids of messages that the client cancelled while they were worked on."""
+        """Ids of messages that the client cancelled while they were being processed."""
         self._mode: EvidenceMode = evidence_mode
         self._now = now
 
@@ -79,10 +82,12 @@ class ToolServer:
             version=__version__,
             instructions=(
                 "Call aana_pre_tool_check before a consequential tool and run the tool only when route is accept and "
-                "hard_blockers is empty. What should run outside of your sandbox goes through run_python and run_program, and "
-                "what you changed of the project's files through propose_changes: a person reads and signs each elsewhere, "
-                "and nothing is run or applied before. Until then a call says pending; wait waits on. A refusal says why, "
-                "and fixes what to change."
+                "hard_blockers is empty. Whatever should run outside your sandbox goes through run_python "
+                "and run_program, and "
+                "your changes of the project's files through propose_changes: a person reads and signs each elsewhere, "
+                "and nothing runs or is applied before. Until then a call returns pending; wait continues to "
+                "wait. A refusal "
+                "says why, and `fixes` what to change."
             ),
             on_list_tools=self._list,
             on_call_tool=self._call,
@@ -115,7 +120,7 @@ class ToolServer:
         except ThreeGateError as error:
             return _failed(str(error))
         except OSError as error:
-            return _failed(f"could not be done: {error.strerror or 'the disk refused'}")
+            return _failed(f"failed: {error.strerror or 'a disk error'}")
         finally:
             self._cancelled.discard(number)
         if answer.digest is not None:
@@ -126,7 +131,9 @@ class ToolServer:
         return _answered(answer.value, is_error=answer.refused)
 
     async def _as_given(self, ctx: Any, call_next: Any) -> Any:
-        """A server's own answer in the place of ours: the SDK leaves out what its version of the protocol does not know."""
+        """Put a server's own answer in place of ours: the SDK drops what its version of the protocol does not
+        know.
+        """
         result = await call_next(ctx)
         given = self._given.pop(ctx.request_id, None)
         if given is None:
@@ -134,7 +141,7 @@ class ToolServer:
         return {**result, **given, "_meta": {**given["_meta"], **result.get("_meta", {})}}
 
     def cancelled(self, message_id: Any) -> None:
-        """The client cancels a message: called before the SDK ends what works on it."""
+        """The client cancels a message: called before the SDK stops its task."""
         self._cancelled.add(message_id)
 
     def sent(self, message_id: Any) -> None:
@@ -145,21 +152,21 @@ class ToolServer:
             self._door.delivered(digest)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        """Run one tool. What goes wrong is an error result with one line that repeats no argument."""
+        """Run one tool. A failure is an error result with one line that repeats no argument."""
         if name == CHECK:
             return self._check(dict(arguments))
         if name == DECIDE and self._gates is not None:
             return self._decide(self._gates, arguments)
         if name not in ("submit_request", "request_status", "read_result"):
-            return _failed("there is no such tool here")
+            return _failed("no such tool")
         if self._requester is None:
-            return _failed("no workspace here: start the server with --workspace DIR")
+            return _failed("no workspace: start the server with --workspace DIR")
         try:
             return _answered(getattr(self._requester, name)(arguments))
         except ThreeGateError as error:
             return _failed(str(error))
         except OSError as error:
-            return _failed(f"could not be done: {error.strerror or 'the disk refused'}")
+            return _failed(f"failed: {error.strerror or 'a disk error'}")
 
     def _check(self, event: dict[str, Any]) -> CallToolResult:
         answer = handle_aana_pre_tool_check(
@@ -173,11 +180,11 @@ class ToolServer:
         except ThreeGateError as error:
             return _failed(str(error))
         except OSError:
-            return _failed("the decision could not be written down; do not execute")
+            return _failed("the decision could not be recorded; do not execute")
 
 
 async def _always_an_object(ctx: Any, call_next: Any) -> Any:
-    """A check whose arguments are no object gets its refusal too, instead of the protocol's own error."""
+    """A check whose arguments are not an object gets a refusal too, not a protocol error."""
     params = ctx.params
     if (
         ctx.method == "tools/call"
@@ -203,8 +210,8 @@ def tools() -> list[Tool]:
         Tool(
             name="submit_request",
             description=(
-                "Put a ThreeGate tool request (the whole Markdown file) into the inbox as a draft. Nothing runs by "
-                "this: a person reads and signs it. Answers with every finding when it is not well-formed."
+                "Put a ThreeGate tool request (the whole Markdown file) into the inbox as a draft. This runs "
+                "nothing: a person reads and signs it. If it is not well-formed, the answer lists every finding."
             ),
             input_schema=_arguments({"file_name": _TEXT, "content": _TEXT}, "file_name", "content"),
             annotations=ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False),
@@ -261,12 +268,14 @@ def door_tools() -> list[Tool]:
 
 
 def server_tools(offered: Mapping[str, OfferedTool]) -> list[Tool]:
-    """The tools of added servers. Their titles and descriptions are their servers' words, and are marked so."""
+    """The tools of added servers. Their titles and descriptions are their servers' words, and are marked as
+    such.
+    """
     return [
         Tool(
             name=name,
             title=None if item.tool.title is None else f"{item.server}: {item.tool.title}",
-            description=f"[the server {item.server} says of its tool:] {item.tool.description or item.tool.name}",
+            description=f"[the server {item.server} describes its tool:] {item.tool.description or item.tool.name}",
             input_schema=dict(item.tool.input_schema),
         )
         for name, item in sorted(offered.items())
@@ -291,7 +300,9 @@ def _answered(value: dict[str, Any], *, is_error: bool = False) -> CallToolResul
 
 
 def _given(result: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """A server's own answer, with what is ours in its `_meta`. A JSON-RPC error becomes a result: ours look the same."""
+    """A server's own answer, with our data in its `_meta`. A JSON-RPC error becomes a result, because our own
+    errors look the same.
+    """
     if (error := result.get("error")) is not None:
         text = f"the server refused the call: {json.dumps(error)}"
         structured = {"error": error}

@@ -1,7 +1,7 @@
 """MCP on a stream of lines: stdin and stdout, or the connections of a listening socket (the door of a run).
 
-Invariant: every line of a client that holds an id is answered (`mcp_reading`), and the server learns of an answer as
-delivered when its last byte was written, not before. One client's end or nonsense ends no other.
+Invariant: every line of a client that contains an id is answered (`mcp_reading`), and an answer counts as
+delivered only when its last byte was written. A client that disconnects or sends garbage disturbs no other.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _PAUSE_SECONDS: Final = 0.01
 
 
 class _Lines:
-    """The lines of a client as `stdio_server` takes them, behind the strict reader. `write` is its stream to the client.
+    """The lines of a client in the form that `stdio_server` expects, after strict parsing. `write` is its
+    stream to the client.
 
-    The end of the lines waits for the answers that are due, so that lines that are piped in get all of theirs.
+    The stream of lines ends only after all due answers, so that piped-in lines get all of theirs.
     """
 
     write: Any = None
@@ -57,7 +58,7 @@ class _Lines:
     def _cancelled(self, params: Any) -> None:
         number = params.get("requestId") if isinstance(params, dict) else None
         if isinstance(number, int | str) and number in self.due:
-            self.due.discard(number)  # the protocol wants no answer then
+            self.due.discard(number)  # the protocol forbids an answer then
             self._tools.cancelled(number)
 
     async def _readline(self, most: int) -> bytes:
@@ -73,7 +74,7 @@ class _Lines:
 
 
 class _Out:
-    """The stream to the client, which tells lines and tools what was written."""
+    """The stream to the client, which reports to lines and tools what was written."""
 
     def __init__(self, write: Callable[[bytes], object], lines: _Lines, tools: ToolServer) -> None:
         self._write = write
@@ -88,11 +89,11 @@ class _Out:
             self._tools.sent(message["id"])
 
     async def flush(self) -> None:
-        """Nothing is held back."""
+        """Nothing is buffered."""
 
 
 async def serve_stdio(tools: ToolServer) -> None:
-    """Serve on stdin and stdout until the client goes away. What else is printed goes to stderr."""
+    """Serve on stdin and stdout until the client disconnects. Other output goes to stderr."""
     with open(os.dup(0), "rb") as stdin, open(os.dup(1), "wb", buffering=0) as stdout:
         os.dup2(2, 1)
 
@@ -104,11 +105,11 @@ async def serve_stdio(tools: ToolServer) -> None:
         try:
             await _serve(tools, stdin, write)
         except* BrokenPipeError:
-            pass  # the client is gone; what it asked for is kept
+            pass  # the client is gone; its requests are kept
 
 
 def listening_stdin() -> socket.socket | None:
-    """The listening socket that this process got as its stdin; None when stdin is anything else."""
+    """The listening socket that this process received as its stdin; None if stdin is anything else."""
     if not stat.S_ISSOCK(os.fstat(0).st_mode):
         return None
     found = socket.socket(fileno=os.dup(0))
@@ -119,7 +120,7 @@ def listening_stdin() -> socket.socket | None:
 
 
 async def serve_socket(listener: socket.socket, make: Callable[[], ToolServer]) -> None:
-    """Serve each client that connects, DOOR_CONNECTIONS at a time, for as long as this process lives."""
+    """Serve each client that connects, up to DOOR_CONNECTIONS at a time, as long as this process lives."""
     room = anyio.CapacityLimiter(limits.DOOR_CONNECTIONS)
     listener.setblocking(False)
     async with anyio.create_task_group() as clients:

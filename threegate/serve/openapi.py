@@ -1,7 +1,7 @@
-"""What the HTTP server says of itself: the OpenAPI document, the event, the envelope, four example events.
+"""The OpenAPI document of the HTTP server, with the event, the envelope and four example events.
 
-Invariant: the document is whole without a default of OpenAPI's: each operation names its security (an empty list where no
-token is wanted), all of its answers with their media types, and each integer its bounds.
+Invariant: the document relies on no default of OpenAPI: each operation lists its security (empty if no token
+is required), all of its answers with their media types, and bounds for each integer.
 """
 
 from __future__ import annotations
@@ -162,20 +162,20 @@ def result_schema() -> dict[str, Any]:
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain"
 _MEANINGS: Final = {
-    200: "What was asked for.",
+    200: "The requested data.",
     400: "No HTTP/1.1 request.",
-    401: "No token, or another one.",
-    404: "No workspace, or not the extra threegate[metrics].",
-    408: "The body came too slowly.",
+    401: "The token is missing or wrong.",
+    404: "No workspace, or the extra threegate[metrics] is not installed.",
+    408: "The body arrived too slowly.",
     413: "The body is larger than 64 KiB.",
-    415: "The body is not announced as application/json.",
+    415: "The Content-Type is not application/json.",
     429: "Too many requests from this address; Retry-After says how long to wait.",
-    503: "Not now: it cannot be written down, cannot be read, or too many connections are open.",
+    503: "Temporarily unavailable: something cannot be recorded or read, or too many connections are open.",
 }
 
 
 def openapi_document(*, token: bool) -> dict[str, Any]:
-    """The OpenAPI 3.1 document of a server that wants a bearer token, or none."""
+    """The OpenAPI 3.1 document of a server that requires a bearer token, or none."""
     components: dict[str, Any] = {
         "schemas": {
             "Event": event_part(),
@@ -210,10 +210,10 @@ def openapi_document(*, token: bool) -> dict[str, Any]:
                 "url": "https://github.com/threegate/threegate",
             },
         },
-        "servers": [{"url": "/", "description": "The server that this document came from."}],
+        "servers": [{"url": "/", "description": "The server that returned this document."}],
         "tags": [
-            {"name": "decision", "description": "What a gate says."},
-            {"name": "state", "description": "How the server and its workspace are."},
+            {"name": "decision", "description": "Decisions of the gates."},
+            {"name": "state", "description": "State of the server and its workspace."},
         ],
         "paths": {
             "/pre-tool-check": {"post": _pre_tool_check(token)},
@@ -221,8 +221,9 @@ def openapi_document(*, token: bool) -> dict[str, Any]:
                 "post": _judging(
                     token,
                     "validateProposal",
-                    "What becomes of this proposal?",
-                    "Judges one JSON action proposal. Nothing runs by it: auto and approval mean that it may become a draft.",
+                    "What is the verdict on this proposal?",
+                    "Judges one JSON action proposal. This runs nothing: auto and approval mean that it may "
+                    "become a draft.",
                     "Proposal",
                     "ProposalVerdict",
                 )
@@ -232,7 +233,7 @@ def openapi_document(*, token: bool) -> dict[str, Any]:
                 "get": _operation(
                     "health",
                     "Is the process alive?",
-                    "Whether the process answers; not limited.",
+                    "Whether the process answers; not rate-limited.",
                     _state("ok"),
                 )
             },
@@ -240,7 +241,7 @@ def openapi_document(*, token: bool) -> dict[str, Any]:
                 "get": _operation(
                     "ready",
                     "Can it decide?",
-                    "Whether decisions can be made and written down.",
+                    "Whether decisions can be made and recorded.",
                     _state("ready"),
                     429,
                 )
@@ -272,7 +273,7 @@ def _pre_tool_check(token: bool) -> dict[str, Any]:
         "Decision",
     )
     unread = operation["responses"]["400"]
-    unread["description"] = "The body is no JSON, and the envelope says refuse; or no HTTP/1.1 request."
+    unread["description"] = "The body is not JSON, and the envelope says refuse; or not an HTTP/1.1 request."
     unread["content"] = {_JSON: {"schema": _reference("Decision")}, **unread["content"]}
     operation["requestBody"]["content"][_JSON]["examples"] = EXAMPLES
     return operation
@@ -291,7 +292,7 @@ def _contracts_decide(token: bool) -> dict[str, Any]:
     )
     unread = operation["responses"]["400"]
     unread["description"] = (
-        "The body says nothing that can be judged: do not execute; or no HTTP/1.1 request."
+        "The body contains nothing that can be judged: do not execute; or not an HTTP/1.1 request."
     )
     unread["content"] = {_JSON: {"schema": _reference("Error")}, **unread["content"]}
     return operation
@@ -300,7 +301,7 @@ def _contracts_decide(token: bool) -> dict[str, Any]:
 def _judging(
     token: bool, name: str, summary: str, description: str, body: str, answer: str, *statuses: int
 ) -> dict[str, Any]:
-    """An operation that judges its body and writes that down; `body` and `answer` name schemas."""
+    """An operation that judges its body and records the decision; `body` and `answer` name schemas."""
     content = {_JSON: {"schema": _reference(answer)}}
     wanted = (401,) if token else ()
     operation = _operation(
@@ -314,7 +315,7 @@ def _judging(
     )
     operation["responses"]["200"]["description"] = "A decision."
     operation["responses"]["503"]["description"] = (
-        "The decision could not be made or written down: do not execute."
+        "The decision could not be made or recorded: do not execute."
     )
     request = {"required": True, "content": {_JSON: {"schema": _reference(body)}}}
     return {**operation, "requestBody": request}
@@ -329,7 +330,7 @@ def _operation(
     secured: bool = False,
     tag: str = "state",
 ) -> dict[str, Any]:
-    """One operation; 400 and 503 are answers of the HTTP server itself, in front of every path."""
+    """One operation. Any path can also answer 400 and 503, from the HTTP server itself."""
     responses: dict[str, Any] = {"200": {"description": _MEANINGS[200], "content": content}}
     plain = {_TEXT: {"schema": {"type": "string"}}}
     error = {_JSON: {"schema": _reference("Error")}}
@@ -357,7 +358,7 @@ def _state(word: str) -> dict[str, Any]:
 
 
 def _error_schema() -> dict[str, Any]:
-    """The JSON Schema of every answer that is no decision."""
+    """The JSON Schema of every answer that is not a decision."""
     text = {"type": "string"}
     return _object({"error": _object({"code": text, "message": text})})
 

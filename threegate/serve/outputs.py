@@ -1,7 +1,7 @@
-"""Outputs that were given back, read for whoever asked.
+"""Read the outputs that were returned to a requester.
 
-Invariant: what is read lies beneath the held results folder of the requester's own requester_folders, under the digest that outputs.json
-names it by.
+Invariant: files are opened below the results folder of the requester's own requester_folders, by the digest
+in outputs.json.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from threegate.results.released import OUTPUTS_FILE
 def outputs_of(
     workspace: Workspace, requester_folders: RequesterFolders, request_id: str
 ) -> list[dict[str, Any]]:
-    """The rows of outputs.json; empty where there is none."""
+    """The rows of outputs.json; empty if there is none."""
     try:
         with workspace.hold(requester_folders.results) as results, results.folder(request_id) as folder:
             data, _ = folder.read(OUTPUTS_FILE, max_bytes=limits.OUTPUTS_BYTES)
@@ -38,13 +38,13 @@ def read_output(
     offset: int,
     length: int,
 ) -> dict[str, Any]:
-    """A part of an output: text where it is UTF-8, else base64. Raises InvalidInput with what to do instead."""
+    """Part of an output: text if it is UTF-8, else base64. Raises InvalidInput with what to do instead."""
     path = path.removeprefix("/out/")
     rows = outputs_of(workspace, requester_folders, request_id)
     row = next((row for row in rows if row["path"] == path), None)
     if row is None:
         known = ", ".join(str(row["path"]) for row in rows[:16]) or "none"
-        raise InvalidInput(f"path: no such output was given back; there are: {known}")
+        raise InvalidInput(f"path: no such output; outputs: {known}")
     if not row["released"]:
         raise InvalidInput(f"path: this output was held back ({row['why']}); ask the operator for it")
     with workspace.hold(requester_folders.results) as results, results.folder(request_id) as folder:
@@ -58,7 +58,7 @@ def read_output(
 
 
 def content(data: bytes) -> dict[str, str]:
-    """Bytes as JSON can carry them."""
+    """Bytes in a form that fits into JSON."""
     try:
         return {"text": data.decode("utf-8")}
     except UnicodeDecodeError:

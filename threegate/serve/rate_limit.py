@@ -13,11 +13,13 @@ from collections.abc import Callable
 from threegate.core import limits
 
 _ROUNDING = 1e-6
-"""Seconds that floating point may be off by."""
+"""Tolerance for floating point, in seconds."""
 
 
 class RateLimit:
-    """`per_minute` requests a minute for each client, all of them at once if it likes. `clock` is in seconds."""
+    """`per_minute` requests per minute for each client, in bursts of up to that many. `clock` is in
+    seconds.
+    """
 
     def __init__(
         self,
@@ -26,14 +28,14 @@ class RateLimit:
         clock: Callable[[], float],
         clients: int = limits.SERVE_CLIENTS,
     ) -> None:
-        """Begin with full buckets."""
+        """All buckets start full."""
         self._capacity = float(per_minute)
         self._clock = clock
         self._clients = clients
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_for(self, address: str) -> int:
-        """Take one request of this address: 0 when it may pass, else the whole seconds to wait (at least 1)."""
+        """Take one request of this address: 0 if it may pass, else the whole seconds to wait (at least 1)."""
         now = self._clock()
         client = client_of(address)
         left, before = self._buckets.pop(client, (self._capacity, now))
@@ -46,7 +48,7 @@ class RateLimit:
 
 
 def client_of(address: str) -> str:
-    """What counts as one client: an IPv4 address, or the /64 that an IPv6 client has to itself."""
+    """What counts as one client: an IPv4 address, or an IPv6 client's whole /64."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -11,9 +11,10 @@ from threegate.core.workspace import Workspace
 
 
 def decision_log(explicit: str, workspace: Workspace | None) -> DecisionLog:
-    """The named file, else the workspace's where this process may write there, else the user's state folder.
+    """The named file, else the workspace's if this process may write to it, else one in the user's state
+    folder.
 
-    Raises Unavailable when nothing can be written there.
+    Raises Unavailable if it is not writable.
     """
     if explicit:
         path = Path(explicit).absolute()
@@ -29,7 +30,7 @@ def decision_log(explicit: str, workspace: Workspace | None) -> DecisionLog:
 
 
 def can_record(path: Path) -> bool:
-    """Whether a line can be appended: the folder, or the file that is there, may be written."""
+    """Whether a line can be appended: the existing file, or else the folder, is writable."""
     if path.is_symlink():
         return False
     return os.access(path if path.exists() else path.parent, os.W_OK)

@@ -1,7 +1,8 @@
-"""The HTTP side of a witness: POST /add-checkpoint, GET /<sha256 of the origin>/checkpoint (C2SP tlog-witness).
+"""The HTTP side of a witness: POST /add-checkpoint, GET /<sha256 of the origin>/checkpoint (C2SP
+tlog-witness).
 
-Invariant: one checkpoint is judged at a time, so that what is compared is what is replaced; no body is read beyond its bound
-or its time; every answer is one line in the log.
+Invariant: one checkpoint is judged at a time, so that what is compared is what is replaced; no body is read
+beyond its limit or its timeout; every answer is one line in the log.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from threegate.evidence.witness import Witness
 
 
 def create_witness_app(witness: Witness, say: Callable[[int, str], None]) -> Starlette:
-    """The application; `say` gets the status and the line of each answer."""
+    """The application; `say` receives the status and the line of each answer."""
 
     async def add_checkpoint(request: Request) -> Response:
         try:
             body = await _read_body(request)
         except (TimeoutError, ClientDisconnect):
-            return _no(say, 400, "the body did not come in time")
+            return _no(say, 400, "the body did not arrive in time")
         if body is None:
-            return _no(say, 400, f"the body has more than {limits.WITNESS_BODY_BYTES} bytes")
+            return _no(say, 400, f"the body is larger than {limits.WITNESS_BODY_BYTES} bytes")
         try:
-            answer = witness.add(body)  # in the loop: nothing else is judged meanwhile
+            answer = witness.add(body)  # in the event loop: nothing else is judged meanwhile
         except Unavailable as error:
             say(503, str(error))
             return PlainTextResponse("the state of this witness cannot be written\n", 503)
@@ -40,7 +41,7 @@ def create_witness_app(witness: Witness, say: Callable[[int, str], None]) -> Sta
     async def checkpoint(request: Request) -> Response:
         note = witness.last(request.path_params["origin_hash"])
         if note is None:
-            return PlainTextResponse("nothing of that log was cosigned\n", 404)
+            return PlainTextResponse("no checkpoint of that log was cosigned\n", 404)
         return Response(note, media_type="text/plain; charset=utf-8")
 
     return Starlette(
@@ -57,7 +58,9 @@ def _no(say: Callable[[int, str], None], status: int, line: str) -> Response:
 
 
 async def _read_body(request: Request) -> bytes | None:
-    """The body; None when there is more than the bound. What the header says of its length is not believed. Raises TimeoutError."""
+    """The body; None if it exceeds the limit. The Content-Length header is not trusted. Raises
+    TimeoutError.
+    """
     data = bytearray()
     async with asyncio.timeout(limits.SERVE_BODY_SECONDS):
         async for chunk in request.stream():

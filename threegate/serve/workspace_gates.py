@@ -1,8 +1,9 @@
-"""The gates that a workspace sets up, for callers over HTTP and MCP: verdicts on proposals, decisions by its contracts.
+"""A workspace's gates for callers over HTTP and MCP: verdicts on proposals, decisions by its contracts.
 
-Invariant: a verdict is the one that the command line gives, and is written down before it is returned. A contract
-decision comes from a play, as in `threegate contracts decide`, that lasts as long as the server: the clock is the
-server's, a caller answers no contract checkpoint and kills no session, and contracts that changed meanwhile decide nothing.
+Invariant: a verdict is the one that the command line gives, and is recorded before it is returned. A contract
+decision comes from a replay as in `threegate contracts decide`, which lasts as long as the server: the clock
+is the server's, a caller can neither answer contract checkpoints nor kill sessions, and after the contracts
+change nothing is decided.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ from threegate.proposals import judge_proposal, links_of
 from threegate.secretscan import mask_secrets
 
 _OPERATORS: Final = frozenset({"answer", "asked", "at", "kill"})
-"""Keys of a play's line that are an operator's, or the clock's."""
+"""Keys of a replay's line that only an operator or the clock may set."""
 _SHOWN: Final = ("layer", "code", "path")
-"""What of a reason a caller may see; what was expected and found is for the operator's terminal."""
+"""The fields of a reason that a caller may see; expected and actual values are for the operator's
+terminal.
+"""
 
 
 class WorkspaceGates:
-    """The gates of one workspace; without one, proposals are judged by the default settings. For many threads."""
+    """The gates of one workspace; without one, proposals are judged by the default settings. Thread-safe."""
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class WorkspaceGates:
         clock: Callable[[], float] = time.monotonic,
         surface: Surface = "http",
     ) -> None:
-        """Keep what the gates work with; contracts are read with the first call. `clock` is in seconds."""
+        """Store the context of the gates; contracts are read at the first call. `clock` is in seconds."""
         self._surface = surface
         self._workspace = workspace
         self._log = log
@@ -53,7 +56,9 @@ class WorkspaceGates:
         self._play: Play | None = None
         self._began = 0.0
         self._taken = 0
-        """What the sessions held when they were last measured, and the bytes of the lines since, of which few are kept."""
+        """The size of the sessions when last measured, and the bytes of the lines since, few of which are
+        kept.
+        """
         self._full = False
 
     def judge_proposal(self, data: bytes, now: datetime) -> dict[str, Any]:
@@ -81,10 +86,10 @@ class WorkspaceGates:
         return verdict.to_json()
 
     def decide_call(self, data: bytes, now: datetime) -> dict[str, Any]:
-        """What the contracts say of one line: a call, or the end of one or of a session.
+        """The contracts' decision on one line: a call, or the end of a call or of a session.
 
-        Raises InvalidInput for a line that says nothing here, NoWorkspace without one, Unavailable where the
-        contracts cannot be used, OSError for the log.
+        Raises InvalidInput for a line with nothing to decide, NoWorkspace without a workspace, Unavailable if
+        the contracts cannot be used, OSError for the log.
         """
         begun = time.perf_counter_ns()
         value = _line(data)
@@ -116,18 +121,18 @@ class WorkspaceGates:
         return _for_callers(answer)
 
     def _take(self, size: int, play: Play) -> None:
-        """Make sure that the sessions have room for a line of `size` bytes. Raises Unavailable."""
+        """Ensure that the sessions have room for a line of `size` bytes. Raises Unavailable."""
         most = limits.SERVE_CONTRACT_STATE_BYTES
         if not self._full and self._taken + size > most:
             self._taken = len(canonical.canonical_bytes(play.table.to_json()))
-            self._full = 2 * self._taken > most  # else it would be measured again soon
+            self._full = 2 * self._taken > most  # otherwise it would soon be measured again
         if self._full:
-            raise Unavailable("the open sessions hold all that this server keeps; restart the server")
+            raise Unavailable("the open sessions have reached this server's limit; restart the server")
         self._taken += size
 
     def _current_play(self) -> Play:
         if self._workspace is None:
-            raise NoWorkspace("no workspace here: start the server with --workspace DIR")
+            raise NoWorkspace("no workspace: start the server with --workspace DIR")
         try:
             files = read_folder(self._workspace.contracts)
             if self._play is None:
@@ -144,22 +149,24 @@ class WorkspaceGates:
 
 
 def _line(data: bytes) -> dict[str, Any]:
-    """A line of a play, as far as a caller may say it. Raises InvalidInput, whose message repeats no value."""
+    """A line of a replay, reduced to what a caller may set. Raises InvalidInput, whose message repeats no
+    value.
+    """
     try:
         value = canonical.loads_strict(data, max_bytes=limits.AANA_EVENT_BYTES)
     except canonical.StrictJSONError as error:
         raise InvalidInput(f"the body cannot be read as JSON: {error}") from None
     if not isinstance(value, dict):
-        raise InvalidInput("the body is an object: a call, finish or close")
+        raise InvalidInput("the body must be an object: a call, finish or close")
     if not _OPERATORS.isdisjoint(value):
         raise InvalidInput(
-            "answer, asked, at and kill are not taken here: the clock is the server's, and a person decides"
+            "answer, asked, at and kill are not accepted here: the server sets the time, and a person decides"
         )
     return value
 
 
 def _for_callers(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer of a play without what only the operator may see."""
+    """An answer of a replay without what only the operator may see."""
     shown = dict(answer)
     if "reasons" in shown:
         shown["reasons"] = _reasons(shown["reasons"])

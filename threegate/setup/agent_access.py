@@ -1,7 +1,8 @@
-"""The agent's right to write into the inbox: access control lists and the sticky bit, set in one go.
+"""The agent's permission to write to the inbox: access control lists and the sticky bit, set at once.
 
-Invariant: the operator stays the owner of `inbox/` and `inbox/files/`, and the sticky bit keeps the agent from renaming or
-removing what it does not own: it adds files and takes its own away, and cannot put anything in the place of a folder.
+Invariant: the operator stays the owner of `inbox/` and `inbox/files/`, and the sticky bit keeps the agent
+from renaming or removing files it does not own: it can add files and remove its own, and cannot replace a
+folder.
 """
 
 from __future__ import annotations
@@ -28,18 +29,14 @@ def account_uid(name: str) -> int:
     try:
         return pwd.getpwnam(name).pw_uid if not name.isdigit() else pwd.getpwuid(int(name)).pw_uid
     except (KeyError, OverflowError):
-        raise InvalidInput(
-            f"--agent {name}: there is no such account; make it with: adduser {name}"
-        ) from None
+        raise InvalidInput(f"--agent {name}: no such account; create it with: adduser {name}") from None
 
 
 def let_agent_write(workspace: Workspace, uid: int) -> None:
     """Give `uid` write access to inbox/ and inbox/files/, and to nothing else. Raises InvalidInput, Unavailable."""
     owner = os.geteuid()
     if uid == owner:
-        raise InvalidInput(
-            "--agent names the account that runs this; an agent of its own account is kept apart"
-        )
+        raise InvalidInput("--agent names the account that runs this; the agent needs a separate account")
     for folder in (workspace.inbox, workspace.files):
         try:
             with workspace.hold(folder) as held:
@@ -55,7 +52,9 @@ def let_agent_write(workspace: Workspace, uid: int) -> None:
 
 
 def _acl(users: dict[int, int]) -> bytes:
-    """An access control list as the kernel takes it (linux/posix_acl_xattr.h): 8 bytes an entry, in this order."""
+    """An access control list in the kernel's format (linux/posix_acl_xattr.h): 8 bytes per entry, in this
+    order.
+    """
     entries = [(_USER_OBJ, _RWX, _NO_ID)]
     entries += [(_USER, users[uid], uid) for uid in sorted(users)]
     entries += [(_GROUP_OBJ, 0, _NO_ID), (_MASK, _RWX, _NO_ID), (_OTHER, 0, _NO_ID)]

@@ -1,7 +1,8 @@
-"""The examples of the agent's prompt: requests and a proposal, made by what the reader reads back.
+"""The examples in the agent's prompt: requests and a proposal, rendered so that the reader can parse them
+back.
 
-Invariant: an example is rendered from a `Request` within the workspace's own maxima, so it passes gate 1 there; a
-test proves it, and runs those that need no engine.
+Invariant: an example is rendered from a `Request` within the workspace's own limits, so it passes gate 1
+there; a test checks this, and runs those that need no engine.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _FETCH = ("curl", "-sS", "--fail", "-o", "/out/rates.json", "https://api.example
 
 @dataclass(frozen=True, slots=True)
 class AgentExample:
-    """One example: what it shows, the file's name in inbox/, its text."""
+    """One example: its title, the file's name in inbox/, its text."""
 
     title: str
     name: str

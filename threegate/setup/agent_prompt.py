@@ -1,8 +1,8 @@
-"""The text that teaches an agent to ask: `threegate agent prompt`.
+"""The text that teaches an agent to use ThreeGate: `threegate agent prompt`.
 
-Invariant: what the text says of keys, sections, rules, bounds, states and tools is taken from the code that decides
-them and from this workspace's settings; only the sentences between are written here. It says nothing that lets
-anything run: an agent that ignores it is refused by the same gates.
+Invariant: what the text says about keys, sections, rules, limits, states and tools is taken from the code
+that decides them and from this workspace's settings; only the sentences in between are written here. It
+grants nothing: an agent that ignores it is refused by the same gates.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ _TOLD_RULES = """
 TG107 TG120 TG132 TG137 TG139 TG140 TG141 TG151 TG152 TG159 TG205 TG208 TG220 TG221 TG231 TG253
 TG304 TG305 TG306 TG307 TG312 TG313 TG315 TG317 TG319 TG332 TG403 TG405 TG501 TG502 TG503
 """.split()
-"""The rules that agents break most; every other one explains itself in the verdict."""
+"""The rules that agents break most often; every other one explains itself in the verdict."""
 
 STATE_TEXTS = {
-    "draft": "well-formed; waits for the operator. Nothing for you to do but wait",
+    "draft": "well-formed; waiting for the operator. Nothing to do for you but wait",
     "invalid": "gate 1 found errors: read `findings`, apply `fixes`, write the file again",
-    "approved": "signed by the operator; waits for its turn",
-    "waiting": "signed, but a gate asks for something first; `reason` says what",
-    "running": "runs now",
+    "approved": "signed by the operator; waiting for its turn",
+    "waiting": "signed, but a gate requires something first; `reason` says what",
+    "running": "running now",
     "finished": "ran, whatever its exit code; read the result",
-    "refused": "will not run; `reason` says why, and a result says it too. Do not send the same again",
+    "refused": "will not run; `reason` says why, and a result says it too. Do not send the same request again",
 }
-"""What each state of a verdict means to whoever asked."""
+"""The meaning of each state of a verdict for the requester."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptPlace:
-    """What the text says of the workspace it is for."""
+    """What the text says about its workspace."""
 
     root: str
-    """Absolute path; empty for a text that is for no workspace in particular."""
+    """Absolute path; empty for a text that is for no particular workspace."""
     gate: GateSettings
     era: bool
     network: bool
     project: bool
     contracts: tuple[str, ...]
-    """Names of the tools that have a contract, or wildcards such as ``github.*``; empty when there are none."""
+    """Names of the tools with a contract, or wildcards such as ``github.*``; empty if there are none."""
 
 
 def place_of(root: str, policy: Policy) -> PromptPlace:
-    """What a workspace offers, by its policy."""
+    """What a workspace offers, according to its policy."""
     settings = policy.settings
     return PromptPlace(
         root,
@@ -67,12 +67,12 @@ def place_of(root: str, policy: Policy) -> PromptPlace:
 
 
 def anywhere() -> PromptPlace:
-    """The defaults, where there is no workspace: everything may be there."""
+    """The defaults, without a workspace: everything may be available."""
     return PromptPlace("", DefaultSettings(), True, True, True, ())
 
 
 def prompt_json(place: PromptPlace, now: datetime) -> dict[str, Any]:
-    """The same as `prompt_text`, with the parts that a program may want by themselves."""
+    """The same as `prompt_text`, with separate parts for programs."""
     return {
         "schema": "threegate.agent-prompt/1",
         "workspace": place.root or None,
@@ -115,7 +115,7 @@ def _lines(place: PromptPlace, now: datetime) -> Iterator[str]:
     yield from ("# How to ask ThreeGate to run something", "")
     yield "You cannot run anything here yourself. You write one file that asks for one run; a person reads and signs it;"
     yield "it then runs once, in a sandbox, on exactly the bytes that were signed; you read a result file. Anything else"
-    yield "(asking again and again, splitting a refused request, hiding what it does) only gets refused."
+    yield "(asking again and again, splitting a refused request, hiding what it does) is just refused."
     yield from ("", *_door(), "", *_steps(place))
     yield from ("", "## The request file", "", *_format(place))
     for example in _examples(place, now)[:-1]:
@@ -129,21 +129,30 @@ def _lines(place: PromptPlace, now: datetime) -> Iterator[str]:
 def _door() -> Iterator[str]:
     yield from ("## If you have the tools of the MCP server `threegate`", "")
     yield "Call them and write no file; the rest of this text is for agents without them. `run_python` and `run_program` ask to"
-    yield "run something. `propose_changes` asks to take what you changed in your copy of the project into the project itself: a"
-    yield "person reads the diff, and it is applied whole or not at all. `wait` waits on for a call that said `pending`, `requests`"
-    yield "lists yours, `read_output` reads what a run wrote, `cancel` takes a request back. A refusal has `why` and `fixes`."
+    yield (
+        "run something. `propose_changes` asks to apply what you changed in your copy of the project to "
+        "the project itself: a"
+    )
+    yield (
+        "person reads the diff, and it is applied completely or not at all. `wait` keeps waiting for a "
+        "call that returned `pending`, `requests`"
+    )
+    yield (
+        "lists yours, `read_output` reads what a run wrote, `cancel` withdraws a request. A refusal has "
+        "`why` and `fixes`."
+    )
 
 
 def _steps(place: PromptPlace) -> Iterator[str]:
     where = f"Paths are below `{place.root}`." if place.root else "Paths are below the workspace's folder."
-    yield from ("## The way", "", where, "")
+    yield from ("## Step by step", "", where, "")
     yield "1. Put each input file into `inbox/files/<name>` and take its sha256 (`sha256sum`)."
     yield "2. Write the request as `inbox/.<anything>` and rename it to `inbox/TR-YYYYMMDD-HHMMSSZ-<slug>.md` (UTC, slug of"
-    yield "   `a-z 0-9 -`): so nobody ever sees half of it. An id and a file name are used once, for ever."
+    yield "   `a-z 0-9 -`): so that no incomplete file is ever read. An id and a file name can be used only once."
     yield "3. Read `tool-exec/verdicts/<file name>.json` until its `sha256` is that of your file. `invalid`: fix and write"
     yield "   the file again under the same name."
-    yield "4. Wait. A person decides, which may take hours; look every minute, not every second."
-    yield "5. Read `tool-exec/results/TS-*-<request_id>.md`. There is exactly one for every end of a request."
+    yield "4. Wait. A person decides, which may take hours; check every minute, not every second."
+    yield "5. Read `tool-exec/results/TS-*-<request_id>.md`. There is exactly one for every request that ended."
 
 
 def _format(place: PromptPlace) -> Iterator[str]:
@@ -162,29 +171,38 @@ def _format(place: PromptPlace) -> Iterator[str]:
         if "1" in key.versions and key.name not in ("approved_by", "approved_utc"):
             yield f"| {key.name} | {'required' if key.required else ''} | {key.description} |"
     yield ""
-    yield f"Highest here: cpu_limit {gate.max_cpu:g}, memory_limit_mb {gate.max_memory_mb}, time_limit_sec {gate.max_time_sec}. Ask for"
+    yield (
+        f"Limits here: cpu_limit {gate.max_cpu:g}, memory_limit_mb {gate.max_memory_mb}, time_limit_sec "
+        f"{gate.max_time_sec}. Ask for"
+    )
     yield "little: a person reads the numbers. Inputs are in `/in`, read-only; outputs go to `/out`; nothing else can be written."
     yield ""
-    yield "`monty` is a small Python without imports of packages, network or processes; starts at once. The value of the last line"
+    yield (
+        "`monty` is a small Python without package imports, network or processes; it starts at once. The "
+        "value of the last line"
+    )
     yield "becomes `/out/result.json`."
     if place.era:
         network = (
             "`network: allowlist` opens the named hosts only" if place.network else "there is no network here"
         )
         yield f"`ERA` runs one program with its arguments in a container, without a shell: no pipes, no `;`, no `$NAME`; {network}."
-        yield f"Usual programs: {', '.join(gate.programs)}. Any other one is allowed and makes the risk high."
+        yield f"Common programs: {', '.join(gate.programs)}. Any other program is allowed but makes the risk high."
     else:
-        yield "Only `backend: monty` works here: this workspace has no container image, so leave ERA and network alone."
+        yield "Only `backend: monty` works here: this workspace has no container image, so do not use ERA or network."
     if place.contracts:
         yield ""
         tools = [
-            f"every tool whose name begins with `{name.removesuffix('*')}` and that is not in this list"
+            f"every other tool whose name begins with `{name.removesuffix('*')}` and that is not in this list"
             if name.endswith(WILDCARD)
             else name
             for name in place.contracts
         ]
-        yield f"Contracts hold for these tools: {', '.join(tools)}. A request belongs to its backend's tool, or names"
-        yield "another one with `tool:`; a run outside of its contract is refused with the rule that it broke."
+        yield (
+            f"There are contracts for these tools: {', '.join(tools)}. A request belongs to its backend's "
+            "tool, or names"
+        )
+        yield "another one with `tool:`; a run that breaks its contract is refused with the rule that it broke."
 
 
 def _answers() -> Iterator[str]:
@@ -192,10 +210,16 @@ def _answers() -> Iterator[str]:
     yield ""
     yield from (f"- `{state}`: {words}." for state, words in STATE_TEXTS.items())
     yield ""
-    yield "`findings` are `{rule, severity, line, column, message, help}`; errors must go, warnings are for the operator's eyes."
+    yield (
+        "`findings` are `{rule, severity, line, column, message, help}`; errors must be fixed, warnings "
+        "are for the operator."
+    )
     yield "`fixes` are `{rule, op, line, text}` for your file with the verdict's `sha256`, split into lines: `replace` the line,"
-    yield "`insert` the text before it, `delete` it, or `rename` the file. Start with the last line. Each fix was tried; what has"
-    yield "none needs your thought: change the request, not its looks."
+    yield (
+        "`insert` the text before it, `delete` it, or `rename` the file. Start with the last line. Each "
+        "fix was tested; a finding"
+    )
+    yield "without one needs thought: change what the request does, not how it looks."
     yield ""
     yield "The result is Markdown with front matter: `status` (`succeeded`, `failed`, `timed_out`, `refused`, …), `exit_code`,"
     yield f"`reason`, `artifacts`; then Stdout (at most {limits.RESULT_STDOUT_LINES} lines) and Stderr. Artifacts stay with the operator: print what you need to"
@@ -207,13 +231,19 @@ def _refusals() -> Iterator[str]:
         rule = RULES[name]
         yield f"- {name}: {rule.message}. {rule.help}"
     yield ""
-    yield "Later gates refuse what is well-formed too: an approval that ran out or was used, inputs that changed, evidence that is"
-    yield "missing, a contract that says no. A refusal is an answer: tell the person you work for what you wanted and why."
+    yield "Later gates can refuse a well-formed request too: an expired or used approval, changed inputs, missing"
+    yield (
+        "evidence, a contract that forbids it. A refusal is an answer: tell the person you work for what "
+        "you wanted and why."
+    )
 
 
 def _proposals(place: PromptPlace) -> Iterator[str]:
-    yield "For a common act write a JSON object `inbox/AP-<anything>.json` instead; the daemon turns it into a request by fixed"
-    yield "programs. Take a proposal when one of these tools says what you want, and a request for everything else:"
+    yield (
+        "For common actions, write a JSON object `inbox/AP-<anything>.json` instead; the daemon turns it "
+        "into a request for fixed"
+    )
+    yield "programs. Use a proposal if one of these tools does what you want, and a request for everything else:"
     yield ""
     for tool in TOOLS.values():
         if tool.verdict == "block" or (not place.network and tool.lane == "ERA draft with network"):
@@ -222,7 +252,7 @@ def _proposals(place: PromptPlace) -> Iterator[str]:
         yield f"- `{tool.name}` ({', '.join(names) or 'no arguments'}): {tool.lane}"
     if not place.project:
         yield ""
-        yield "No project is set here (`project.root`): the file, git and shell tools make no request."
+        yield "No project is set here (`project.root`), so the file, git and shell tools make no request."
     example = proposal_example()
     yield from (
         "",

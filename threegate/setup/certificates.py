@@ -1,4 +1,6 @@
-"""X.509 certificates that setup makes: for the members of a cluster, and for the page that takes passkeys."""
+"""X.509 certificates made during setup: for the members of a cluster, and for the page that accepts
+passkeys.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from cryptography.x509.oid import NameOID
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """A fresh key on P-256."""
+    """A new key on P-256."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def common_name(text: str) -> x509.Name:
-    """A name that is one common name."""
+    """A name with only a common name."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
@@ -31,7 +33,9 @@ def certify(
     authority: bool = False,
     extensions: Sequence[tuple[x509.ExtensionType, bool]] = (),
 ) -> x509.Certificate:
-    """A certificate from an hour ago on, signed with `key`; each extension comes with whether it is critical."""
+    """A certificate valid from an hour ago, signed with `key`; each extension comes with its critical
+    flag.
+    """
     now = datetime.now(UTC).replace(microsecond=0)
     off = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
     usage = x509.KeyUsage(

@@ -1,7 +1,9 @@
-"""What a cluster is made of: a development CA, a certificate for each, and the broker's users, queues and rights.
+"""The parts of a cluster: a development CA, a certificate for each member, and the broker's users, queues and
+permissions.
 
-Invariant: what is there is kept (a second call adds workers); no right lets a worker read another's queue, publish anywhere
-but its own exchange, or declare anything; the broker has one listener, TLS 1.3, and knows everybody by certificate.
+Invariant: existing files are kept (a second call adds workers); no worker can read another's queue, publish
+outside its own exchange, or declare anything; the broker has one listener, TLS 1.3, and identifies every
+client by certificate.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _CA_DAYS, _LEAF_DAYS = 3650, 397
 
 @dataclass(frozen=True, slots=True)
 class MadeCluster:
-    """Where things are, and what has to go into threegate.toml."""
+    """Where things are, and the entries for threegate.toml."""
 
     folder: Path
     workers: tuple[str, ...]
@@ -54,14 +56,16 @@ class MadeCluster:
 def make_cluster(
     workspace: Workspace, folder: Path, workers: Sequence[str], *, host: str, port: int = 5671
 ) -> MadeCluster:
-    """Make or complete the files of a cluster below `folder`. Raises InvalidInput, Unavailable, OSError."""
+    """Create or complete the files of a cluster below `folder`. Raises InvalidInput, Unavailable, OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = sorted({*workers, *(path.name for path in folder.glob("workers/*") if path.is_dir())})
     if not names:
         raise InvalidInput("a cluster needs at least one worker; name it with --worker")
     for name in names:
         if not WORKER.fullmatch(name) or name == DAEMON:
-            raise InvalidInput(f"{name[:40]}: is no worker's name (a-z, 0-9 and -, at most 32 characters)")
+            raise InvalidInput(
+                f"{name[:40]}: not a valid worker name (a-z, 0-9 and -, at most 32 characters)"
+            )
     workspace_key = _workspace_key(workspace)
     authority = _authority(folder / "ca")
     _member(folder / "broker", authority, host, host=host)
@@ -75,7 +79,7 @@ def make_cluster(
         _keep(home / "operators", operators, 0o644)
         if (
             workspace.passkeys_file.exists()
-        ):  # without its pins no line of a passkey counts, and none beside it
+        ):  # without its pinned origin no passkey entry is valid, nor any entry next to it
             pins = durable.read_regular(workspace.passkeys_file, max_bytes=limits.OPERATORS_FILE_BYTES)
             _keep(home / "operators.passkeys", pins, 0o644)
         keys.append(_result_key(home, name))
@@ -89,7 +93,7 @@ def make_cluster(
 
 
 def enter_cluster(workspace: Workspace, made: MadeCluster, *, actor: str) -> bool:
-    """Write the settings into threegate.toml, with an event; False when they stand there already."""
+    """Write the settings into threegate.toml, with an event; False if they are already there."""
     cluster = workspace.load_settings().runners.cluster
     if {f"runners.cluster.{name}": getattr(cluster, name) for name in cluster.rules} == made.settings:
         return False
@@ -107,7 +111,7 @@ def enter_cluster(workspace: Workspace, made: MadeCluster, *, actor: str) -> boo
 
 
 def definitions(workers: Sequence[str]) -> dict[str, Any]:
-    """RabbitMQ's definitions: users without a password, and exactly the rights that each needs."""
+    """RabbitMQ's definitions: users without a password, and exactly the permissions that each needs."""
     users = [DAEMON, *workers]
     queues = [_queue(LOST_QUEUE, {"x-queue-type": "quorum"})]
     bindings = [_binding(LOST_QUEUE, LOST_QUEUE, "")]
@@ -186,7 +190,7 @@ def definitions(workers: Sequence[str]) -> dict[str, Any]:
 
 def broker_configuration(folder: Path, port: int) -> str:
     """rabbitmq.conf: one listener, TLS 1.3, certificates only."""
-    return f"""# Made by threegate cluster init: one listener, mutual TLS 1.3, and nobody without a certificate.
+    return f"""# Made by threegate cluster init: one listener, mutual TLS 1.3, no access without a certificate.
 listeners.tcp = none
 listeners.ssl.default = {port}
 ssl_options.cacertfile = {folder / "ca.pem"}
@@ -199,7 +203,7 @@ auth_mechanisms.1 = EXTERNAL
 ssl_cert_login_from = common_name
 heartbeat = {limits.CLUSTER_HEARTBEAT_SECONDS}
 max_message_size = {limits.CLUSTER_MESSAGE_BYTES}
-# Above the longest run and the fetching of its inputs (milliseconds).
+# Longer than the longest run and the transfer of its inputs (milliseconds).
 consumer_timeout = {2 * (limits.REQUEST_MAX_TIME_SEC + limits.CLUSTER_START_SECONDS + 3600) * 1000}
 load_definitions = {folder / "definitions.json"}
 """
@@ -259,7 +263,7 @@ class _Authority:
 
 
 def _authority(folder: Path) -> _Authority:
-    """The development CA, made once. Raises Unavailable when what is there cannot be read."""
+    """The development CA, made once. Raises Unavailable if an existing one cannot be read."""
     folder.mkdir(mode=0o700, exist_ok=True)
     try:
         key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
@@ -281,7 +285,7 @@ def _authority(folder: Path) -> _Authority:
 
 
 def _member(folder: Path, authority: _Authority, name: str, *, host: str = "") -> None:
-    """A certificate and its key, unless they are there; with `host` one for a server."""
+    """A certificate and its key, unless they exist; with `host`, one for a server."""
     folder.mkdir(mode=0o755 if host else 0o700, parents=True, exist_ok=True)
     _keep(folder / "ca.pem", authority.pem, 0o644)
     if (folder / "tls.pem").exists():
@@ -311,7 +315,9 @@ def _alternative(host: str) -> x509.GeneralName:
 
 
 def _result_key(home: Path, name: str) -> str:
-    """The verifier key of a worker's results; made here for development, by the worker itself otherwise."""
+    """The verifier key of a worker's results; created here for development, otherwise by the worker
+    itself.
+    """
     path = home / "sign.key"
     if not path.exists():
         data = Ed25519PrivateKey.generate().private_bytes_raw().hex().encode() + b"\n"
@@ -319,7 +325,7 @@ def _result_key(home: Path, name: str) -> str:
     try:
         private = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text("ascii").strip()))
     except ValueError:
-        raise Unavailable(f"{path}: is no key; move it away and a new one is made") from None
+        raise Unavailable(f"{path}: not a key; move it away to have a new one made") from None
     return VerifierKey(name, private.public_key().public_bytes_raw()).render()
 
 
@@ -328,11 +334,11 @@ def _workspace_key(workspace: Workspace) -> str:
     try:
         text = durable.read_regular(path, max_bytes=limits.KEY_FILE_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
-        raise Unavailable(f"{path}: cannot be read; it is made by threegate init") from None
+        raise Unavailable(f"{path}: cannot be read; threegate init creates it") from None
     return VerifierKey.parse(text).render()
 
 
 def _keep(path: Path, data: bytes, mode: int) -> None:
-    """Write a file unless it is there."""
+    """Write a file unless it exists."""
     if not path.exists():
         durable.deliver(path, data, mode)

@@ -1,6 +1,6 @@
-"""What holds on this machine: each line was looked at or measured just now, none is what a setting says.
+"""The state of this machine: each line was checked or measured just now, none merely repeats a setting.
 
-Invariant: `doctor` changes nothing; a check that cannot be made is a warning that says so, never an ok.
+Invariant: `doctor` changes nothing; a check that cannot be made is reported as a warning, never as ok.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from threegate.runners.registry import backends, make_runner
 from threegate.trail import Trail
 
 SPACE_LOW, SPACE_NONE = 2 << 30, 256 << 20
-"""Free bytes below which there is a warning, and a failure."""
+"""Free bytes below which there is a warning, or a failure."""
 _YEAR_2026 = 1_767_225_600
 _PROJECTS = "threegate project list, and docs/projects.md"
 
 
 def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorLine]:
-    """All lines. Without a workspace those about it are left out; `probes` False leaves out the short runs."""
+    """All lines. Without a workspace, those about it are left out; `probes` False leaves out the short
+    runs.
+    """
     lines: list[DoctorLine] = [
         DoctorLine("threegate", "ok", f"{described()} on Python {sys.version.split()[0]}")
     ]
@@ -71,7 +73,7 @@ def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
         trail.close()
     if not index.tools:
         return
-    from threegate.review.server_card import runs_where  # here: few workspaces have a server of tools
+    from threegate.review.server_card import runs_where  # imported here: few workspaces have a tool server
     from threegate.tools.manifest import read_manifest, server_names
 
     for name in server_names(index):
@@ -92,7 +94,7 @@ def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
 
 
 def _works(settings: Settings) -> DoctorLine:
-    """The last line: which backends would run a request now, for the user who asks."""
+    """The last line: which backends would run a request now, for the current user."""
     can, cannot = [], []
     for backend in backends():
         answer = backend.answers(settings) if backend.answers is not None else None
@@ -113,7 +115,7 @@ def _works(settings: Settings) -> DoctorLine:
 
 
 def clock_lines() -> Iterator[DoctorLine]:
-    """Whether this machine knows what year it is: approvals and trails rest on it."""
+    """Whether this machine's clock is plausible, because approvals and trails depend on it."""
     if time.time() < _YEAR_2026:
         yield DoctorLine("clock", "failure", time.strftime("%Y-%m-%d", time.gmtime()), "set the clock")
     else:
@@ -123,7 +125,7 @@ def clock_lines() -> Iterator[DoctorLine]:
 def _ssh_keygen() -> Iterator[DoctorLine]:
     path = Path("/usr/bin/ssh-keygen")
     if not path.is_file():
-        yield DoctorLine("ssh-keygen", "failure", f"{path} is not there", "apt-get install openssh-client")
+        yield DoctorLine("ssh-keygen", "failure", f"{path} is missing", "apt-get install openssh-client")
         return
     answer = subprocess.run(["/usr/bin/ssh", "-V"], capture_output=True, text=True, timeout=10)
     yield DoctorLine("ssh-keygen", "ok", (answer.stderr or answer.stdout).strip()[:80])
@@ -144,7 +146,7 @@ def _folders(workspace: Workspace) -> Iterator[DoctorLine]:
             "chmod go-w; chown to the daemon's user",
         )
     else:
-        yield DoctorLine("folders", "ok", f"tool-exec/ is written by uid {own[0]} alone")
+        yield DoctorLine("folders", "ok", f"only uid {own[0]} can write to tool-exec/")
     replaced = workspace.replaced_folder()
     if replaced is not None:
         yield DoctorLine("folders", "failure", replaced, "nothing is launched until then")
@@ -152,7 +154,7 @@ def _folders(workspace: Workspace) -> Iterator[DoctorLine]:
         facts = root.stat("inbox")
     if facts.st_mode & 0o002:
         yield DoctorLine(
-            "inbox", "warning", "everybody may write into it", "chmod o-w inbox; give CORE its own group"
+            "inbox", "warning", "everyone may write to it", "chmod o-w inbox; give CORE its own group"
         )
     else:
         yield DoctorLine("inbox", "ok", f"{stat.filemode(facts.st_mode)}, uid {facts.st_uid}")
@@ -164,16 +166,21 @@ def _operators(workspace: Workspace) -> Iterator[DoctorLine]:
     count = sum(1 for line in path.read_bytes().splitlines() if line.strip() and not line.startswith(b"#"))
     if facts.st_mode & 0o022:
         yield DoctorLine(
-            "operators", "failure", f"{path} is written by others", "chmod go-w tool-exec/operators"
+            "operators", "failure", f"others may write to {path}", "chmod go-w tool-exec/operators"
         )
     elif not count:
-        yield DoctorLine("operators", "warning", "nobody may approve", "threegate operator add NAME KEY.pub")
+        yield DoctorLine(
+            "operators",
+            "warning",
+            "no operators: nothing can be approved",
+            "threegate operator add NAME KEY.pub",
+        )
     else:
         yield DoctorLine("operators", "ok", f"{count} key(s)")
 
 
 def _trail(workspace: Workspace) -> Iterator[DoctorLine]:
-    """The whole chain, read once, and the head that is kept outside."""
+    """The whole chain, read once, and the head stored outside."""
     trail = Trail(workspace)
     try:
         count = sum(1 for _ in trail.events())
@@ -195,7 +202,7 @@ def _trail(workspace: Workspace) -> Iterator[DoctorLine]:
 
 
 def _projects(workspace: Workspace, settings: Settings) -> Iterator[DoctorLine]:
-    """Which projects this account can change, and why not the others."""
+    """Which projects this account can change, and why it cannot change the others."""
     can = []
     for name in project_names(workspace, settings):
         try:
@@ -214,7 +221,7 @@ def _projects(workspace: Workspace, settings: Settings) -> Iterator[DoctorLine]:
 
 
 def disk_lines(root: Path) -> Iterator[DoctorLine]:
-    """The space that the workspace's disk has left."""
+    """The free space on the workspace's disk."""
     free = shutil.disk_usage(root).free
     seen = f"{free >> 20} MiB free"
     if free < SPACE_NONE:

@@ -1,7 +1,7 @@
-"""Making a workspace: folders, settings, identity, the first operator.
+"""Create a workspace: folders, settings, identity, the first operator.
 
-Invariant: an existing workspace is never changed; what was begun and not ended is begun again by the same
-command, because the trail's first event is the last step but the operator's own.
+Invariant: an existing workspace is never changed; an interrupted creation can be repeated with the same
+command, because the trail's first event is the last step except the operator's own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _PUBLIC_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_ed25519_sk.pub", "id_ecdsa
 
 @dataclass(frozen=True)
 class MadeWorkspace:
-    """What `init` made: the workspace, the operator, the public key taken, and a private key if one is new."""
+    """What `init` created: the workspace, the operator, the public key used, and the private key if it is
+    new.
+    """
 
     workspace: Workspace
     workspace_id: str
@@ -39,15 +41,17 @@ class MadeWorkspace:
 def init_workspace(
     root: Path, *, operator: str = "operator", public_key: Path | None = None, agent: str = ""
 ) -> MadeWorkspace:
-    """Make a workspace at `root`; `agent` names the account that may write into its inbox. Raises InvalidInput when there is one, Unavailable, OSError."""
-    # Without `..`: it is kept, and compared with how a shell names this folder.
+    """Create a workspace at `root`; `agent` names the account that may write to its inbox. Raises
+    InvalidInput if there is one, Unavailable, OSError.
+    """
+    # Without `..`: the path is stored, and compared with the shell's name for this folder.
     root = Path(os.path.normpath(root.absolute()))
     workspace = Workspace(root)
     agent_uid = account_uid(agent) if agent else None
     if workspace.settings_file.exists():
-        raise InvalidInput(f"{root}: is a workspace already; nothing was changed")
+        raise InvalidInput(f"{root}: already a workspace; nothing was changed")
     if root.exists() and not root.is_dir():
-        raise InvalidInput(f"{root}: is no folder; name another place")
+        raise InvalidInput(f"{root}: not a folder; choose another path")
     root.mkdir(parents=True, exist_ok=True)
     new_key = None
     if public_key is None:
@@ -74,7 +78,7 @@ def init_workspace(
 
 
 def _images() -> tuple[str, str]:
-    """Digests of this version's images, as far as the default engine has them; empty without an engine."""
+    """Digests of this version's images, if the default engine has them; empty without an engine."""
     from threegate.setup.sandbox import known_images
 
     try:
@@ -85,7 +89,7 @@ def _images() -> tuple[str, str]:
 
 
 def account() -> str:
-    """Who acts, for the trail: the name of the account that runs the command."""
+    """The actor for the trail: the name of the account that runs the command."""
     try:
         return f"account:{getpass.getuser()}"
     except (KeyError, OSError):
@@ -98,7 +102,7 @@ def _own_public_key() -> Path | None:
 
 
 def _make_key() -> tuple[Path, bool]:
-    """ThreeGate's own key of this account, and whether it was made now."""
+    """ThreeGate's own key of this account, and whether it was created now."""
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     folder = Path(base) / "threegate"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -137,8 +141,8 @@ def read_public_key(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path}: cannot be read as a public key ({error}); give --key FILE.pub") from None
     if "PRIVATE KEY" in text:
-        raise InvalidInput(f"{path}: is a private key; give the .pub file beside it")
+        raise InvalidInput(f"{path}: a private key; give the .pub file next to it")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if len(lines) != 1 or len(lines[0].split()) < 2:
-        raise InvalidInput(f"{path}: must hold exactly one public key line")
+        raise InvalidInput(f"{path}: must contain exactly one public key line")
     return lines[0].strip()

@@ -1,7 +1,7 @@
-"""A certificate for the page that takes passkeys, from an authority that can certify nothing else.
+"""A certificate for the page that accepts passkeys, from a CA that can certify nothing else.
 
-Invariant: the authority is confined to one host name, and its private key is never written: whoever imports it trusts
-this one certificate. The server's key is in tool-exec/control/, which agents cannot read.
+Invariant: the CA is constrained to one host name, and its private key is never written, so importing the CA
+means trusting only this certificate. The server's key is in tool-exec/control/, which agents cannot read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AUTHORITY, _CHAIN, _KEY = "approve-ca.pem", "approve-cert.pem", "approve-key.pe
 
 @dataclass(frozen=True, slots=True)
 class MadeCertificate:
-    """The authority's file, its SHA-256 fingerprint as browsers show it, and the certificate's last day."""
+    """The CA's file, its SHA-256 fingerprint as browsers show it, and the certificate's last day."""
 
     authority: Path
     fingerprint: str
@@ -28,7 +28,7 @@ class MadeCertificate:
 
 
 def certificate_files(workspace: Workspace) -> tuple[Path, Path]:
-    """The certificate that was made here, and its key. Raises Unavailable when there is none."""
+    """The certificate that was created here, and its key. Raises Unavailable if there is none."""
     files = workspace.control / _CHAIN, workspace.control / _KEY
     if not all(path.is_file() for path in files):
         raise Unavailable(
@@ -38,7 +38,7 @@ def certificate_files(workspace: Workspace) -> tuple[Path, Path]:
 
 
 def make_certificate(workspace: Workspace, host: str) -> MadeCertificate:
-    """Make and write authority, certificate and key, in place of earlier ones. Raises Unavailable."""
+    """Create and write CA, certificate and key, replacing earlier ones. Raises Unavailable."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.x509.oid import ExtendedKeyUsageOID

@@ -1,7 +1,8 @@
-"""How an operator finds the server of the page and gets into it: a link that works once, for a few minutes.
+"""How an operator's browser finds the page's server and logs in: a link that works once, for a few minutes.
 
-Invariant: a link is made only by who can write to tool-exec/control/ (the operator's side, closed to CORE); the
-folder holds its digest, never the link; taking it is one unlink, so it works once however many servers look.
+Invariant: only an account that can write to tool-exec/control/ (the operator's side, closed to CORE) can
+create a link; the folder stores its digest, never the link; using it is one unlink, so it works once however
+many servers check it.
 """
 
 from __future__ import annotations
@@ -24,26 +25,28 @@ from threegate.core.workspace import Workspace
 
 _CODE: Final = re.compile(r"[A-Za-z0-9_-]{32}")
 _SERVER: Final = "page-server"
-"""Holds the port of the server that has this file locked."""
+"""Contains the port of the server that holds this file's lock."""
 _LOGIN: Final = "page-login"
 _ENROL: Final = "passkey-enrol"
 _MADE: Final = "passkey-made"
 _AHEAD_SECONDS: Final = 5
-"""A file's time may be this much ahead of the clock that reads it (coarse file clocks)."""
+"""How far a file's time may be ahead of the clock that reads it (coarse file clocks)."""
 
 
 def new_code(workspace: Workspace) -> str:
-    """A fresh code (192 random bits as text). Forgets those that nobody used in time. Raises Unavailable."""
+    """A new code (192 random bits as text). Removes unused expired codes. Raises Unavailable."""
     return _new_code(workspace, _LOGIN, b"")
 
 
 def new_enrolment(workspace: Workspace, operator: str) -> str:
-    """A fresh code for one passkey of one operator. Raises Unavailable."""
+    """A new code for one passkey of one operator. Raises Unavailable."""
     return _new_code(workspace, _ENROL, operator.encode())
 
 
 def enrolling(workspace: Workspace, code: str) -> str | None:
-    """The operator whom a code lets enrol a passkey; None when it was not made here, is old or was used."""
+    """The operator whose passkey a code may enrol; None if it was not created here, is expired or was
+    used.
+    """
     try:
         if _CODE.fullmatch(code) and _fresh(place := _place(workspace, code, _ENROL)):
             return durable.read_regular(place, max_bytes=limits.PASSKEY_REQUEST_BYTES).decode()
@@ -53,7 +56,9 @@ def enrolling(workspace: Workspace, code: str) -> str | None:
 
 
 def leave_passkey(workspace: Workspace, code: str, made: bytes) -> bool:
-    """Hand over what a browser made for a code, which is used up by this; false when it was used before. Raises OSError."""
+    """Store what a browser made for a code, which is then used up; False if it was used before. Raises
+    OSError.
+    """
     if enrolling(workspace, code) is None or not _taken(_place(workspace, code, _ENROL)):
         return False
     durable.deliver(_place(workspace, code, _MADE), made)
@@ -61,7 +66,7 @@ def leave_passkey(workspace: Workspace, code: str, made: bytes) -> bool:
 
 
 def passkey_made(workspace: Workspace, code: str) -> bytes | None:
-    """What a browser made for a code, once; None as long as there is nothing. Raises OSError."""
+    """What a browser made for a code, once; None until there is something. Raises OSError."""
     place = _place(workspace, code, _MADE)
     try:
         made = durable.read_regular(place, max_bytes=limits.PASSKEY_REQUEST_BYTES)
@@ -88,7 +93,9 @@ def _new_code(workspace: Workspace, purpose: str, text: bytes) -> str:
 
 @contextmanager
 def serving_at(workspace: Workspace, port: int) -> Iterator[None]:
-    """Say for the length of a block that the page is served at this port. Raises Unavailable when another serves it."""
+    """Announce until the block ends that the page is served on this port. Raises Unavailable if another
+    server does.
+    """
     try:
         descriptor = os.open(
             workspace.control / _SERVER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
@@ -101,7 +108,7 @@ def serving_at(workspace: Workspace, port: int) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Unavailable("another server of the page starts right now; try again") from None
+            raise Unavailable("another server of the page is just starting; try again") from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(port).encode(), 0)
         yield
@@ -110,7 +117,9 @@ def serving_at(workspace: Workspace, port: int) -> Iterator[None]:
 
 
 def served_port(workspace: Workspace) -> int | None:
-    """The port of the server that shows this workspace's page now; None when there is none. Raises Unavailable."""
+    """The port of the server that currently serves this workspace's page; None if there is none. Raises
+    Unavailable.
+    """
     try:
         descriptor = os.open(workspace.control / _SERVER, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -131,7 +140,7 @@ def served_port(workspace: Workspace) -> int | None:
 
 
 def take_code(workspace: Workspace, code: str) -> bool:
-    """Whether the code was made here, not too long ago, and not used before; it is used up by this."""
+    """Whether the code was created here, recently enough, and not used before; it is then used up."""
     if not _CODE.fullmatch(code):
         return False
     place = _place(workspace, code, _LOGIN)

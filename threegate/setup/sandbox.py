@@ -1,7 +1,7 @@
 """Building the sandbox images (docs/spec/6-runners.md, ERA).
 
-Invariant: an image enters the settings only by its digest, after the engine says that it has it; `build` does
-nothing when this version's images are there.
+Invariant: an image is entered into the settings only by its digest, after the engine confirms that it has it;
+`build` does nothing if this version's images exist.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from threegate.trail.payloads import SettingsChanged
 
 _BUILD_SECONDS = 1800
 _WAY = "bootstrap: threegate/"
-"""How the lines begin in which sandbox/bootstrap says how it came by an image."""
+"""Prefixes of the lines in which sandbox/bootstrap reports how it got an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,13 @@ class Images:
     era: str
     egress: str
     ways: tuple[str, ...] = ()
-    """How each was come by, one line each."""
+    """How each was obtained, one line each."""
 
 
 def sandbox_folder() -> Path:
-    """Where what builds the images lies: beside the package in a checkout, inside it when installed."""
+    """Where the build files of the images are: next to the package in a checkout, inside it when
+    installed.
+    """
     package = Path(__file__).resolve().parents[1]
     for folder in (package.parent / "sandbox", package / "_data" / "sandbox"):
         if (folder / "bootstrap").is_file():
@@ -44,7 +46,7 @@ def sandbox_folder() -> Path:
 
 
 def known_images(url: str) -> Images:
-    """This version's images as far as the engine has them. Raises Unavailable when it does not answer."""
+    """This version's images, as far as the engine has them. Raises Unavailable if it does not answer."""
     require_extra("ERA", "era")
     from threegate.runners.era import container_engine
 
@@ -59,7 +61,7 @@ def known_images(url: str) -> Images:
 
 
 def build_images(url: str) -> Images:
-    """Build what is missing of this version's images (minutes, the first time). Raises Unavailable."""
+    """Build the missing images of this version (minutes, the first time). Raises Unavailable."""
     require_extra("ERA", "era")
     from threegate.runners.era import container_engine
 
@@ -76,7 +78,7 @@ def build_images(url: str) -> Images:
 
 
 def enter_images(workspace: Workspace, images: Images, *, actor: str) -> bool:
-    """Write the digests into threegate.toml, with an event; False when they stand there already."""
+    """Write the digests into threegate.toml, with an event; False if they are already there."""
     era = workspace.load_settings().runners.era
     if (era.image, era.egress_image) == (images.era, images.egress):
         return False
@@ -94,7 +96,9 @@ def enter_images(workspace: Workspace, images: Images, *, actor: str) -> bool:
 
 
 def _run(words: list[str], url: str) -> tuple[str, str]:
-    """Run sandbox/bootstrap against an engine; returns its output and what it said. Raises Unavailable with its last line."""
+    """Run sandbox/bootstrap against an engine; return its output and its messages. Raises Unavailable with
+    its last line.
+    """
     environment = {**os.environ, "DOCKER_HOST": url}
     try:
         answer = subprocess.run(

@@ -1,9 +1,9 @@
 """The systemd unit of a workspace's daemon, as text.
 
-Invariant: the unit of Monty alone gives the daemon nothing but its workspace and its own state to write to, no
-capability and no network; the unit with ERA leaves exactly what the container runner needs, each line saying why; the unit
-of an ordinary user asks for nothing that a user's manager cannot give. What the jail of a server of tools needs is left only where
-one was added.
+Invariant: the unit for Monty alone lets the daemon write only to its workspace and its own state, without
+capabilities and network; the unit with ERA allows exactly what the container runner needs, each line with a
+reason; the unit of an ordinary user requests nothing that a user manager cannot grant. The permissions for
+tool servers' jails are granted only if there are any.
 """
 
 from __future__ import annotations
@@ -14,32 +14,36 @@ from pathlib import Path
 _HOMES = (Path("/home"), Path("/root"), Path("/run/user"))
 
 WATCHDOG_SECONDS = 60
-"""A turn of the daemon's loop takes a second; a long one pings as it comes forward."""
+"""A turn of the daemon's loop takes a second; a long one pings as it progresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitFacts:
-    """What a unit is written from."""
+    """What a unit is generated from."""
 
     version: str
     workspace: Path
     program: tuple[str, ...]
     """The words that start `threegate`, by absolute path."""
     account: str
-    """Empty: the user whose own service manager starts it."""
+    """If empty, the user's own service manager starts it."""
     state: Path
-    """Where this account keeps what belongs outside of the workspace (docs/spec/7-trail-and-results.md)."""
+    """Where this account stores its state outside the workspace (docs/spec/7-trail-and-results.md)."""
     era: bool
     network: bool
-    """Whether notices are sent, runs handed to other machines, or witnesses asked: then the daemon itself needs a network."""
+    """Whether notices are sent, runs sent to other machines, or witnesses queried: then the daemon itself
+    needs a network.
+    """
     installed: tuple[Path, ...] = ()
-    """The folders that the program is read from: the virtual environment, its Python, the package itself."""
+    """The folders from which the program is loaded: the virtual environment, its Python, the package
+    itself.
+    """
     writable: tuple[Path, ...] = ()
-    """Further folders, of settings that name a file to be written."""
+    """Further folders, from settings that name a file to write."""
     projects: tuple[Path, ...] = ()
-    """The projects that this account may change, and folders that servers of tools may write to."""
+    """The projects that this account may change, and folders that tool servers may write to."""
     servers: bool = False
-    """Whether servers of tools were added: then their jails are made below this unit."""
+    """Whether there are tool servers: then their jails are created below this unit."""
 
 
 def render_unit(facts: UnitFacts) -> str:
@@ -67,7 +71,7 @@ def render_unit(facts: UnitFacts) -> str:
         "KillMode=mixed",
         "Restart=on-failure",
         "RestartSec=30",
-        "# 2: the settings do not hold; 64: no workspace. A person has to fix that.",
+        "# 2: the settings are not valid; 64: no workspace. A person has to fix that.",
         "RestartPreventExitStatus=2 64",
         "UMask=0077",
         "LimitCORE=0",
@@ -94,11 +98,11 @@ def _namespaces(facts: UnitFacts) -> tuple[str, ...]:
     if not facts.servers:
         return (
             "MemoryDenyWriteExecute=yes",
-            "# Each Monty worker gets namespaces of its own by `unshare --user --net --ipc`.",
+            "# Each Monty worker gets its own namespaces from `unshare --user --net --ipc`.",
             "RestrictNamespaces=user net ipc",
         )
     return (
-        "# Servers of tools: each has a jail with every namespace there is, and Node compiles while it runs.",
+        "# Tool servers: each has a jail with all kinds of namespaces, and Node compiles code at run time.",
         "MemoryDenyWriteExecute=no",
         "RestrictNamespaces=no",
     )
@@ -106,7 +110,7 @@ def _namespaces(facts: UnitFacts) -> tuple[str, ...]:
 
 def _jail_calls(facts: UnitFacts) -> list[str]:
     return (
-        ["# What makes a jail, in a user namespace of its own.", "SystemCallFilter=@mount sethostname"]
+        ["# Needed to create a jail, in its own user namespace.", "SystemCallFilter=@mount sethostname"]
         if facts.servers
         else []
     )
@@ -119,7 +123,7 @@ def _monty(facts: UnitFacts) -> list[str]:
     writable = [str(path) for path in (facts.workspace, facts.state, *facts.writable)]
     writable += [
         f"-{path}" for path in facts.projects
-    ]  # a project that is gone keeps no daemon from starting
+    ]  # a missing project does not keep the daemon from starting
     return [
         "# ---- hardening: Monty alone",
         *_BOTH,
@@ -138,7 +142,9 @@ def _monty(facts: UnitFacts) -> list[str]:
         *([] if facts.network or facts.servers else ["IPAddressDeny=any"]),
         f"RestrictAddressFamilies={families}",
         *(
-            ["# A jail has a /proc of its own, which the kernel gives to who sees a whole one."]
+            [
+                "# A jail mounts its own /proc, which the kernel allows only to a process that sees a complete one."
+            ]
             if facts.servers
             else []
         ),
@@ -153,10 +159,10 @@ def _monty(facts: UnitFacts) -> list[str]:
         "DevicePolicy=closed",
         "SystemCallFilter=@system-service",
         "SystemCallFilter=~@privileged @resources",
-        "# What takes a worker's privileges away: unshare, setpriv (capset gives nothing to who has nothing), prlimit.",
+        "# These drop a worker's privileges: unshare, setpriv (capset cannot add any), prlimit.",
         "SystemCallFilter=unshare capset prlimit64 setrlimit",
         *_jail_calls(facts),
-        "# PrivateUsers stays off: the owner of a draft names its requester, so uids must be the machine's.",
+        "# PrivateUsers stays off: the owner of a draft names its requester, so uids must be the host's.",
         "PrivateUsers=no",
         "# ProcSubset stays all: setpriv reads /proc/sys/kernel/cap_last_cap.",
         "ProcSubset=all",
@@ -167,7 +173,7 @@ _ERA_CAPABILITIES = (
     ("CAP_CHOWN CAP_FOWNER CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH", "drafts and outputs belong to other users"),
     ("CAP_SYS_ADMIN", "namespaces of Monty workers"),
     ("CAP_SETUID CAP_SETGID CAP_SETPCAP", "each Monty worker is a user of its own without capabilities"),
-    ("CAP_KILL CAP_SYS_PTRACE", "ends a run without the engine, and reads a relay's namespace back"),
+    ("CAP_KILL CAP_SYS_PTRACE", "ends a run without the engine, and inspects a relay's namespace"),
     ("CAP_SYS_RESOURCE", "limits of a worker that is another user"),
     ("CAP_NET_ADMIN", "the proxy's own routes refuse private addresses"),
 )
@@ -178,9 +184,10 @@ def _era(facts: UnitFacts) -> list[str]:
     bounded = [line if line.startswith("#") else f"CapabilityBoundingSet={line}" for line in capabilities]
     return [
         "# ---- hardening: with ERA",
-        "# Whoever may speak to the engine's socket is root on this machine, so this unit does not pretend otherwise:",
-        "# it bounds mistakes. No option that gives the daemon its own view of files (ProtectSystem, ReadWritePaths,",
-        "# PrivateTmp, ...) is set: what becomes /in must be what the engine sees at the same path.",
+        "# Access to the engine's socket is equivalent to root on this machine, and this unit does not "
+        "pretend otherwise:",
+        "# it limits accidents. No option that gives the daemon its own view of files (ProtectSystem, ReadWritePaths,",
+        "# PrivateTmp, ...) is set, because the engine must see the same files at the paths that become /in.",
         *_BOTH,
         *_namespaces(facts),
         "KeyringMode=private",
@@ -197,11 +204,11 @@ def _own(facts: UnitFacts) -> list[str]:
     families = "AF_UNIX AF_NETLINK AF_INET AF_INET6" if wide else "AF_UNIX"
     state = _word(f"XDG_STATE_HOME={facts.state.parent}")
     return [
-        "# Where the key and the head of this workspace are kept, whatever the manager's environment says.",
+        "# Where the key and the head of this workspace are stored, whatever the manager's environment says.",
         f"Environment={state}",
         "# ---- hardening: a service of an ordinary user",
-        "# A user's manager gives no view of files or network of its own without a user namespace, and in one the owner of a",
-        "# draft is not the machine's user any more. What it can take away is taken away.",
+        "# A user manager can restrict files or network only in a user namespace, in which the owner of a",
+        "# draft is no longer the host's user. Everything else that it can restrict is restricted.",
         *_BOTH,
         *_namespaces(facts),
         f"RestrictAddressFamilies={families}",
@@ -221,7 +228,7 @@ def _in_homes(facts: UnitFacts) -> bool:
         *facts.writable,
         *facts.projects,
     )
-    # A virtual environment's python is a link out of it: both ends must be seen.
+    # A virtual environment's python is a link to a file outside it: both ends must be visible.
     paths = {*named, *(path.resolve() for path in named)}
     return any(path.is_relative_to(home) for path in paths for home in _HOMES)
 
@@ -232,7 +239,7 @@ def _shown(path: Path) -> str:
 
 
 def _word(text: str) -> str:
-    """A word of a command line or a list, quoted where it must be."""
+    """A word of a command line or a list, quoted if necessary."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return (
         escaped

@@ -1,6 +1,6 @@
-"""Writing threegate.toml: every setting as a comment with its default, so that a person can see all of them.
+"""Write threegate.toml: every setting as a comment with its default, so that a person can see all of them.
 
-Invariant: what `render_settings` writes, `parse_settings` reads, with exactly the values that were given.
+Invariant: `parse_settings` reads what `render_settings` writes, with exactly the given values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _HEADER = (
 
 
 def render_settings(values: Mapping[str, Any]) -> str:
-    """The text of a settings file in which `values` (dotted names) are set and everything else is a comment."""
+    """The text of a settings file in which `values` (dotted names) are set and everything else is a
+    comment.
+    """
     lines = [_HEADER]
     _render(Settings, (), dict(values), lines)
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -63,9 +65,9 @@ def toml_value(value: Any) -> str:
 
 
 def set_values(path: Path, values: Mapping[str, Any]) -> None:
-    """Set dotted names in a settings file, keeping every other line as it is. Raises InvalidInput, OSError.
+    """Set dotted names in a settings file, keeping every other line unchanged. Raises InvalidInput, OSError.
 
-    The whole file is checked before and after; it is replaced in one rename.
+    The whole file is checked before and after, and replaced in one rename.
     """
     data = durable.read_regular(path, max_bytes=limits.SETTINGS_BYTES)
     parse_settings(data, path)

@@ -1,7 +1,7 @@
-"""Installing the daemon as a systemd service: a plan that can be read before anything is done.
+"""Install the daemon as a systemd service, following a plan that can be read first.
 
-Invariant: a plan changes nothing; `carry_out` does its steps in their order and stops at the first that fails. No step
-touches what is in inbox/: the owner of a draft names its requester.
+Invariant: a plan changes nothing; `carry_out` runs its steps in order and stops at the first that fails. No
+step touches the contents of inbox/, because the owner of a draft names its requester.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SHOWN = (
 
 @dataclass(frozen=True, slots=True)
 class ServiceStep:
-    """One thing that will be done, in words, and how."""
+    """One step, in words, and how to do it."""
 
     what: str
     do: Callable[[], None]
@@ -59,13 +59,13 @@ class ServiceStep:
 
 @dataclass(frozen=True, slots=True)
 class ServicePlan:
-    """What will be done, what must be known about it, and what stands in its way."""
+    """What will be done, notes about it, and obstacles."""
 
     unit_file: Path
     unit: str
     steps: tuple[ServiceStep, ...]
     own: bool = False
-    """Of the user's own service manager: nothing of it needs root."""
+    """True for the user's own service manager: no step needs root."""
     notes: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
 
@@ -74,14 +74,14 @@ class ServicePlan:
 class _Account:
     name: str
     uid: int | None
-    """None: the account is yet to be made."""
+    """None if the account does not exist yet."""
     gid: int
     home: Path
 
     @classmethod
     def of(cls, name: str) -> _Account:
         if not _ACCOUNT.fullmatch(name):
-            raise InvalidInput(f"--user {name}: is no name of an account (a-z, 0-9, - and _)")
+            raise InvalidInput(f"--user {name}: not a valid account name (a-z, 0-9, - and _)")
         try:
             found = pwd.getpwnam(name)
         except KeyError:
@@ -94,16 +94,18 @@ class _Account:
 
 
 def need_systemd() -> None:
-    """Raises Unavailable, with the fix, where no systemd runs or we may not tell it anything."""
+    """Raises Unavailable, with the fix, if systemd is not running or cannot be used by this account."""
     if not _BOOTED.is_dir() or shutil.which("systemctl") is None:
         raise Unavailable(
-            "systemd does not run here; have your own supervisor start `threegate -w DIR run`, or read the unit with "
+            "systemd is not running here; let your own supervisor start `threegate -w DIR run`, or read the unit with "
             "`threegate service install --print`"
         )
 
 
 def need_manager(plan: ServicePlan) -> None:
-    """Raises Unavailable for who may not write the plan's unit, or has no service manager of their own for it."""
+    """Raises Unavailable if this account may not write the plan's unit, or has no service manager of its own
+    for it.
+    """
     if plan.own:
         _systemctl("show", "--property=Version", own=True)
     elif os.geteuid() != 0:
@@ -111,9 +113,10 @@ def need_manager(plan: ServicePlan) -> None:
 
 
 def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> ServicePlan:
-    """What `service install` will do: for root a system service, for anybody else one of their own, unless they name an account.
+    """What `service install` will do: for root a system service, for anyone else a user service, unless they
+    name an account.
 
-    Raises InvalidInput for names, settings or a combination that cannot be.
+    Raises InvalidInput for invalid names, settings or combinations.
     """
     settings = workspace.load_settings()
     if os.geteuid() != 0 and not user:
@@ -121,7 +124,7 @@ def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Se
     account = _Account.of(user or ("root" if era else "threegate"))
     if era and account.uid != 0:
         raise InvalidInput(
-            "--era needs root: the system's unit for it is made for root; leave out --user, or install it without sudo as "
+            "--era needs root: the system unit for it runs as root; leave out --user, or install it without sudo as "
             "a member of the engine's group"
         )
     unit_file = _unit_file(name)
@@ -152,7 +155,7 @@ def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Se
 
 
 def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool) -> ServicePlan:
-    """A service of the user who asks: nothing changes hands, and no account is made."""
+    """A service of the current user: no ownership changes, and no account is created."""
     unit_file = _unit_file(name, own=True)
     state = UserState.of(settings.workspace.id).folder.parent
     account = _Account("", os.geteuid(), os.getegid(), Path.home())
@@ -168,25 +171,23 @@ def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool)
     for words in (["daemon-reload"], ["enable", unit_file.name], ["restart", unit_file.name]):
         steps.append(ServiceStep(f"systemctl --user {' '.join(words)}", _systemctl_step(*words, own=True)))
     notes += [
-        "it runs while you are logged in; from boot on with: loginctl enable-linger",
-        "the system's service (sudo threegate service install) is hardened further, as an account of its own",
+        "it runs while you are logged in; to start it at boot: loginctl enable-linger",
+        "the system's service (sudo threegate service install) is hardened further and has its own account",
     ]
     if settings.runners.era.image and not era:
-        notes.append(
-            "requests for ERA run if you may speak to the engine: give --era to have that checked now"
-        )
+        notes.append("ERA requests run if you may access the engine; --era checks that now")
     obstacles = _without_library(era)
     if workspace.tool_exec.stat().st_uid != os.geteuid():
         obstacles.append(
-            f"{workspace.root}: belongs to somebody else; a service of yours needs a workspace of yours"
+            f"{workspace.root}: belongs to another user; a user service needs a workspace of your own"
         )
     if era:
         found = engine_line(settings.runners.era.engine)
         if found.state != "ok":
-            obstacles.append(f"{found.seen}; be a member of its socket's group (and log in again)")
+            obstacles.append(f"{found.seen}; join its socket's group (and log in again)")
         elif not settings.runners.era.engine and os.environ.get("DOCKER_HOST"):
             obstacles.append(
-                "DOCKER_HOST is of your shell only; write it into threegate.toml: runners.era.engine"
+                "DOCKER_HOST is set only in your shell; set it in threegate.toml: runners.era.engine"
             )
     return ServicePlan(unit_file, unit, tuple(steps), True, tuple(notes), tuple(obstacles))
 
@@ -196,7 +197,7 @@ def plan_uninstall(name: str) -> ServicePlan:
     own = _has_own(name)
     unit_file = _unit_file(name, own=own)
     if not unit_file.is_file():
-        raise Refused("no_service", f"{unit_file}: there is no such service")
+        raise Refused("no_service", f"{unit_file}: no such service")
     unit = unit_file.read_text("utf-8", "replace")
     if not unit.startswith(_OURS):
         raise Refused(
@@ -209,20 +210,18 @@ def plan_uninstall(name: str) -> ServicePlan:
         ServiceStep(f"remove {unit_file}", unit_file.unlink),
         ServiceStep(f"{systemctl} daemon-reload", _systemctl_step("daemon-reload", own=own)),
     )
-    return ServicePlan(
-        unit_file, unit, steps, own, ("the workspace, its state and the account stay as they are",)
-    )
+    return ServicePlan(unit_file, unit, steps, own, ("the workspace, its state and the account are kept",))
 
 
 def carry_out(plan: ServicePlan, tell: Callable[[str], None]) -> None:
-    """Do the steps, telling each before it is done. Raises Unavailable, OSError at the first that fails."""
+    """Run the steps, announcing each. Raises Unavailable, OSError at the first that fails."""
     for step in plan.steps:
         tell(step.what)
         step.do()
 
 
 def service_state(name: str) -> dict[str, str]:
-    """What systemd says about the service. Raises Unavailable."""
+    """The state of the service according to systemd. Raises Unavailable."""
     answer = _systemctl("show", f"--property={','.join(_SHOWN)}", _unit_file(name).name, own=_has_own(name))
     pairs = (line.partition("=") for line in answer.splitlines())
     return {key: value for key, _, value in pairs if key in _SHOWN}
@@ -230,20 +229,20 @@ def service_state(name: str) -> dict[str, str]:
 
 def _unit_file(name: str, *, own: bool = False) -> Path:
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"--name {name}: is no name of a service (a-z, 0-9 and -)")
+        raise InvalidInput(f"--name {name}: not a valid service name (a-z, 0-9 and -)")
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return (config / _USER_UNITS if own else UNITS) / f"{name}.service"
 
 
 def _has_own(name: str) -> bool:
-    """Whether an ordinary user has a service of this name."""
+    """Whether an ordinary user has a service with this name."""
     return os.geteuid() != 0 and _unit_file(name, own=True).is_file()
 
 
 def _projects(
     workspace: Workspace, settings: Settings, account: _Account, era: bool
 ) -> tuple[tuple[Path, ...], list[str]]:
-    """The projects that the account may change, and a note for each other one. Raises InvalidInput."""
+    """The projects that the account may change, and a note about each other one. Raises InvalidInput."""
     found, notes = [], []
     for name in project_names(workspace, settings):
         try:
@@ -296,7 +295,9 @@ def _facts(
 
 
 def _servers(workspace: Workspace) -> list[Manifest]:
-    """The added servers of tools, by their files alone: a unit is not what decides whether one is started."""
+    """The added tool servers, from their file names alone: the unit does not decide whether one is
+    started.
+    """
     found = []
     for path in sorted(workspace.tools.glob("*.json")):
         with suppress(OSError, InvalidInput):
@@ -321,19 +322,19 @@ def _without_library(era: bool) -> list[str]:
 
 
 def _unreachable(workspace: Workspace, account: _Account) -> list[str]:
-    """What the account could not enter, each with its fix."""
+    """What the account could not access, each with its fix."""
     found = []
     package = Path(threegate.__file__).resolve().parent
     for path in dict.fromkeys((Path(sys.executable), Path(sys.executable).resolve(), package)):
         if (wall := _wall(path, account)) is not None:
             found.append(
-                f"{wall} is closed to {account.name}, and {path} lies below it; install threegate for all users "
+                f"{account.name} cannot enter {wall}, which contains {path}; install threegate for all users "
                 "(python3 -m venv /opt/threegate && /opt/threegate/bin/pip install threegate)"
             )
             break
     if (wall := _wall(workspace.root, account)) is not None:
         found.append(
-            f"{wall} is closed to {account.name}, and the workspace lies below it; move it (say, to {account.home}) "
+            f"{account.name} cannot enter {wall}, which contains the workspace; move it (say, to {account.home}) "
             "and adopt it: threegate workspace adopt"
         )
     return found
@@ -380,20 +381,23 @@ def _make_state(name: str) -> None:
 def _handing_over(workspace: Workspace, workspace_id: str, owner: int, account: str) -> list[ServiceStep]:
     steps = [
         ServiceStep(
-            f"give {workspace.root} to {account}: threegate.toml, tool-exec and all in it, and the folders inbox and "
-            "inbox/files, but nothing in them",
+            f"give {workspace.root} to {account}: threegate.toml, tool-exec and everything in it, and the "
+            "folders inbox and "
+            "inbox/files without their contents",
             lambda: _give_workspace(workspace, account),
         )
     ]
     source = _kept_state(workspace_id, owner)
     if source is not None:
-        what = f"move the workspace's key and kept head from {source} to {account}'s state folder"
+        what = f"move the workspace's key and stored head from {source} to {account}'s state folder"
         steps.append(ServiceStep(what, lambda: _give_state(source, workspace_id, account)))
     return steps
 
 
 def _kept_state(workspace_id: str, owner: int) -> Path | None:
-    """Where the head of this workspace is kept now: by who runs this, or by the workspace's owner."""
+    """Where the head of this workspace is stored now: by the user who runs this, or by the workspace's
+    owner.
+    """
     places = [UserState.of(workspace_id).folder]
     try:
         home = Path(pwd.getpwuid(owner).pw_dir)
@@ -404,7 +408,9 @@ def _kept_state(workspace_id: str, owner: int) -> Path | None:
 
 
 def _give_workspace(workspace: Workspace, name: str) -> None:
-    """Change owners without following a link; held off while a daemon works there. Raises Unavailable, OSError."""
+    """Change owners without following a link; refused while a daemon is running. Raises Unavailable,
+    OSError.
+    """
     account = _Account.of(name)
     assert account.uid is not None
     with workspace.daemon_lock():

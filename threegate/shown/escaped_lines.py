@@ -1,7 +1,7 @@
-"""Untrusted text where a person reads it: escaped, wrapped, counted, and never where our own words stand.
+"""Untrusted text for people: escaped, wrapped, counted, and never where our own words are.
 
-Invariant: every line that carries foreign text begins with our gutter and no line of ours has one; all lines hold only
-printable characters and are at most `width` cells wide; what is left out is counted in a line of ours.
+Invariant: every line with foreign text begins with our gutter and no line of ours has one; all lines contain
+only printable characters and are at most `width` cells wide; left-out lines are counted in a line of ours.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ from threegate.core.printable import escape_of, is_plain
 
 WIDTH = 80
 LEAST_WIDTH = 40
-"""Columns; on a narrower terminal nobody is asked anything."""
+"""Columns. On a narrower terminal, no question is asked."""
 GUTTER = "| "
 _MORE = "--full shows all"
 _ESCAPE_TOO = frozenset(("R", "AL", "AN"))
-"""Bidirectional classes that make some terminals turn a whole line around, our gutter included."""
+"""Bidirectional classes that make some terminals reverse a whole line, our gutter included."""
 _UNSURE = (
     ("\u1100", "\u11ff"), ("\ua960", "\ua97f"), ("\ud7b0", "\ud7ff"),  # parts of Hangul syllables
     ("\u2630", "\u2637"), ("\u268a", "\u268f"), ("\u4dc0", "\u4dff"), ("\U0001d300", "\U0001d37f"),  # wide since Unicode 16
     ("\U0001f1e6", "\U0001f1ff"), ("\U0001f3fb", "\U0001f3ff"),  # halves of flags, skin tones
 )  # fmt: skip
-"""Characters that join with a neighbour, or are as wide as the terminal's version of Unicode says: a line of them could be
-longer than it was counted, and go on in the next row where our own words begin."""
+"""Characters that join with a neighbour, or whose width depends on the terminal's version of Unicode. A line
+with them could be longer than counted and continue in the next row, where our own words begin.
+"""
 
 
 _ODD = re.compile(r"[^ -~]")
 
 
 class CodeLine(str):
-    """A line of code on the screen; `start` is where the code begins in it."""
+    """A line of code on the screen; `start` is the column where the code begins."""
 
     start: int
 
@@ -51,7 +52,7 @@ class Title(str):
 
 
 class Cut(str):
-    """A line of ours that counts the lines which are left out; `left` is how many."""
+    """A line of ours that counts the lines left out; `left` is their number."""
 
     left: int
 
@@ -64,7 +65,7 @@ class Cut(str):
 
 
 def safe(text: str, *, keep_newlines: bool = True) -> str:
-    """`text` with everything that a terminal would obey or hide made visible as \\x.., \\u...."""
+    """`text` with everything that a terminal would interpret or hide made visible as \\x.., \\u...."""
     lines = text.split("\n") if keep_newlines else [text]
     return "\n".join(_ODD.sub(_safe_char, line) for line in lines)
 
@@ -88,7 +89,7 @@ def _shown_char(found: re.Match[str]) -> str:
 
 
 def shown(text: str) -> str:
-    """`safe`, and besides: what turns lines around or joins with its neighbour is written as an escape."""
+    """Like `safe`, and also write as an escape what reverses lines or joins with its neighbour."""
     return _ODD.sub(_shown_char, text)
 
 
@@ -101,7 +102,9 @@ def _stands_alone(char: str) -> bool:
 
 
 def cells(text: str) -> int:
-    """How many columns a terminal needs at most for text that `shown` gave (some draw the ambiguous ones wide)."""
+    """The most columns that a terminal needs for text that `shown` returned (some draw ambiguous characters
+    wide).
+    """
     return (
         len(text)
         if text.isascii()
@@ -127,7 +130,9 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def quoted(text: str, *, width: int = WIDTH, limit: int | None = None) -> list[str]:
-    """Foreign text behind the gutter. With a limit of lines, the rest is counted and how to see it is said."""
+    """Foreign text behind the gutter. With a limit of lines, the rest is counted, with a hint at how to see
+    it.
+    """
     lines: list[str] = []
     for line in text.split("\n"):
         lines.extend(wrapped(line, width - 2 - len(GUTTER)))
@@ -135,7 +140,9 @@ def quoted(text: str, *, width: int = WIDTH, limit: int | None = None) -> list[s
 
 
 def clipped(lines: list[str], limit: int | None, indent: int = 2) -> list[str]:
-    """At most `limit` lines, and one that counts the others. One line more is shown rather than counted."""
+    """At most `limit` lines, and one that counts the others. A single extra line is shown rather than
+    counted.
+    """
     if limit is None or len(lines) <= limit + 1:
         return lines
     left = len(lines) - limit
@@ -143,7 +150,7 @@ def clipped(lines: list[str], limit: int | None, indent: int = 2) -> list[str]:
 
 
 def own(text: str, *, width: int = WIDTH, indent: int = 2) -> list[str]:
-    """Words of ours, wrapped between words where that is possible."""
+    """Our own words, wrapped between words if possible."""
     return [" " * indent + piece for piece in _between_words(text, width - indent)]
 
 
@@ -162,7 +169,7 @@ def _between_words(text: str, width: int) -> list[str]:
 
 
 def numbered(text: str, *, width: int = WIDTH, limit: int | None = None, first: int = 1) -> list[str]:
-    """Code with line numbers from `first` on; a wrapped line's pieces go on behind an empty number."""
+    """Code with line numbers starting at `first`; a wrapped line continues behind an empty number."""
     source = text.removesuffix("\n").split("\n")
     size = len(str(first + len(source) - 1))
     lines: list[str] = []
@@ -175,7 +182,7 @@ def numbered(text: str, *, width: int = WIDTH, limit: int | None = None, first: 
 
 
 def field(label: str, value: str, *, width: int = WIDTH, limit: int | None = 12) -> list[str]:
-    """``label      | value``; long values go on below, still behind the gutter."""
+    """``label | value``; a long value continues below, behind the gutter."""
     head = label.ljust(12) if len(label) < 13 else f"{label} "
     pieces = [
         piece for line in value.split("\n") for piece in wrapped(line, width - len(head) - len(GUTTER) - 2)
@@ -186,7 +193,9 @@ def field(label: str, value: str, *, width: int = WIDTH, limit: int | None = 12)
 
 
 def fitted(line: str, *, width: int = WIDTH) -> list[str]:
-    """A line that was made without a width, cut for one: foreign text stays behind its gutter, ours at its indent."""
+    """Fit a line that was made without a width: foreign text stays behind its gutter, ours keeps its
+    indent.
+    """
     head, gutter, text = line.partition(GUTTER)
     if not gutter:
         indent = len(line) - len(line.lstrip())
@@ -198,7 +207,7 @@ def fitted(line: str, *, width: int = WIDTH) -> list[str]:
 
 
 def painted(line: str) -> str:
-    """A line of the screen with colours: what is taken away again by removing the SGR sequences is `line`."""
+    """A line of the screen in color: removing the SGR sequences gives `line`."""
     if isinstance(line, Title):
         return f"\x1b[1m{line}\x1b[0m"
     if isinstance(line, CodeLine):

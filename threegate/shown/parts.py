@@ -1,7 +1,8 @@
-"""The parts of a screen: what is ours and what is foreign, not yet escaped or wrapped.
+"""The parts of a screen: which words are ours and which are foreign, before escaping and wrapping.
 
-Invariant: foreign words are in `Field`, `Listing` and `Quote` only, as their `value` or `text`, never in a label or a
-head; everything else is ours. The terminal, the terminal application and the operator's page are made from these alone.
+Invariant: foreign words are only in `Field`, `Listing` and `Quote`, as their `value` or `text`, never in a
+label or a head; everything else is ours. The command line, the terminal application and the operator's page
+are rendered from these alone.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A line of ours and a foreign text with numbered lines: code, or the words of a command. `label` names it elsewhere.
+    """A line of ours and a foreign text with numbered lines: code, or the words of a command. `label` names
+    it in other places.
 
-    `most`: as many lines the short screen shows; None for all.
+    The short screen shows at most `most` lines; None for all.
     """
 
     head: str
@@ -46,7 +48,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Foreign text, below a line of ours where there is one."""
+    """Foreign text, below a line of ours if there is one."""
 
     text: str
     head: str = ""
@@ -66,7 +68,9 @@ Item = Field | Fact | Listing | Quote | Note
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading of ours and what stands below it. `folded`: the one line that the short screen shows instead, if any."""
+    """A heading of ours and the items below it. `folded` is the line that the short screen shows in place of
+    the items, if any.
+    """
 
     title: str
     items: tuple[Item, ...]

@@ -1,8 +1,10 @@
-"""What an operator sees of a request, part by part: the card, what runs, the walls, and the request's own words.
+"""What an operator sees of a request, part by part: the card, what runs, its limits, and the request's own
+words.
 
-Invariant: `request_sections` without `Beside` is a pure function of what the signature binds (request, Job, policy,
-operator, requester): it is the text whose digest is signed (signed_text.py). `Beside` only adds lines between these, so
-that whatever is signed is on the screen. Every field of the Job has its place (a test fails when one has none).
+Invariant: `request_sections` without `Beside` is a pure function of what the signature binds (request, Job,
+policy, operator, requester): it is the text whose digest is signed (signed_text.py). `Beside` only inserts
+lines, so everything that is signed is on the screen. Every field of the Job has its place (a test fails if
+one has none).
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ from threegate.runners.egress.secret_header import secret_name
 from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
 
 Warning_ = tuple[Item, ...]
-"""What is to be seen first: a line of ours, and foreign words below it."""
+"""Something to see first: a line of ours, and foreign words below it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownRequest:
-    """A request as the signed text tells it."""
+    """A request as the signed text describes it."""
 
     request: Request
     job: Job
@@ -34,16 +36,18 @@ class ShownRequest:
     """Who signs."""
     requester: str
     named_by_text: bool
-    """The requester's name comes from the file, because the settings name nobody for its owner."""
+    """True if the requester's name comes from the file, because the settings have no name for its owner."""
     signatures: int
-    """How many the quorum asks for."""
+    """How many signatures the quorum requires."""
     run: str = ""
-    """Which run of which agent asks; empty when none does."""
+    """Which run of which agent made the request; empty if none did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What stands on the screen beside the signed text: facts of this moment, and bytes that the text names by digest."""
+    """What the screen adds to the signed text: current facts, and bytes that the text identifies by
+    digest.
+    """
 
     card: tuple[Item, ...] = ()
     warnings: tuple[Warning_, ...] = ()
@@ -52,14 +56,14 @@ class Beside:
     digests: tuple[Item, ...] = ()
     judgement: Section | None = None
     claims: Section | None = None
-    """What others say about themselves besides the request, such as a server about its tool."""
+    """What others report about themselves, apart from the request, such as a server about its tool."""
 
 
 _NOTHING: Final = Beside()
 
 
 def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Section]:
-    """Everything that an operator has to see of a request, in the order of the screen."""
+    """Everything that an operator must see of a request, in the order of the screen."""
     warnings = [*_warnings(view), *beside.warnings]
     runs: list[Item] = []
     walls: list[Item] = []
@@ -84,14 +88,18 @@ def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Sect
 
 
 def job_exposure(request: Request, job: Job) -> Exposure:
-    """Opacity and reach of a Job: those of its request, with what is not shown of its inputs and the secret of its proxy."""
+    """Opacity and reach of a Job: those of its request, plus inputs that are not shown in full and the secret
+    of its proxy.
+    """
     secret = secret_name(job.tool, job.proposal_sha256)
     exposure = exposure_of(request).with_unread(job.unread).with_secret(secret)
     return exposure if job.server is None else exposure.reaching(_server_reach(job.server))
 
 
 def exposure_items(exposure: Exposure) -> Iterator[Item]:
-    """Both facts, and the inputs that have to be read whole for the first one to hold. A reason may name foreign things."""
+    """Both facts, and the inputs that must be read in full for the first one to hold. A reason may contain
+    foreign names.
+    """
     if exposure.reach:
         yield Field("reach", "\n".join(exposure.reach), LIMIT)
     else:
@@ -107,7 +115,7 @@ def exposure_items(exposure: Exposure) -> Iterator[Item]:
 
 
 def read_all(file_name: str, name: str) -> Field:
-    """The command that pages through an input of a request, all of it. Neither name holds what a shell obeys."""
+    """The command that pages through a whole input of a request. Neither name contains shell syntax."""
     return Field("read with", f"threegate show {file_name} --input={name}", LIMIT)
 
 
@@ -165,7 +173,7 @@ def _warnings(view: ShownRequest) -> Iterator[Warning_]:
 
 
 def _foreign_letters(job: Job) -> Iterator[Warning_]:
-    """Letters that may look like others: a look-alike in a name is another name."""
+    """Letters that may look like others; a name with a look-alike is a different name."""
     for label, text in (
         ("command", "\n".join(job.argv or ())),
         ("code", job.code or ""),
@@ -186,7 +194,7 @@ _Show = Callable[[Job], list[Item]]
 
 
 def _foreign(label: str, value: Callable[[Job], str | None]) -> _Show:
-    """What the request chose; nothing is said of what it left out."""
+    """What the request chose; options it left out are not mentioned."""
 
     def show(job: Job) -> list[Item]:
         text = value(job)
@@ -196,7 +204,7 @@ def _foreign(label: str, value: Callable[[Job], str | None]) -> _Show:
 
 
 def _ours(label: str, value: Callable[[Job], str | None]) -> _Show:
-    """What ThreeGate, its settings or this machine decide, and words of a closed list."""
+    """What ThreeGate, its settings or this machine decide, and words of a closed set."""
 
     def show(job: Job) -> list[Item]:
         text = value(job)
@@ -236,7 +244,7 @@ def _input(item: JobInput) -> Item:
 
 
 def change_facts(change: JobChange) -> Iterator[Item]:
-    """What is counted of a change set: everything that the screen folds away or shows by size is in these numbers."""
+    """Counts of a change set; they include everything that the screen folds or shows only by size."""
     yield Fact("project", f"{change.project.name}: {change.project.path}")
     counted = (
         (change.deletions, "deleted or replaced by another kind of file"),
@@ -248,7 +256,7 @@ def change_facts(change: JobChange) -> Iterator[Item]:
 
 
 def _change(job: Job) -> list[Item]:
-    """Which folder is meant, besides its name and path."""
+    """Which folder is meant, beyond its name and path."""
     if job.change is None:
         return []
     place = job.change.project
@@ -259,7 +267,7 @@ def _change(job: Job) -> list[Item]:
 
 
 def call_items(call: ToolCall) -> Iterator[Item]:
-    """A call with its arguments, whole, as they are sent; laid out for the eye."""
+    """A call with its full arguments, as they are sent, laid out for reading."""
     yield Field("calls", f"{call.tool} of the server {call.server}")
     laid_out = json.dumps(json.loads(call.arguments_json), indent=2, ensure_ascii=False)
     if call.arguments_json == "{}":
@@ -276,7 +284,7 @@ def _call(job: Job) -> list[Item]:
 
 
 def state_items(state: ServerState) -> Iterator[Item]:
-    """What a call meets that is not in it: what the server's process was called with before, by the same requester."""
+    """The state a call will find: what the server's process was called with before, by the same requester."""
     if not state.count:
         yield Fact("state", "none: this call starts a fresh process of the server")
         return
@@ -314,7 +322,7 @@ def _server_account(server: JobServer) -> str:
 
 
 def _limits(job: Job) -> list[Item]:
-    """What this request asked for, and what is not as it is for every other one."""
+    """What this request asked for, and what is unusual about it."""
     held = job.limits
     if job.project is not None or job.call is not None:
         return [Fact("limits", f"{held.time_sec} s")]
@@ -332,7 +340,7 @@ def _usual_limits(held: JobLimits) -> list[Item]:
 
 
 def _more_limits(held: JobLimits) -> Iterable[tuple[Item, Item]]:
-    """What no request asks for, and what it is for every one."""
+    """What no request can ask for, and is the same for all."""
     return zip(_as_facts(held), _as_facts(JobLimits("1", 1, 1)), strict=True)
 
 
@@ -359,7 +367,9 @@ def _digests(job: Job) -> Iterator[Item]:
 
 
 def size_text(size: int) -> str:
-    """Bytes as a person reads them: whole MiB, else KiB with one digit, else bytes; the number of bytes where that is exact."""
+    """Bytes for people: whole MiB, else KiB with one digit, else bytes; with the number of bytes if that is
+    exact.
+    """
     if size and size % limits.MIB == 0:
         return f"{size // limits.MIB} MiB"
     if size >= limits.MIB:
@@ -405,4 +415,4 @@ _WALLS: Final = frozenset(
         *("requested_by", "effective_risk", "proposal_sha256", "change", "server"),
     )
 )
-"""Fields that are the same for every request of its kind, or that the card tells: folded to one line."""
+"""Fields that are the same for every request of its kind, or that the card shows; folded to one line."""

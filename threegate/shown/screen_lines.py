@@ -1,7 +1,8 @@
 """Parts as lines of a terminal.
 
-Invariant: foreign words stand only behind the gutter of escaped_lines.py, and words of ours never do, so that none can look
-like the other; what the short screen leaves out is named in its first lines, and the full one leaves nothing out.
+Invariant: foreign words are only behind the gutter of escaped_lines.py, and ours never are, so neither can
+look like the other; the first lines of the short screen name what it leaves out, and the full screen leaves
+out nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from threegate.shown.parts import Fact, Field, Item, Listing, Note, Section
 
 
 def render_sections(sections: Iterable[Section], *, width: int = WIDTH, full: bool = False) -> list[str]:
-    """Parts as lines, in their order; what is left out of them is named below the first heading."""
+    """Parts as lines, in order; what is left out is named below the first heading."""
     first: list[str] = []
     rest: list[str] = []
     cuts: list[str] = []

@@ -1,7 +1,8 @@
 """The text whose digest an approval signs (`shown_sha256` of statement version 2).
 
-Invariant: a pure function of what else is signed, so that a launch makes it again and refuses what differs. Logical lines:
-no width, no colour, no time that passes. It names every input by size and digest; their bytes are shown beside it.
+Invariant: a pure function of what else is signed, so that a launch recreates it and refuses any difference.
+Logical lines: no width, no color, no elapsed time. It identifies every input by size and digest; their bytes
+are shown next to it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _NO_WIDTH: Final = 1 << 30
 
 
 def requesters(settings: Settings, run: KnownRun | None) -> Mapping[str, str]:
-    """Names by uid, and that of the run which asks: a run is whom its registration names, never whom its file names."""
+    """Names by uid, and the name of the requesting run: a run is named by its registration, never by its
+    file.
+    """
     return settings.requesters if run is None else {**settings.requesters, run.run: run.requester}
 
 
@@ -36,7 +39,9 @@ def shown_request(
     owner: Owner | None,
     run: KnownRun | None = None,
 ) -> ShownRequest:
-    """What the text is made of. `owner` is the draft's, None where nobody knows it; `run`: the agent's run that it is."""
+    """What the text is made from. `owner` is the draft's owner, None if unknown; `run` is the agent run, if
+    it is one.
+    """
     names = requesters(settings, run)
     return ShownRequest(
         request=request,

@@ -1,8 +1,8 @@
-"""Whether a tool takes arguments, by the JSON Schema that its server gave and an operator signed.
+"""Whether arguments fit a tool's JSON Schema, which its server provided and an operator signed.
 
-Invariant: a server's schema is a program of a stranger, so it is bounded: patterns are matched in linear time, nothing is
-fetched, and the steps of one check are counted. What cannot be decided is refused. No message repeats a value.
-Source: JSON Schema 2020-12, which MCP takes where a schema names no other draft.
+Invariant: a server's schema is untrusted code, so its evaluation is bounded: patterns are matched in linear
+time, nothing is fetched, and the steps of a check are counted. What cannot be decided is refused. No message
+repeats a value. Source: JSON Schema 2020-12, which MCP assumes if a schema names no other draft.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ _UNDECIDED: Final = "the tool's schema cannot be applied"
 
 
 class _TooMuchError(Exception):
-    """The check takes more steps than any honest schema."""
+    """The check takes more steps than any honest schema needs."""
 
 
 def why_unfit(schema: Mapping[str, Any], arguments: Any) -> str | None:
-    """What of the arguments the tool does not take, in one line that repeats no value; None when it takes them."""
+    """What is wrong with the arguments, in one line that repeats no value; None if they fit."""
     return _why_unfit(json.dumps(schema), json.dumps(arguments))
 
 
 @lru_cache(maxsize=limits.TOOL_CHECKS_KNOWN)
 def _why_unfit(schema_text: str, arguments_json: str) -> str | None:
-    """A function of the two texts alone: a call is checked when it is drafted, promoted and launched, with the same answer."""
+    """A pure function of the two texts: a call is checked when it is drafted, promoted and launched, with the same
+    answer.
+    """
     from jsonschema import validators
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
@@ -39,7 +41,7 @@ def _why_unfit(schema_text: str, arguments_json: str) -> str | None:
     try:
         wrong = _why_no_schema(schema_text)
         if wrong is not None:
-            return f"{_UNDECIDED}: at {_shown(wrong)} it is no JSON Schema"
+            return f"{_UNDECIDED}: at {_shown(wrong)} it is not a JSON Schema"
         _CHECK.steps = 0
         found = next(_bounded(known)(schema, registry=REGISTRY).iter_errors(arguments), None)
     except BadPattern:
@@ -47,20 +49,20 @@ def _why_unfit(schema_text: str, arguments_json: str) -> str | None:
     except _TooMuchError:
         return f"{_UNDECIDED}: it takes more than {limits.TOOL_SCHEMA_STEPS} steps"
     except Exception:  # noqa: BLE001 - a gate that errs refuses: a reference to elsewhere, a circle of references
-        return f"{_UNDECIDED}: it refers to what it does not have, or to itself without an end"
+        return f"{_UNDECIDED}: it has an unresolved or endless reference"
     if found is None:
         return None
     if found.validator == "required":
         missing = [name for name in found.validator_value if name not in found.instance]
         return f"{_shown(found.json_path)} lacks {_shown(', '.join(map(str, missing)))}"
-    return f"{_shown(found.json_path)} is not what the tool's schema asks for ({found.validator or 'false'})"
+    return f"{_shown(found.json_path)} does not match the tool's schema ({found.validator or 'false'})"
 
 
 @lru_cache(maxsize=limits.TOOL_SCHEMAS_KNOWN)
 def _why_no_schema(text: str) -> str | None:
-    """Where a schema is none by the schema of its draft; None when it is one.
+    """What is wrong with a schema according to its draft; None if it is valid.
 
-    This is most of the time of a check and depends on the text of the schema alone.
+    This takes most of the time of a check and depends only on the text of the schema.
     """
     from jsonschema import validators
     from jsonschema.exceptions import SchemaError
@@ -138,10 +140,10 @@ def _additional(validator: Any, below: Any, instance: Any, schema: Any) -> Itera
         if name in schema.get("properties", {}) or any(found(name) for found in patterns):
             continue
         if below is False:
-            yield ValidationError("is one too many")
+            yield ValidationError("is not allowed")
         yield from validator.descend(value, below, path=name)
 
 
 def _refused(validator: Any, below: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    """The library looks for patterns of its own here, which are not bounded."""
+    """The library matches patterns by itself here, without a bound."""
     raise BadPattern("unevaluatedProperties")

@@ -1,7 +1,7 @@
-"""The request for a call of a tool: which one and with what, as gate 1 reads it.
+"""The request for a tool call, in a form that gate 1 accepts.
 
-Invariant: what comes out is a valid draft of version 2, or the reason is raised. The words of the request are ours: a call
-brings its arguments and nothing else.
+Invariant: the result is a valid draft of version 2, or an error with the reason. The words of the request are
+ours: a call contributes only its arguments.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from threegate.request.render_draft import blank_draft, file_name, render_reques
 
 
 def tool_call(server: str, tool: str, manifest_sha256: str, arguments: Mapping[str, Any]) -> ToolCall:
-    """A call with its arguments in canonical form. Raises InvalidInput for what has none."""
+    """A call with its arguments in canonical form. Raises InvalidInput if they have none."""
     try:
         text = canonical.canonical_bytes(dict(arguments)).decode()
     except ValueError:
-        raise InvalidInput("the arguments have no exact JSON form; send large numbers as text") from None
+        raise InvalidInput("the arguments have no exact JSON form; send large numbers as strings") from None
     return ToolCall(server, tool, manifest_sha256, text)
 
 
 def draft_call(
     call: ToolCall, *, requested_by: str, now: datetime, settings: GateSettings
 ) -> tuple[Request, bytes]:
-    """The request and its bytes. `now` is an aware moment in UTC. Raises InvalidInput where gate 1 refuses it."""
+    """The request and its bytes. `now` is an aware datetime in UTC. Raises InvalidInput if gate 1 refuses
+    it.
+    """
     moment = now.replace(microsecond=0)
     slug = f"{slug_of(call.name)[:40].strip('-')}-{secrets.token_hex(4)}"
     request = replace(

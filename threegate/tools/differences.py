@@ -1,6 +1,6 @@
-"""What differs between a server as an operator signed it and as it is now.
+"""How a server differs from what an operator signed.
 
-Invariant: nothing pinned is left out: two manifests without a difference have one digest.
+Invariant: nothing pinned is left out: two manifests without a difference have the same digest.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from threegate.tools.manifest import Manifest, PinnedTool
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that differs. The texts are a server's own: show them as data."""
+    """One difference. The texts are a server's own: show them as data."""
 
     what: str
     """`tool NAME`, `tool NAME: description`, `instructions`, `program PATH` and the like."""
     before: str | None
-    """JSON; None where it is new."""
+    """JSON; None if it is new."""
     after: str | None
-    """JSON; None where it is gone."""
+    """JSON; None if it was removed."""
 
 
 def differences(
@@ -33,7 +33,7 @@ def differences(
     tools: Sequence[PinnedTool] | None = None,
     program: Mapping[str, str] | None = None,
 ) -> list[Difference]:
-    """What differs of the parts that are given; empty when all are as pinned."""
+    """The differences in the given parts; empty if all are as pinned."""
     found: list[Difference] = []
     if initialize is not None:
         found += _of(manifest.initialize, initialize, "")

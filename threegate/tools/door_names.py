@@ -1,6 +1,7 @@
-"""What a tool of a server is called at the door: `NAME__tool`, as every client takes it.
+"""The name of a server's tool at the door: `NAME__tool`, in a form that every client accepts.
 
-Invariant: a name of the door means one tool: a server's name has no underscore, and what had to be shortened carries a digest.
+Invariant: a name identifies one tool: a server's name has no underscore, and a shortened name contains a
+digest.
 """
 
 from __future__ import annotations

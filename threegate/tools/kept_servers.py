@@ -1,11 +1,13 @@
-"""Processes of stateful servers that a daemon keeps: one for each requester and manifest, each with a thread of its own.
+"""Processes of stateful servers that a daemon keeps: one for each requester and manifest, each with its own
+thread.
 
-Invariant: a process answers the calls of one requester only, one after the other. A call that was signed is sent only while
-the process has done exactly what was on the signed screen; a granted one whatever was called before. A process that failed a
-call, was compared and differs, or was cancelled is ended, and nothing else is asked of it.
+Invariant: a process answers the calls of one requester only, one at a time. A signed call is sent only while
+the process has done exactly what was on the signed screen; a granted one regardless of earlier calls. A
+process that failed a call, no longer matches its manifest, or was cancelled is terminated and gets no further
+call.
 
-The thread starts the process, speaks with it and ends it: the kernel ends a jail with the thread that started it, so nothing
-outlives the daemon, however that ends.
+The thread starts the process, talks to it and terminates it: the kernel kills a jail with the thread that
+started it, so nothing outlives the daemon, however that exits.
 """
 
 from __future__ import annotations
@@ -40,13 +42,13 @@ _JOIN_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a call to a kept process gave back."""
+    """The result of a call to a kept process."""
 
     answer: Answer
     secrets: tuple[str, ...]
-    """Values of the secrets that the process was given."""
+    """Values of the secrets that the process received."""
     state: ServerState
-    """Of the process, with this call."""
+    """The state of the process, including this call."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +60,17 @@ class WantedCall:
     owner: Owner
     seconds: float
     signed: ServerState | None
-    """The state that the operator was shown; None for a call under a grant, which needs none."""
+    """The state that was shown to the operator; None for a call under a grant, which needs none."""
     progress: Callable[[Mapping[str, Any], tuple[str, ...]], None]
-    """Called with what the server says of its progress, and the values of the secrets that its process was given."""
+    """Called with the server's progress, and the values of the secrets that its process received."""
     stopped: Callable[[], bool]
-    """Whether the call shall end."""
+    """Whether to stop the call."""
     run_ended: Callable[[], bool]
     """Whether the agent's run has ended. May raise ThreeGateError, OSError."""
 
 
 class _GoneError(Exception):
-    """The process ended before this call was its turn."""
+    """The process ended before this call's turn."""
 
 
 @dataclass
@@ -79,7 +81,7 @@ class _Task:
 
 
 class KeptServers:
-    """All of them. `call` may be called by any thread, `close` once."""
+    """All kept processes. `call` is thread-safe; call `close` once."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -88,7 +90,7 @@ class KeptServers:
         self._closed = False
 
     def call(self, workspace: Workspace, manifest: Manifest, wanted: WantedCall) -> Kept:
-        """Make one call, by the process that is there for it or a fresh one.
+        """Make one call, with the existing process for it or a new one.
 
         Raises Refused (state_changed, tools_changed: nothing was sent), ServerError, Unavailable.
         """
@@ -99,10 +101,10 @@ class KeptServers:
             try:
                 return self._result(process, task)
             except _GoneError:
-                continue  # nothing of this call was sent; a fresh process is compared with what was signed, too
+                continue  # nothing of this call was sent; a new process is also compared with what was signed
 
     def close(self) -> None:
-        """End them all, and wait for that."""
+        """Terminate all of them, and wait for that."""
         with self._lock:
             self._closed = True
             processes = list(self._kept.values())
@@ -112,12 +114,12 @@ class KeptServers:
             process.thread.join(_JOIN_SECONDS)
 
     def changed(self, workspace: Workspace) -> None:
-        """Write down what all of them have done."""
+        """Record what all of them have done."""
         with self._lock:
             self._write(workspace)
 
     def forget(self, process: _Process, workspace: Workspace) -> list[_Task]:
-        """A process is ended: what still waited for it."""
+        """A process was terminated: remove what still waits for it."""
         with self._lock:
             if self._kept.get(process.key) is process:
                 del self._kept[process.key]
@@ -130,12 +132,13 @@ class KeptServers:
         while True:
             with self._lock:
                 if self._closed:
-                    raise Unavailable("the daemon ends its servers")
+                    raise Unavailable("the daemon is stopping its servers")
                 process = self._kept.get(key)
                 if process is None:
                     if len(self._kept) >= limits.TOOLS_KEPT:
                         raise Unavailable(
-                            f"{limits.TOOLS_KEPT} processes of stateful servers run already; one ends with its run, "
+                            f"{limits.TOOLS_KEPT} processes of stateful servers are already running; one ends "
+                            "with its run, "
                             f"after {limits.TOOLS_IDLE_SECONDS:.0f} s without a call, or with threegate tools remove"
                         )
                     process = self._kept[key] = _Process(self, key, workspace, self._settings, manifest)
@@ -143,10 +146,10 @@ class KeptServers:
                 if process.manifest.digest == manifest.digest:
                     process.tasks.put(task)
                     return process, task
-            process.stop()  # of what was signed before
+            process.stop()  # of the manifest signed before
             process.thread.join(_JOIN_SECONDS)
             if process.thread.is_alive():
-                raise Unavailable(f"{manifest.server}: its process from before the change does not end")
+                raise Unavailable(f"{manifest.server}: its process from before the change does not exit")
 
     def _result(self, process: _Process, task: _Task) -> Kept:
         while True:
@@ -167,7 +170,9 @@ class KeptServers:
 
 
 class _Process:
-    """One process and its thread. Only the thread speaks with the process; `stop` and `cancel` come from others."""
+    """One process and its thread. Only the thread talks to the process; `stop` and `cancel` are called by
+    others.
+    """
 
     def __init__(
         self,
@@ -193,7 +198,7 @@ class _Process:
         self._seen: tuple[int, ...] | None = None
 
     def stop(self) -> None:
-        """Have it ended; a call that it works on is cancelled."""
+        """Request its termination; a call in progress is cancelled."""
         self.tasks.put(None)
         with self._lock:
             current = self._current
@@ -201,14 +206,14 @@ class _Process:
             self.cancel(current)
 
     def cancel(self, task: _Task) -> None:
-        """End a call that is worked on, and with it the process."""
+        """Stop a call in progress, and with it the process."""
         with self._lock:
             if self._current is task and self._server is not None:
                 task.cancelled = True
                 self._server.cancel()
 
     def left(self) -> list[_Task]:
-        """What waits for it still."""
+        """The calls still waiting for it."""
         found = []
         with suppress(queue.Empty):
             while True:
@@ -218,7 +223,7 @@ class _Process:
         return found
 
     def _work(self) -> None:
-        """Call after call, until it shall not be there any more."""
+        """Process calls one by one, until it is to exit."""
         failed: tuple[_Task, BaseException] | None = None
         try:
             while failed is None:
@@ -242,7 +247,8 @@ class _Process:
                     failed = (task, error)
                 with self._lock:
                     self._current = None
-                # A wish to end that came too late for this call would meet the next one: then the process ends, too.
+                # A stop request that arrives too late for this call would hit the next one: so the process
+                # exits too.
                 if failed is None:
                     if task.cancelled:
                         with suppress(ThreeGateError, OSError):
@@ -264,7 +270,9 @@ class _Process:
                     task.future.set_exception(_GoneError())
 
     def _made(self, wanted: WantedCall) -> Kept:
-        """One call. Raises as KeptServers.call; the process is done for after anything but `state_changed`."""
+        """One call. Raises the same as KeptServers.call; after any error but `state_changed` the process must
+        not be used again.
+        """
         if wanted.signed is not None and wanted.signed != self.state:
             raise Refused(
                 "state_changed",
@@ -295,7 +303,7 @@ class _Process:
         return Kept(answer, server.secrets, self.state)
 
     def _tell(self, before: ServerState, wanted: WantedCall, status: str) -> None:
-        """Write down the call, before it is sent and when it has its answer."""
+        """Record the call, before it is sent and when it is answered."""
         text = wanted.call.arguments_json
         if len(text) > limits.TOOLS_EARLIER_CHARS:
             text = f"{text[: limits.TOOLS_EARLIER_CHARS]}… ({len(text)} characters)"
@@ -309,7 +317,7 @@ class _Process:
         self._servers.changed(self._workspace)
 
     def _over(self) -> bool:
-        """Whether it has no reason to be there any more."""
+        """Whether the process is no longer needed."""
         idle = time.monotonic() - self._used >= limits.TOOLS_IDLE_SECONDS
         if idle or self._server is None or not self._server.alive or self._last is None:
             return True
@@ -317,11 +325,11 @@ class _Process:
             if self._last.run_ended():
                 return True
         except (ThreeGateError, OSError):
-            pass  # the trail cannot be asked now; nothing is launched meanwhile, and the idle time ends it
+            pass  # the trail is unavailable now; nothing is launched meanwhile, and the idle timeout ends it
         return self._manifest_changed(self._last.call)
 
     def _manifest_changed(self, call: ToolCall) -> bool:
-        """Whether the pinned manifest is another one now, or is gone; it is read when its file is not the one seen last."""
+        """Whether the pinned manifest changed or was removed; it is read again only if its file changed."""
         try:
             facts = (self._workspace.tools / manifest_name(self.manifest.server)).lstat()
             seen = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)

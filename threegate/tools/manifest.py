@@ -1,8 +1,9 @@
-"""What is pinned of a server of tools: `tool-exec/tools/NAME.json`, whose digest an operator signed and the trail announced.
+"""What is pinned about a tool server: `tool-exec/tools/NAME.json`, whose digest an operator signed and the
+trail recorded.
 
-Invariant: the file's bytes are the canonical JSON of the manifest, so its digest is the file's; `read_manifest` gives nothing
-that is not the file the trail announced last. A server's own words (descriptions, instructions, annotations) are data in it.
-Source: docs/tools.md, "Add one in five lines".
+Invariant: the file's bytes are the canonical JSON of the manifest, so its digest is the file's;
+`read_manifest` returns only the manifest that the trail recorded last. A server's own words (descriptions,
+instructions, annotations) are data in it. Source: docs/tools.md, "Add one in five lines".
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ Place = Literal["jail", "era", "host"]
 """Where a server's process runs."""
 SERVER_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,15}")
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""A name that every client and the door take; a server with another one is refused whole."""
+"""A name that every client and the door accept; a server with any other tool name is refused entirely."""
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 IMAGE: Final = re.compile(r"sha256:[0-9a-f]{64}")
-"""An image by the digest that the engine knows it by."""
+"""An image by the digest that the engine uses."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _SUFFIX: Final = ".json"
 _ANEW: Final = "restore it, or: threegate tools remove {}, then add the server again"
@@ -34,7 +35,7 @@ _ANEW: Final = "restore it, or: threegate tools remove {}, then add the server a
 
 @dataclass(frozen=True, slots=True)
 class PinnedTool:
-    """One tool as its server described it; only `name` and the schemas decide anything, the rest is shown."""
+    """One tool as its server described it; only `name` and the schemas have an effect, the rest is shown."""
 
     name: str
     title: str | None
@@ -43,10 +44,10 @@ class PinnedTool:
     """JSON Schema of the arguments."""
     output_schema: Mapping[str, Any] | None
     annotations: Mapping[str, Any] | None
-    """What the server claims of itself (`readOnlyHint` …): never believed."""
+    """What the server claims about itself (`readOnlyHint` …): never trusted."""
 
     def to_data(self) -> dict[str, Any]:
-        """As in the manifest; every key is there."""
+        """As in the manifest; every key is present."""
         return {
             "name": self.name,
             "title": self.title,
@@ -58,10 +59,10 @@ class PinnedTool:
 
     @classmethod
     def parse(cls, data: object) -> PinnedTool:
-        """Raises ValueError for anything that `to_data` does not make."""
+        """Raises ValueError for anything that `to_data` does not produce."""
         row = _keys(data, "name", "title", "description", "input_schema", "output_schema", "annotations")
         if not TOOL_NAME.fullmatch(_text(row["name"])):
-            raise ValueError("a tool has no usable name")
+            raise ValueError("a tool has an unusable name")
         return cls(
             row["name"],
             None if row["title"] is None else _text(row["title"]),
@@ -83,38 +84,44 @@ class ServerFolder:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A server, how it is started, and everything that it said of itself when the operator signed."""
+    """A server, how it is started, and everything it reported about itself when the operator signed."""
 
     server: str
     argv: tuple[str, ...]
     """The command line; its first word is an absolute path."""
     place: Place
     account: str
-    """The account that it runs as; empty: the daemon's own, which is never root's."""
+    """The account it runs as; if empty, the daemon's own, which is never root."""
     allow: tuple[str, ...]
-    """Hosts that it may send anything to (port 443); in `host` nothing keeps it from others."""
+    """Hosts that it may send anything to (port 443); with `host`, nothing restricts it to these."""
     binds: tuple[ServerFolder, ...]
     env: Mapping[str, str]
     secrets: tuple[str, ...]
     """Variables whose value is the operator's secret of the same name (`secrets.NAME`); never in the manifest."""
     initialize: Mapping[str, Any]
-    """Of its answer to `initialize`: protocolVersion, capabilities, serverInfo, instructions (None without)."""
+    """From its answer to `initialize`: protocolVersion, capabilities, serverInfo, instructions (None if
+    absent).
+    """
     tools: tuple[PinnedTool, ...]
     """All pages of its list, in its order."""
     program: Mapping[str, str]
     """Digest of each file or folder that the command line starts, by real path (`program_tree.tree_digest`)."""
     stateful: bool = False
-    """One process for each requester, which keeps what calls leave in it; else a fresh one for each call."""
+    """One process for each requester, which keeps the state that calls leave in it; otherwise a new process
+    for each call.
+    """
     image: str = ""
-    """Of a server in a container, the image by its digest (``sha256:…``): it has the program, so nothing else is pinned of that."""
+    """For a server in a container, the image by its digest (``sha256:…``): it contains the program, so
+    nothing else of that is pinned.
+    """
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the canonical JSON, which is what the file has."""
+        """sha256 of the canonical JSON, which is the content of the file."""
         return canonical.sha256_hex(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """The file's bytes. Raises ValueError where a server said something that has no canonical form."""
+        """The file's bytes. Raises ValueError if a server reported something without a canonical form."""
         return canonical.canonical_bytes(self.to_data())
 
     def tool(self, name: str) -> PinnedTool | None:
@@ -122,8 +129,9 @@ class Manifest:
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def to_data(self) -> dict[str, Any]:
-        """As a JSON value; every key is there, but `stateful` and `image` only where they say something: older manifests keep
-        their digests."""
+        """As a JSON value; every key is present, but `stateful` and `image` only if they are set, so that
+        older manifests keep their digests.
+        """
         return {
             "server": self.server,
             "argv": list(self.argv),
@@ -142,17 +150,17 @@ class Manifest:
 
     @classmethod
     def parse(cls, data: object) -> Manifest:
-        """Raises ValueError for anything that `to_data` does not make."""
+        """Raises ValueError for anything that `to_data` does not produce."""
         given = _object(data)
         stateful = given.get("stateful", False)
         if type(stateful) is not bool or ("stateful" in given and not stateful):
-            raise ValueError("stateful is there and not true")
+            raise ValueError("stateful is present and not true")
         row = _keys(
             {key: value for key, value in given.items() if key not in ("stateful", "image")},
             *"server argv place account allow binds env secrets initialize tools program".split(),
         )
         if not SERVER_NAME.fullmatch(_text(row["server"])):
-            raise ValueError("the server has no usable name")
+            raise ValueError("the server has an unusable name")
         argv, tools = _texts(row["argv"]), tuple(PinnedTool.parse(item) for item in _list(row["tools"]))
         if not argv or not Path(argv[0]).is_absolute():
             raise ValueError("argv does not start with an absolute path")
@@ -161,14 +169,14 @@ class Manifest:
             raise ValueError("place has no known value")
         if (row["place"] == "era") != bool(IMAGE.fullmatch(image)) or ("image" in given and not image):
             raise ValueError(
-                "an image is named by its digest, where and only where a container is made of it"
+                "an image must be given by its digest, for a server in a container and for no other"
             )
         if len({tool.name for tool in tools}) != len(tools):
-            raise ValueError("two tools have one name")
+            raise ValueError("two tools have the same name")
         initialize = _keys(row["initialize"], "protocolVersion", "capabilities", "serverInfo", "instructions")
         program = _text_map(row["program"])
         if not all(_DIGEST.fullmatch(digest) for digest in program.values()):
-            raise ValueError("program has something that is no digest")
+            raise ValueError("program has a value that is not a digest")
         return cls(
             server=row["server"],
             argv=argv,
@@ -192,47 +200,47 @@ def manifest_name(server: str) -> str:
 
 
 def server_names(index: TrailIndex) -> tuple[str, ...]:
-    """The servers that are added now, sorted."""
+    """The currently added servers, sorted."""
     return tuple(sorted(index.tools))
 
 
 def read_manifest(workspace: Workspace, index: TrailIndex, name: str) -> Manifest:
-    """What is pinned of an added server; `index` is of the locked trail.
+    """The pinned manifest of an added server; `index` is of the locked trail.
 
-    Raises Refused `tools_unknown` for a server that is not added, `tools_changed` for a file that is not what the trail
-    announced last; Unavailable when it cannot be read.
+    Raises Refused `tools_unknown` for a server that is not added, `tools_changed` for a file that differs
+    from what the trail recorded last; Unavailable if it cannot be read.
     """
     announced = index.tools.get(name)
     if announced is None:
-        raise Refused("tools_unknown", f"{name}: is no added server; see: threegate tools list")
+        raise Refused("tools_unknown", f"{name}: no such server; see: threegate tools list")
     file = manifest_name(name)
     try:
         with workspace.hold(workspace.tools) as folder:
             data, _ = folder.read(file, max_bytes=limits.TOOLS_MANIFEST_BYTES)
     except FileNotFoundError:
-        raise Refused("tools_changed", f"tools/{file}: is not there; {_ANEW.format(name)}") from None
+        raise Refused("tools_changed", f"tools/{file}: missing; {_ANEW.format(name)}") from None
     except OSError as error:
         raise Unavailable(f"tools/{file}: cannot be read ({error.strerror or error})") from None
     if canonical.sha256_hex(data) != announced:
         raise Refused(
             "tools_changed",
-            f"tools/{file}: is not what the trail announced; {_ANEW.format(name)}",
+            f"tools/{file}: differs from what the trail recorded; {_ANEW.format(name)}",
         )
     return parse_manifest(data)
 
 
 def settle_manifests(workspace: Workspace, held: LockedTrail) -> None:
-    """End what a crash cut off of adding, refreshing or removing a server. Raises OSError."""
+    """Complete or undo an interrupted addition, refresh or removal of a server. Raises OSError."""
     announced = {manifest_name(name): digest for name, digest in held.index.tools.items()}
     moves.settle_changes(workspace.tools, announced, max_bytes=limits.TOOLS_MANIFEST_BYTES)
 
 
 def parse_manifest(data: bytes) -> Manifest:
-    """The manifest of a file's bytes. Raises InvalidInput for what is none, or is not written canonically."""
+    """The manifest in a file's bytes. Raises InvalidInput if it is not one, or not in canonical form."""
     try:
         found = Manifest.parse(canonical.loads_strict(data, max_bytes=limits.TOOLS_MANIFEST_BYTES))
         if found.to_bytes() != data:
-            raise ValueError("is not written canonically")
+            raise ValueError("not in canonical form")
     except ValueError as error:
         raise InvalidInput(f"not a manifest of tools: {error}") from None
     return found
@@ -241,7 +249,7 @@ def parse_manifest(data: bytes) -> Manifest:
 def _folder(data: object) -> ServerFolder:
     row = _keys(data, "path", "writable")
     if not Path(_text(row["path"])).is_absolute() or type(row["writable"]) is not bool:
-        raise ValueError("a bind has no absolute path")
+        raise ValueError("a bind has a path that is not absolute")
     return ServerFolder(row["path"], row["writable"])
 
 
@@ -254,19 +262,19 @@ def _keys(data: object, *names: str) -> dict[str, Any]:
 
 def _object(data: object) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise ValueError("something is no object")
+        raise ValueError("a value is not an object")
     return data
 
 
 def _list(data: object) -> list[Any]:
     if not isinstance(data, list):
-        raise ValueError("something is no list")
+        raise ValueError("a value is not a list")
     return data
 
 
 def _text(data: object) -> str:
     if not isinstance(data, str):
-        raise ValueError("something is no text")
+        raise ValueError("a value is not a string")
     return data
 
 

@@ -1,7 +1,9 @@
-"""Messages of a server of tools: JSON lines over its standard streams, each read strictly, within bounds of bytes and time.
+"""Messages of a tool server: JSON lines over its standard streams, each parsed strictly, within limits of
+bytes and time.
 
-Invariant: whatever a server writes, or does not read, a call here ends at its deadline; nothing beyond its budget of bytes is
-kept. What cannot be read in exactly one way (duplicate keys, a batch, no UTF-8) ends the conversation: it is never skipped.
+Invariant: whatever a server writes or does not read, a call here returns by its deadline; nothing beyond its
+byte budget is kept. Ambiguous input (duplicate keys, a batch, invalid UTF-8) ends the conversation: it is
+never skipped.
 """
 
 from __future__ import annotations
@@ -24,11 +26,12 @@ _PIECE: Final = 1 << 16
 
 
 class ServerError(Unavailable):
-    """A server of tools did not do it. `reached` says whether a call may have had an effect: then it is never made again.
+    """A tool server failed. `reached` says whether a call may have had an effect: then it is never repeated.
 
-    `code` is one of `server_not_started`, `server_ended`, `server_silent` (its time is up), `server_answer_too_large`,
-    `server_protocol` (it answered what is no answer), `server_error` (it refused before any call), `cancelled`, and
-    `input_required`: it asked for something in the middle of a call. Then `asked` is its request (method and params), as data.
+    `code` is one of `server_not_started`, `server_ended`, `server_silent` (timeout),
+    `server_answer_too_large`, `server_protocol` (an invalid answer), `server_error` (it refused before any
+    call), `cancelled`, and `input_required`: it asked for something during a call. Then `asked` is its
+    request (method and params), as data.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class ServerError(Unavailable):
 
 
 class MessageStream:
-    """Both directions of one process. One thread talks; `cancel` may come from any other one."""
+    """Both directions of one process. One thread talks; `cancel` may be called from any other."""
 
     def __init__(self, process: subprocess.Popen[bytes], secrets: Sequence[str] = ()) -> None:
         assert process.stdin and process.stdout and process.stderr
@@ -63,12 +66,12 @@ class MessageStream:
         self._deadline = 0.0
 
     def begin(self, *, seconds: float, max_bytes: int) -> None:
-        """What may be sent and read from now on, until the next `begin`: bytes that wait to be read count already."""
+        """The budget from now until the next `begin`; bytes already waiting to be read count."""
         self._deadline = time.monotonic() + seconds
         self._budget = max_bytes - len(self._partial) - sum(map(len, self._lines))
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Write one message whole. Raises ServerError."""
+        """Write one complete message. Raises ServerError."""
         view = memoryview(orjson.dumps(message) + b"\n")
         self._selector.register(self._stdin.fileno(), selectors.EVENT_WRITE)
         try:
@@ -92,40 +95,40 @@ class MessageStream:
             message = canonical.loads_strict(line, max_bytes=len(line))
         except canonical.StrictJSONError as error:
             raise ServerError(
-                "server_protocol", f"the server wrote a line that is no message ({error})"
+                "server_protocol", f"the server wrote a line that is not a message ({error})"
             ) from None
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-            raise ServerError("server_protocol", "the server wrote a line that is no JSON-RPC message")
+            raise ServerError("server_protocol", "the server wrote a line that is not a JSON-RPC message")
         return message
 
     def pending(self) -> bool:
-        """Whether a message is there already. Raises ServerError."""
+        """Whether a message is waiting. Raises ServerError."""
         self._take(0)
         return bool(self._lines)
 
     def cancel(self) -> None:
-        """End what waits, and everything after it, with `cancelled`."""
+        """Make the current wait, and everything after it, fail with `cancelled`."""
         with suppress(OSError):
             os.eventfd_write(self._cancel, 1)
 
     def say_once(self, message: Mapping[str, Any]) -> None:
-        """Write a message if that can be done at once; else it is left out."""
+        """Write a message if that is possible without waiting; otherwise drop it."""
         with suppress(OSError):
             os.write(self._stdin.fileno(), orjson.dumps(message) + b"\n")
 
     def last_words(self) -> str:
-        """The end of what it wrote to standard error, one line."""
+        """The end of its standard error, as one line."""
         said = self._last_words.decode("utf-8", "replace").strip().splitlines()
         return self.foreign(said[-1]) if said else ""
 
     def foreign(self, text: str) -> str:
-        """A server's words for a message of ours: one short line without its secrets."""
+        """A server's words in a form fit for our messages: one short line without its secrets."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return "".join(char if char.isprintable() else "?" for char in text)[: limits.TOOLS_WORDS_CHARS]
 
     def close(self) -> None:
-        """Let all descriptors go; a server that reads its input sees the end of it."""
+        """Close all descriptors; a server that reads its input sees the end of it."""
         self._selector.close()
         for stream in (self._stdin, self._stdout, self._stderr):
             with suppress(OSError):
@@ -133,10 +136,10 @@ class MessageStream:
         os.close(self._cancel)
 
     def _wait(self) -> bool:
-        """Take what comes until something did; whether standard input takes bytes. Raises ServerError."""
+        """Read until something arrives; return whether standard input accepts bytes. Raises ServerError."""
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise ServerError("server_silent", "the server did not answer in its time")
+            raise ServerError("server_silent", "the server did not answer in time")
         return self._take(left)
 
     def _take(self, seconds: float) -> bool:
@@ -163,7 +166,9 @@ class MessageStream:
         else:
             self._budget -= len(piece)
             if self._budget < 0:
-                raise ServerError("server_answer_too_large", "the server wrote more than an answer may have")
+                raise ServerError(
+                    "server_answer_too_large", "the server sent more than the limit for an answer"
+                )
             *lines, rest = piece.split(b"\n")
             for line in lines:
                 self._partial += line

@@ -1,7 +1,9 @@
-"""What the processes of stateful servers have done: written by the daemon that has them, read by who signs the next call.
+"""What the processes of stateful servers have done: written by the daemon that runs them, read when the next
+call is signed.
 
-Invariant: the file is derived, and nothing is let through because of it. What it says becomes part of the Job, and the daemon
-compares that with the process itself before the call; so a file that is late, old or forged refuses a call and allows none.
+Invariant: the file is derived, and nothing is allowed because of it. Its content becomes part of the Job, and
+the daemon compares that with the process itself before the call; so a late, old or forged file can only cause
+a refusal.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from threegate.request.job import EarlierCall, JobServer, ServerState
 from threegate.trail import Owner
 
 FRESH = ServerState()
-"""No process is there: the next call starts one."""
+"""There is no process: the next call starts one."""
 RUNNING = "running"
-"""In the place of a status: the process works on this call now."""
+"""Instead of a status: the process is working on this call."""
 
 
 def write_states(workspace: Workspace, rows: Iterable[tuple[Owner, str, ServerState]]) -> None:
-    """All processes of this daemon: whose, the manifest's digest, the state. A disk that refuses keeps no call from running."""
+    """All processes of this daemon: owner, manifest digest, state. A disk error does not stop a call."""
     listed = [{"owner": owner, "manifest_sha256": digest, **state.to_json()} for owner, digest, state in rows]
     data = json.dumps({"daemon": os.getpid(), "processes": listed}, ensure_ascii=False).encode()
     part = workspace.control / ".servers.part"
@@ -33,7 +35,7 @@ def write_states(workspace: Workspace, rows: Iterable[tuple[Owner, str, ServerSt
         if not listed:
             workspace.servers_file.unlink(missing_ok=True)
             return
-        # Not synced: after a crash its processes are gone, and with them what it says.
+        # Not synced: after a crash its processes are gone, and so is what it describes.
         with suppress(FileNotFoundError):
             part.unlink()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -43,7 +45,7 @@ def write_states(workspace: Workspace, rows: Iterable[tuple[Owner, str, ServerSt
 
 
 def read_state(workspace: Workspace, owner: Owner | None, manifest_sha256: str) -> ServerState:
-    """What is known of the process that this owner's calls go to; FRESH where none is known."""
+    """What is known about the process for this owner's calls; FRESH if nothing is."""
     for row in _rows(workspace):
         if (row.get("owner"), row.get("manifest_sha256")) == (owner, manifest_sha256):
             with suppress(KeyError, TypeError, ValueError):
@@ -59,14 +61,20 @@ def count_processes(workspace: Workspace, manifest_sha256: str) -> int:
 def refuse_other_state(
     workspace: Workspace, owner: Owner | None, manifest_sha256: str, server: JobServer
 ) -> None:
-    """Before a signature: the state that was shown is still the one, and no call runs. Raises Refused (state_changed)."""
+    """Before a signature: check that the state shown is still current and no call is running. Raises Refused
+    (state_changed).
+    """
     if server.state is None:
         return
     now = read_state(workspace, owner, manifest_sha256)
     if now != server.state:
-        raise Refused("state_changed", "its server was called, or its process ended, meanwhile; look again")
+        raise Refused(
+            "state_changed", "its server was called, or its process ended, meanwhile; review it again"
+        )
     if any(call.status == RUNNING for call in now.calls):
-        raise Refused("state_changed", "its server works on another call; look again when that has ended")
+        raise Refused(
+            "state_changed", "its server is working on another call; review it again when that has ended"
+        )
 
 
 def _state(row: Mapping[str, Any]) -> ServerState:
@@ -79,7 +87,7 @@ def _state(row: Mapping[str, Any]) -> ServerState:
 
 
 def _rows(workspace: Workspace) -> list[Mapping[str, Any]]:
-    """The processes of the daemon that works here; what one that died left there is not told."""
+    """The processes of the running daemon; those recorded by a daemon that died are ignored."""
     try:
         data = durable.read_regular(workspace.servers_file, max_bytes=limits.TOOLS_STATE_BYTES)
         value = canonical.loads_strict(data, max_bytes=limits.TOOLS_STATE_BYTES)

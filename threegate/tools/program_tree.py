@@ -1,8 +1,9 @@
-"""The program of a server of tools: what of this machine its command line starts, and the digest of that.
+"""The program of a tool server: the files on this machine that its command line starts, and their digest.
 
-Invariant: every file that the command line names, and that is in no folder bound for data, is the program's: its whole
-installed tree (a virtual environment, node_modules, a prefix with bin and lib) is pinned, and is read-only in the jail. Of what
-the system itself installed below /usr, the named file is pinned. A launcher that fetches code when it starts is never taken.
+Invariant: every file named in the command line that is in no folder bound for data belongs to the program:
+its whole installed tree (a virtual environment, node_modules, a prefix with bin and lib) is pinned, and is
+read-only in the jail. For files that the system itself installed below /usr, only the named file is pinned. A
+launcher that fetches code when it starts is refused.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ _FETCHERS: Final = {
     "podman run": "npm install --prefix DIR PACKAGE",
     "go run": "go build -o DIR/NAME",
 }
-"""Launchers that fetch or build code when they start, and what installs it first."""
+"""Launchers that fetch or build code when they start, and the command that installs it first."""
 _SHELLS: Final = frozenset(
     ("sh", "bash", "dash", "zsh", "ksh", "fish", "env", "busybox", "xargs", "sudo", "su")
 )
 _known: dict[str, tuple[str, str]] = {}
-"""Of each tree that was hashed: what lstat said of all its entries, and the digest."""
+"""For each hashed tree: the lstat results of all its entries, and the digest."""
 
 
 def pinned_command(words: Sequence[str]) -> tuple[str, ...]:
@@ -53,10 +54,10 @@ def pinned_command(words: Sequence[str]) -> tuple[str, ...]:
     refuse_words(words)
     place = shutil.which(words[0])
     if place is None:
-        raise Unavailable(f"{words[0]}: is not there, or is no program; install it first")
+        raise Unavailable(f"{words[0]}: missing or not a program; install it first")
     relative = next((word for word in words[1:] if not Path(word).is_absolute() and _is_file(word)), None)
     if relative is not None:
-        raise InvalidInput(f"{relative}: is a file here; write its whole path: {Path.cwd() / relative}")
+        raise InvalidInput(f"{relative}: a file in this folder; give its full path: {Path.cwd() / relative}")
     return (str(Path(place).absolute()), *words[1:])
 
 
@@ -64,7 +65,7 @@ def refuse_words(words: Sequence[str]) -> None:
     """A command line that pins nothing, wherever it runs. Raises Refused `tools_fetched`, InvalidInput."""
     if not words:
         raise InvalidInput(
-            "no command; put it behind --, as in: threegate tools add NAME -- /opt/server/bin/server"
+            "no command; give it after --, as in: threegate tools add NAME -- /opt/server/bin/server"
         )
     if len(words) > limits.TOOLS_ARGUMENTS or any(
         len(word) > limits.TOOLS_ARGUMENT_CHARS or "\0" in word for word in words
@@ -79,16 +80,18 @@ def refuse_words(words: Sequence[str]) -> None:
         raise Refused(
             "tools_fetched",
             f"{words[0]}: fetches code when it starts, so nothing could be pinned; install the server first"
-            f" ({install}) and add the program that this puts there",
+            f" ({install}) and add the program that this installs",
         )
     if base in _SHELLS:
         raise InvalidInput(
-            f"{words[0]}: starts another program; name the server's own program, and --env for variables"
+            f"{words[0]}: starts another program; name the server's own program; for variables use --env"
         )
 
 
 def program_places(argv: Sequence[str], data: Sequence[str]) -> tuple[Path, ...]:
-    """The files and trees of a command line, by real path; `data` are folders of which nothing is the program's. Raises Unavailable."""
+    """The files and trees of a command line, by real path; `data` are folders in which nothing belongs to the
+    program. Raises Unavailable.
+    """
     found: dict[Path, None] = {}
     named = [
         Path(argv[0]),
@@ -101,29 +104,30 @@ def program_places(argv: Sequence[str], data: Sequence[str]) -> tuple[Path, ...]
         interpreter = interpreter_of(real)
         beside = Path(
             os.path.realpath(path.parent), path.name
-        )  # a virtual environment's python is a link out of it
+        )  # a virtual environment's python is a link to a file outside it
         for item in (beside, real, *(() if interpreter is None else (interpreter,))):
             found[folder_of(item) or real] = None
     return tuple(sorted(found))
 
 
 def program_digests(argv: Sequence[str], data: Sequence[str]) -> dict[str, str]:
-    """The digest of each of them, by path. Raises Unavailable."""
+    """The digest of each, by path. Raises Unavailable."""
     return {str(place): tree_digest(place) for place in program_places(argv, data)}
 
 
 def search_path(argv: Sequence[str]) -> tuple[str, ...]:
-    """Folders for PATH, before those of the system: the program's own, and its interpreter's. Raises Unavailable."""
+    """Folders for PATH, before the system's: the program's own, and its interpreter's. Raises Unavailable."""
     interpreter = interpreter_of(Path(argv[0]).resolve())
     places = [os.path.dirname(argv[0]), *([] if interpreter is None else [str(interpreter.parent)])]
     return tuple(dict.fromkeys(place for place in places if not place.startswith("/usr/")))
 
 
 def tree_digest(root: Path) -> str:
-    """sha256 of the canonical JSON of [path below root, kind, executable, sha256 or target of a link], sorted; links are not followed.
+    """sha256 of the canonical JSON of [path below root, kind, executable, sha256 or target of a link],
+    sorted; links are not followed.
 
-    A tree that is as it was when it was hashed last, by what lstat says of each entry (times of change included), is not read
-    again in this process. Raises Unavailable.
+    A tree that has not changed since it was last hashed, according to the lstat of each entry (including
+    change times), is not read again in this process. Raises Unavailable.
     """
     try:
         entries = _entries(root)
@@ -145,7 +149,9 @@ def tree_digest(root: Path) -> str:
             f"{error.filename or root}: cannot be read, so the program cannot be pinned ({error.strerror})"
         ) from None
     except ValueError:
-        raise Unavailable(f"{root}: has a name that is no text, so the program cannot be pinned") from None
+        raise Unavailable(
+            f"{root}: contains a name that is not UTF-8, so the program cannot be pinned"
+        ) from None
 
 
 def _entries(root: Path) -> list[tuple[str, os.stat_result]]:
@@ -164,9 +170,7 @@ def _entries(root: Path) -> list[tuple[str, os.stat_result]]:
                 if stat.S_ISDIR(facts.st_mode):
                     folders.append(f"{name}/")
         if len(found) > limits.TOOLS_TREE_ENTRIES or size > limits.TOOLS_TREE_BYTES:
-            raise Unavailable(
-                f"{root}: is too large to be pinned; install the server into a folder of its own"
-            )
+            raise Unavailable(f"{root}: too large to be pinned; install the server into a separate folder")
     return sorted(found, key=lambda item: item[0])
 
 
@@ -187,5 +191,5 @@ def _within(path: Path, folder: Path) -> bool:
 
 
 def _is_file(word: str) -> bool:
-    """Also of a word that is too long for a path: it is none."""
+    """Also for a word that is too long to be a path."""
     return os.path.isfile(word)  # noqa: PTH113

@@ -1,8 +1,8 @@
-"""The call of an mcp request in its workspace: held against the manifest of its server, as that is pinned.
+"""The call of an mcp request in its workspace: checked against the pinned manifest of its server.
 
-Invariant: a call of a server, a tool or a manifest that is not pinned here exactly so has no Job, and neither has one whose
-arguments the pinned schema does not take; what is wrong is a refusal with a code (`tools_unknown`, `tools_changed`,
-`arguments_unfit`).
+Invariant: a call whose server, tool and manifest are not pinned here exactly has no Job, and neither has one
+whose arguments do not fit the pinned schema; the error is a refusal with a code (`tools_unknown`,
+`tools_changed`, `arguments_unfit`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from threegate.trail import Owner, TrailIndex
 
 @dataclass(frozen=True, slots=True)
 class RequestedCall:
-    """What an mcp request calls: the tool as its server described it, and what the Job binds of the server."""
+    """What an mcp request calls: the tool as its server described it, and what the Job binds about the
+    server.
+    """
 
     tool: PinnedTool
     server: JobServer
@@ -31,10 +33,10 @@ class RequestedCall:
 def requested_call(
     workspace: Workspace, index: TrailIndex, call: ToolCall, owner: Owner | None = None
 ) -> RequestedCall:
-    """What is pinned of a call's server and tool, and what a stateful server has done for `owner`, who asks; `index` is of
-    the locked trail. Raises Refused.
+    """What is pinned about a call's server and tool, and what a stateful server has done for `owner`, the
+    requester; `index` is of the locked trail. Raises Refused.
 
-    A manifest that cannot be read counts as one that is not what was signed: the call is refused, and no other.
+    An unreadable manifest counts as changed: this call is refused, and no other.
     """
     try:
         manifest = read_manifest(workspace, index, call.server)
@@ -49,7 +51,7 @@ def requested_call(
     if tool is None:
         raise Refused(
             "tools_unknown",
-            f"{call.server}: has no tool {call.tool}; see: threegate tools show {call.server}",
+            f"{call.server} has no tool {call.tool}; see: threegate tools show {call.server}",
         )
     check_arguments(tool, call)
     state = read_state(workspace, owner, manifest.digest) if manifest.stateful else None
@@ -57,14 +59,16 @@ def requested_call(
 
 
 def check_arguments(tool: PinnedTool, call: ToolCall) -> None:
-    """Compare a call with the schema that is pinned of its tool. Raises Refused (`arguments_unfit`)."""
+    """Check a call against the pinned schema of its tool. Raises Refused (`arguments_unfit`)."""
     why = why_unfit(tool.input_schema, call.arguments())
     if why is not None:
         raise Refused("arguments_unfit", f"{call.name} does not take these arguments: {why}")
 
 
 def pinned_manifest(workspace: Workspace, call: ToolCall) -> Manifest:
-    """The manifest that a cleared call names by its digest, read now. Raises Refused (tools_changed), Unavailable."""
+    """The manifest that a cleared call names by its digest, read now. Raises Refused (tools_changed),
+    Unavailable.
+    """
     file = manifest_name(call.server)
     try:
         with workspace.hold(workspace.tools) as folder:
@@ -74,7 +78,7 @@ def pinned_manifest(workspace: Workspace, call: ToolCall) -> Manifest:
     except OSError as error:
         raise Unavailable(f"tools/{file}: cannot be read ({error.strerror or error})") from None
     if canonical.sha256_hex(data) != call.manifest_sha256:
-        raise Refused("tools_changed", f"tools/{file}: is not what was signed; nothing was called")
+        raise Refused("tools_changed", f"tools/{file}: differs from what was signed; nothing was called")
     return parse_manifest(data)
 
 

@@ -1,11 +1,13 @@
-"""A server of tools that runs: started as its manifest says, asked over its standard streams, and ended with the block.
+"""A running tool server: started according to its manifest, called over its standard streams, and terminated
+with the block.
 
-Invariant: a call is sent at most once, and only after the server was compared with its manifest. What comes back is data; a
-server that asks for something itself (elicitation, sampling, roots) gets nothing, and the call ends. After any ServerError the
-process is done for: it is ended, and nothing is asked of it again.
+Invariant: a call is sent at most once, and only after the server was compared with its manifest. Its answer
+is data; a server that asks for something itself (elicitation, sampling, roots) gets nothing, and the call
+ends. After any ServerError the process is terminated and not called again.
 
-The protocol is MCP's JSON-RPC over stdio, by a client of our own: the SDK's is asynchronous, reads JSON that has two meanings,
-takes answers of any size, and calls back for what a server asks. What is used of the protocol is four methods.
+The protocol is MCP's JSON-RPC over stdio, with a client of our own: the SDK's is asynchronous, accepts
+ambiguous JSON and answers of any size, and calls back when a server asks. Only four methods of the protocol
+are used.
 """
 
 from __future__ import annotations
@@ -39,23 +41,25 @@ Progress = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a tool gave back, as the server wrote it: nothing in it was masked, checked against a schema or believed."""
+    """A tool's result, as the server wrote it: not masked, not checked against a schema, not trusted."""
 
     content: tuple[Mapping[str, Any], ...]
     """Content blocks, in order."""
     structured: Mapping[str, Any] | None
     is_error: bool
-    """The tool failed: it said so, or answered with `error`."""
+    """The tool failed: it reported so, or answered with `error`."""
     meta: Mapping[str, Any] | None = None
     """`_meta` of the result."""
     error: Mapping[str, Any] | None = field(default=None)
-    """A JSON-RPC error in place of a result: `code`, `message`, perhaps `data`."""
+    """A JSON-RPC error instead of a result: `code`, `message`, perhaps `data`."""
 
 
 class Server:
-    """A context manager: the process starts with the block and ends with it, and all that is left of it.
+    """A context manager: the process starts with the block and is terminated with it, including all its
+    children.
 
-    Start it in a thread that lives as long: the kernel ends a jail with the thread that started it. `open_server` makes one.
+    Start it in a thread that lives as long: the kernel kills a jail with the thread that started it.
+    `open_server` makes one.
     """
 
     def __init__(self, manifest: Manifest, start: Callable[[], Started]) -> None:
@@ -81,20 +85,20 @@ class Server:
         if error is None:
             self.close()
         else:
-            self._close_quietly()  # whether a call may have been made is in the error that is on its way
+            self._close_quietly()  # the error being raised says whether a call may have been made
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values of its secrets, to be masked in what it gives back."""
+        """The values of its secrets, to be masked in its results."""
         return self._started.secrets if self._started is not None else ()
 
     @property
     def alive(self) -> bool:
-        """Whether it may be asked something: it is started, and nothing went wrong with it."""
+        """Whether it may be called: it is started, and has not failed."""
         return self._stream is not None and self._process().poll() is None
 
     def initialize(self) -> dict[str, Any]:
-        """Its answer to `initialize`, as a manifest has it; once, before anything else. Raises ServerError."""
+        """Its answer to `initialize`, as in a manifest; once, before anything else. Raises ServerError."""
         result = self._ask(
             "initialize",
             {
@@ -115,7 +119,7 @@ class Server:
         )
         if wrong or not isinstance(offered, dict):
             raise self._end(
-                ServerError("server_protocol", f"the server speaks none of MCP {', '.join(_PROTOCOLS)}")
+                ServerError("server_protocol", f"the server supports none of MCP {', '.join(_PROTOCOLS)}")
             )
         if "tools" not in offered:
             raise self._end(ServerError("server_error", "the server offers no tools"))
@@ -135,7 +139,9 @@ class Server:
             found += self._tools_of(page.get("tools"))
             if len(found) > limits.TOOLS_PINNED or len({tool.name for tool in found}) != len(found):
                 raise self._end(
-                    ServerError("server_protocol", "the server lists too many tools, or two of one name")
+                    ServerError(
+                        "server_protocol", "the server lists too many tools, or two with the same name"
+                    )
                 )
             cursor = page.get("nextCursor")
             if cursor is None:
@@ -145,11 +151,15 @@ class Server:
             seen.add(cursor)
 
     def check_pinned(self) -> None:
-        """Ask it who it is, and compare. Called before the first call. Raises Refused `tools_changed`, ServerError."""
+        """Query its identity and compare it. Called before the first call. Raises Refused `tools_changed`,
+        ServerError.
+        """
         self._compare(self.initialize(), self.list_tools())
 
     def check_again(self) -> None:
-        """Ask a process that was called before for its list, and compare. Raises Refused `tools_changed`, ServerError."""
+        """Query the list of a process that was called before, and compare it. Raises Refused `tools_changed`,
+        ServerError.
+        """
         self._settle()
         self._compare(self.manifest.initialize, self.list_tools())
 
@@ -161,14 +171,15 @@ class Server:
         max_bytes: int,
         progress: Progress | None = None,
     ) -> Answer:
-        """Call a pinned tool once. `max_bytes` bounds everything that the server writes meanwhile.
+        """Call a pinned tool once. `max_bytes` limits everything that the server writes meanwhile.
 
-        Raises ServerError (`reached` says whether it may have been done; `input_required` where the server asked for
-        something), Refused `tools_changed` where the server or its list is not what is pinned: nothing was sent then.
+        Raises ServerError (`reached` says whether it may have been done; `input_required` if the server asked
+        for something), Refused `tools_changed` if the server or its list differs from what is pinned: then
+        nothing was sent.
         """
         if self.manifest.tool(tool) is None:
             raise Refused(
-                "tools_unknown", f"{self.manifest.server}: has no tool {tool}; see: threegate tools show"
+                "tools_unknown", f"{self.manifest.server} has no tool {tool}; see: threegate tools show"
             )
         self._settle()
         if self._changed:
@@ -183,12 +194,14 @@ class Server:
         return self._answer(result)
 
     def cancel(self) -> None:
-        """End the call that runs, from another thread; its `call` raises ServerError `cancelled`."""
+        """Stop the call in progress, from another thread; its `call` raises ServerError `cancelled`."""
         if self._stream is not None:
             self._stream.cancel()
 
     def close(self) -> None:
-        """End it: its input ends, then it has a moment, then it is killed. Raises Unavailable when something does not go."""
+        """Terminate it: close its input, wait briefly, then kill it. Raises Unavailable if a process does not
+        go away.
+        """
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
@@ -200,7 +213,7 @@ class Server:
         with suppress(Unavailable):
             self.close()
 
-    # ---- asking
+    # ---- calling
 
     def _ask(
         self,
@@ -231,12 +244,12 @@ class Server:
 
     def _result(self, message: Mapping[str, Any], *, failed_as_answer: bool) -> dict[str, Any]:
         if type(message.get("id")) is not int or message["id"] != self._id:
-            raise ServerError("server_protocol", "the server answered what was not asked, or answered twice")
+            raise ServerError("server_protocol", "the server sent an answer without a call, or two answers")
         result, error = message.get("result"), message.get("error")
         if isinstance(error, dict) and "result" not in message:
             said = error.get("message")
             if type(error.get("code")) is not int or not isinstance(said, str):
-                raise ServerError("server_protocol", "the server answered with an error that is none")
+                raise ServerError("server_protocol", "the server answered with a malformed error")
             if failed_as_answer:
                 return {"error": error}
             raise ServerError("server_error", f"the server refused ({self._open().foreign(said)})")
@@ -245,7 +258,7 @@ class Server:
         return {"result": result} if failed_as_answer else result
 
     def _hear(self, message: Mapping[str, Any], *, in_call: bool, progress: Progress | None) -> None:
-        """What the server says by itself: a request of its own is never met."""
+        """Handle a message the server sent by itself: its own requests are never granted."""
         method, params = message["method"], message.get("params")
         if "id" not in message:
             if method == "notifications/tools/list_changed":
@@ -259,15 +272,13 @@ class Server:
             self._open().send({"jsonrpc": "2.0", "id": message["id"], "result": {}})
         elif in_call:
             asked = {"method": str(method), "params": params if isinstance(params, dict) else {}}
-            raise ServerError(
-                "input_required", "the server asks for something in the middle of the call", asked=asked
-            )
+            raise ServerError("input_required", "the server asks for something during the call", asked=asked)
         else:
             error = {"code": _NO_SUCH_METHOD, "message": "not offered"}
             self._open().send({"jsonrpc": "2.0", "id": message["id"], "error": error})
 
     def _settle(self) -> None:
-        """Read what came since the last answer: an answer among it is one too many. Raises ServerError."""
+        """Read what arrived since the last answer: another answer is one too many. Raises ServerError."""
         stream = self._open()
         stream.begin(seconds=limits.TOOLS_START_SECONDS, max_bytes=limits.TOOLS_START_BYTES)
         try:
@@ -294,14 +305,14 @@ class Server:
         )
         if not whole:
             raise self._end(
-                ServerError("server_protocol", "the server's result is none of a tool's", reached=True)
+                ServerError("server_protocol", "the server's result is not a tool result", reached=True)
             )
         return Answer(tuple(content), structured, failed, meta)
 
     def _tools_of(self, rows: object) -> list[PinnedTool]:
         try:
             if not isinstance(rows, list):
-                raise ValueError("no list")
+                raise ValueError("not a list")
             return [_pinned(row) for row in rows]
         except ValueError as error:
             raise self._end(
@@ -314,7 +325,7 @@ class Server:
             self._close_quietly()
             raise Refused(
                 "tools_changed",
-                f"{self.manifest.server}: is not what was signed any more ({changed[0].what}); "
+                f"{self.manifest.server}: no longer matches what was signed ({changed[0].what}); "
                 f"see: threegate tools refresh {self.manifest.server}",
             )
 
@@ -335,7 +346,7 @@ class Server:
 
     def _open(self) -> MessageStream:
         if self._stream is None:
-            raise ServerError("server_ended", "the server was ended; start it again")
+            raise ServerError("server_ended", "the server was stopped; start it again")
         return self._stream
 
     def _process(self) -> subprocess.Popen[bytes]:
@@ -345,9 +356,9 @@ class Server:
 
 def _pinned(row: object) -> PinnedTool:
     if not isinstance(row, dict) or not isinstance(row.get("name"), str):
-        raise ValueError("something is no tool")
+        raise ValueError("an entry is not a tool")
     if not TOOL_NAME.fullmatch(row["name"]):
-        raise ValueError(f"{row['name'][: limits.TOOLS_WORDS_CHARS]!r} is no usable name")
+        raise ValueError(f"{row['name'][: limits.TOOLS_WORDS_CHARS]!r} is not a usable name")
     return PinnedTool.parse(
         {
             "name": row["name"],
@@ -361,5 +372,7 @@ def _pinned(row: object) -> PinnedTool:
 
 
 def open_server(workspace: Workspace, settings: Settings, manifest: Manifest) -> Server:
-    """A server as its manifest says; enter it to start it (Refused `tools_changed`, Unavailable), then `check_pinned`."""
+    """A server according to its manifest; enter it to start it (Refused `tools_changed`, Unavailable), then
+    call `check_pinned`.
+    """
     return Server(manifest, lambda: start_server(workspace, settings, manifest))

@@ -1,10 +1,11 @@
-"""Starting a server of tools as its manifest says: in a jail of its own, in a container, or on the host.
+"""Start a tool server according to its manifest: in its own jail, in a container, or on the host.
 
-Invariant: its environment is what the manifest names and nothing of ours, and it has no descriptor but its three streams. In the
-jail it has its program read-only, the folders that an operator signed, an empty /tmp, and no network but the hosts that were
-signed; it has not more memory and processes than `core/limits.py` says. On the host as root it is another account, and sees an
-empty folder in the place of `tool-exec/`. The walls of a container are in `runners/mcp/server_container.py`, a process of which
-stands between us and the engine: it outlives us by as long as it takes to remove the container.
+Invariant: its environment is what the manifest names and nothing of ours, and its only descriptors are its
+three streams. The jail contains its program read-only, the folders that an operator signed, an empty /tmp,
+and no network except the signed hosts; memory and processes are limited by `core/limits.py`. On the host,
+root's servers get another account and see an empty folder instead of `tool-exec/`. The limits of a container
+are in `runners/mcp/server_container.py`, a process of which sits between us and the engine: it outlives us
+only until it has removed the container.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from threegate.tools.message_stream import ServerError
 from threegate.tools.program_tree import program_digests, program_places, search_path
 
 DROPPED: Final = "nobody"
-"""The account that a server has where the daemon is root and no other was said."""
+"""The default account of a server if the daemon is root."""
 _PROXY: Final = f"http://127.0.0.1:{jails.HOSTS_PORT}"
 _PROXIED: Final = dict.fromkeys(
     ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "GLOBAL_AGENT_HTTPS_PROXY"), _PROXY
@@ -45,11 +46,11 @@ _PROXIED: Final = dict.fromkeys(
 _HIDING: Final = '/usr/bin/mount -t tmpfs -o mode=0000,nosuid,nodev,size=4k none "$1" && shift && exec "$@"'
 _CGROUPS: Final = "tools"
 SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
-"""PATH of a server, behind the folders of its own program."""
+"""PATH of a server, after the folders of its own program."""
 
 
 class Started:
-    """A server's process, and what works for it."""
+    """A server's process, and its helper processes."""
 
     def __init__(
         self,
@@ -65,7 +66,9 @@ class Started:
         self._held = held
 
     def end(self) -> None:
-        """Wait a moment for it, then kill it and all that is left of it. Raises Unavailable when something does not go."""
+        """Wait briefly for it, then kill it and all its remaining processes. Raises Unavailable if one does
+        not go away.
+        """
         try:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(
@@ -87,7 +90,9 @@ class Started:
 
 
 def server_account(name: str) -> Account:
-    """The account that a manifest names. Raises Unavailable when it is not there, or this process cannot become it."""
+    """The account that a manifest names. Raises Unavailable if it does not exist, or this process cannot
+    become it.
+    """
     own = Account.own()
     if not name and own.uid != 0:
         return own
@@ -95,17 +100,17 @@ def server_account(name: str) -> Account:
         found = pwd.getpwnam(name)
     except KeyError:
         raise Unavailable(
-            f"account {name!r}: is not there, and no server runs as root; add the server again with --account"
+            f"account {name!r}: does not exist, and no server runs as root; add the server again with --account"
         ) from None
     if found.pw_uid == 0 or own.uid not in (0, found.pw_uid):
         raise Unavailable(
-            f"account {name}: this process cannot become it, or it is root's; add the server again"
+            f"account {name}: this process cannot become it, or it is root; add the server again"
         )
     return Account(name, found.pw_uid, found.pw_gid)
 
 
 def secret_values(settings: Settings, names: tuple[str, ...]) -> dict[str, str]:
-    """The values of a manifest's secrets, read now. Raises Unavailable."""
+    """The current values of a manifest's secrets. Raises Unavailable."""
     missing = next((name for name in names if name not in settings.secrets), None)
     if missing is not None:
         raise Unavailable(f"no secret: put secrets.{missing} with env or file into threegate.toml")
@@ -113,7 +118,9 @@ def secret_values(settings: Settings, names: tuple[str, ...]) -> dict[str, str]:
 
 
 def program_of(manifest: Manifest) -> dict[str, str]:
-    """Digests of the program as it is now; empty for one in a container, whose image is named by its digest. Raises Unavailable."""
+    """Digests of the current program; empty for a server in a container, whose image is identified by its
+    digest. Raises Unavailable.
+    """
     if manifest.place == "era":
         return {}
     return dict(program_digests(manifest.argv, [item.path for item in manifest.binds]))
@@ -131,7 +138,9 @@ def refuse_changed_program(manifest: Manifest) -> None:
 
 
 def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -> Started:
-    """Start the process. Raises Refused `tools_changed` when the program is not what was signed, Unavailable, ServerError."""
+    """Start the process. Raises Refused `tools_changed` if the program differs from what was signed,
+    Unavailable, ServerError.
+    """
     refuse_changed_program(manifest)
     if manifest.place == "era":
         return _in_container(settings, manifest)
@@ -192,7 +201,9 @@ def _in_jail(
 
 
 def _in_container(settings: Settings, manifest: Manifest) -> Started:
-    """The process beside the container. Not ended with us: at the end of its input it removes the container."""
+    """The process next to the container. It does not exit with us: at the end of its input it removes the
+    container.
+    """
     era = settings.runners.era
     wanted = {
         "engine": era.engine,
@@ -229,13 +240,15 @@ def _in_container(settings: Settings, manifest: Manifest) -> Started:
 
 
 def _limited() -> tuple[str, ...]:
-    """What any account can hold: memory of each process, and processes of the jail's own user namespace."""
+    """Limits that any account can set: memory of each process, and processes in the jail's own user
+    namespace.
+    """
     memory = limits.TOOLS_MEMORY_MB << 20
     return ("/usr/bin/prlimit", f"--data={memory}", f"--nproc={limits.TOOLS_PROCESSES}", "--")
 
 
 def _host_socket(held: ExitStack, manifest: Manifest, account: Account) -> Path:
-    """The socket of a proxy of its own, which takes the signed hosts and no others."""
+    """The socket of a separate proxy, which accepts only the signed hosts."""
     folder = held.enter_context(tempfile.TemporaryDirectory(prefix="threegate-tools-"))
     path = Path(folder, "hosts.sock")
     with listen(path, account) as listener:

@@ -1,7 +1,7 @@
-"""The chain: each line names the hash of the one before; and the files that the lines are in.
+"""The chain: each line contains the hash of the one before; and the files with the lines.
 
-Invariant: `Chain` gives out an event only if it is the next one of everything that it gave out before. The
-trail is the closed segments ``trail-<last seq>.jsonl`` in order, then ``trail.jsonl``.
+Invariant: `Chain` returns an event only if it is the next one after everything it returned before. The trail
+is the closed segments ``trail-<last seq>.jsonl`` in order, then ``trail.jsonl``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ChainError(LineError):
 
 
 class Chain:
-    """Where the trail stands after the lines that were taken: sequence number, hash, time, type."""
+    """The position in the trail after the lines read so far: sequence number, hash, time, type."""
 
     __slots__ = ("hash", "line", "seq", "time", "type")
 

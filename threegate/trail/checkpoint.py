@@ -116,7 +116,7 @@ def sign_trail_checkpoint(key: SigningKey, size: int, root: bytes) -> TrailCheck
 
 @dataclass(frozen=True, slots=True)
 class LineProof:
-    """That one line stands at one place of the tree of a checkpoint; needs nothing but the verifier key."""
+    """Verify that a line is at its position in the tree of a checkpoint; needs only the verifier key."""
 
     line: bytes
     index: int

@@ -76,13 +76,15 @@ class Event(_Line):
 
 
 def format_time(moment: datetime) -> str:
-    """A moment as the trail writes it. Sorts as text as it does in time."""
+    """A time as the trail writes it. Sorting the texts sorts the times."""
     utc = moment.astimezone(UTC)
     return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
 
 
 def parse_time(text: str) -> datetime:
-    """The moment of a trail's time. Raises ValueError for any other spelling, so that render∘parse is the identity."""
+    """Parse a trail's time. Raises ValueError for any other spelling, so that render∘parse is the
+    identity.
+    """
     if len(text) != 24 or text[23] != "Z" or text[10] != "T" or not text.isascii():
         raise ValueError("no time of the form YYYY-MM-DDThh:mm:ss.mmmZ")
     moment = datetime.fromisoformat(text[:23]).replace(tzinfo=UTC)
@@ -92,9 +94,11 @@ def parse_time(text: str) -> datetime:
 
 
 def trail_text(text: str, limit: int = limits.TRAIL_STRING_CHARS) -> str:
-    """A foreign string as printable ASCII of at most `limit` characters; backslash is the escape, ``...`` the cut.
+    """A foreign string as printable ASCII of at most `limit` characters; backslash is the escape, ``...``
+    marks the cut.
 
-    Secrets are masked before the cut: whatever somebody named a file, or gave as a reason, the trail keeps none for ever.
+    Secrets are masked before the cut: whatever a file is named, or a reason says, the trail never contains
+    one.
     """
     from threegate.secretscan import mask_secrets  # here: only who appends pays for the patterns
 

@@ -1,6 +1,7 @@
-"""What the trail says about one request, and how the history of one that has ended is kept small.
+"""What the trail says about one request, and the compact form for one that has ended.
 
-Invariant: a history is a pure function of the events of its request, in order; however it is kept, it comes back as it was.
+Invariant: a history is a pure function of the events of its request, in order; storing and loading it changes
+nothing.
 """
 
 from __future__ import annotations

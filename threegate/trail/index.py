@@ -1,7 +1,8 @@
-"""What the trail says so far, kept as one value that grows event by event.
+"""The content of the trail so far, as one value that grows event by event.
 
-Invariant: the index is a pure function of the events that were put into it, in order, or of a kept index of the first of
-them and the rest; nothing here reads a clock, and the disk only through `event_at`, for lines that the kept index names.
+Invariant: the index is a pure function of the events that were added, in order, or of a kept index of the
+first of them and the rest; nothing here reads a clock, and it reads the disk only through `event_at`, for
+lines that the kept index names.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ class KnownRun(NamedTuple):
 
 
 class Drills(NamedTuple):
-    """What the trail says of drills: whether an operator consented, which one is open, and the last event about them."""
+    """What the trail says about drills: whether an operator consented, which one is open, and the last event
+    about them.
+    """
 
     on: bool = False
     open: str | None = None
@@ -122,7 +125,7 @@ class TrailIndex:
         """The last cosignature that was announced."""
         self.counts: dict[str, int] = {}
         self.kept = kept
-        """What stands for the first events, or None: then all of them were put in here."""
+        """The kept index of the first events, or None: then all of them were added here."""
         self._read_line = read_line
         self._requests: dict[str, RequestHistory | Settled] = {}
         self._nonces: set[str] = set()
@@ -248,7 +251,7 @@ class TrailIndex:
             self._add_request(event, event.request_id, payload)
 
     def _add_to_workspace(self, event: Event, payload: Payload) -> None:
-        """What an event about no request says of workspace, operators, grants and the trail itself."""
+        """Apply an event that is about no request: workspace, operators, grants and the trail itself."""
         match payload:
             case WorkspaceCreated():
                 self.workspace_id, self.vkey = event.prev, payload.vkey
@@ -336,7 +339,7 @@ class TrailIndex:
         return history.snapshot() if history is not None else None
 
     def histories(self) -> Iterator[RequestHistory]:
-        """All requests, in the order of their first event; only of an index that no kept one stands behind."""
+        """All requests, in the order of their first event; only for an index without a kept one."""
         if self.kept is not None:
             raise ValueError("ask LockedTrail.whole_index for all requests")
         for request_id, known in self._requests.items():
@@ -418,9 +421,11 @@ class TrailIndex:
         return digest.hex()
 
     def event_at(self, seq: int) -> Event:
-        """One of the events that the kept index stands for, from its line. Raises TrailError when that was changed."""
+        """One of the events covered by the kept index, from its line. Raises TrailError if that was
+        changed.
+        """
         if self.kept is None or self._read_line is None:
-            raise ValueError(f"event {seq}: no kept index stands for it")
+            raise ValueError(f"event {seq}: not covered by a kept index")
         position, digest = self.kept.row(seq)
         try:
             event = parse_line(self._read_line(position))

@@ -1,11 +1,14 @@
-"""The index of a long trail, kept outside the workspace beside the key and signed with it, so that only the rest is read.
+"""The index of a long trail, stored outside the workspace next to the key and signed with it, so that only
+the rest is read.
 
-Invariant: nothing of the file is believed before the signature over all of its bytes by the workspace's own key was
-checked, and what is used are those very bytes. Whoever could forge it holds the key, and could forge the trail as well.
-It holds what was worked out from lines that were verified then; a line that is fetched later must have the hash kept here.
+Invariant: nothing in the file is trusted before the signature over all of its bytes by the workspace's own
+key was verified, and exactly those bytes are used. Anyone who could forge it has the key, and could forge the
+trail as well. It contains what was derived from lines that were verified then; a line that is fetched later
+must have the hash stored here.
 
-Layout: a magic line; eight bytes of length and a JSON header; for each event 40 bytes (position in the trail, hash);
-a sorted table of keys and values (``r`` request, ``n`` nonce, ``f`` file name); an Ed25519 signature over the BLAKE2b-256.
+Layout: a magic line; eight bytes of length and a JSON header; for each event 40 bytes (position in the trail,
+hash); a sorted table of keys and values (``r`` request, ``n`` nonce, ``f`` file name); an Ed25519 signature
+over the BLAKE2b-256.
 """
 
 from __future__ import annotations
@@ -84,7 +87,7 @@ class KeptIndex:
 
 
 def place(workspace_id: str) -> Path:
-    """Where a workspace's kept index lies."""
+    """The path of a workspace's kept index."""
     return UserState.of(workspace_id).folder / "index"
 
 

@@ -1,14 +1,16 @@
-"""The trail while its lock is held: append, sync, and the head that is kept outside.
+"""The trail while its lock is held: append, sync, and the head that is stored outside.
 
-Invariant: nothing is given out as appended that `sync`, or the end of the block, does not put on disk.
+Invariant: every event returned as appended is put on disk by `sync` or at the end of the block.
 
-The lock is a `flock` because the kernel gives it back when its process ends, however it ends: a lock file would have to be
-cleaned up after a crash, by somebody who cannot know whether its owner lives. It is on a file of its own that is never
-unlinked, or two processes could each lock another file of the same name. The daemon and every command hold it from
-reading the trail's end to the rename, so the order of events is the order of changes.
+The lock is a `flock` because the kernel releases it when its process ends, however it ends: a lock file would
+have to be cleaned up after a crash by a process that cannot know whether its owner is alive. It is on a
+separate file that is never unlinked; otherwise two processes could each lock a different file of the same
+name. The daemon and every command hold it from reading the trail's end to the rename, so the order of events
+is the order of changes.
 
-A sync that failed is not repeated: the kernel may have dropped the pages and marked them clean, and the next fsync of the
-same file then reports success for bytes that are on no disk. So the process stops, and the next one reads what is there.
+A failed sync is not repeated: the kernel may have dropped the pages and marked them clean, and the next fsync
+of the same file then reports success for bytes that are on no disk. So the process stops, and the next one
+reads what is there.
 """
 
 from __future__ import annotations
@@ -59,14 +61,14 @@ class LockedTrail:
 
     @property
     def clock_behind_seconds(self) -> float:
-        """How far the system clock lies behind the last event; 0 when it does not."""
+        """How far the system clock is behind the last event; 0 if it is not."""
         last = self._trail._chain.time
         if not last:
             return 0.0
         return max(0.0, (parse_time(last) - self._trail.clock()).total_seconds())
 
     def next_event(self) -> tuple[int, datetime]:
-        """Number and moment that the next appended event will have: for what the event itself must name."""
+        """Number and time of the next appended event, for what the event itself must name."""
         self._stamp = self._trail._next_time()
         return self._trail._chain.seq + 1, parse_time(self._stamp)
 
@@ -118,7 +120,7 @@ class LockedTrail:
 
     @property
     def head(self) -> Mapping[str, str | int]:
-        """What is kept outside of where this trail stands now."""
+        """The head to store outside, for the current end of the trail."""
         index = self.index
         return {
             "id": index.workspace_id,
@@ -140,9 +142,11 @@ class LockedTrail:
         return self._trail._whole_index()
 
     def keep_index(self, key: SigningKey, is_open: Callable[[RequestHistory], bool]) -> bool:
-        """Keep the index outside, signed, when enough came since; later readers begin there. False: not due, or no space for it.
+        """Store the signed index outside if enough events were added; later readers start there. False: not
+        due, or no space for it.
 
-        `is_open` says of which requests something may still have to be done (`TrailIndex.open_histories`). Raises TrailError.
+        `is_open` says for which requests something may still have to be done (`TrailIndex.open_histories`).
+        Raises TrailError.
         """
         index, trail = self.index, self._trail
         before = index.kept.seq if isinstance(index.kept, KeptIndex) else 0
@@ -195,7 +199,7 @@ class LockedTrail:
         if kept.get("id") != index.workspace_id:
             return "the kept head is of another workspace"
         if kept.get("path") != str(self.workspace.root):
-            return "the workspace lies elsewhere than before: it was copied or moved"
+            return "the workspace is in another place than before: it was copied or moved"
         if kept.get("epoch") != index.epoch:
             return f"the trail is of epoch {index.epoch}, the kept head of epoch {kept.get('epoch')}"
         seq = kept.get("seq")

@@ -119,9 +119,11 @@ def deliver(
 def change_file(
     held: LockedTrail, path: Path, data: bytes, payload: Payload, *, request_id: str | None = None, actor: str
 ) -> None:
-    """Put a file's next bytes on disk beside it, announce them, and put them in its place. The payload names their digest.
+    """Put a file's next bytes on disk next to it, record them in the trail, and replace the file. The payload
+    names their digest.
 
-    A crash at any point leaves the old file or what `settle_changes` makes the new one of. Raises TrailError, Unavailable, OSError.
+    After a crash at any point there is the old file, or what `settle_changes` needs to make the new one.
+    Raises TrailError, Unavailable, OSError.
     """
     staged = durable.staged(path)
     durable.deliver(staged, data)
@@ -185,11 +187,11 @@ def free_name(path: Path) -> Path:
     for number in range(1, NUMBERS):
         if not _taken(candidate := numbered(path, number)):
             return candidate
-    raise Unavailable(f"{path}: {NUMBERS} files of this name lie there; clean the folder up")
+    raise Unavailable(f"{path}: there are already {NUMBERS} files with this name; clean up the folder")
 
 
 def companions(request: Path) -> list[Path]:
-    """The signatures beside a request file: ``NAME.sig`` and ``NAME.sig.<operator>``, sorted."""
+    """The signatures next to a request file: ``NAME.sig`` and ``NAME.sig.<operator>``, sorted."""
     try:
         names = os.listdir(request.parent)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The trail's files: read on from where we are, set a torn end aside, reserve, write.
+"""The trail's files: read on, set a torn end aside, reserve space, write.
 
-Invariant: nothing enters the index that was not verified as the next line; nothing is written but the bytes of
-events that the index already has. Everything here is called under the exclusive lock, by `Trail`.
+Invariant: only verified next lines enter the index; only bytes of events that the index already has are
+written. Everything here is called under the exclusive lock, by `Trail`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ class TrailOnDisk:
         """Writes of ours, counted, and how many of them are on disk."""
 
     def __del__(self) -> None:
-        """An object that was forgotten gives its descriptor back: commands open the trail again each time."""
+        """An object that is garbage-collected closes its descriptor, because commands open the trail
+        repeatedly.
+        """
         descriptor = getattr(self, "_descriptor", None)
         if descriptor is not None:
             os.close(descriptor)
@@ -99,7 +101,9 @@ class TrailOnDisk:
             raise TrailError(f"{self._folder}: cannot be read ({error.strerror or error})") from None
 
     def _whole_index(self) -> TrailIndex:
-        """The index of every event, read from the first one on when a kept index stands behind ours. Raises TrailError."""
+        """The index of every event; if a kept index is in use, the trail is read from its first line. Raises
+        TrailError.
+        """
         if self._index.kept is None:
             return self._index
         whole = TrailIndex()
@@ -267,7 +271,7 @@ class TrailOnDisk:
                 self._spill_index(self._spill)
 
     def _spill_index(self, is_open: Callable[[RequestHistory], bool]) -> None:
-        """Move what the index learnt to disk, unless a kept index stands behind it, which is in memory anyway."""
+        """Move the index to disk, unless there is a kept index, which is in memory anyway."""
         if not isinstance(self._index.kept, KeptIndex):
             self._index = self._index.spilled(is_open, self._read_line)
 
@@ -374,7 +378,7 @@ class TrailOnDisk:
             self._descriptor = None
 
     def _finish_rotation(self) -> None:
-        """The last event says `rotated`: give the file its closed name and begin the next one."""
+        """After a `rotated` event: give the file its closed name and start the next one."""
         closed = segment_path(self._folder, self._chain.seq)
         if self._offset:
             durable.rename(self._path, closed)

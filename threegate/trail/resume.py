@@ -1,8 +1,8 @@
-"""Where reading a long trail may go on: behind the last line of an index that this workspace's key signed.
+"""Where reading a long trail may continue: after the last line of an index that this workspace's key signed.
 
-Invariant: reading goes on only from a kept index whose signature verifies, whose closed segments lie there with their
-sizes, and whose last line is, byte for byte, where it was; in every other case the trail is read from its first line.
-What lies before that line is not read again: `threegate audit verify` reads all of it.
+Invariant: reading continues only from a kept index whose signature verifies, whose closed segments exist with
+their sizes, and whose last line is, byte for byte, where it was; in every other case the trail is read from
+its first line. The lines before are not read again: `threegate audit verify` reads all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Resumed(NamedTuple):
     kept: KeptIndex
     event: Event
     segments: int
-    """How many closed segments lie wholly before it."""
+    """How many closed segments are completely before it."""
     offset: int
     """Where the next line starts, in the file after those."""
 

@@ -27,7 +27,7 @@ def select(
     since: datetime | None = None,
     types: frozenset[str] = frozenset(),
 ) -> Iterator[Event]:
-    """The events of one request, from a moment on, of some types; no filter lets all through."""
+    """The events of one request, since a time, of some types; an empty filter accepts all."""
     first = format_time(since.astimezone(UTC)) if since else ""
     for event in events:
         if request_id is not None and event.request_id != request_id:

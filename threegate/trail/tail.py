@@ -1,6 +1,6 @@
-"""Reading the trail on and on, without its lock and without writing: for what only counts.
+"""Read the trail incrementally, without its lock and without writing, for code that only counts.
 
-Invariant: every event that is given out was verified as the next one; a line without its end waits for the next look.
+Invariant: every returned event was verified as the next one; an incomplete line waits for the next read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TrailTail:
         self._offset = 0
 
     def __del__(self) -> None:
-        """An object that was forgotten gives its descriptor back."""
+        """An object that is garbage-collected closes its descriptor."""
         self.close()
 
     def close(self) -> None:

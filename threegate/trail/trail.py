@@ -1,8 +1,8 @@
-"""The trail on disk: who holds its lock may append, and what was appended is on disk before it is acted on.
+"""The trail on disk: the holder of its lock may append, and an event is on disk before it is acted on.
 
-Invariant: an event is given out by `append` only under the exclusive lock, after everything that others wrote
-was read and verified; `sync` returns only when every appended event is on disk. After one failed write or sync
-this trail refuses everything: the process has to stop.
+Invariant: `append` returns an event only under the exclusive lock, after everything that others wrote was
+read and verified; `sync` returns only once every appended event is on disk. After one failed write or sync
+this trail refuses everything: the process must exit.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def roots_of_ranges(ranges: Sequence[tuple[int, int]], blocks: Iterable[list[byt
 def verify_inclusion(leaf: bytes, index: int, size: int, proof: Iterable[bytes], root: bytes) -> None:
     """Check an audit path (RFC 9162, 2.1.3.2). Returns None or raises ProofError."""
     if not 0 <= index < size:
-        raise ProofError("the leaf lies outside of the tree")
+        raise ProofError("the leaf is outside the tree")
     node, last = index, size - 1
     result = leaf
     for sibling in proof:

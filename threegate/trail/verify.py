@@ -36,7 +36,7 @@ from threegate.trail.workspace_key import VerifierKey
 
 
 def trail_checkpoint_folder(workspace: Workspace) -> Path:
-    """Where the signed checkpoints lie: ``audit/checkpoints/<size>``."""
+    """The folder of the signed checkpoints: ``audit/checkpoints/<size>``."""
     return workspace.audit / "checkpoints"
 
 
@@ -162,7 +162,7 @@ class _Run:
         return max(0, before)
 
     def _read_line(self, path: Path, number: int, line: bytes) -> None:
-        """Check one line with everything that may have to be said of it."""
+        """Check one line, and report everything that is wrong with it."""
         try:
             event = self.chain.take(line)
         except LineError as error:
@@ -185,7 +185,9 @@ class _Run:
             self._on_event(event)
 
     def _settled_size(self, descriptor: int) -> int:
-        """The file's size while nobody appends; without the lock (a copy to be read only) as it is."""
+        """The file's size while no process appends; without the lock (for a read-only copy), the current
+        size.
+        """
         try:
             lock = os.open(self.workspace.audit / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
@@ -197,7 +199,7 @@ class _Run:
             os.close(lock)
 
     def _bad(self, path: Path, number: int, line: bytes, error: LineError) -> None:
-        """Name a line that is not in its place, and go on from it where it is an event at all."""
+        """Report a line that is out of place, and continue after it if it is an event."""
         self.result.add(path, number, f"the line {error}")
         self._sound = False
         if isinstance(error, ChainError):
@@ -226,7 +228,7 @@ class _Run:
             self._kept_seq, self._kept_hash = int(kept["seq"]), str(kept.get("hash"))
 
     def _adopted(self, path: Path, number: int, vkey: str) -> None:
-        """An adoption on another machine brings a key of its own; it counts unless the auditor named one."""
+        """An adoption on another machine brings its own key; it counts unless the auditor named one."""
         try:
             self._adopted_keys.append(VerifierKey.parse(vkey))
         except InvalidInput as error:
@@ -257,7 +259,7 @@ class _Run:
                 )
 
     def finish(self) -> None:
-        """What can only be said at the end."""
+        """Checks that are possible only at the end."""
         chain, result = self.chain, self.result
         result.seq, result.head, result.root = chain.seq, chain.hash, self.frontier.root()
         result.last_time = chain.time

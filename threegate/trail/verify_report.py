@@ -1,6 +1,6 @@
-"""What verification found: how much was read, where the trail stands, and what is wrong with it.
+"""The result of verification: how much was read, the position in the trail, and what is wrong with it.
 
-Invariant: every problem names its file and line, and however many there are, they are counted.
+Invariant: every problem names its file and line, and all of them are counted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Verification:
     cosigned: list[tuple[str, int, str]] = field(default_factory=list)
     """Of each witness that was asked for and cosigned the newest checkpoint: name, size, time (UTC)."""
     notes: list[TrailProblem] = field(default_factory=list)
-    """What somebody should know and nothing is wrong with; cut at limits.VERIFY_PROBLEMS."""
+    """Remarks that are worth knowing but not problems; cut at limits.VERIFY_PROBLEMS."""
 
     @property
     def ok(self) -> bool:

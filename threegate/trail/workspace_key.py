@@ -1,6 +1,6 @@
 """The workspace's own Ed25519 key: it signs trail checkpoints, never approvals.
 
-The private half lies outside the workspace (the user's state folder); the public half is in the first
+The private half is stored outside the workspace (the user's state folder); the public half is in the first
 event of the trail and in ``audit/workspace.pub`` as a C2SP verifier key.
 """
 

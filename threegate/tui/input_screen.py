@@ -1,6 +1,7 @@
-"""All inputs of a draft, page after page, whatever their size.
+"""All inputs of a draft, page by page, whatever their size.
 
-Invariant: the pages are read from the copies that would be pinned, one at a time; what was on this screen decides nothing.
+Invariant: the pages are read from the copies that would be pinned, one at a time; viewing this screen decides
+nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class InputScreen(Screen[None]):
 
     BINDINGS = [
         Binding("n", "turn(1)", "Next page"),
-        Binding("p", "turn(-1)", "Page before"),
+        Binding("p", "turn(-1)", "Previous page"),
         Binding("escape,i", "leave", "Back"),
         Binding("q", "app.quit", "Quit"),
     ]
@@ -44,19 +45,19 @@ class InputScreen(Screen[None]):
         return ((item.name, page) for item, copy in self._inputs for page in pages(item, copy))
 
     def compose(self) -> ComposeResult:
-        """A bar of ours above, the lines, what we have to say, the keys."""
+        """A bar of ours on top, the lines, our messages, the keys."""
         yield Static(id="bar", classes="bar", markup=False)
         yield Lines(id="lines")
         yield Static(id="say", classes="say", markup=False)
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin with the first page."""
+        """Start with the first page."""
         self.call_after_refresh(self.action_turn, 1)
         self.query_one(Lines).focus()
 
     def action_turn(self, by: int) -> None:
-        """The next page, or the one before: for that the files are read again from their beginning."""
+        """The next page, or the previous one, for which the files are read again from their start."""
         if by < 0:
             if self._number < 2:
                 self._say("this is the first page")
@@ -75,7 +76,7 @@ class InputScreen(Screen[None]):
         self._put()
 
     def on_resize(self) -> None:
-        """Lines are made for the width that there is."""
+        """Lines are made for the available width."""
         if self._page is not None:
             self.call_after_refresh(self._put)
 
@@ -86,7 +87,7 @@ class InputScreen(Screen[None]):
             lines.put(render_page(*self._page, width=width))
 
     def on_lines_seen(self) -> None:
-        """Say where we are."""
+        """Show the current position."""
         place = self.query_one(Lines).place
         self.query_one("#bar", Static).update(Text(f"INPUTS, page {self._number}: lines {place}"))
 

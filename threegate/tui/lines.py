@@ -1,7 +1,8 @@
-"""Lines on the screen, one row each, and which of them have been there.
+"""Lines on the screen, one row each, and which of them have been shown.
 
-Invariant: a line is drawn as it is, cell by cell, with no markup and no wrapping of the toolkit's. A line counts as seen
-when it was painted whole, in a row where nothing else was on top of it, on a terminal that is large enough to read.
+Invariant: a line is drawn unchanged, cell by cell, without the toolkit's markup and wrapping. A line counts
+as seen once it was painted in full, in a row that nothing covered, on a terminal that is large enough to
+read.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from textual.strip import Strip
 from threegate.shown.escaped_lines import LEAST_WIDTH, CodeLine, Title
 
 LEAST_HEIGHT = 10
-"""Rows; on a lower terminal no line counts as seen."""
+"""Rows; on a terminal with fewer, no line counts as seen."""
 _TITLE = Style(bold=True)
 _OWN = Style(dim=True)
-_PLAIN = Style.null()  # never None: without colours (NO_COLOR) Textual looks into each style
+_PLAIN = Style.null()  # never None: without colors (NO_COLOR) Textual inspects each style
 
 
 class Lines(ScrollView, can_focus=True):
@@ -36,7 +37,7 @@ class Lines(ScrollView, can_focus=True):
     ]
 
     class Seen(Message):
-        """Other lines are on the screen than before."""
+        """Posted when other lines are on the screen than before."""
 
     def __init__(self, *, id: str | None = None) -> None:
         """Empty, until `put` is called."""
@@ -44,10 +45,10 @@ class Lines(ScrollView, can_focus=True):
         self.lines: Sequence[str] = ()
         self._unseen: set[int] = set()
         self._told: tuple[int, str] | None = None
-        """What was said last of the lines that are shown: how many are unseen, and which are on the screen."""
+        """The last reported state of the lines: how many are unseen, and which are on the screen."""
 
     def put(self, lines: Sequence[str]) -> None:
-        """Show other lines, from the first one; none of them counts as seen."""
+        """Show other lines, starting with the first; none of them counts as seen."""
         self.lines = lines
         self._unseen = set(range(len(lines)))
         self._told = None
@@ -68,13 +69,13 @@ class Lines(ScrollView, can_focus=True):
         return f"{min(top + 1, len(self.lines))}-{min(top + self.size.height, len(self.lines))} of {len(self.lines)}"
 
     def next_unseen(self) -> bool:
-        """Scroll to the first line that has not been on the screen; returns whether there was one."""
+        """Scroll to the first line that has not been on the screen; return whether there was one."""
         if self._unseen:
             self.scroll_to(0, min(self._unseen), animate=False, force=True)
         return bool(self._unseen)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Say that others are there now."""
+        """Report that other lines are shown now."""
         super().watch_scroll_y(old_value, new_value)
         self.look()
 
@@ -83,12 +84,12 @@ class Lines(ScrollView, can_focus=True):
         self.look()
 
     def look(self) -> None:
-        """Find out, once the screen is painted, which lines are on it."""
+        """Determine, once the screen is painted, which lines are on it."""
         self.call_after_refresh(self._look)
 
     def _look(self) -> None:
         screen = self.screen
-        on_top = self.app.screen is screen  # `is_current` is true below a dialog, too
+        on_top = self.app.screen is screen  # `is_current` is also true below a dialog
         if on_top and screen.size.height >= LEAST_HEIGHT and screen.size.width >= LEAST_WIDTH:
             left, top = self.scroll_offset
             for row in range(self.size.height):
@@ -99,7 +100,7 @@ class Lines(ScrollView, can_focus=True):
             self.post_message(self.Seen())
 
     def _uncovered(self, row: int) -> bool:
-        """Whether the line in a row of ours fits, and nothing of another widget is on top of it."""
+        """Whether the line in one of our rows fits, and no other widget covers it."""
         top = self.scroll_offset.y
         if cell_len(self.lines[top + row]) > self.size.width:
             return False
@@ -121,7 +122,7 @@ class Lines(ScrollView, can_focus=True):
 
 
 def segments_of(line: str) -> list[Segment]:
-    """A line with its own weight: headings bold, heads of code lines dim. The texts together are the line."""
+    """A line with its weights: headings bold, heads of code lines dim. The texts together are the line."""
     if isinstance(line, Title):
         return [Segment(str(line), _TITLE)]
     if isinstance(line, CodeLine):

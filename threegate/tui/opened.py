@@ -1,7 +1,7 @@
 """One request that is open on the screen: read once, with what is needed to decide on it.
 
-Invariant: what is shown and what is signed come from the same values; a request that nobody here can decide on is only
-looked at.
+Invariant: what is shown and what is signed come from the same values; a request that cannot be decided on
+here is only shown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from threegate.shown.screen_lines import render_sections
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """`reviewed` is there for what `operator` can sign: a draft, or with `approved` a request that waits."""
+    """`reviewed` is set if `operator` can sign it: a draft, or with `approved` a waiting request."""
 
     entry: RequestEntry
     context: Context
@@ -41,7 +41,7 @@ class Opened:
     approved: Approved | None = None
     view: RequestView | None = None
     problem: ThreeGateError | None = None
-    """Why it cannot be decided on as it is."""
+    """Why it cannot be decided on now."""
 
     def lines(self, *, width: int, full: bool) -> list[str]:
         """All of its lines."""
@@ -65,7 +65,9 @@ class Opened:
 
 @contextmanager
 def open_request(context: Context, entry: RequestEntry, operator: str) -> Iterator[Opened]:
-    """Read a request; copies of inputs live as long as the block. `operator` is empty for who has no key. Raises TrailError."""
+    """Read a request; copies of inputs exist until the block ends. `operator` is empty without a key. Raises
+    TrailError.
+    """
     opened = Opened(entry, context, operator)
     with ExitStack() as held:
         try:
@@ -84,6 +86,6 @@ def open_request(context: Context, entry: RequestEntry, operator: str) -> Iterat
         except ThreeGateError as error:
             opened = replace(opened, view=None, problem=error)
         except OSError as error:
-            why = f"it cannot be read now ({error.strerror}); it may have gone on to another folder"
+            why = f"it cannot be read now ({error.strerror}); it may have moved to another folder"
             opened = replace(opened, view=None, problem=InvalidInput(why))
         yield opened

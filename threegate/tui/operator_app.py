@@ -1,7 +1,7 @@
-"""The operator's one application: the list of requests, and the one that is open beside it or instead of it.
+"""The operator's application: the list of requests, and the open request next to it or instead of it.
 
-Invariant: what is signed is the request whose lines were on the screen, every one of them; nothing is decided on a request
-that is not open.
+Invariant: what is signed is the request all of whose lines were on the screen; only an open request can be
+decided on.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ from threegate.tui.screens import Confirm, ReasonScreen, TextScreen
 
 EVERY_SECONDS: Final = 1.0
 SPLIT_COLUMNS: Final = 120
-"""From so many columns on the list stays beside the request that is open."""
+"""From this many columns on, the list stays visible next to the open request."""
 _CANCEL_SECONDS: Final = 2.0
-"""So long the screen waits for the daemon's word about a run that is to end."""
+"""How long the screen waits for the daemon to stop a run."""
 _Result = TypeVar("_Result")
 
 _KEYS: Final = (
     ("Enter", "open the request under the cursor"),
     ("/", "filter by words of the name or the state; Esc shows all again"),
-    ("u", "list: the undecided only, or everything; open request: leave it undecided and open the next one"),
+    ("u", "list: undecided only, or everything; open request: leave it undecided and open the next one"),
     ("space", "page down; PgUp, PgDn, arrows, j, k, Home and End move too"),
     ("n", "the next line that has not been on the screen"),
-    ("f", "leave nothing out; again: the short form"),
-    ("i", "page through all inputs, to their ends"),
-    ("d", "what differs from the last approved request of the same shape"),
+    ("f", "show everything; again: the short form"),
+    ("i", "page through all inputs"),
+    ("d", "differences from the last approved request of the same shape"),
     ("a", "approve a draft; asks y or n, then ssh-keygen asks"),
     ("c", "countersign a request that waits for further operators"),
     ("r", "reject a draft, with a reason for the agent"),
@@ -86,7 +86,8 @@ class Decided:
 def run_operator(
     workspace: Workspace, *, undecided: bool, name: str = "", key: Path | None = None, ended: int = 20
 ) -> Decided:
-    """Show the requests until the operator quits. `undecided`: begin with those to decide on, which needs a key.
+    """Show the requests until the operator quits. `undecided`: start with those to decide on, which needs a
+    key.
 
     Raises InvalidInput before anything is shown, TrailError.
     """
@@ -99,7 +100,7 @@ def run_operator(
 
 
 class OperatorApp(App[None]):
-    """The requests of a workspace, for one operator with one key, or for who only looks."""
+    """The requests of a workspace, for one operator with one key, or for viewing only."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -132,7 +133,7 @@ class OperatorApp(App[None]):
         key: Path | None = None,
         ended: int = 20,
     ) -> None:
-        """Find out who decides. Raises InvalidInput, TrailError."""
+        """Determine who decides. Raises InvalidInput, TrailError."""
         super().__init__()
         self.animation_level = "none"
         self.workspace = workspace
@@ -140,7 +141,7 @@ class OperatorApp(App[None]):
         self.undecided, self.ended = undecided, ended
         self.acting: Acting | None = None
         self.nobody = ""
-        """Why nobody can sign here."""
+        """Why no one can sign here."""
         try:
             self.acting = acting_operator(known_operators(self.fresh_context()), name=name, key=key)
         except (InvalidInput, Refused) as error:
@@ -149,25 +150,30 @@ class OperatorApp(App[None]):
             self.nobody = str(error)
         self.done = Decided()
         self.stopped: TrailError | None = None
-        """Why everything has to stop."""
+        """Why everything must stop."""
         self.held = ExitStack()
-        """The copies of the inputs of the request that is open."""
+        """The copies of the open request's inputs."""
 
     def fresh_context(self) -> Context:
-        """Settings and contracts as they are now."""
+        """Current settings and contracts."""
         return open_context(self.workspace, trail=self.trail)
 
     def on_mount(self) -> None:
-        """There is one screen; others come on top of it."""
+        """There is one screen; others are pushed on top of it."""
         self.push_screen(RequestsScreen())
 
     def _fatal_error(self) -> None:
-        """End without Textual's report: it prints the values of variables, and a request may be among them."""
+        """Exit without Textual's report, which prints the values of variables, including those of
+        requests.
+        """
         self.panic()
 
     def go(self) -> None:
-        """Run until the operator quits. Raises TrailError, and an internal error as it was."""
-        for name in ("COLUMNS", "LINES"):  # a size that the terminal has not would count cut lines as seen
+        """Run until the operator quits. Raises TrailError, and internal errors unchanged."""
+        for name in (
+            "COLUMNS",
+            "LINES",
+        ):  # with a size the terminal does not have, cut lines would count as seen
             os.environ.pop(name, None)
         self.run()
         if self.stopped is not None:
@@ -176,14 +182,14 @@ class OperatorApp(App[None]):
             raise self._exception
 
     def stop(self, error: TrailError) -> None:
-        """End at once: the trail does not verify."""
+        """Exit at once: the trail does not verify."""
         self.stopped = error
         self.exit()
 
     def at_terminal(self, says: str, act: Callable[[], _Result]) -> _Result:
-        """Give the terminal back as it was, say a line there, do `act`, and come back whatever became of it.
+        """Release the terminal, print a line there, call `act`, and take the terminal back in any case.
 
-        Raises what `act` raises (ThreeGateError, OSError); Unavailable where the terminal cannot be given back.
+        Raises what `act` raises (ThreeGateError, OSError); Unavailable if the terminal cannot be released.
         """
         if self.is_headless:
             return act()
@@ -198,7 +204,7 @@ class OperatorApp(App[None]):
                 except (
                     ThreeGateError,
                     OSError,
-                ) as error:  # the toolkit would not come back from an exception here
+                ) as error:  # the toolkit would not recover from an exception here
                     failed = error
         except SuspendNotSupported:
             raise Unavailable(
@@ -232,7 +238,7 @@ class RequestsScreen(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
         self._line: Line | None = None
-        """The request that is open or is being read."""
+        """The request that is open or being read."""
         self._opened: Opened | None = None
         self._output: OutputLine | None = None
         self._full = False
@@ -241,7 +247,7 @@ class RequestsScreen(Screen[None]):
         self._health = Readiness(self.app.workspace)
 
     def compose(self) -> ComposeResult:
-        """Whether anything can run, the list, the request, what we have to say, the keys."""
+        """Whether anything can run, the list, the request, our messages, the keys."""
         yield Static(id="health", markup=False)
         with Horizontal():
             yield RequestList(self.app.workspace, undecided=self.app.undecided, ended=self.app.ended)
@@ -252,7 +258,7 @@ class RequestsScreen(Screen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Fill the list, and look again from time to time."""
+        """Fill the list, and refresh it periodically."""
         self.query_one(DataTable).focus()
         self._renew()
         self.set_interval(EVERY_SECONDS, self._renew)
@@ -270,7 +276,9 @@ class RequestsScreen(Screen[None]):
             self._renew_output(self._line)
 
     def _renew_output(self, line: Line) -> None:
-        """The last line of the run that is open, below it: its own lines stay as they are while they are read."""
+        """The last line of the open run, below it; the request's own lines do not change while they are
+        read.
+        """
         output = live_output(self.app.workspace, line.request_id or "")
         if output is not None and output != self._output:
             self._output = output
@@ -278,7 +286,7 @@ class RequestsScreen(Screen[None]):
             self.query_one("#say", Static).update(row)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only the keys that do something now."""
+        """Only the keys that have an effect now."""
         folder = self._line.entry.folder if self._line is not None else ""
         needs = {
             "approve": is_draft_folder(folder),
@@ -293,7 +301,7 @@ class RequestsScreen(Screen[None]):
     # ---- opening and closing
 
     def on_request_list_opened(self, event: RequestList.Opened) -> None:
-        """Read it whole."""
+        """Read it completely."""
         self._open(event.line)
 
     def _open(self, line: Line) -> None:
@@ -334,7 +342,7 @@ class RequestsScreen(Screen[None]):
         self.call_after_refresh(self._put)  # the pane has its width then
 
     def _close(self, told: str) -> None:
-        """Nothing is open; copies of inputs go."""
+        """Close the request and remove copies of its inputs."""
         self.workers.cancel_node(self)
         self.app.held.close()
         self._line = self._opened = None
@@ -347,7 +355,7 @@ class RequestsScreen(Screen[None]):
         self._renew()
 
     def on_resize(self) -> None:
-        """Lines are made for the width that there is; they begin again when it changes."""
+        """Lines are made for the available width; they start from the top when it changes."""
         self.set_class(self.size.width >= SPLIT_COLUMNS, "split")
         if self._opened is not None:
             self.call_after_refresh(self._put_for_width)
@@ -367,16 +375,16 @@ class RequestsScreen(Screen[None]):
             self.query_one(Lines).put(lines)
 
     def on_screen_resume(self) -> None:
-        """What a dialog covered is there again."""
+        """What a dialog covered is visible again."""
         self.query_one(Lines).look()
         self._renew()
 
     def on_lines_seen(self) -> None:
-        """Say where we are, and count what is left."""
+        """Show the current position, and count the unseen lines."""
         if self._opened is None or self._line is None:
             return
         lines = self.query_one(Lines)
-        if not lines.lines:  # it was just opened: nothing of it was seen
+        if not lines.lines:  # just opened: no line was seen
             return
         left = f"{lines.unseen} not seen yet" if lines.unseen else "all seen"
         kind = "full" if self._full else "short"
@@ -401,20 +409,20 @@ class RequestsScreen(Screen[None]):
         who = (
             f"you sign as {self.app.acting.name}"
             if self.app.acting
-            else f"nobody can sign: {self.app.nobody}"
+            else f"signing is not possible: {self.app.nobody}"
         )
         lines += ["", Title("== THIS WORKSPACE"), *health_rows(self._health.look(0), width=width)]
         return [
             *lines,
             *own(who, width=width, indent=0),
             "",
-            *own(
-                "Text behind the bar | is foreign: nothing there is said by ThreeGate.", width=width, indent=0
-            ),
+            *own("Text behind the bar | is foreign: it is not from ThreeGate.", width=width, indent=0),
         ]
 
     def action_undecided(self) -> None:
-        """In the list: the undecided only, or everything; in a request: leave it and open the next undecided one."""
+        """In the list: show undecided requests only, or everything; in a request: leave it and open the next
+        undecided one.
+        """
         listed = self.query_one(RequestList)
         if self._line is None:
             listed.undecided = not listed.undecided
@@ -431,11 +439,11 @@ class RequestsScreen(Screen[None]):
             self._close("nothing else is undecided")
 
     def action_ask_filter(self) -> None:
-        """Ask for words."""
+        """Open the filter."""
         self.query_one(RequestList).ask_filter()
 
     def action_leave(self) -> None:
-        """Decide nothing; in the list: show all of it again."""
+        """Decide nothing; in the list: clear the filter."""
         if self._line is not None:
             self._close("")
         else:
@@ -447,7 +455,7 @@ class RequestsScreen(Screen[None]):
             self.say("every line has been on the screen")
 
     def action_full(self) -> None:
-        """Leave nothing out; again: the short form."""
+        """Show everything; again: the short form."""
         self._full = not self._full
         self._put()
 
@@ -460,10 +468,10 @@ class RequestsScreen(Screen[None]):
             self.app.push_screen(InputScreen(reviewed.request.inputs, reviewed.inputs))
 
     def action_difference(self) -> None:
-        """What differs from the last approved request of the same shape."""
+        """Show the differences from the last approved request of the same shape."""
         reviewed = self._opened.reviewed if self._opened is not None else None
         if reviewed is None:
-            self.say("only what you can decide on is compared; else: threegate diff")
+            self.say("only requests you can decide on are compared here; for others: threegate diff")
             return
         found = compare_with_last(self.app.workspace, reviewed.draft.path, reviewed.request)
         if found is None:
@@ -476,12 +484,12 @@ class RequestsScreen(Screen[None]):
     # ---- keys that decide
 
     def _ready(self) -> bool:
-        """Whether every line has been read by somebody who can sign; says why not."""
+        """Whether every line was shown to an operator who can sign; reports why not."""
         lines = self.query_one(Lines)
         if self.app.acting is None:
-            self.say(f"nobody can sign here: {self.app.nobody}")
+            self.say(f"signing is not possible here: {self.app.nobody}")
         elif self._opened is None or self._opened.reviewed is None:
-            self.say("this cannot be approved as it is")
+            self.say("this cannot be approved")
         elif self.size.width < LEAST_WIDTH or self.size.height < LEAST_HEIGHT:
             self.say(
                 f"the terminal is too small: make it {LEAST_WIDTH} columns and {LEAST_HEIGHT} rows or more"
@@ -501,7 +509,7 @@ class RequestsScreen(Screen[None]):
         self._sign_after("Sign as {} and let it run once?", self._approve)
 
     def action_countersign(self) -> None:
-        """The same, for a request that another operator approved."""
+        """The same for a request that another operator approved."""
         self._sign_after("Countersign as {}?", self._countersign)
 
     def _sign_after(self, question: str, act: Callable[[Opened, Acting], str]) -> None:
@@ -517,7 +525,9 @@ class RequestsScreen(Screen[None]):
             self.say("not approved; nothing was changed")
 
     def _do(self, act: Callable[[], str]) -> None:
-        """Do it, and close the request with what was done; what fails is said, and it stays open."""
+        """Carry it out, and close the request with the result; an error is reported, and the request stays
+        open.
+        """
         try:
             told = act()
         except TrailError as error:
@@ -530,7 +540,7 @@ class RequestsScreen(Screen[None]):
             self._close(told)
 
     def _approve(self, opened: Opened, acting: Acting) -> str:
-        """Seal, sign and deliver what was on the screen; ssh-keygen may ask on the terminal."""
+        """Seal, sign and promote what was on the screen; ssh-keygen may ask on the terminal."""
         context, reviewed = opened.context, opened.reviewed
         assert reviewed is not None  # _ready
         if reviewed.draft.drill is not None:
@@ -542,19 +552,19 @@ class RequestsScreen(Screen[None]):
         actor = f"operator:{acting.name}"
         done = promote(context, reviewed, sealed, signed, actor=actor, reading=self._reading())
         self.app.done.approved.append(done)
-        waits = "; waits for further operators" if done.waits_for_quorum else ""
+        waits = "; waiting for further operators" if done.waits_for_quorum else ""
         return f"approved {done.path.name}{waits}{self._no_daemon()}"
 
     def _countersign(self, opened: Opened, acting: Acting) -> str:
         approved = opened.approved
-        assert approved is not None  # the key is there for these only
+        assert approved is not None  # the key is only available for these
         self._refuse_other_policy(opened.context)
         says = f"threegate: {approved.path.name} as {acting.name}; ssh-keygen may ask now"
         done = self.app.at_terminal(
             says,
             lambda: countersign(opened.context, approved, acting.name, acting.key, reading=self._reading()),
         )
-        missing = "waits for still another operator" if done.missing else "the quorum is met"
+        missing = "waiting for another operator" if done.missing else "the quorum is met"
         return f"countersigned {approved.path.name}; {missing}{self._no_daemon()}"
 
     def _refuse_other_policy(self, context: Context) -> None:
@@ -562,7 +572,7 @@ class RequestsScreen(Screen[None]):
             raise ThreeGateError("settings, contracts or images changed since this was shown: open it again")
 
     def _no_daemon(self) -> str:
-        return "" if self.app.workspace.daemon_lock_held() else "; no daemon runs: threegate run"
+        return "" if self.app.workspace.daemon_lock_held() else "; no daemon is running: threegate run"
 
     def _reading(self) -> Reading:
         return self._reader.read(unseen=self.query_one(Lines).unseen)
@@ -570,10 +580,14 @@ class RequestsScreen(Screen[None]):
     def action_reject(self) -> None:
         """Ask for a reason."""
         if self._opened is None or self._opened.draft is None:
-            why = f"nobody can decide here: {self.app.nobody}" if self.app.nobody else "it could not be read"
+            why = (
+                f"deciding is not possible here: {self.app.nobody}"
+                if self.app.nobody
+                else "it could not be read"
+            )
             self.say(f"{why}; it cannot be rejected")
         else:
-            question = "Reject for good. Reason (told to the agent); Enter rejects, Esc leaves it:"
+            question = "Reject for good. Reason (sent to the agent); Enter rejects, Esc goes back:"
             self.app.push_screen(ReasonScreen(question), partial(self._reasoned, self._reject, self._opened))
 
     def action_cancel(self) -> None:
@@ -582,14 +596,14 @@ class RequestsScreen(Screen[None]):
         if view is None or view.line.request_id is None:
             self.say("it cannot be read, so its id is not known; cancel it with: threegate cancel FILE")
         else:
-            question = "Cancel it. Reason (kept in the trail); Enter cancels it, Esc leaves it:"
+            question = "Cancel it. Reason (for the trail); Enter cancels it, Esc goes back:"
             self.app.push_screen(
                 ReasonScreen(question), partial(self._reasoned, self._cancel, view.line.request_id)
             )
 
     def _reasoned(self, act: Callable[[_Result, str], str], about: _Result, reason: str | None) -> None:
         if reason is None:
-            self.say("left as it is; nothing was changed")
+            self.say("nothing was changed")
         else:
             self._do(lambda: act(about, reason))
 

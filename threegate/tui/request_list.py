@@ -1,6 +1,6 @@
-"""The list of requests: what needs somebody first, renewed as it changes, with a filter.
+"""The list of requests: those that need someone first, refreshed on changes, with a filter.
 
-Invariant: rows are those of review/status.py, drawn as they are; foreign text stays in rows of its own, behind the gutter.
+Invariant: rows are those of review/status.py, unchanged; foreign text has rows of its own, behind the gutter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _Drawn = dict[str, tuple[str, ...]]
 
 
 class RequestList(Vertical):
-    """The requests of a workspace: the undecided ones only, or everything that is open and the last that have ended."""
+    """The requests of a workspace: only the undecided ones, or everything open and the last that have
+    ended.
+    """
 
     class Opened(Message):
         """A request was chosen."""
@@ -50,14 +52,14 @@ class RequestList(Vertical):
         self._drawn: _Drawn | None = None
 
     def compose(self) -> ComposeResult:
-        """A bar, the filter, the table, what is to be said of the list."""
+        """A bar, the filter, the table, and messages about the list."""
         yield Static(id="bar", classes="bar", markup=False)
-        yield Input(placeholder="words of the name or the state; Enter shows, Esc ends", id="filter")
+        yield Input(placeholder="words of the name or the state; Enter applies, Esc closes", id="filter")
         yield DataTable(cursor_type="row", show_header=False, cell_padding=0)
         yield Static(id="more", markup=False)
 
     def renew(self) -> None:
-        """Look again; the cursor stays on its request."""
+        """Refresh; the cursor stays on its request."""
         lines = status_lines(self._workspace, ended=self._ended, reader=self._reader)
         if self.undecided:
             lines = [line for line in lines if is_undecided(line)]
@@ -65,7 +67,7 @@ class RequestList(Vertical):
         self._fill()
 
     def on_resize(self) -> None:
-        """Rows are made for the width that there is."""
+        """Rows are made for the available width."""
         self.call_after_refresh(self._fill)
 
     def lines(self) -> list[Line]:
@@ -103,7 +105,8 @@ class RequestList(Vertical):
         more = [worker_text(item) for item in worker_lines(self._workspace) or []]
         if not self._lines:
             more = own(
-                "nothing waits for you; u shows everything" if self.undecided else NOTHING_HERE, width=width
+                "nothing is waiting for you; u shows everything" if self.undecided else NOTHING_HERE,
+                width=width,
             )
         self.query_one("#more", Static).update(Text("\n".join(shown(text) for text in more)))
 
@@ -132,13 +135,13 @@ class RequestList(Vertical):
             table.move_cursor(row=table.get_row_index(here), animate=False)
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Enter on a row: the one that was under the cursor when the key was pressed."""
+        """Enter on a row: open the one under the cursor when the key was pressed."""
         line = self._lines.get(str(event.row_key.value))
         if line is not None:
             self.post_message(self.Opened(line))
 
     def ask_filter(self) -> None:
-        """Ask for words."""
+        """Open the filter."""
         field = self.query_one("#filter", Input)
         field.add_class("asked")
         field.focus()
@@ -152,16 +155,16 @@ class RequestList(Vertical):
         self._fill()
 
     def on_input_changed(self, _event: Input.Changed) -> None:
-        """Narrow it as it is typed."""
+        """Filter while typing."""
         self._fill()
 
     def on_input_submitted(self, _event: Input.Submitted) -> None:
-        """Back to the table, narrowed."""
+        """Back to the table, filtered."""
         self.query_one(DataTable).focus()
 
 
 def is_undecided(line: Line) -> bool:
-    """Whether an operator could decide on it now: a draft, or what waits for one of them."""
+    """Whether an operator could decide on it now: a draft, or a request waiting for an operator."""
     return line.next == "operator" or (is_draft_folder(line.entry.folder) and line.entry.path.suffix == ".md")
 
 

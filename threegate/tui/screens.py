@@ -1,6 +1,6 @@
-"""What opens on top of the lists: a yes, a reason, lines to read.
+"""Dialogs on top of the lists: a yes or no, a reason, lines to read.
 
-Invariant: every text that is given to the toolkit is a `Text`, so that nothing in it is read as markup.
+Invariant: every text passed to the toolkit is a `Text`, so that nothing in it is parsed as markup.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REASON_CHARS = 500
 
 
 class Confirm(ModalScreen[bool]):
-    """A yes or a no, each with its own key; no other key is an answer."""
+    """A yes or a no, each with its own key; no other key answers."""
 
     BINDINGS = [Binding("y", "answer(True)", "Yes"), Binding("n,escape", "answer(False)", "No")]
 
@@ -35,14 +35,14 @@ class Confirm(ModalScreen[bool]):
             yield Static(Text(f"{shown(self._question)}  [y/n]"), markup=False)
 
     def action_answer(self, answer: bool) -> None:
-        """Give it back."""
+        """Return the answer."""
         self.dismiss(answer)
 
 
 class ReasonScreen(ModalScreen[str | None]):
-    """A reason in words; None when it was thought better of."""
+    """A reason in words; None if the dialog was left."""
 
-    BINDINGS = [Binding("escape", "leave", "Leave it")]
+    BINDINGS = [Binding("escape", "leave", "Go back")]
 
     def __init__(self, question: str) -> None:
         super().__init__()
@@ -55,16 +55,16 @@ class ReasonScreen(ModalScreen[str | None]):
             yield Input(id="reason", max_length=_REASON_CHARS)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Give it back."""
+        """Return the reason."""
         self.dismiss(event.value.strip())
 
     def action_leave(self) -> None:
-        """Nothing is done."""
+        """Close without doing anything."""
         self.dismiss(None)
 
 
 class TextScreen(Screen[None]):
-    """Lines to read, made for the width that there is."""
+    """Lines to read, made for the available width."""
 
     BINDINGS = [Binding("escape,d,question_mark", "leave", "Back"), Binding("q", "app.quit", "Quit")]
 
@@ -83,7 +83,7 @@ class TextScreen(Screen[None]):
         self.query_one(Lines).focus()
 
     def on_resize(self) -> None:
-        """Lines are made for the width that there is."""
+        """Lines are made for the available width."""
         self.call_after_refresh(self._put)
 
     def _put(self) -> None:

@@ -1,7 +1,8 @@
-"""A machine of the cluster: takes job envelopes from the broker, judges each again, runs it, and signs its result.
+"""A machine of the cluster: takes job envelopes from the broker, judges each again, runs it, and signs its
+result.
 
-Invariant: whatever broker or daemon say, nothing runs here that an operator of this worker's own file did not sign for
-exactly this job, and nothing twice.
+Invariant: whatever broker or daemon send, nothing runs here unless an operator in this worker's own file
+signed exactly this job, and nothing runs twice.
 """
 
 from __future__ import annotations

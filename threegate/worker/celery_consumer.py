@@ -82,7 +82,7 @@ class JobConsumer(consumer.Consumer):  # type: ignore[misc]
         return checked
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
-        """Reject it, which the broker reports as lost; said once."""
+        """Reject it, which the broker reports as lost; logged once."""
         self._rejected += 1
         if self._rejected == 1:
             _LOGGER.error("rejected a message that holds no envelope; more of them are only counted")

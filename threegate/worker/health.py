@@ -1,7 +1,7 @@
-"""The worker's doctor: what it can give, measured, and why it takes no work.
+"""The worker's doctor: what it can offer, measured, and why it accepts no work.
 
-Invariant: a worker offers only what was proved here at its start: a wall that did not hold, a clock, a key or a file that
-is wrong is a line that keeps it from all work.
+Invariant: a worker offers only what was tested here at its start: a restriction that is not in force, or a
+wrong clock, key or file, keeps it from all work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def images_of(settings: Settings) -> tuple[str, str]:
 
 
 def look(settings: Settings, operators: Operators, state: Path) -> tuple[Capacity, str | None]:
-    """What this worker gives, and None, or the first thing that keeps it from work. Takes some seconds: it measures."""
+    """What this worker offers, and None, or the first problem that keeps it from working. Takes a few
+    seconds, because it measures.
+    """
     budget = Budget.of(settings.runners)
     era, egress = settings.runners.era.image, settings.runners.era.egress_image
     problem = quick_look(operators, state)

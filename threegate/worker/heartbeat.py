@@ -1,9 +1,10 @@
-"""The worker's own line to the daemon: its status, the notes it answers to, and the fence.
+"""The worker's own connection to the daemon: its status, the notes it answers, and the fence.
 
-Invariant: only notes that the workspace's key signed for this worker count; a run whose daemon was not heard of for
-CLUSTER_FENCE_SECONDS is ended here, which is before the broker or the daemon can report it lost; one of an older life of
-the daemon is ended as soon as a newer one is heard. A start token counts only as the answer to the very question that this
-life of the worker asked. The listener publishes nothing and removes nothing: it would be deaf meanwhile.
+Invariant: only notes that the workspace's key signed for this worker count; a run whose daemon has sent
+nothing for CLUSTER_FENCE_SECONDS is stopped here, which is before the broker or the daemon can report it
+lost; a run of an older life of the daemon is stopped as soon as a newer one sends a message. A start token
+counts only as the answer to the query that this life of the worker sent. The listener publishes nothing and
+removes nothing, because it could not receive meanwhile.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _CHUNK_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What this worker gives: cores, MiB, rows of each backend, and the images that its engine has."""
+    """What this worker offers: cores, MiB, rows of each backend, and the images that its engine has."""
 
     cores: Decimal
     memory_mb: int
@@ -72,7 +73,7 @@ class _Heard:
 
 
 class Agent:
-    """Connections, what is active, and what was heard of which life of the daemon."""
+    """Connections, active runs, and what was received from which life of the daemon."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class Agent:
         ]
 
     def start(self) -> None:
-        """Connect, tell the status, and hold the fence."""
+        """Connect, send the status, and enforce the fence."""
         self._wire.start()
         for thread in self._threads:
             thread.start()
@@ -134,7 +135,7 @@ class Agent:
         self._wire.publish(result_exchange(self.name), self.name, sealed, lasting=lasting)
 
     def enter(self, active: Active) -> bool:
-        """From now on notes for this nonce are heard. False when it is here already."""
+        """Receive notes for this nonce from now on. False if it is already known."""
         with self._lock:
             if active.nonce in self._active:
                 return False
@@ -153,10 +154,10 @@ class Agent:
             return frozenset().union(*(active.inputs for active in self._active.values()))
 
     def may_start(self, active: Active) -> bool:
-        """Ask for the start token and wait for it. Raises Unavailable when it could not be asked for.
+        """Request the start token and wait for it. Raises Unavailable if it could not be requested.
 
-        The question is marked with what nobody could know before, and the daemon's answer repeats it: a token that was
-        recorded starts nothing a second time, also where the journal was rolled back.
+        The query contains a random value that the daemon's answer repeats: a recorded token starts nothing a
+        second time, even if the journal was rolled back.
         """
         ask = secrets.token_hex(16)
         self.tell("may-start", nonce=active.nonce, envelope_sha256=active.envelope_sha256, ask=ask)
@@ -204,7 +205,7 @@ class Agent:
         self._note(note)
 
     def _life(self, boot: str, seq: int) -> None:
-        """A sign of life, unless it is one that was heard before."""
+        """A sign of life, unless it was received before."""
         with self._lock:
             heard = self._boots.get(boot)
             if heard is None:
@@ -234,7 +235,7 @@ class Agent:
             self._put(nonce, kind, note, b"")
 
     def _put(self, nonce: str, kind: str, value: Mapping[str, Any], data: bytes) -> bool:
-        """Hand a message to its job. False when none here hears it."""
+        """Pass a message to its job. False if no job here receives it."""
         with self._lock:
             active = self._active.get(nonce)
             if active is None:

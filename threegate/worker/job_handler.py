@@ -1,7 +1,8 @@
 """One job on this worker, from the envelope to the signed result.
 
-Invariant: in this order and no other: verified, room for it, inputs here by digest, nonce on disk, start token, run,
-result on disk, result sent. Whatever goes wrong before the run is reported as a signed refusal, and nothing ran.
+Invariant: in this order and no other: verified, resources reserved, inputs here by digest, nonce on disk,
+start token, run, result on disk, result sent. Any failure before the run is reported as a signed refusal, and
+nothing ran.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class NonceJournal:
             return sum(1 for entry in self._spent.values() if entry.grant == grant)
 
     def clock_behind(self, now: datetime) -> float:
-        """Seconds by which the clock lies behind the last entry; 0 when it does not."""
+        """Seconds by which the clock is behind the last entry; 0 if it is not."""
         return max(0.0, self._latest - now.timestamp())
 
     def spend(self, entry: Spent) -> None:

@@ -1,4 +1,4 @@
-"""The operators that a worker believes: its own file, read again for every job."""
+"""The operators that a worker trusts: its own file, read again for every job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from threegate.core import durable, limits
 
 
 def read_operators_file(path: Path) -> Operators:
-    """The operators of this worker: FILE, and FILE.revoked and FILE.passkeys beside it. What is wrong is in `problem`."""
+    """The operators of this worker: FILE, and FILE.revoked and FILE.passkeys next to it. Errors are in
+    `problem`.
+    """
     files: list[bytes | None] = []
     for name in (path, path.with_name(path.name + ".revoked"), path.with_name(path.name + ".passkeys")):
         try:

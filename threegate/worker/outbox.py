@@ -1,6 +1,7 @@
-"""Signed results that the daemon has not said that it has: kept on disk, with their outputs, and sent again.
+"""Signed results that the daemon has not acknowledged: stored on disk, with their outputs, and sent again.
 
-Invariant: a result is on disk before it is sent; its bytes never change; it goes when the daemon has it, or a day later.
+Invariant: a result is on disk before it is sent; its bytes never change; it is removed once the daemon has
+it, or a day later.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _RESULT = "result.sealed"
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """One result and where its outputs lie."""
+    """One result and the folder of its outputs."""
 
     nonce: str
     sealed: bytes
@@ -55,7 +56,7 @@ class Outbox:
                 continue
             if age > limits.CLUSTER_OUTBOX_SECONDS:
                 remove_folder(folder)
-                told.append(f"removed the run {folder.name}, whose result nobody asked for")
+                told.append(f"removed the run {folder.name}, whose result was never requested")
                 continue
             outputs = {item["sha256"]: folder / "out" / item["path"] for item in note["outcome"]["artifacts"]}
             kept = KeptResult(
@@ -74,7 +75,7 @@ class Outbox:
         return kept
 
     def waiting(self) -> list[KeptResult]:
-        """What the daemon has not said that it has."""
+        """Results that the daemon has not acknowledged."""
         with self._lock:
             return list(self._kept.values())
 

@@ -1,7 +1,8 @@
-"""The life of a worker: identity, sweep, doctor, then jobs until told to stop.
+"""The life of a worker: identity, cleanup, doctor, then jobs until a stop is requested.
 
-Invariant: nothing is taken before orphans of an earlier life are gone, the journal is open and the doctor is content; a
-worker that is told to stop takes nothing more, gives what runs a short time to finish, and then ends it.
+Invariant: no job is accepted before orphans of an earlier life are gone, the journal is open and the doctor
+finds no problem; after a stop request a worker accepts nothing more, gives running jobs a short time to
+finish, and then stops them.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def _work(
     options: Options,
     say: Callable[[str], None],
 ) -> None:
-    """Doctor, then Celery until it is told to stop."""
+    """Doctor, then Celery until a stop is requested."""
     stop = threading.Event()
     agent.capacity, agent.problem = look(settings, read_operators_file(options.operators), options.state)
     found = agent.problem

@@ -98,7 +98,7 @@ def check_envelope(envelope: JobEnvelope, trust: Trust, journal: NonceJournal, *
         raise Refused("clock_went_back", "this worker's clock is behind its nonce journal; set it right")
     seconds = now.timestamp()
     if envelope.issued > seconds + limits.CLUSTER_CLOCK_SECONDS:
-        raise Refused("not_yet_valid", "the envelope lies ahead of this worker's clock; set both clocks")
+        raise Refused("not_yet_valid", "the envelope is ahead of this worker's clock; set both clocks")
     if seconds >= envelope.expires:
         raise Refused("envelope_expired", "the envelope has expired")
     if journal.used(envelope.nonce):
@@ -120,7 +120,7 @@ def _request_of(envelope: JobEnvelope, trust: Trust, now: datetime) -> Request:
 
 
 def _job_of(envelope: JobEnvelope, request: Request) -> Job:
-    """The Job by the daemon's own code; what the envelope says of it must be what it is."""
+    """The Job, built with the daemon's own code; what the envelope says about it must match."""
     try:
         job = build_job(
             request,
@@ -183,7 +183,7 @@ def _facts(
 
 
 def _requesters(settings: Settings, envelope: JobEnvelope) -> Mapping[str, str]:
-    """This worker's names, and the one that the daemon's trail has for the run that asks."""
+    """This worker's names, and the name that the daemon's trail has for the requesting run."""
     if envelope.run is None:
         return settings.requesters
     return {**settings.requesters, envelope.run: envelope.requester or envelope.run}

@@ -136,7 +136,7 @@ def test_it_is_given_to_nobody_who_is_not_asked(
     ]
     assert execute(given) == 2
     said = capsys.readouterr()
-    assert "alone, where you are asked" in said.err and said.out == ""
+    assert "its own, at the prompt" in said.err and said.out == ""
     assert listed(bench, drill) and went_on(bench) == []
 
 

@@ -38,7 +38,7 @@ def test_it_is_refused_before_anybody_can_sign_it(tmp_path: Path) -> None:
     crossed = Crossed(tmp_path)
     theirs = crossed.drop("other")
     said = crossed.place.approve(theirs, expect=2).err
-    assert "may ask to change default and nothing else" in said and "agent run codex --project" in said
+    assert "may change default and nothing else" in said and "agent run codex --project" in said
     theirs.unlink()
     crossed.place.approve(crossed.drop("default"))
     crossed.place.once()

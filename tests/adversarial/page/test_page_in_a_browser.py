@@ -266,7 +266,7 @@ def test_a_page_on_another_port_of_this_machine_gets_nothing(shown: Shown) -> No
             "a frame is empty, the rest is refused"
         )
         browser.open(f"http://evil.example/page/{shown.base.rpartition('/page/')[2]}")
-        assert "ask for it by its own address" in browser.js("document.body.textContent")
+        assert "open it by its own address" in browser.js("document.body.textContent")
         assert browser.js("fetch(location.href).then(a => a.status)") == 403
         heard = "\n".join(_Elsewhere.heard)
         assert heard and "threegate_page=" not in heard.replace("threegate_page=tossed", "")

@@ -334,7 +334,7 @@ def test_what_is_approved_already_has_no_button(client: PasskeyClient) -> None:
     assert data_of(page) == {} and "use-passkey" not in page
     to = address.replace("/request/", "/approve/")
     body = {**client.assertion(form["challenge"]), "statement": form["statement"]}
-    assert "no draft any more" in client.ask(to, body).json()["error"]
+    assert "no longer a draft" in client.ask(to, body).json()["error"]
 
 
 def test_headers(client: PasskeyClient) -> None:

@@ -278,7 +278,7 @@ def test_its_words_reach_an_agent_as_its_own_only() -> None:
     tool = PinnedTool("echo", words, words, {"type": "object"}, None, {"title": words, "readOnlyHint": True})
     (shown,) = server_tools({"notes__echo": OfferedTool("notes", tool, "0" * 64)})
     assert shown.title == f"notes: {words}" and shown.annotations is None
-    assert shown.description == f"[the server notes says of its tool:] {words}"
+    assert shown.description == f"[the server notes describes its tool:] {words}"
     (plain,) = server_tools({"n__e": OfferedTool("n", PinnedTool("e", None, None, {}, None, None), "0" * 64)})
     assert plain.title is None
 

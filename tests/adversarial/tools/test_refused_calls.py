@@ -38,7 +38,7 @@ def test_what_is_not_pinned_exactly_so_is_refused(tmp_path: Path) -> None:
         verdict = notes.place.verdict(wrong.name)
         assert verdict["reason"] == "TG908" and "SECRETIVE" not in json.dumps(verdict)
         said = notes.place.approve(wrong, expect=2).err
-        assert "$.text is not what the tool's schema asks for (maxLength)" in said
+        assert "$.text does not match the tool's schema (maxLength)" in said
         assert notes.calls == []
 
 
@@ -130,7 +130,7 @@ def test_a_servers_own_secret_comes_back_masked(tmp_path: Path) -> None:
             None,
         ),
         ({"unevaluatedProperties": False}, {}, "linear time"),
-        ({"type": "nothing"}, {}, "no JSON Schema"),
+        ({"type": "nothing"}, {}, "not a JSON Schema"),
         ({"$ref": "https://example.com/schema"}, {}, "refers"),
         ({"$ref": "#"}, {}, "refers"),
         (

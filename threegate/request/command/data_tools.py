@@ -1,8 +1,10 @@
-"""The data tools whose command lines show all code that runs: a closed table of programs and their harmless options.
+"""The data tools whose command lines show all code that runs: a closed table of programs and their harmless
+options.
 
-Invariant: an argv is transparent only when the program and every word that begins with a dash are in the table.
-Whatever the table does not know, also an abbreviated long option, is opaque; nothing is guessed. The table is for
-GNU tools; programs that start others, and options that do (``sort --compress-program``, ``find -exec``), are left out.
+Invariant: an argv is transparent only if the program and every word that begins with a dash are in the table.
+Anything not in the table, including an abbreviated long option, is opaque; nothing is guessed. The table is
+for GNU tools; programs that start others, and options that do (``sort --compress-program``, ``find -exec``),
+are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class DataTool:
-    """What a data tool may be given. A long option stands without its two dashes, and may take ``=value``."""
+    """The allowed options of a data tool. A long option is listed without its two dashes, and may take
+    ``=value``.
+    """
 
     flags: str = ""
     """Short options without a value."""

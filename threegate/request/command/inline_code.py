@@ -1,6 +1,8 @@
-"""Which words of an interpreter's command line are code or a pattern, so that a slash in them need not be a path.
+"""Which words of an interpreter's command line are code or a pattern, so that a slash in them need not be a
+path.
 
-Invariant: this decides only how a word is looked through for host paths (paths.py); it never makes a line transparent.
+Invariant: this only decides how a word is searched for host paths (paths.py); it never makes a line
+transparent.
 """
 
 from __future__ import annotations

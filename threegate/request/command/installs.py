@@ -1,4 +1,4 @@
-"""Words that install software, recognised in any text: an argument, code or prose."""
+"""Words that install software, recognized in any text: an argument, code or prose."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Host paths and devices, in arguments, in inline code and in prose.
 
-An argument may name what the sandbox has: /in, /out, /tmp and /dev/null. Code and patterns hold many slashes
-that are no paths, so there only the known places of a host are looked for.
+An argument may name what the sandbox has: /in, /out, /tmp and /dev/null. Code and patterns contain many
+slashes that are not paths, so there only the known places of a host are searched for.
 """
 
 from __future__ import annotations

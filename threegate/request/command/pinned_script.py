@@ -1,7 +1,7 @@
 """Command lines that run one script file: ``python3 /in/a.py …``, ``awk -f /in/a.awk …``.
 
-Invariant: a word is the script only where the interpreter is given nothing but options that neither load nor run
-other code; inline programs (``-c``, ``-e``), modules (``-m``) and standard input are none. A closed table.
+Invariant: a word is the script only if all of the interpreter's options neither load nor run other code;
+inline programs (``-c``, ``-e``), modules (``-m``) and standard input do not count. A closed table.
 """
 
 from __future__ import annotations

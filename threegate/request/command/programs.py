@@ -1,7 +1,7 @@
-"""Programs that no request may start, by kind, and how a program is recognised by its name.
+"""Programs that no request may start, by kind, and how a program is recognized by its name.
 
-The lists cannot be complete and need not be: what carries is that the argv runs without a shell inside the
-walls of docs/spec/6-runners.md. They catch what an agent would write, in any spelling.
+The lists cannot be complete and need not be: the protection is that the argv runs without a shell under the
+restrictions of docs/spec/6-runners.md. They catch what an agent would write, in any spelling.
 """
 
 from __future__ import annotations

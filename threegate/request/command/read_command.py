@@ -1,8 +1,9 @@
-"""Reads the one line of a Command section and refuses what the request format itself forbids.
+"""Read the one line of a Command section and refuse what the request format itself forbids.
 
-Invariant: `argv` is there exactly when no problem is an error, and it is what runs, without a shell. What a program,
-its options or its inline code would start is not guessed: a line that does not show all of its code is opaque
-(exposure.py), and any of its words that is the name of a refused program is refused like the program itself.
+Invariant: `argv` is set exactly if no problem is an error, and it is what runs, without a shell. What a
+program, its options or its inline code would start is not guessed: a line that does not show all of its code
+is opaque (exposure.py), and any word in it that is the name of a refused program is refused like the program
+itself.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _read(words: Sequence[Word], problems: tuple[Problem, ...], programs: Collec
 
 _BY_PLACE: Final = attrgetter("column", "rule")
 _Found = tuple[str, Word, str]
-"""A rule, the word that breaks it, what to say."""
+"""A rule, the offending word, the message."""
 
 
 def _program(word: Word, programs: Collection[str]) -> tuple[()] | tuple[_Found]:

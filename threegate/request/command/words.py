@@ -1,7 +1,8 @@
-"""Splits a command line into words by POSIX shell quoting, and reports everything a shell would act on.
+"""Split a command line into words by POSIX shell quoting, and report everything a shell would act on.
 
-Invariant: where no problem is found, the words are what a POSIX shell would hand to the program, except that
-plain ``$NAME`` stays as it is (told as a warning): no shell ever sees the line. One pass, linear time.
+Invariant: if no problem is found, the words are what a POSIX shell would pass to the program, except that
+plain ``$NAME`` stays unchanged (reported as a warning), because no shell ever sees the line. One pass, linear
+time.
 """
 
 from __future__ import annotations

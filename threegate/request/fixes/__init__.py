@@ -1,8 +1,8 @@
-"""Fixes: for the findings that have a mechanical answer, the lines to change.
+"""Fixes: for findings with an automatic answer, the lines to change.
 
-Invariant: every fix that is offered was applied and read again, and the finding that it answers is gone; a fix
-never brings back a secret, and a file that holds one gets none. Fixes are an offer to whoever drafts: gate 1 reads
-the fixed file from its first byte, and nothing is applied by ThreeGate itself.
+Invariant: every offered fix was applied and read again, and its finding is gone; a fix never brings back a
+secret, and a file with a secret gets none. Fixes are an offer to the drafter: gate 1 reads the fixed file
+from its first byte, and ThreeGate itself applies nothing.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _STOPPING = frozenset({"TG105", "TG106", "TG108", "TG110", "TG112", "TG113", "TG
 
 
 def propose_fixes(data: bytes, report: Report, *, settings: GateSettings, now: datetime) -> tuple[Fix, ...]:
-    """The fixes for `report`, which is what the reader said of exactly these bytes. Never raises.
+    """The fixes for `report`, which must be the reader's report on exactly these bytes. Never raises.
 
-    Costs a second reading of the file, and nothing where no finding has a maker.
+    Costs a second reading of the file, but nothing if no finding has a fix.
     """
     rules = {finding.rule for finding in report.findings}
     if not rules & MENDED_RULES or _LEAK in rules:
@@ -72,7 +72,9 @@ def _solved(
     settings: GateSettings,
     now: datetime,
 ) -> frozenset[str]:
-    """The rules whose fixed findings are gone when the file with all fixes is read. None when a secret came up."""
+    """The rules whose fixed findings are gone when the file with all fixes is read. None if a secret
+    appeared.
+    """
     name = next((fix.text for fix in fixes if fix.op == "rename"), report.path)
     data = apply_fixes(text, fixes).encode("utf-8")
     again = read_request(data, path=name, settings=settings, now=now, stage=report.stage)
@@ -93,7 +95,7 @@ def _solved(
 
 
 def _moved(line: int, fixes: Sequence[Fix]) -> int:
-    """Where a line stands when the fixes above it were applied."""
+    """The number of a line after the fixes above it were applied."""
     return line + sum(
         fix.text.count("\n") + (fix.op == "insert") - (fix.op == "delete")
         for fix in fixes

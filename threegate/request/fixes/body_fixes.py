@@ -1,6 +1,6 @@
-"""Fixes of the body: the form of headings, blocks and lists, where the content is clear.
+"""Fixes of the body: the form of headings, blocks and lists, if the content is clear.
 
-Invariant: no word of the content changes; only what stands around it.
+Invariant: no word of the content changes, only its surroundings.
 """
 
 from __future__ import annotations

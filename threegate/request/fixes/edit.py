@@ -1,7 +1,8 @@
-"""How fixes are made and applied: whole lines, so that any program can do it without reading the format.
+"""How fixes are made and applied: whole lines, so that any program can do it without understanding the
+format.
 
-Invariant: fixes of one list never speak of one line twice (but inserts, which keep their order), so the order in
-which they are applied does not matter as long as it starts at the last line.
+Invariant: no two fixes of a list concern the same line (except inserts, which keep their order), so the order
+in which they are applied does not matter as long as it starts at the last line.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Fixes of the file and its front matter: a value that has one right spelling, or a bound that it went over.
+"""Fixes of the file and its front matter: a value with one right spelling, or one that is out of range.
 
-Invariant: nothing is invented. A fix only respells what stands there, takes the nearest bound, or writes the value
+Invariant: nothing is invented. A fix only corrects a spelling, takes the nearest bound, or writes the value
 that has no alternative (and, for a missing limit, what `threegate draft` would have written).
 """
 
@@ -53,7 +53,7 @@ def cleared(draft: Draft, finding: Finding) -> Iterator[Fix]:
 
 
 def fenced(draft: Draft, finding: Finding) -> Iterator[Fix]:
-    """The two lines that are exactly ---, where something much like them stands."""
+    """The two lines that must be exactly ---, where there is something similar."""
     first = next((number for number, line in enumerate(draft.lines, start=1) if line.strip()), 1)
     yield from (Fix(finding.rule, "delete", number) for number in range(1, first))
     marks = [number for number in range(first, len(draft.lines) + 1) if _FENCE.fullmatch(draft.line(number))]
@@ -135,7 +135,7 @@ def digest(draft: Draft, finding: Finding) -> Iterator[Fix]:
 
 
 def host(draft: Draft, finding: Finding) -> Iterator[Fix]:
-    """A URL's host, in lower case, where the entry stands on a line of its own."""
+    """A URL's host, in lower case, if the entry has a line of its own."""
     match = re.fullmatch(
         r"([ ]*-[ ]+)[\"']?(?:https?://)?([^/\"' ]+)(?:/.*)?", draft.line(finding.line), re.IGNORECASE
     )

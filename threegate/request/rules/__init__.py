@@ -1,7 +1,7 @@
 """The registry of the rules of gate 1: `RULES` by id.
 
-TG1xx file and front matter, TG2xx body, TG3xx command, TG4xx code and variables, TG5xx content.
-Invariant: an id stands once, and a rule without an accepted and a refused example is not made.
+TG1xx file and front matter, TG2xx body, TG3xx command, TG4xx code and variables, TG5xx content. Invariant: an
+id is used once, and every rule has an accepted and a refused example.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ RULES = (
         "TG221",
         "code-form",
         "the code is exactly one block fenced with ```",
-        "The info string is python or empty, the fence stands at column 1 and is closed.",
+        "The info string is python or empty, the fence starts at column 1 and is closed.",
         (f"{_MONTY}## Code\n\n```python\nx = 1\n```\n", f"{_MONTY}## Code\n\n````\nx = '```'\n````\n"),
         (
             f"{_MONTY}## Code\n\nx = 1\n",

@@ -109,7 +109,7 @@ RULES = (
     _rule(
         "TG311",
         "program-place",
-        "the program is no bare name and does not lie under /usr, /opt or /in",
+        "the program is not a bare name and not under /usr, /opt or /in",
         "Write the name alone (python, awk) or the whole path of a file that you send.",
         ("/usr/bin/python3 a.py", "sort data.csv"),
         ("./a.py", "bin/a", "/out/a", "/tmp/a", "/in/../a", "'a b'", "-x"),

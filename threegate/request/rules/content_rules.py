@@ -1,4 +1,4 @@
-"""The rules for the whole file: what no part of a request may hold."""
+"""The rules for the whole file: what no part of a request may contain."""
 
 from __future__ import annotations
 

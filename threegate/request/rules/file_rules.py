@@ -70,7 +70,7 @@ RULES = (
         "line-ends",
         "error",
         "a carriage return without a newline",
-        "A lone carriage return hides what stands before it on a terminal. End lines with LF or CRLF.",
+        "A lone carriage return hides the text before it on a terminal. End lines with LF or CRLF.",
         "file",
         ("{request}", "{request}\r\n"),
         ("{request}harmless\rdangerous\n",),

@@ -358,7 +358,7 @@ RULES = (
     _rule(
         "TG157",
         "output-path",
-        "an output lies under /out/",
+        "an output is under /out/",
         "A path without '.', '..' or empty segments, below /out/; a bare path means /out/<path>.",
         ("outputs_expected: [{path: /out/report.md}]",),
         (

@@ -1,4 +1,4 @@
-"""What a rule is: an id for ever, words for people, and examples that the tests run."""
+"""A rule: a permanent id, words for people, and examples that the tests run."""
 
 from __future__ import annotations
 

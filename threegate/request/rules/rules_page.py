@@ -1,4 +1,4 @@
-"""docs/rules.md, made of the rules themselves."""
+"""docs/rules.md, generated from the rules themselves."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Changes a project by a change set, whole or not at all.
+"""Apply a change set to a project, completely or not at all.
 
-Invariant: runs as the project's owner and never as root; everything is beneath one held descriptor of the project (no
-link, no mount, no other owner is crossed); what is not exactly the "before" of the table stops the change, and whatever
-stops it is taken back in reverse. Nothing in the project is opened for writing: each step is one rename (apply_journal.py), so a
-crash leaves each path as it was or as it will be, and the next start takes all of it back.
-Source: docs/spec/8-agents.md, "Apply".
+Invariant: this runs as the project's owner and never as root; everything is opened relative to one descriptor
+of the project (no link, no mount, no other owner is crossed); a path that is not exactly the "before" of the
+table stops the change, and a stopped change is reverted in reverse order. Nothing in the project is opened
+for writing: each step is one rename (apply_journal.py), so after a crash each path is either old or new, and
+the next start reverts all of them. Source: docs/spec/8-agents.md, "Apply".
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY
 _FEW: Final = 8
-"""So many files and folders are synced one by one; for more, their file system is synced as a whole."""
+"""Up to this many files and folders are synced one by one; for more, their whole file system is synced."""
 Ending = Literal["succeeded", "project_changed", "project_not_writable", "failed", "cancelled", "timed_out"]
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How it ended. But for ``succeeded`` the project is as it was, except for `left`: paths that somebody else changed
-    while they were to be taken back, which stay as they are, with what was there in the stage folder."""
+    """The result. Unless ``succeeded``, the project is unchanged, except for `left`: paths that someone else
+    changed before they could be reverted, which stay unchanged, with their originals in the stage folder.
+    """
 
     status: Ending
     message: str
@@ -46,7 +47,7 @@ class Done:
 
 
 class ChangeStopped(Exception):
-    """The change cannot go on: the status, and one line."""
+    """The change cannot continue: the status, and one line."""
 
     def __init__(self, status: Ending, message: str) -> None:
         super().__init__(message)
@@ -55,10 +56,11 @@ class ChangeStopped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a change is made of: the change set in its archive, and where journal and originals are written.
+    """The inputs of a change: the change set in its archive, and where journal and originals are written.
 
-    `exact` is for an undo: permission bits and group of paths that come back. `originals` is None for an undo, whose
-    originals are the change set that it takes back. `stop` is asked before each step for a status to stop with.
+    `exact` is for an undo: permission bits and group of restored paths. `originals` is None for an undo,
+    whose originals are the change set that it reverts. `stop` is called before each step and may return a
+    status to stop with.
     """
 
     change: ChangeSet
@@ -71,12 +73,11 @@ class Work:
 
 
 def carry_out(project: HeldFolder, place: ProjectPlace, work: Work) -> Done:
-    """Make the change. On `succeeded` the stage folder still has what was replaced: `forget` takes it away, `take_back`
-    undoes all. Never raises for what the project or the disk does."""
+    """Make the change. On `succeeded` the stage folder still has what was replaced: `forget` removes it,
+    `take_back` reverts everything. Never raises because of the project or the disk.
+    """
     if os.geteuid() != place.uid or place.uid == 0:
-        return Done(
-            "project_not_writable", "a project is changed by its owner's account only, and never by root"
-        )
+        return Done("project_not_writable", "only its owner's account may change a project, and never root")
     try:
         plan = _prepare(project, place, work)
         with project.folder(STAGE) as stage:
@@ -97,20 +98,22 @@ def _status_of(error: OSError) -> Ending:
 
 
 def _line_of(error: OSError) -> str:
-    return f"the project could not be changed ({error.strerror or error}); nothing of it was"
+    return f"the project could not be changed ({error.strerror or error}); nothing was changed"
 
 
 def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> ApplyPlan:
-    """Check everything, keep the originals, stage what is new, write the plan. Changes no path of the project.
+    """Check everything, keep the originals, stage what is new, write the plan. Changes no path of the
+    project.
 
-    Raises Stopped, ChangeSetError, OSError; the stage folder is gone then.
+    Raises Stopped, ChangeSetError, OSError; then the stage folder is gone.
     """
     tree = HeldTree(project)
     moved = moved_on(tree, work.change.rows)
     if moved:
         more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
         raise ChangeStopped(
-            "project_changed", f"{moved[0]}{more}: is not what the change was made from; nothing was changed"
+            "project_changed",
+            f"{moved[0]}{more}: differs from what the change was made from; nothing was changed",
         )
     check_project(tree, work.change, place.uid)
     if work.originals is not None:
@@ -120,7 +123,7 @@ def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> ApplyPlan:
     except FileExistsError:
         raise ChangeStopped(
             "project_not_writable",
-            f"{STAGE}/ is there already: another change is being made, or was cut off (start the daemon)",
+            f"{STAGE}/ already exists: another change is in progress or was interrupted (start the daemon)",
         ) from None
     try:
         with project.folder(STAGE) as stage:
@@ -131,20 +134,20 @@ def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> ApplyPlan:
         write_plan(work.journal, plan, "journal")
         return plan
     except BaseException:
-        with suppress(OSError):  # what is left is found by its token
+        with suppress(OSError):  # leftovers are identified by its token
             forget(project, work.token)
         raise
 
 
 def _keep_originals(tree: HeldTree, change: ChangeSet, target: BinaryIO) -> None:
-    """Write the change that takes this one back, with the bytes that are there now. Raises OSError, TreeChanged."""
+    """Write the change that reverts this one, with the current bytes. Raises OSError, TreeChanged."""
     turned = [row.turned() for row in change.rows]
 
     def content(row: Row) -> bytes:
         assert row.after is not None
         data = tree.target(row.path) if row.after.mode == LINK else b"".join(tree.chunks(row.path))
         if hashlib.sha256(data).hexdigest() != row.after.sha256:
-            raise TreeChanged(errno.EAGAIN, "changed while it was kept", row.path)
+            raise TreeChanged(errno.EAGAIN, "changed while it was copied", row.path)
         return data
 
     write_change_tar(turned, content, target)
@@ -153,7 +156,7 @@ def _keep_originals(tree: HeldTree, change: ChangeSet, target: BinaryIO) -> None
 
 
 def _plan(project: HeldFolder, stage: HeldFolder, work: Work) -> ApplyPlan:
-    """The steps, and everything new in the stage folder, on disk. Raises OSError, Stopped."""
+    """Write the steps, and everything new, into the stage folder, on disk. Raises OSError, Stopped."""
     steps: list[ApplyStep] = []
     kept: dict[str, tuple[int, int]] = {}
     many = len(work.change.rows) > _FEW
@@ -172,7 +175,7 @@ def _plan(project: HeldFolder, stage: HeldFolder, work: Work) -> ApplyPlan:
 
 
 def _ordered(rows: tuple[Row, ...]) -> list[tuple[Do, Row]]:
-    """Rows in an order in which each step can be taken: what goes (the deepest first), what turns, what comes."""
+    """Entries in a possible order of steps: removals (deepest first), replacements, additions."""
     gone = [row for row in rows if row.after is None]
     turns = [row for row in rows if row.change == "type"]
     comes = [row for row in rows if row.before is None]
@@ -195,7 +198,7 @@ def _stage_one(
     *,
     settled: bool,
 ) -> int:
-    """Make the new thing in the stage folder, with the mode and group that it will have; returns its inode."""
+    """Create the new entry in the stage folder, with its final mode and group; return its inode."""
     assert row.after is not None
     path, folder = stage.path / name, stage.fileno()
     if row.after.mode == LINK:
@@ -225,7 +228,9 @@ def _stage_one(
 
 
 def _copy_attributes(project: HeldFolder, row: Row, target: int) -> None:
-    """Keep what else the replaced file has. Raises Stopped for what its owner cannot give to another file."""
+    """Keep other attributes of the replaced file. Raises Stopped for those that its owner cannot set on
+    another file.
+    """
     if row.before is None or not row.before.file:
         return
     source = open_inside(project.fileno(), row.path)
@@ -245,7 +250,9 @@ def _copy_attributes(project: HeldFolder, row: Row, target: int) -> None:
 def _mode_of(
     project: HeldFolder, row: Row, work: Work, old: tuple[int, int] | None
 ) -> tuple[int, int | None]:
-    """Permission bits and group of what is new. Group and others never get more than the file had, or its folder gives."""
+    """Permission bits and group of a new entry. Group and others never get more than the file had, or than
+    its folder grants.
+    """
     assert row.after is not None
     if row.path in work.exact:
         return work.exact[row.path]
@@ -265,7 +272,7 @@ def _mode_of(
 
 
 def _nearest_folder(project: HeldFolder, row: Row) -> os.stat_result:
-    """The nearest folder above a path that is there already: what it gives to group and others, new things get."""
+    """The nearest existing folder above a path: new entries get what it grants to group and others."""
     parts = row.parts[:-1]
     while parts:
         with suppress(OSError):
@@ -277,12 +284,12 @@ def _nearest_folder(project: HeldFolder, row: Row) -> os.stat_result:
 
 
 def _take_steps(project: HeldFolder, stage: HeldFolder, plan: ApplyPlan, work: Work) -> Done:
-    """Take all steps, or take back those that were taken."""
+    """Run all steps, or revert those that were run."""
     try:
         for step in plan.steps:
             status = work.stop()
             if status is not None:
-                raise ChangeStopped(status, "was stopped before all of it was made; nothing was changed")
+                raise ChangeStopped(status, "was stopped before it was complete; nothing was changed")
             _take(project, stage, step)
         _sync_folders(project, plan)
         durable.sync_folder_at(stage.fileno(), stage.path)
@@ -297,7 +304,7 @@ def _take_steps(project: HeldFolder, stage: HeldFolder, plan: ApplyPlan, work: W
 
 
 def _sync_folders(project: HeldFolder, plan: ApplyPlan) -> None:
-    """Make the names in every folder durable that had one changed, and is still there. Raises OSError."""
+    """Make the names durable in every folder where one changed and that still exists. Raises OSError."""
     folders = dict.fromkeys(step.path.rpartition("/")[0] for step in plan.steps)
     if len(folders) > _FEW:
         durable.sync_all(project.fileno(), project.path)
@@ -312,7 +319,9 @@ def _sync_folders(project: HeldFolder, plan: ApplyPlan) -> None:
 
 
 def _take(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> None:
-    """One rename, and a look at what came out of the project. Raises Stopped, OSError; the step may then be taken."""
+    """One rename, and a check of what was moved out of the project. Raises Stopped, OSError; the step may have
+    been done then.
+    """
     above = step.path.rpartition("/")[0]
     try:
         with _folder(project, above) as folder:
@@ -337,12 +346,12 @@ def _take(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> None:
 
 
 def _is_old(stage: HeldFolder, step: ApplyStep) -> bool:
-    """Whether what came out of the project is what the table has as "before"."""
+    """Whether what was moved out of the project matches "before" in the table."""
     return _is(stage.fileno(), step.staged, step.old)
 
 
 def _is(folder: int, name: str, wanted: tuple[str, str]) -> bool:
-    """Whether a name is this mode and sha256; a folder is only itself while it is empty. Raises OSError."""
+    """Whether a name has this mode and sha256; a folder matches only while it is empty. Raises OSError."""
     mode, sha256 = wanted
     facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if mode == FOLDER:
@@ -376,16 +385,16 @@ def _has_names(folder: int, name: str) -> bool:
 
 
 def take_back(project: HeldFolder, plan: ApplyPlan, token: str) -> tuple[str, ...]:
-    """Take back, in reverse, every step that was taken; may be done again after a crash in between.
+    """Revert, in reverse order, every step that was done; can be repeated after a crash.
 
-    Returns the paths that stay because somebody else changed them since: what was there is then in the stage folder, and
-    the folder stays too. One path never keeps the others from being taken back.
+    Returns the paths that stay because someone else changed them since: their originals are then in the stage
+    folder, which stays too. One such path does not keep the others from being reverted.
     """
     left: list[str] = []
     try:
         stage = project.folder(STAGE)
     except FileNotFoundError:
-        return ()  # forgotten already: no step was taken, or all were taken back
+        return ()  # already forgotten: no step was done, or all were reverted
     with stage:
         if not _is_ours(stage, token):
             return ()
@@ -403,7 +412,7 @@ def take_back(project: HeldFolder, plan: ApplyPlan, token: str) -> tuple[str, ..
 
 
 def _taken_back(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> bool:
-    """Take one step back, if it was taken. False: the path has something else by now."""
+    """Revert one step, if it was done. False: the path has changed since."""
     try:
         staged = os.stat(step.staged, dir_fd=stage.fileno(), follow_symlinks=False).st_ino
     except FileNotFoundError:
@@ -427,14 +436,16 @@ def _taken_back(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> bool
                 durable.rename_at(stage.fileno(), place, folder, path, exchange=True)
             return True
     except (FileNotFoundError, NotADirectoryError):
-        # Gone already: taken back before a crash, or taken away by somebody. What went out has to come back.
+        # Gone already: reverted before a crash, or removed by someone. What was moved out must be restored.
         return step.do == "in"
 
 
 def forget(project: HeldFolder, token: str) -> None:
-    """Take the stage folder away with everything in it: the change stands, or nothing of it was made. Raises OSError.
+    """Remove the stage folder with everything in it: the change stands, or none of it was made. Raises
+    OSError.
 
-    One that another change made is left alone. The token goes last, so that a crash leaves nothing that is nobody's.
+    A stage folder of another change is left alone. The token is removed last, so that a crash leaves no
+    folder without an owner.
     """
     try:
         stage = project.folder(STAGE)
@@ -449,7 +460,7 @@ def forget(project: HeldFolder, token: str) -> None:
 
 
 def _is_ours(stage: HeldFolder, token: str) -> bool:
-    """Whether the stage folder has this token, or nothing in it at all: then no change is in it either."""
+    """Whether the stage folder has this token, or is empty: then it contains no change either."""
     with stage.entries() as entries:
         names = {entry.name for entry in entries}
     return not names or token in names
@@ -475,7 +486,7 @@ def _stat(project: HeldFolder, path: str) -> os.stat_result:
 
 @contextmanager
 def _folder(project: HeldFolder, path: str) -> Iterator[int]:
-    """A folder of the project, opened again each time: nothing in it is believed to be where it was."""
+    """A folder of the project, opened again each time: no entry is assumed to be where it was."""
     descriptor = open_inside(project.fileno(), path or ".", _FOLDER_FLAGS)
     try:
         yield descriptor

@@ -1,12 +1,12 @@
-"""The journal of one change of a project: what recovery needs, and nothing that it would have to believe.
+"""The journal of one change of a project: what recovery needs, and nothing that it would have to trust.
 
-Invariant: the first line names the project and is on disk before anything is made in it; the second one names each step and
-is on disk before the first step is taken. How far the steps came is not written: it is read off the staged names, whose
-inodes the journal has. So there is no state in between that the journal does not explain.
+Invariant: the first line names the project and is on disk before anything is created in it; the second one
+lists the steps and is on disk before the first step. Progress is not recorded: it is derived from the staged
+names, whose inodes are in the journal. So the journal explains every intermediate state.
 
-A step is one rename between a path of the project and a name in the stage folder:
-`in` (the stage has the new thing, the path is free), `out` (the path has the old thing, the stage name is free),
-`swap` (both are there and change places).
+A step is one rename between a path of the project and a name in the stage folder: `in` (the stage has the new
+entry, the path is free), `out` (the path has the old entry, the stage name is free), `swap` (both exist and
+change places).
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ from threegate.core import canonical, durable, limits
 from threegate.request.job import ProjectPlace
 
 STAGE: Final = ".threegate-apply"
-"""The folder in the project's root that holds what is on its way in or out; there only while a change is made."""
+"""The folder in the project's root for entries being moved in or out; it exists only while a change is
+made.
+"""
 Do = Literal["in", "out", "swap"]
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyStep:
-    """One rename. `inode` is that of the staged thing (0 for `out`): where it is says whether the step was taken.
+    """One rename. `inode` is that of the staged entry (0 for `out`): its location shows whether the step was
+    done.
 
-    What comes out of the project must be `old`, as mode and sha256 of a table; what a step brought in is `new`. Both are
-    two empty texts where there is nothing.
+    An entry moved out of the project must be `old`, as mode and sha256 of a table; the one moved in is `new`.
+    Both are two empty strings if there is no entry.
     """
 
     number: int
@@ -47,19 +50,23 @@ class ApplyStep:
 
 @dataclass(frozen=True, slots=True)
 class ApplyPlan:
-    """All steps in order, and of each path that goes or is replaced its exact permission bits and group."""
+    """All steps in order, and the exact permission bits and group of each removed or replaced path."""
 
     steps: tuple[ApplyStep, ...]
     kept: Mapping[str, tuple[int, int]]
 
 
 def first_line(place: ProjectPlace, token: str) -> bytes:
-    """The journal's first line. `token` is the name of a file in the stage folder: whose that folder is."""
+    """The journal's first line. `token` is the name of a file in the stage folder: it identifies the folder's
+    owner.
+    """
     return canonical.canonical_bytes({"journal": 1, "project": place.to_json(), "token": token}) + b"\n"
 
 
 def write_plan(journal: int, plan: ApplyPlan, path: str) -> None:
-    """Append the second line to the open journal and sync it. `path` is only told to observers. Raises OSError."""
+    """Append the second line to the open journal and sync it. `path` is only passed to observers. Raises
+    OSError.
+    """
     value = {
         "steps": [[step.number, step.do, step.path, step.inode, *step.old, *step.new] for step in plan.steps],
         "kept": {name: list(facts) for name, facts in plan.kept.items()},
@@ -71,7 +78,7 @@ def write_plan(journal: int, plan: ApplyPlan, path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A journal that was read. `plan` is None where no step was taken: its line never became whole."""
+    """A parsed journal. `plan` is None if no step was done: its line was never complete."""
 
     place: ProjectPlace
     token: str
@@ -79,7 +86,7 @@ class Journal:
 
 
 def read_journal(data: bytes) -> Journal:
-    """Raises ValueError for what is no journal."""
+    """Raises ValueError if this is not a journal."""
     head, _, rest = data.partition(b"\n")
     try:
         first = canonical.loads_strict(head, max_bytes=limits.KEY_TEXT_BYTES)
@@ -93,5 +100,5 @@ def read_journal(data: bytes) -> Journal:
         )
         kept = {name: (int(mode), int(gid)) for name, (mode, gid) in value["kept"].items()}
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"is no journal of a change ({type(error).__name__})") from None
+        raise ValueError(f"not a journal of a change ({type(error).__name__})") from None
     return Journal(place, token, ApplyPlan(steps, kept))

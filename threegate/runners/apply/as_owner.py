@@ -1,8 +1,9 @@
-"""Who touches a project: the account that owns it, in this process or in a child that root starts for it.
+"""Which process accesses a project: one with the owner's account, either this process or a child that root
+starts.
 
-Invariant: no file of a project is opened, made or renamed with root's rights. The child gives up every right that it has
-before it looks at the project, gets its files as open descriptors, and dies with the process that started it, so that
-nobody changes a project while somebody else takes that change back.
+Invariant: no file of a project is opened, created or renamed with root's privileges. The child drops all
+privileges before it accesses the project, gets its files as open descriptors, and dies with its parent, so
+that a change is never made while another process reverts it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ _PR_SET_NO_NEW_PRIVS: Final = 38
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be done in a project, with open descriptors. `archive` is -1 where nothing is applied, `originals` -1
-    where none are kept. `sha256` is the digest that the change set must have, `seconds` how long it may take."""
+    """What to do in a project, with open descriptors. `archive` is -1 if nothing is applied, `originals` -1
+    if none are kept. `sha256` is the required digest of the change set, `seconds` the time limit.
+    """
 
     verb: Verb
     place: ProjectPlace
@@ -52,14 +54,14 @@ class Order:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Those that are open."""
+        """The open descriptors."""
         return tuple(item for item in (self.project, self.journal, self.archive, self.originals) if item >= 0)
 
 
 def perform(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done:
-    """Do it as the project's owner. Never raises for what the project or the disk does.
+    """Do it as the project's owner. Never raises because of the project or the disk.
 
-    `stop` is asked before each step where this process is the owner; a child ends at `seconds`.
+    `stop` is called before each step if this process is the owner; a child ends at `seconds`.
     """
     uid = os.geteuid()
     if order.place.uid == 0 or uid not in (0, order.place.uid):
@@ -72,7 +74,7 @@ def perform(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> D
 
 
 def not_writable(place: ProjectPlace) -> str | None:
-    """Why a project cannot be changed by this process, in one line; None when it can."""
+    """Why a project cannot be changed by this process, in one line; None if it can."""
     if place.uid == 0:
         return f"the project {place.name} belongs to root; nothing is changed as root, so give it to another account"
     if os.geteuid() not in (0, place.uid):
@@ -84,9 +86,9 @@ def not_writable(place: ProjectPlace) -> str | None:
 
 
 def obey(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done:
-    """Do it with the rights that this process has."""
+    """Do it with the privileges of this process."""
     until = time.monotonic() + order.seconds
-    # The descriptors are the caller's: what is opened here is closed here, and nothing else.
+    # The descriptors belong to the caller: only what is opened here is closed here.
     with HeldFolder(os.dup(order.project), Path(order.place.path)) as project:
         if order.verb == "forget":
             with suppress(OSError):
@@ -123,13 +125,13 @@ def _taken_back(project: HeldFolder, order: Order) -> Done:
     if plan is None:
         with suppress(OSError):
             forget(project, order.token)
-        return Done("succeeded", "nothing of it was made")
+        return Done("succeeded", "none of it was made")
     left = take_back(project, plan, order.token)
     return Done("failed" if left else "succeeded", "", left)
 
 
 def plan_of(journal: int) -> ApplyPlan | None:
-    """The plan of an open journal; None where it has none."""
+    """The plan in an open journal; None if it has none."""
     os.lseek(journal, 0, os.SEEK_SET)
     with os.fdopen(os.dup(journal), "rb") as stream, suppress(ValueError):
         return read_journal(stream.read(limits.APPLY_JOURNAL_BYTES)).plan
@@ -171,7 +173,9 @@ def _in_child(order: Order) -> Done:
 
 
 def become(place: ProjectPlace, parent: int) -> None:
-    """Turn this process into one of the project's owner, for good, that ends with its parent. Raises OSError."""
+    """Turn this process permanently into one of the project's owner that ends with its parent. Raises
+    OSError.
+    """
     try:
         entry = pwd.getpwuid(place.uid)
         gid, groups = entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
@@ -187,18 +191,21 @@ def become(place: ProjectPlace, parent: int) -> None:
             != 0
         ):
             raise OSError(ctypes.get_errno(), "prctl")
-    # A death signal is asked for after the rights are gone, which clears it; a parent that died before sends none.
+    # The death signal is set after the privileges are dropped, which would clear it; a parent that died
+    # earlier sends none.
     if os.getresuid() != (place.uid,) * 3 or os.getppid() != parent:
         raise OSError("could not become the project's owner")
 
 
 def preload() -> None:
-    """Load what would be loaded at its first use: the owner may not read the files of this installation."""
-    canonical.canonical_bytes({"é": 0})  # sorts by utf-16, whose codec is a module of its own
+    """Load what would otherwise be loaded on first use: the owner may not be able to read this installation's
+    files.
+    """
+    canonical.canonical_bytes({"é": 0})  # sorts by utf-16, whose codec is a separate module
 
 
 def main() -> int:
-    """The child: read the order, become the owner, do it, print how it ended."""
+    """The child: read the order, become the owner, do it, print the result."""
     told = json.loads(sys.stdin.buffer.read())
     preload()
     place, parent = ProjectPlace(**told.pop("place")), told.pop("parent")

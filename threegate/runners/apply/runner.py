@@ -1,7 +1,8 @@
-"""Applies a cleared change set to its project, and keeps what was there.
+"""Apply a cleared change set to its project, and keep what it replaced.
 
-Invariant: the trail's `finished` is what makes a change stand. Until it is on disk the journal in the run's folder lets
-recovery take all of it back; after it, the stage folder goes and the originals stay for an undo.
+Invariant: the trail's `finished` makes a change final. Until it is on disk, the journal in the run's folder
+lets recovery revert the whole change; after it, the stage folder is removed and the originals stay for an
+undo.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 JOURNAL: Final = "apply.json"
 """In the run's folder: the journal of the change, and afterwards the record of what was replaced."""
 ORIGINALS: Final = "originals.tar"
-"""Beside it: the change set that takes the change back."""
+"""Next to it: the change set that reverts the change."""
 _STATUSES: Final[dict[Ending, Status]] = {
     "succeeded": "succeeded",
     "project_changed": "project_changed",
@@ -55,7 +56,7 @@ class ApplyRunner:
     starts_late = False
 
     def available(self, job: Job | None = None) -> str | None:
-        """None when the project can be changed now, else one line (the request waits)."""
+        """None if the project can be changed now, else one line (the request waits)."""
         return None if job is None or job.change is None else why_not_now(job.change.project)
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
@@ -70,7 +71,7 @@ class ApplyRunner:
         meter = StreamMeter()
         meter.write(f"{done.message}\n".encode())
         for path in done.left:
-            meter.write(f"left as somebody else changed it meanwhile: {path}\n".encode())
+            meter.write(f"left as someone else changed it meanwhile: {path}\n".encode())
         control.ran()
         return Outcome(
             status=_STATUSES[done.status],
@@ -115,18 +116,18 @@ class ApplyRunner:
         if done.status == "succeeded":
             control.recorded = lambda: forget_stage(control.run_folder)
         elif not done.left:
-            for name in (JOURNAL, ORIGINALS):  # nothing was changed, so there is nothing to take back
+            for name in (JOURNAL, ORIGINALS):  # nothing was changed, so there is nothing to revert
                 durable.unlink(control.run_folder / name)
         return done
 
 
 def why_not_now(place: ProjectPlace) -> str | None:
-    """Why a project cannot be changed by this process now, in one line; None when it can."""
+    """Why a project cannot be changed by this process now, in one line; None if it can."""
     why = not_writable(place)
     if why is None:
         with suppress(Refused), hold_project(place) as held, suppress(OSError):
             held.stat(STAGE)
-            why = f"another change of the project {place.name} is being made, or was cut off ({STAGE}/ is there)"
+            why = f"another change of the project {place.name} is in progress or was interrupted ({STAGE}/ exists)"
         if why is None:
             why = _closed(place)
     return why
@@ -144,12 +145,12 @@ def _kept(run_folder: Path) -> tuple[Artifact, ...]:
 
 def _sentence(done: Done) -> str:
     if done.left:
-        return f"{done.message}; {len(done.left)} paths were changed by somebody else meanwhile and stay, see {STAGE}/"
+        return f"{done.message}; {len(done.left)} paths were changed by someone else meanwhile and stay; see {STAGE}/"
     return f"{done.message}."
 
 
 def _closed(place: ProjectPlace) -> str | None:
-    """Why nothing can be written into a project's folder; None when something can, or the folder is not there."""
+    """Why a project's folder cannot be written to; None if it can, or does not exist."""
     try:
         read_only = os.statvfs(place.path).f_flag & os.ST_RDONLY
         mode = os.stat(place.path).st_mode
@@ -159,7 +160,7 @@ def _closed(place: ProjectPlace) -> str | None:
         return f"the project {place.name} is on a file system that is read-only here; see: threegate service install"
     if mode & _OWN_FOLDER != _OWN_FOLDER:
         return (
-            f"the project {place.name}: its owner may not write into {place.path}; allow it with: chmod u+rwx"
+            f"the project {place.name}: its owner may not write to {place.path}; allow it with: chmod u+rwx"
         )
     return None
 
@@ -173,7 +174,7 @@ class _Files:
 
 @contextmanager
 def _opened(run_folder: Path, archive: Path) -> Iterator[_Files]:
-    """The journal, the pinned archive, and a fresh file for the originals. Raises OSError."""
+    """The journal, the pinned archive, and a new file for the originals. Raises OSError."""
     opened: list[int] = []
     try:
         opened.append(os.open(run_folder / JOURNAL, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
@@ -189,25 +190,25 @@ def _opened(run_folder: Path, archive: Path) -> Iterator[_Files]:
 
 
 def forget_stage(run_folder: Path, name: str = JOURNAL) -> None:
-    """The change stands: take away what it was staged in. Leaves it to the next start where that fails."""
+    """The change is final: remove its stage folder. If that fails, the next start does it."""
     with (
         suppress(OSError, ValueError, Refused),
         _journal(run_folder, name) as (descriptor, journal),
         hold_project(journal.place) as project,
     ):
-        project.stat(
-            STAGE
-        )  # gone already, as it is but after a crash: then there is nothing to start a child for
+        project.stat(STAGE)  # normally gone already: then no child needs to be started
         perform(Order("forget", journal.place, project.fileno(), journal.token, descriptor))
 
 
 def take_back_change(run_folder: Path, name: str = JOURNAL) -> Done:
-    """Take back what a change that was cut off has made. Raises Refused, OSError where the project cannot be reached."""
+    """Revert what an interrupted change has done. Raises Refused, OSError if the project cannot be
+    reached.
+    """
     try:
         with _journal(run_folder, name) as (descriptor, journal), hold_project(journal.place) as project:
             return perform(Order("take_back", journal.place, project.fileno(), journal.token, descriptor))
     except FileNotFoundError:
-        return Done("succeeded", "nothing of it was made")
+        return Done("succeeded", "none of it was made")
     except ValueError as error:
         return Done("failed", f"{run_folder / name}: {error}")
 

@@ -1,1 +1,1 @@
-"""The one way out of a run: a proxy that knows the request's hosts."""
+"""The only network access of a run: a proxy that knows the request's hosts."""

@@ -1,7 +1,8 @@
-"""What a run with an allowlist may reach, as squid's configuration, and what squid says was reached.
+"""What a run with an allowlist may reach, as a squid configuration, and what was reached, from squid's log.
 
-Invariant: only the listed (host, port) pairs pass; no name that is not listed is ever looked up, so that not even a
-question leaves; a listed name that points to this host, or to an address that is not public, is refused.
+Invariant: only the listed (host, port) pairs pass; a name that is not listed is never looked up, so that not
+even a DNS query leaves; a listed name that resolves to this host, or to an address that is not public, is
+refused.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _NOT_PUBLIC = [
     "fec0::/10",
     "ff00::/8",
 ]
-"""This network, private, shared, loopback, link-local and metadata, benchmarking, multicast, reserved; and their IPv6
-kin with what would carry an IPv4 address in it."""
+"""This network, private, shared, loopback, link-local and metadata, benchmarking, multicast, reserved; and
+their IPv6 counterparts, including those that embed an IPv4 address.
+"""
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
 
 _HEAD = f"""\
@@ -73,7 +75,9 @@ acl literal dstdom_regex -n ^[0-9a-fx:.%\\[\\]]+$
 
 
 def squid_conf(pairs: Sequence[str], own_addresses: Iterable[str], secret: SecretHeader | None = None) -> str:
-    """squid.conf for ``host:port`` pairs, and for the one request that gets a secret. Raises ValueError for a pair that gate 1 would not have let through."""
+    """squid.conf for ``host:port`` pairs, and for the one request that gets a secret. Raises ValueError for a
+    pair that gate 1 would have refused.
+    """
     targets = [_pair(pair) for pair in pairs]
     refused = [*_NOT_PUBLIC, *own_addresses]
     lines = [_HEAD + f"acl refused dst {' '.join(refused)}"]
@@ -83,7 +87,7 @@ def squid_conf(pairs: Sequence[str], own_addresses: Iterable[str], secret: Secre
     lines += ["http_access deny manager", "http_access deny literal", "http_access deny !names"]
     if secret is not None:
         lines += squid_lines(secret)
-    # A pair's port is asked before its name is looked up.
+    # A pair's port is checked before its name is looked up.
     lines.append("http_access deny " + " ".join(f"!port{number}" for number in range(len(targets))))
     lines.append("http_access deny refused")
     lines += [f"http_access allow host{number} port{number}" for number in range(len(targets))]
@@ -99,7 +103,7 @@ def _pair(text: str) -> tuple[str, int]:
 
 
 def own_addresses() -> list[str]:
-    """Every address of this host, of all interfaces and families (from /proc/net)."""
+    """Every address of this host, on all interfaces and of all families (from /proc/net)."""
     found: set[str] = set()
     address = ""
     for line in Path("/proc/net/fib_trie").read_text(encoding="ascii").splitlines():
@@ -114,9 +118,10 @@ def own_addresses() -> list[str]:
 
 
 def read_access_log(text: str) -> list[Destination]:
-    """Destinations from squid's access log, one for each host, port and answer, the bytes of both directions added up.
+    """Destinations from squid's access log, one for each host, port and answer, with the bytes of both
+    directions added.
 
-    All that were allowed, and the first 64 that were refused: those cost nothing to make up.
+    All that were allowed, and the first 64 that were refused, since a run can make up any number of those.
     """
     sums: dict[tuple[str, int, bool], int] = {}
     busy: set[tuple[str, int, bool]] = set()

@@ -1,7 +1,8 @@
-"""The only way out of a run with an allowlist: relay, unix socket, and a proxy of its own (docs/spec/6-runners.md, Network allowlist).
+"""The only way out of a run with an allowlist: a relay, a unix socket, and a proxy for this run
+(docs/spec/6-runners.md, Network allowlist).
 
-Invariant: the run's network namespace is the relay's and has no interface but lo; only the proxy has a network; both
-helpers have no capabilities, a read-only root and limits, and go away with the run.
+Invariant: the run's network namespace is the relay's and has no interface but lo; only the proxy has a
+network; both helpers have no capabilities, a read-only root and limits, and are removed with the run.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ class EgressChain:
         self.notes: list[str] = []
 
     def start(self) -> None:
-        """Start both and wait until the socket is there. Raises Unavailable; nothing of the request ran then."""
+        """Start both and wait for the socket. Raises Unavailable; then nothing of the request has run."""
         shared, conf = self._folder / "egress", self._folder / "egress-conf"
         shared.mkdir()
         conf.mkdir(mode=0o755)
-        # The proxy's own user writes there; on this machine nobody else comes through the folder above.
+        # The proxy's own user writes there; other users of this machine cannot pass the folder above.
         shared.chmod(0o777)
         container_engine.check_image(self._api, self._job.egress_image)
         try:
@@ -77,7 +78,8 @@ class EgressChain:
             mounts = [_mount("/egress", shared), _mount("/egress-conf", conf, read_only=True)]
             network = self._network
             if self._secret is not None:
-                # First, and the proxy into its network: squid looks once, at its start, whether a peer listens.
+                # First of all, and before the proxy joins its network: squid checks only once, at its start,
+                # whether a peer listens.
                 self._start_forwarder(self._secret, conf)
                 network = f"container:{self._containers[0]}"
             self.proxy_pid = self._run("proxy", _PROXY_USER, network, mounts, 128)
@@ -87,15 +89,19 @@ class EgressChain:
             self.relay_pid = self._run("relay", _RELAY_USER, "none", mounts, 32)
             self.relay = self._containers[-1]
         except (*container_engine.FAULTS, ValueError, KeyError) as error:
-            raise Unavailable(f"the way out could not be made ({container_engine.reason(error)})") from None
+            raise Unavailable(
+                f"the network access could not be set up ({container_engine.reason(error)})"
+            ) from None
         end = time.monotonic() + _READY_SECONDS
         while not (shared / "proxy.sock").exists():
             if time.monotonic() >= end or not Path(f"/proc/{self.proxy_pid}").exists():
-                raise Unavailable("the proxy did not come up; look at: threegate sandbox check")
+                raise Unavailable("the proxy did not start; check with: threegate sandbox check")
             time.sleep(0.02)
 
     def _start_forwarder(self, secret: SecretHeader, conf: Path) -> None:
-        """The one request with a secret, over TLS, from the network namespace that the proxy then joins."""
+        """The forwarder for the one request with a secret, over TLS, in the network namespace that the proxy
+        then joins.
+        """
         authorities = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
         shutil.copyfile(authorities, conf / "ca.pem")
         (conf / "ca.pem").chmod(0o444)
@@ -108,15 +114,15 @@ class EgressChain:
         end = time.monotonic() + _READY_SECONDS
         while not listening(Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii")):
             if time.monotonic() >= end or not Path(f"/proc/{pid}").exists():
-                raise Unavailable("the forwarder of a secret did not come up")
+                raise Unavailable("the forwarder of a secret did not start")
             time.sleep(0.02)
 
     def alive(self) -> bool:
-        """Whether relay and proxy still run."""
+        """Whether relay and proxy are still running."""
         return all(Path(f"/proc/{pid}").exists() for pid in (self.relay_pid, self.proxy_pid))
 
     def destinations(self) -> tuple[Destination, ...]:
-        """End the proxy so that it writes what it knows, and read it. The log is bounded in what is read."""
+        """Stop the proxy so that it writes its log, and read it, up to a limit."""
         for container in reversed(self._containers):
             try:
                 self._api.kill(container, signal="TERM")
@@ -154,7 +160,7 @@ class EgressChain:
         command: Sequence[str] = (),
         given: bytes = b"",
     ) -> int:
-        """Create and start one helper, with `given` as its standard input; returns its process id."""
+        """Create and start one helper, with `given` as its standard input; return its process id."""
         host: dict[str, Any] = self._api.create_host_config(
             network_mode=network,
             read_only=True,
@@ -183,7 +189,7 @@ class EgressChain:
         )
         made = self._api.create_container(
             image=self._job.egress_image,
-            # Helpers end by themselves too, when nobody is left to end them.
+            # Helpers also exit by themselves if no process is left to stop them.
             command=[
                 "timeout",
                 "--signal=KILL",
@@ -209,7 +215,9 @@ class EgressChain:
         return int(self._api.inspect_container(container)["State"]["Pid"])
 
     def _start_with(self, container: str, given: bytes) -> None:
-        """Start a helper and write to its standard input, which ends with it: nothing else carries a secret."""
+        """Start a helper and write to its standard input, which then ends: a secret is passed in no other
+        way.
+        """
         stream = self._api.attach_socket(container, params={"stdin": 1, "stream": 1})
         raw = getattr(stream, "_sock", stream)
         with socket.socket(fileno=os.dup(raw.fileno())) as connection:

@@ -1,10 +1,11 @@
-"""The forwarder of one run: adds a secret to one request, and speaks checked TLS to one host.
+"""The forwarder of one run: adds a secret to one request, over verified TLS to one host.
 
-It runs inside a helper container (``python3 -I secret_forwarder.py METHOD HOST PORT PATH CA_FILE``), so it needs nothing but
-the standard library. The secret comes as one line on standard input and is kept in this process alone.
+It runs inside a helper container (``python3 -I secret_forwarder.py METHOD HOST PORT PATH CA_FILE``), so it
+needs only the standard library. The secret arrives as one line on standard input and stays in this process.
 
-Invariant: only METHOD PATH of HOST is answered, once for each connection; no redirect is followed; nothing is sent before
-the host's certificate and name were checked; an answer that holds the secret, or that could hide it, is not passed on.
+Invariant: only METHOD PATH of HOST is answered, once for each connection; no redirect is followed; nothing is
+sent before the host's certificate and name were verified; an answer that contains the secret, or that could
+hide it, is not forwarded.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ _ANSWER_HEADERS = ("Content-Type", "Location", "ETag", "Retry-After", "X-GitHub-
 
 
 def public(address: str) -> bool:
-    """Whether an address may be the host's: no private, loopback, link-local, shared or reserved one."""
+    """Whether an address may be the host's: not a private, loopback, link-local, shared or reserved one."""
     return ipaddress.ip_address(address).is_global and not ipaddress.ip_address(address).is_multicast
 
 
 class CheckedConnection(http.client.HTTPSConnection):
-    """HTTPS over IPv4 to an address that is public: what a name points to may change after the proxy asked."""
+    """HTTPS over IPv4 to a public address: a name may resolve differently after the proxy looked it up."""
 
     def __init__(self, host: str, port: int, context: ssl.SSLContext) -> None:
         super().__init__(host, port, timeout=CONNECT_SECONDS, context=context)
         self._checked = context
 
     def connect(self) -> None:
-        """Connect and check the certificate. Raises OSError."""
+        """Connect and verify the certificate. Raises OSError."""
         found = socket.getaddrinfo(self.host, self.port, socket.AF_INET, socket.SOCK_STREAM)
         address = str(found[0][4][0])
         if not public(address):
@@ -50,7 +51,9 @@ class CheckedConnection(http.client.HTTPSConnection):
 
 
 class Forwarder(socketserver.ThreadingTCPServer):
-    """Listens for the proxy, on loopback of their common network namespace. (An HTTPServer would look its own name up.)"""
+    """Listens for the proxy, on loopback in their common network namespace. (An HTTPServer would look up its
+    own name.)
+    """
 
     daemon_threads = True
     allow_reuse_address = True
@@ -64,8 +67,9 @@ class Forwarder(socketserver.ThreadingTCPServer):
         super().__init__(listen, Forward)
 
     def forward(self, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes] | None:
-        """The host's answer: status, headers and body; None for one that must not be passed on. Raises OSError and
-        HTTPException."""
+        """The host's answer: status, headers and body; None for one that must not be forwarded. Raises
+        OSError and HTTPException.
+        """
         connection = CheckedConnection(self.only_host, self.only_port, self.context)
         try:
             connection.request(
@@ -101,10 +105,10 @@ class Forward(BaseHTTPRequestHandler):
     timeout = READ_SECONDS
 
     def parse_request(self) -> bool:
-        """As usual, and then refuses whatever is not the one request."""
+        """Parse as usual, then refuse anything but the one request."""
         if not super().parse_request():
             return False
-        # The words as they came: `self.path` would be a path with its first slashes made one.
+        # The words as received: `self.path` would collapse leading slashes.
         path = self.requestline.split()[1].removeprefix(f"http://{self.server.only_host}")
         host = self.headers.get("Host", "").removesuffix(":80")
         wanted = (self.server.only_method, self.server.only_host, self.server.only_path)
@@ -118,7 +122,7 @@ class Forward(BaseHTTPRequestHandler):
         self.close_connection = True
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()) or "Transfer-Encoding" in self.headers:
-            self.send_error(411, "a request needs its length")
+            self.send_error(411, "a length is required")
             return
         if len(length) > 9 or int(length) > REQUEST_BYTES:
             self.send_error(413, "the request is too long")
@@ -128,10 +132,10 @@ class Forward(BaseHTTPRequestHandler):
         try:
             answer = self.server.forward(body, given)
         except (OSError, ValueError, http.client.HTTPException):
-            self.send_error(502, "no checked answer of the host")
+            self.send_error(502, "no verified answer from the host")
             return
         if answer is None:
-            self.send_error(502, "the answer of the host is not passed on")
+            self.send_error(502, "the host's answer is not forwarded")
             return
         status, headers, data = answer
         self.send_response_only(status)
@@ -143,7 +147,7 @@ class Forward(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Says nothing: a log is no place for what is forwarded."""
+        """Log nothing: forwarded data must not be logged."""
 
 
 def main(arguments: list[str]) -> None:
@@ -151,7 +155,7 @@ def main(arguments: list[str]) -> None:
     method, host, port, path, authorities = arguments
     value = sys.stdin.readline().strip()
     if not value:
-        raise SystemExit("no secret came")
+        raise SystemExit("no secret received")
     context = ssl.create_default_context(cafile=authorities)
     Forwarder(LISTEN, (method, host, int(port), path), context, value).serve_forever()
 

@@ -1,8 +1,9 @@
-"""A secret that a run's proxy adds to one request: for one method, host and path, and never inside of a sandbox.
+"""A secret that a run's proxy adds to one request: for one method, host and path, and never inside a sandbox.
 
-Invariant: the value exists in the daemon's memory and in the memory of the run's forwarder, which gets it on its standard
-input, for as long as the run; no file, argument, environment, request, trail, result or run sees it. Only a job that was made from a proposal for the tool of that name gets one, and
-only when its one allowed host is the one that the operator's reference names.
+Invariant: the value exists only in the daemon's memory and in the memory of the run's forwarder, which gets
+it on its standard input, as long as the run lasts; no file, argument, environment, request, trail, result or
+run contains it. Only a job made from a proposal for the tool with that name gets one, and only if its one
+allowed host is the one that the operator's reference names.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ class SecretHeader:
 
 
 def secret_name(tool: str | None, proposal_sha256: str | None) -> str | None:
-    """The name of the secret that a run reaches through its proxy; None for a run that reaches none."""
+    """The name of the secret that a run uses through its proxy; None for a run that uses none."""
     return None if proposal_sha256 is None else TOOLS.get(tool or "")
 
 
 def secret_for(job: Job, references: Mapping[str, SecretReference]) -> SecretHeader | None:
-    """The secret of a job, read now; None for a job that needs none. Raises Unavailable when it cannot be had."""
+    """The secret of a job, read now; None for a job that needs none. Raises Unavailable if it cannot be
+    obtained.
+    """
     name = secret_name(job.tool, job.proposal_sha256)
     if name is None:
         return None
@@ -48,16 +51,17 @@ def secret_for(job: Job, references: Mapping[str, SecretReference]) -> SecretHea
     if reference is None:
         raise Unavailable(f"no secret: put secrets.{name} with env or file into threegate.toml")
     if len(job.network) != 1 or job.network[0].rpartition(":")[0] != reference.host:
-        raise Unavailable(f"no secret: secrets.{name} of threegate.toml is for another host than this run's")
+        raise Unavailable(f"no secret: secrets.{name} in threegate.toml is for another host than this run's")
     host, _, port = job.network[0].rpartition(":")
     return SecretHeader(reference.method, host, int(port), reference.path, read_secret(name, reference))
 
 
 def squid_lines(secret: SecretHeader) -> list[str]:
-    """squid's rules: this one request goes to the forwarder, which adds the header; nothing else of the host does so.
+    """squid's rules: this one request goes to the forwarder, which adds the header; no other request to the
+    host does.
 
-    squid asks a peer once, while it starts, whether it listens, and holds one that did not for dead: a request then finds
-    no way (ERR_READ_ERROR). So the forwarder has to listen before squid starts.
+    squid checks only once, while it starts, whether a peer listens, and treats one that did not as dead: a
+    request then finds no route (ERR_READ_ERROR). So the forwarder must listen before squid starts.
     """
     path = re.sub(r"([^A-Za-z0-9/_-])", r"\\\1", secret.path)
     return [
@@ -77,7 +81,7 @@ def squid_lines(secret: SecretHeader) -> list[str]:
 
 
 def forwarder_source() -> bytes:
-    """The forwarder's program, to be mounted beside the proxy's configuration."""
+    """The forwarder's program, to be mounted next to the proxy's configuration."""
     return Path(__file__).with_name("secret_forwarder.py").read_bytes()
 
 
@@ -88,5 +92,5 @@ def forwarder(secret: SecretHeader, program: str, ca_file: str) -> list[str]:
 
 
 def listening(table: str) -> bool:
-    """Whether the forwarder listens, by /proc/net/tcp of its namespace (state 0A is LISTEN)."""
+    """Whether the forwarder listens, according to /proc/net/tcp of its namespace (state 0A is LISTEN)."""
     return re.search(rf"^\s*\d+: 0100007F:{FORWARD_PORT:04X} \S+ 0A ", table, re.MULTILINE) is not None

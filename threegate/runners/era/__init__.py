@@ -1,6 +1,6 @@
-"""ERA: a request's command in a hardened container of its own.
+"""ERA: a request's command in its own hardened container.
 
-The engine's client library is the extra `era`. Without it requests wait as they do without an engine.
+The engine's client library is the extra `era`. Without it, requests wait as they do without an engine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _NoLibrary:
         self._problem = problem
 
     def available(self, job: Job | None = None) -> str | None:
-        """The line of the missing extra; one that is installed meanwhile is taken up when the daemon starts again."""
+        """The line about the missing extra; one that is installed later is used after the daemon restarts."""
         return self._problem
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
@@ -61,20 +61,20 @@ def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
 
     url = engine_url(settings.runners.era.engine)
     if url.startswith("unix://") and not Path(url.removeprefix("unix://")).exists():
-        return [engine_line(url)]  # nobody to ask: the client library is not loaded
+        return [engine_line(url)]  # no engine to query: the client library is not loaded
 
     def lines() -> Iterator[DoctorLine]:
         from threegate.runners.era.era_doctor import era_lines
 
         yield from era_lines(settings.runners.era, probes)
 
-    # A machine without a container engine is complete: its ERA requests wait.
+    # A machine without a container engine is a valid setup: its ERA requests wait.
     return guarded("engine", lines, failure="warning")
 
 
 def _without_library() -> DoctorLine:
-    seen = "the extra era is not installed: requests for ERA wait"
-    return DoctorLine("engine", "warning", seen, f"{install_line('era')}, and start the daemon again")
+    seen = "the extra era is not installed: ERA requests wait"
+    return DoctorLine("engine", "warning", seen, f"{install_line('era')}, then restart the daemon")
 
 
 def _answers(settings: Settings) -> DoctorLine:

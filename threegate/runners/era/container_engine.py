@@ -1,7 +1,7 @@
 """The container engine behind its socket: one client, bounded answers, errors in one line.
 
-Invariant: nothing waits for the engine longer than ANSWER_SECONDS, and the operator's own Docker configuration
-(proxies, credentials) never reaches a container.
+Invariant: nothing waits for the engine longer than ANSWER_SECONDS, and the operator's own Docker
+configuration (proxies, credentials) never reaches a container.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ FAULTS = (
     urllib3.exceptions.HTTPError,
     OSError,
 )
-"""Everything by which an engine can fail to answer."""
+"""All errors that mean the engine did not answer."""
 
 
 class BoundedClient(docker.APIClient):
-    """A client that asks nothing without an end: the library's own attach has no timeout and would wait for ever."""
+    """A client without unbounded waits: the library's own attach has no timeout and would wait for ever."""
 
     told: dict[str, Any]
     """The engine's last answer about its version."""
 
     def version(self, api_version: bool = True) -> Any:
-        """As the library's own, and kept."""
+        """Like the library's method, and cached."""
         self.told = super().version(api_version)
         return self.told
 
     def request(self, method: str, url: str, **words: Any) -> Any:  # type: ignore[override]
-        """As requests' own, with the client's timeout where none is given."""
+        """Like the method of requests, with the client's timeout if none is given."""
         words.setdefault("timeout", self.timeout)
         return super().request(method, url, **words)
 
@@ -57,7 +57,7 @@ def connect(url: str) -> docker.APIClient:
     if not url.startswith("unix://"):
         raise Unavailable(f"{url}: only an engine on this machine (unix://) can be measured; name its socket")
     if not Path(path).exists():
-        raise Unavailable(f"no container engine: {path} is not there; start one, or set runners.era.engine")
+        raise Unavailable(f"no container engine: {path} does not exist; start one, or set runners.era.engine")
     try:
         client = BoundedClient(base_url=url, timeout=ANSWER_SECONDS, version="auto")
     except FAULTS as error:
@@ -69,26 +69,27 @@ def connect(url: str) -> docker.APIClient:
 
 
 def _other_engine(version: dict[str, Any]) -> str | None:
-    """One line for an engine that speaks Docker's language and does not make Docker's walls."""
+    """One line for an engine that implements Docker's API but not Docker's restrictions."""
     parts = version.get("Components") or ()
     names = [str(part.get("Name", "")) for part in parts if isinstance(part, dict)]
     if not any("podman" in name.lower() for name in names):
         return None
     return (
-        f"Podman {version.get('Version')}, which takes neither our system call filter nor the inode limit of /tmp over "
+        f"Podman {version.get('Version')}, which accepts neither our system call filter nor the inode limit "
+        "of /tmp over "
         "this socket; name a Docker engine in runners.era.engine"
     )
 
 
 def reason(error: BaseException) -> str:
-    """What an engine's error says, in one short line."""
+    """An engine's error message, in one short line."""
     text = getattr(error, "explanation", None) or str(error) or type(error).__name__
     return " ".join(str(text).split())[:300]
 
 
 @contextlib.contextmanager
 def client(url: str) -> Iterator[docker.APIClient]:
-    """A client for the length of a block."""
+    """A client until the block ends."""
     opened = connect(url)
     try:
         yield opened
@@ -97,7 +98,7 @@ def client(url: str) -> Iterator[docker.APIClient]:
 
 
 def check_image(api: docker.APIClient, image: str) -> dict[str, Any]:
-    """The image's facts; refuses one that is missing or brings volumes, health checks or build hooks of its own.
+    """The image's facts; refuses a missing image, and one with its own volumes, health checks or build hooks.
 
     Raises Unavailable.
     """
@@ -123,13 +124,15 @@ def check_image(api: docker.APIClient, image: str) -> dict[str, Any]:
 
 
 NEEDED_LIMITS: Final = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "cores"}
-"""What an engine says of the limits that it can set, and what they are of."""
+"""What an engine reports about the limits that it can set, and the limit's name."""
 
 
 def check_runtime(api: docker.APIClient, runtime: str) -> str:
-    """The runtime's name as the engine knows it. Raises Unavailable, also where the engine can set no limits for it.
+    """The runtime's name for the engine. Raises Unavailable, also if the engine cannot enforce limits with
+    it.
 
-    Such an engine starts a container all the same, and the run would end as `limits_not_enforced`; so the request waits.
+    Such an engine would still start a container, and the run would end as `limits_not_enforced`; so the
+    request waits.
     """
     try:
         info = api.info()
@@ -143,7 +146,7 @@ def check_runtime(api: docker.APIClient, runtime: str) -> str:
         )
     name = runtime or str(info.get("DefaultRuntime") or "runc")
     listed = info.get("Runtimes") or {}
-    # An engine may list runtimes that it would look for; one with a whole path must lie there.
+    # An engine may list runtimes that it would search for; one with a full path must exist.
     known = sorted(key for key, value in listed.items() if _is_there((value or {}).get("path")))
     if name not in known:
         raise Unavailable(
@@ -157,13 +160,13 @@ def _is_there(path: object) -> bool:
 
 
 def remove_container(api: docker.APIClient, container: str) -> bool:
-    """Kill and remove a container with its volumes; False when the engine could not do it."""
+    """Kill and remove a container with its volumes; False if the engine could not do it."""
     try:
         api.remove_container(container, v=True, force=True)
     except docker.errors.NotFound:
         return True
     except docker.errors.APIError as error:
-        # Somebody (an earlier try of ours) is at it already.
+        # An earlier attempt of ours is already removing it.
         return "in progress" in reason(error) and _gone(api, container)
     except FAULTS:
         return False
@@ -171,7 +174,7 @@ def remove_container(api: docker.APIClient, container: str) -> bool:
 
 
 def _gone(api: docker.APIClient, container: str) -> bool:
-    """Wait until a removal that is under way has ended."""
+    """Wait until a removal in progress has finished."""
     end = time.monotonic() + ANSWER_SECONDS
     while time.monotonic() < end:
         try:

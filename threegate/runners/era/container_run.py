@@ -1,7 +1,8 @@
-"""One container's run: created or taken over, read back, given the go, watched, collected, removed.
+"""One container's run: created or taken over, read back, started, watched, collected, removed.
 
-Invariant: no byte of the request's code runs before every wall was read back, however the container came to be. /out is
-collected while PID 1 alone still lives and is paused; the container is removed before the answer.
+Invariant: no byte of the request's code runs before every restriction was read back, however the container
+was created. /out is collected while only PID 1 is still alive and is paused; the container is removed before
+the answer.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from threegate.runners.streams import EMPTY, nothing_ran
 
 GONE_SECONDS = 4
 _SHORT_SECONDS = 1.5
-"""How long an engine is waited for after it left one question unanswered."""
+"""How long to wait for an engine after it left one query unanswered."""
 
 
 class EraRun:
@@ -67,14 +68,14 @@ class EraRun:
         self._ended: tuple[Status, str] | None = None
         self._collected = Collected()
         self._notes: list[str] = []
-        # All answers before the go together, so that an engine which is slow at each does not add up.
+        # Timeout for all answers before the start together, so that slow answers do not add up.
         self._patience = time.monotonic() + container_engine.ANSWER_SECONDS
         self._silent = False
         self._started: datetime | None = None
         self._finished: datetime | None = None
 
     def create(self, request_id: str) -> None:
-        """Create the container. Raises Unavailable: as long as there is none, nothing can have run."""
+        """Create the container. Raises Unavailable: without a container, nothing can have run."""
         name = f"threegate-{self._control.boot_nonce[:8]}-{secrets.token_hex(6)}"
         marks = spec.labels(request_id, self._control)
         network = f"container:{self._chain.relay}" if self._chain else "none"
@@ -86,7 +87,7 @@ class EraRun:
             self._hurry()
             self._container = spec.create(self._api, self._job.image, host, marks, name)
         except container_engine.FAULTS as error:
-            # The engine may have made it and not said so: its name is ours alone.
+            # The engine may have created it without answering; only we use its name.
             self._wait_for(_SHORT_SECONDS)
             container_engine.remove_container(self._api, name)
             raise Unavailable(
@@ -94,13 +95,15 @@ class EraRun:
             ) from None
 
     def take_over(self, prepared: PreparedContainer) -> None:
-        """Make a container that was prepared ahead the one of this run."""
+        """Use a container that was prepared ahead for this run."""
         self._container, self._connection = prepared.release(), prepared.connection
         self._greeting = prepared.greeting
         self._walls.effective["container"] = "prepared ahead, used once"
 
     def execute(self) -> None:
-        """Start it (one that was taken over runs), read the walls back, give the go, watch until the end."""
+        """Start it (one that was taken over is running), read the restrictions back, start the command, watch
+        until the end.
+        """
         taken_over = self._connection is not None
         try:
             self._hurry()
@@ -112,7 +115,8 @@ class EraRun:
                 f"The engine did not connect the container ({container_engine.reason(error)}).",
             )
             return
-        # Open until the container is removed: at the end of its input PID 1 ends, and /out with it.
+        # Open until the container is removed: at the end of its input, PID 1 exits, and /out disappears with
+        # it.
         self._connection = connection
         try:
             if not taken_over:
@@ -136,7 +140,7 @@ class EraRun:
         self._guarded(state, connection)
 
     def _hurry(self) -> None:
-        """Wait for the next answer as long as the patience for all of them lasts."""
+        """Wait for the next answer, up to the timeout for all of them."""
         self._wait_for(max(self._patience - time.monotonic(), _SHORT_SECONDS))
 
     def _wait_for(self, seconds: float) -> None:
@@ -150,7 +154,7 @@ class EraRun:
             read_back(walls, self._job, state, said, self._work / "in", relay=relay, runtime=self._runtime)
             self._watch = ContainerWatch(self._job, self._control, int(state["State"]["Pid"]), connection)
         except (OSError, ValueError, KeyError, StopIteration) as error:
-            self._ended = ("failed", f"limits_not_enforced: the walls could not be read back ({error}).")
+            self._ended = ("failed", f"limits_not_enforced: the limits could not be read back ({error}).")
             return
         problems = walls.differences
         if walls.unread and self._require_readback:
@@ -165,11 +169,13 @@ class EraRun:
             self._finished = datetime.now(UTC)
 
     def settle(self) -> None:
-        """Where PID 1 did not say how the run ended: make sure that nothing runs any more, and ask the engine."""
+        """If PID 1 did not report how the run ended: make sure that nothing is running any more, and ask the
+        engine.
+        """
         if self._watch is None or self._watch.streams.closing is not None:
             return
         self._watch.kill()
-        # An engine that hangs is not waited for longer than this; PID 1's own deadline holds.
+        # Do not wait longer than this for an engine that hangs; PID 1's own deadline applies.
         patience = _SHORT_SECONDS if self._silent else GONE_SECONDS
         self._wait_for(patience)
         end = time.monotonic() + patience
@@ -185,7 +191,7 @@ class EraRun:
             if time.monotonic() >= end:
                 if not self._watch.gone():
                     left = f"its time limit of {self._job.limits.time_sec} s"
-                    self._notes.append(f"Only the engine could have ended it: it may go on until {left}.")
+                    self._notes.append(f"Only the engine could have stopped it: it may run until {left}.")
                 return
             if state is not None:
                 with suppress(*container_engine.FAULTS):
@@ -193,7 +199,7 @@ class EraRun:
             time.sleep(0.01 if state is not None else 0.25)
 
     def collect(self, target: Path) -> None:
-        """Keep what the run left in /out, below the fresh folder `target`. Raises OSError of our own disk."""
+        """Copy what the run left in /out into the new folder `target`. Raises OSError of our own disk."""
         closing = self._watch.streams.closing if self._watch is not None else None
         if self._watch is None or closing is None or not closing.names:
             with fresh_folder(target):
@@ -201,9 +207,10 @@ class EraRun:
         try:
             self._wait_for(GONE_SECONDS)
             self._api.pause(self._container)
-            # gVisor's own processes are in the cgroup as well; there, and where it cannot be read, PID 1 has said so.
+            # gVisor's own processes are in the cgroup as well; for it, and if the cgroup cannot be read, rely
+            # on PID 1's report.
             if self._runtime != "runsc" and self._watch.alone() is False:
-                raise ValueError("something else runs in the container")
+                raise ValueError("something else is running in the container")
             self._collected = collect_archive(
                 self._api, self._container, closing.names, self._work, target, self._job.limits
             )
@@ -214,7 +221,7 @@ class EraRun:
             )
 
     def remove(self) -> None:
-        """Remove the container, and say when the engine could not; the second time does nothing."""
+        """Remove the container, and report if the engine could not; the second call does nothing."""
         container, self._container = self._container, ""
         if self._watch is not None:
             self._watch.close()
@@ -224,7 +231,7 @@ class EraRun:
             self._notes.append("The engine did not remove the container; the next start of the daemon does.")
 
     def outcome(self) -> Outcome:
-        """Say how it ended."""
+        """The outcome of the run."""
         collected = self._collected
         status, detail, exit_code = self._verdict(self._full() or collected.exceeded)
         destinations = self._reached()
@@ -247,7 +254,7 @@ class EraRun:
             image=self._job.image,
             runtime=self._runtime,
             notes=tuple(self._notes),
-            # The log has the status and not the Retry-After: the contract's longest delay holds.
+            # The log has the status but no Retry-After: the contract's longest delay applies.
             retry_after_sec=limits.RETRY_UNKNOWN_SECONDS if any(item.busy for item in destinations) else None,
         )
 
@@ -255,18 +262,14 @@ class EraRun:
         if self._chain is None:
             return ()
         if not self._chain.alive():
-            self._notes.append(
-                "The way out ended before the run did; what it would have reached was refused."
-            )
+            self._notes.append("The proxy ended before the run did; later connections were refused.")
         destinations = self._chain.destinations()
         self._notes += self._chain.notes
-        self._walls.effective["network"] = (
-            f"lo, and through a proxy of its own: {' '.join(self._job.network)}"
-        )
+        self._walls.effective["network"] = f"lo, and through its own proxy: {' '.join(self._job.network)}"
         return destinations
 
     def _full(self) -> str | None:
-        """Which cap of /out was met at the end, or None."""
+        """Which limit of /out was reached at the end, or None."""
         closing = self._watch.streams.closing if self._watch else None
         if closing is None or closing.free:
             return None
@@ -296,7 +299,7 @@ class EraRun:
         if watch.refused_forks:
             return (
                 "process_limit",
-                f"process_limit: more than {bounds.processes} processes were wanted.",
+                f"process_limit: the limit of {bounds.processes} processes was reached.",
                 code,
             )
         if ended is not None:
@@ -304,9 +307,9 @@ class EraRun:
         if code == 137 and watch.wall_ms >= bounds.time_sec * 1000:
             return "timed_out", f"timed_out: the time limit of {bounds.time_sec} s was reached.", code
         if closing is None:
-            return "failed", "outputs_not_collected: PID 1 was ended, and /out with it.", code
-        if full is not None:  # also with exit code 0: a program may have ignored what it could not write
+            return "failed", "outputs_not_collected: PID 1 was killed, and /out with it.", code
+        if full is not None:  # even with exit code 0: a program may have ignored a failed write
             return "output_exceeded", f"output_exceeded: {full}.", code
         if code == 0:
-            return "succeeded", "The command ended with exit code 0.", 0
-        return "failed", f"The command ended with exit code {code}.", code
+            return "succeeded", "The command finished with exit code 0.", 0
+        return "failed", f"The command finished with exit code {code}.", code

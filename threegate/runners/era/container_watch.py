@@ -1,7 +1,8 @@
-"""Watches a running container: its output, its deadline, its cgroups, the operator's wishes.
+"""Watches a running container: its output, its deadline, its cgroups, the operator's requests.
 
-Invariant: the watch ends when PID 1 says that it is alone, when the streams end, or GRACE_SECONDS after a reason to end
-it, whatever the engine does. The watch asks PID 1 to end a run, and kills PID 1 when it does not, where the user may (root).
+Invariant: the watch ends when PID 1 reports that it is alone, when the streams end, or GRACE_SECONDS after a
+reason to stop, whatever the engine does. The watch asks PID 1 to stop a run, and kills PID 1 if it does not,
+if the user has the permission (root).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from threegate.runners.streams import StreamMeter
 BEAT: Final = 0.02
 GRACE_SECONDS: Final = 3.0
 _TOLD_SECONDS: Final = 1.5
-"""How long PID 1 may take to end a run before it is killed."""
+"""How long PID 1 may take to stop a run before it is killed."""
 _CHUNK = 1 << 18
 _CLOSING = re.compile(rb"([0-9a-f]{32}) ([0-9 ]{3}) ([0-9 ]{12}) ([0-9 ]{12})\n")
 _CLOSING_LENGTH = 63
@@ -37,16 +38,16 @@ _CLOSING_LENGTH = 63
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """PID 1's last line: nobody else is left. What came of the command, and how full /out is."""
+    """PID 1's last line: no other process is left. The command's exit status, and how full /out is."""
 
     exit_code: int
     names: int
     free: int
-    """Names or blocks that could still be written, whichever are fewer."""
+    """Remaining names or blocks, whichever are fewer."""
 
 
 class _MarkedStream:
-    """One stream up to PID 1's last line, which only it can write: the mark was never told to the run."""
+    """One stream up to PID 1's last line, which only PID 1 can write: the run never learns the mark."""
 
     def __init__(self, mark: bytes) -> None:
         self._mark = mark
@@ -66,7 +67,7 @@ class _MarkedStream:
         return (self.meter.tail + self._tail)[-limits.LIVE_TAIL_BYTES :]
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes. As many as the last line has are held back: they may be it."""
+        """Process the next bytes. As many as the last line has are held back, because they may be it."""
         data = self._tail + data
         cut = max(len(data) - _CLOSING_LENGTH, 0)
         self._keep(data[:cut])
@@ -76,11 +77,11 @@ class _MarkedStream:
             self.closing, self._tail = Closing(*(int(found[number]) for number in (2, 3, 4))), b""
 
     def stop(self) -> None:
-        """Keep nothing that comes from now on."""
+        """Discard everything from now on."""
         self._most = self.size
 
     def flush(self) -> None:
-        """Nothing more comes: what was held back is output."""
+        """The stream has ended: what was held back is output."""
         self._keep(self._tail)
         self._tail = b""
 
@@ -89,7 +90,7 @@ class _MarkedStream:
 
 
 class Streams:
-    """Takes the engine's multiplexed stream apart into stdout and stderr."""
+    """Splits the engine's multiplexed stream into stdout and stderr."""
 
     def __init__(self, mark: str, output: LastOutput) -> None:
         self.out, self.err = _MarkedStream(mark.encode()), _MarkedStream(mark.encode())
@@ -100,11 +101,11 @@ class Streams:
 
     @property
     def closing(self) -> Closing | None:
-        """PID 1's last line, once it came on both: then all output is here."""
+        """PID 1's last line, once it arrived on both streams: then all output is here."""
         return self.out.closing if self.err.closing is not None else None
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the connection."""
+        """Process the next bytes of the connection."""
         while data:
             if self._left == 0:
                 need = FRAME.size - len(self._head)
@@ -123,7 +124,7 @@ class Streams:
 
 
 class ContainerWatch:
-    """One container's run, from the go to PID 1's last line."""
+    """One container's run, from its start to PID 1's last line."""
 
     def __init__(self, job: Job, control: Control, pid: int, connection: socket.socket) -> None:
         self._bounds = job.limits
@@ -139,7 +140,7 @@ class ContainerWatch:
         self.streams = Streams(mark, control.output)
         self.ended: tuple[Status, str] | None = None
         self.lost = False
-        """Nobody says how it ended: the engine is gone or does not answer."""
+        """The end of the run is unknown: the engine is gone or does not answer."""
         self.cpu_ms: int | None = None
         self.peak: int | None = None
         self.refused_forks = 0
@@ -148,7 +149,7 @@ class ContainerWatch:
         self._give_up = float("inf")
 
     def run(self) -> None:
-        """Give the go and watch until the end."""
+        """Start the command and watch until the end."""
         begin = time.monotonic()
         deadline = begin + self._bounds.time_sec
         with suppress(OSError):
@@ -177,12 +178,14 @@ class ContainerWatch:
         self._measure()
 
     def alone(self) -> bool | None:
-        """Whether PID 1 is the only process of its cgroup, as the kernel says; None when this user may not read it."""
+        """Whether PID 1 is the only process in its cgroup, according to the kernel; None if this user may not
+        read it.
+        """
         count = self._files.processes()
         return None if count is None else count == 1
 
     def kill(self) -> None:
-        """End PID 1, and with it everything in its namespace, if we may."""
+        """Kill PID 1, and with it everything in its namespace, if permitted."""
         with suppress(OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
@@ -191,7 +194,7 @@ class ContainerWatch:
         return bool(select.select([self._pidfd], [], [], 0)[0])
 
     def close(self) -> None:
-        """Make sure that the process is gone, and forget it; the second time does nothing."""
+        """Make sure that the process is gone, and drop it; the second call does nothing."""
         if self._pidfd >= 0:
             self.kill()
             os.close(self._pidfd)
@@ -211,11 +214,11 @@ class ContainerWatch:
         return None
 
     def _end(self, ending: tuple[Status, str] | None) -> None:
-        """Keep the first reason to end, and kill for as long as there is one."""
+        """Store the first reason to stop, and keep killing while there is one."""
         if ending is not None and self.ended is None:
             self.ended = ending
             self._give_up = time.monotonic() + GRACE_SECONDS
-            # What was on its way when the end was decided is taken off the pipe and not kept.
+            # Output still in the pipe after the decision to stop is read and discarded.
             self.streams.out.stop()
             self.streams.err.stop()
             with suppress(OSError):
@@ -224,7 +227,7 @@ class ContainerWatch:
             self.kill()
 
     def _read(self) -> bool:
-        """Take what is there; False at the end of the streams."""
+        """Read what is available; False at the end of the streams."""
         try:
             data = self._connection.recv(_CHUNK)
         except BlockingIOError:
@@ -239,7 +242,7 @@ class ContainerWatch:
         return bool(data)
 
     def _drain(self) -> None:
-        """PID 1 is gone: take what is still on its way, for half a second at most."""
+        """PID 1 is gone: read what is still in transit, for at most half a second."""
         end = time.monotonic() + 0.5
         while time.monotonic() < end:
             ready, _, _ = select.select([self._connection], [], [], BEAT)

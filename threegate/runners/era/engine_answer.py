@@ -1,6 +1,7 @@
-"""Whether the container engine answers now: one small question over its socket, for a screen that cannot wait.
+"""Whether the container engine answers now: one small query over its socket, for a screen that cannot wait.
 
-Invariant: nothing heavy is imported, nothing is changed, and no answer is waited for longer than ANSWER_SECONDS.
+Invariant: nothing heavy is imported, nothing is changed, and no answer is waited for longer than
+ANSWER_SECONDS.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from threegate.runners.description import DoctorLine
 
 _DEFAULT: Final = "unix:///var/run/docker.sock"
 ANSWER_SECONDS: Final = 3.0
-"""How long an engine may take to answer a question about itself."""
+"""How long an engine may take to answer a query about itself."""
 
 
 def engine_url(setting: str) -> str:
@@ -29,7 +30,7 @@ def engine_line(setting: str) -> DoctorLine:
     try:
         version = _ask(path)
     except FileNotFoundError:
-        seen = f"no container engine: {path} is not there; start one, or set runners.era.engine"
+        seen = f"no container engine: {path} does not exist; start one, or set runners.era.engine"
         return DoctorLine("engine", "warning", seen)
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
@@ -38,9 +39,10 @@ def engine_line(setting: str) -> DoctorLine:
 
 
 def _ask(path: str) -> str:
-    """The version that the engine at a socket says it has. Raises OSError, ValueError, KeyError, TypeError.
+    """The version that the engine at a socket reports. Raises OSError, ValueError, KeyError, TypeError.
 
-    Asked in HTTP/1.0, whose answer is one head and one body until the end: a client of HTTP would be most of the work of `status`.
+    The query uses HTTP/1.0, whose answer is one head and one body until the end: importing an HTTP client
+    would be most of the work of `status`.
     """
     answer = b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
@@ -53,5 +55,5 @@ def _ask(path: str) -> str:
             answer += part
     head, _, body = answer.partition(b"\r\n\r\n")
     if head.split()[1:2] != [b"200"]:
-        raise ValueError("no answer of an engine")
+        raise ValueError("not an engine's answer")
     return str(json.loads(body)["Version"])

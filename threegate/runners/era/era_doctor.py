@@ -1,4 +1,6 @@
-"""ERA's lines of `threegate doctor`: engine, OCI runtime, images, and the walls as the probe measures them."""
+"""ERA's lines of `threegate doctor`: engine, OCI runtime, images, and the restrictions as the probe measures
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ _ESCAPES: tuple[tuple[str, tuple[int, ...], str], ...] = (
     ("CVE-2024-21626", (1, 1, 12), "1.1.5+ds1-1+deb12u1"),
     ("CVE-2025-31133, CVE-2025-52565, CVE-2025-52881", (1, 2, 8), ""),
 )
-"""Known ways out of runc: name, first upstream version without it, Debian 12 package without it."""
+"""Known escapes from runc: name, first fixed upstream version, first fixed Debian 12 package."""
 
 
 def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
-    """Engine, runtime, images, and the walls as the probe measures them."""
+    """Engine, runtime, images, and the restrictions as the probe measures them."""
     with container_engine.client(container_engine.engine_url(settings.engine)) as api:
         version: dict[str, Any] = api.version()
         url = container_engine.engine_url(settings.engine)
@@ -44,7 +46,7 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
                 facts = container_engine.check_image(api, image)
                 labels = (facts.get("Config") or {}).get("Labels") or {}
                 if name == "image" and not labels.get(PROGRAMS_LABEL):
-                    seen = f"{image}: lists no programs, so a missing one shows only when it runs"
+                    seen = f"{image}: lists no programs, so a missing one is noticed only at run time"
                     yield DoctorLine(name, "warning", seen, "threegate sandbox build")
                     continue
                 yield DoctorLine(name, "ok", image)
@@ -58,7 +60,7 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
     try:
         outcome, walls = prove_era(settings, network=bool(settings.egress_image))
     except Unavailable as error:
-        # Say what is wrong with the way out, and measure the walls without it.
+        # Report what is wrong with the network access, and measure the other restrictions without it.
         yield DoctorLine(
             "era: the way out", "failure", str(error), "threegate sandbox build; restart the engine"
         )
@@ -80,30 +82,32 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
 
 
 def _access_line(socket: Path) -> DoctorLine:
-    """Who may speak to the engine, and what that makes of them."""
+    """Who may access the engine, and what that amounts to."""
     facts = socket.stat()
     if facts.st_uid == os.geteuid() != 0:
         return DoctorLine(
-            "engine access", "ok", "the engine is your own (rootless): whoever speaks to it has your rights"
+            "engine access", "ok", "the engine is your own (rootless): access to it means your permissions"
         )
     if facts.st_mode & 0o002:
-        seen = "everybody may speak to the engine, and so is root on this machine"
+        seen = "everyone may access the engine, which is equivalent to root on this machine"
         return DoctorLine("engine access", "failure", seen, f"chmod o-w {socket}")
     if facts.st_gid == 0 or not facts.st_mode & 0o020:
-        return DoctorLine("engine access", "ok", "root alone")
+        return DoctorLine("engine access", "ok", "only root")
     try:
         group = grp.getgrgid(facts.st_gid)
-        name, members = group.gr_name, ", ".join(group.gr_mem) or "nobody is listed"
+        name, members = group.gr_name, ", ".join(group.gr_mem) or "no members listed"
     except KeyError:
         name, members = str(facts.st_gid), "unknown"
-    seen = f"every member of group {name} ({members}) is root on this machine: the engine mounts for them what they ask for"
+    seen = f"every member of group {name} ({members}) is equivalent to root: the engine mounts whatever they request"
     return DoctorLine(
         "engine access", "warning", seen, "keep CORE out of the group; or a rootless engine for the daemon"
     )
 
 
 def _debian_version(package: str) -> str:
-    """The installed Debian package's whole version, which tells of fixes that the upstream number does not."""
+    """The full version of the installed Debian package, which may include fixes that the upstream number does
+    not show.
+    """
     dpkg = shutil.which("dpkg-query")
     if dpkg is None:
         return ""
@@ -113,7 +117,7 @@ def _debian_version(package: str) -> str:
 
 
 def runtime_line(runtime: str, version: dict[str, Any]) -> DoctorLine:
-    """The runtime's version against known ways out of it."""
+    """The runtime's version compared with known escapes."""
     found = next(
         (
             str(item.get("Version", ""))
@@ -135,7 +139,7 @@ def runtime_line(runtime: str, version: dict[str, Any]) -> DoctorLine:
         and not (debian and found.startswith("1.1.5+") and found >= debian)
     ]
     if open_ones:
-        seen = f"runc {found}: older than the fix of {', '.join(open_ones)} (a distribution may have it all the same)"
+        seen = f"runc {found}: older than the fix of {', '.join(open_ones)} (a distribution may have backported it)"
         return DoctorLine(
             "runtime", "warning", seen, "update runc; or set runners.era.runtime to runsc, kata or krun"
         )
@@ -143,14 +147,14 @@ def runtime_line(runtime: str, version: dict[str, Any]) -> DoctorLine:
 
 
 def prove_era(settings: EraSettings, *, network: bool) -> tuple[Outcome, list[Wall]]:
-    """Run the probe in a container and return what it measured. Raises OSError."""
+    """Run the probe in a container and return its measurements. Raises OSError."""
     runner = EraRunner(settings)
     with scratch_control() as control:
         outcome = runner.prove(control, network=network)
         walls = read_walls(outcome.stdout.kept, outcome)
     if outcome.status == "unavailable":
         raise Unavailable(outcome.detail)
-    # The probe ends by eating its memory up in a child: that very ending is the last wall.
+    # The probe ends by exhausting its memory in a child: that this is stopped is the last test.
     walls.append(Wall("the end says what ended it", outcome.status == "out_of_memory", outcome.detail))
     walls.append(
         Wall(

@@ -1,6 +1,7 @@
-"""The container's probe: a short script of ours that tries every wall from inside.
+"""The container's probe: a short script of ours that tests every restriction from inside.
 
-Invariant: what is reported as held was tried inside, in a container made in exactly the way that a request's is.
+Invariant: what is reported as held was tested inside, in a container created in exactly the same way as a
+request's.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from threegate.jail.seccomp import SECCOMP_SHA256
 from threegate.request.job import ERA_ENVIRONMENT, PROXY_URL, Job, JobLimits
 
 PROBE_HOST = "threegate-probe.invalid"
-"""A name that no resolver has (RFC 2606): the probe's allowlist needs one."""
+"""A name that does not resolve anywhere (RFC 2606): the probe's allowlist needs one."""
 
 
 _ERA_PROBE = r"""

@@ -1,7 +1,7 @@
-"""Which programs a sandbox image has, as far as it says so itself: a label that sandbox/bootstrap writes.
+"""Which programs a sandbox image has, according to a label that sandbox/bootstrap writes.
 
-Invariant: only a list that belongs to exactly this image (its digest) is an answer; without one nothing is known, and
-nothing is refused for it.
+Invariant: only a list for exactly this image (its digest) is used; without one nothing is known, and nothing
+is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from threegate.core.settings import EraSettings
 from threegate.runners.era.engine_answer import engine_url
 
 PROGRAMS_LABEL: Final = "threegate.programs"
-"""The names of all executables on the PATH of a container, separated by blanks."""
+"""The names of all executables on the PATH of a container, separated by spaces."""
 PATH_FOLDERS: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _ASK_AGAIN_SECONDS: Final = 60.0
 
@@ -24,13 +24,13 @@ _asked: dict[tuple[str, str], float] = {}
 
 
 def has_program(settings: EraSettings, program: str) -> bool | None:
-    """Whether the image has `program` (the first word of an argv); None when that is not known.
+    """Whether the image has `program` (the first word of an argv); None if that is not known.
 
-    The engine is asked once for an image whose label it knows, and at most once a minute for any other.
+    The engine is queried once for an image whose label is known, and at most once a minute for any other.
     """
     folder, _, name = program.rpartition("/")
     if folder and folder not in PATH_FOLDERS:
-        # A file of /in is the request's own; of other folders the list says nothing.
+        # A file in /in is the request's own; the list does not cover other folders.
         return True if folder == "/in" or folder.startswith("/in/") else None
     programs = _programs(settings)
     return None if programs is None else name in programs

@@ -1,13 +1,17 @@
-"""PID 1 of a run's container: says what it sees, runs one command, and outlives it until /out was collected.
+"""PID 1 of a run's container: reports what it sees, runs one command, and outlives it until /out was
+collected.
 
-Invariant: when the end mark is written, no other process is left in the container, and so nobody can change /out any more.
-The run can neither end nor stop PID 1 of its namespace; nor look into it, because it is not dumpable. Everything ends
-when the standard input does, which only the daemon holds: also when the daemon was killed.
+Invariant: when the end mark is written, no other process is left in the container, so that /out can no longer
+change. The run can neither kill nor stop PID 1 of its namespace, nor inspect it, because it is not dumpable.
+Everything ends when its standard input ends, which only the daemon holds: also if the daemon was killed.
 
-This file is the text of ``python3 -I -S -c`` inside the container. It imports the standard library alone.
+This file is the text of ``python3 -I -S -c`` inside the container. It imports only the standard library.
 
-    out: one line of JSON (`seen`); then what the run writes; at the end on both streams: mark, exit code, names and bytes
-    in:  8 digits, that many bytes (mark NUL seconds NUL words…); later any byte: end the run; the end: and yourself
+out: one line of JSON (`seen`); then the run's output; at the end on both streams: mark, exit code, names and
+bytes
+
+in: 8 digits, that many bytes (mark NUL seconds NUL words…); later any byte: stop the run; end of input: exit
+too
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ _libc = ctypes.CDLL(None)
 
 
 def seen() -> dict[str, object]:
-    """What only a process inside can tell: its namespaces, and the files behind /in and /out."""
+    """What only a process inside can see: its namespaces, and the files behind /in and /out."""
     namespaces = {}
     for kind in _NAMESPACES:
         with suppress(OSError):
@@ -43,7 +47,7 @@ def seen() -> dict[str, object]:
 
 
 def take(count: int) -> bytes:
-    """Exactly so many bytes of the standard input. Raises EOFError."""
+    """Exactly this many bytes of the standard input. Raises EOFError."""
     data = b""
     while len(data) < count:
         part = os.read(0, count - len(data))
@@ -54,9 +58,9 @@ def take(count: int) -> bytes:
 
 
 def become(words: list[bytes]) -> None:
-    """Execute the command, in the child. When memory ends, the kernel shall take the run and not PID 1."""
+    """Execute the command, in the child. If memory runs out, the kernel should kill the run and not PID 1."""
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-    # Nobody else is there yet who could look in.
+    # No other process exists yet that could look in.
     _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
@@ -64,9 +68,9 @@ def become(words: list[bytes]) -> None:
 
 
 def watch(child: int, wake: int, deadline: float) -> int:
-    """Wait for the end of the command, of its time, or for a byte that ends it; its exit code.
+    """Wait until the command ends, its time is up, or a byte stops it; return its exit code.
 
-    Raises EOFError when the daemon is gone.
+    Raises EOFError if the daemon is gone.
     """
     while (left := deadline - time.monotonic()) > 0:
         ready = select.select([0, wake], [], [], left)[0]
@@ -96,13 +100,13 @@ def end_all() -> None:
         except ChildProcessError:
             if alone:
                 return
-            time.sleep(0.001)  # not a child of ours: somebody joined from outside
+            time.sleep(0.001)  # not a child of ours: it joined from outside
 
 
 def main() -> None:
     """Keep one run."""
     _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    # The kernel keeps from PID 1 what it has no handler for; and the run inherits the defaults.
+    # The kernel drops signals for which PID 1 has no handler; the run inherits the defaults.
     for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     wake, woken = os.pipe()
@@ -131,5 +135,6 @@ if __name__ == "__main__":
     try:
         main()
     finally:
-        # Also in a child that could not execute, and whatever went wrong: no text of ours among the run's.
+        # Also in a child that could not execute, whatever went wrong: none of our text may appear in the
+        # run's output.
         os._exit(125)

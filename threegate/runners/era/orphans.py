@@ -1,7 +1,8 @@
-"""Takes away what a daemon that was killed left behind: its containers, networks and volumes (docs/spec/6-runners.md, ERA).
+"""Removes what a killed daemon left behind: its containers, networks and volumes (docs/spec/6-runners.md,
+ERA).
 
-Invariant: only what carries this workspace's id and another boot's nonce is touched; a second workspace on the
-same engine never notices.
+Invariant: only objects with this workspace's id and the nonce of another boot are touched; a second workspace
+on the same engine is never affected.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from threegate.core.extras import has_extra
 from threegate.runners.staging import remove_folder
 
 PREPARED = ".prepared-"
-"""How the folders of prepared containers begin, so that a later boot knows them."""
+"""Prefix of the folders of prepared containers, by which a later boot recognizes them."""
 
 
 def remove_orphans(
     workspace_id: str, boot_nonce: str, *, url: str = "", runs_folder: Path | None = None
 ) -> list[str]:
-    """Kill and remove the containers, networks and volumes of older boots, and the work folders below `runs_folder`.
+    """Kill and remove the containers, networks and volumes of older boots, and the work folders below
+    `runs_folder`.
 
-    Returns one line for each thing. Without the extra `era`, and with an engine that does not answer, only the folders are seen to (the containers
-    ended with their standard input, or do at their own deadline). Raises Unavailable when the engine answers but cannot remove one.
+    Returns one line for each. Without the extra `era`, or if the engine does not answer, only the folders are
+    removed (the containers ended with their standard input, or will at their own deadline). Raises
+    Unavailable if the engine answers but cannot remove one.
     """
     removed = [] if runs_folder is None else _remove_folders(runs_folder)
     if not has_extra("era"):
@@ -49,7 +52,7 @@ def remove_orphans(
             )
         for network in api.networks(filters=marks):
             if (network.get("Labels") or {}).get(container_engine.BOOT_LABEL) != boot_nonce:
-                with suppress(docker.errors.NotFound):  # it went since it was listed
+                with suppress(docker.errors.NotFound):  # removed since it was listed
                     api.remove_network(network["Id"])
                 removed.append(f"removed network {network['Name']}")
         for volume in api.volumes(filters=marks).get("Volumes") or ():

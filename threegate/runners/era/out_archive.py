@@ -1,7 +1,8 @@
-"""Collects /out from the archive that an engine makes of it, by the one strict reader of tar archives.
+"""Collects /out from an archive that the engine makes, with the one strict reader of tar archives.
 
-Invariant: as `staging.collect`: plain files only, hashed, read-only, and nothing is left unsaid: what the archive does not
-have (sockets, for one) is counted against the names that PID 1 counted in /out.
+Invariant: as in `staging.collect`: regular files only, hashed, read-only, and everything left out is
+reported: entries missing from the archive (such as sockets) are noticed by comparing with the number of names
+that PID 1 counted in /out.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ _SEVERAL = "a file with several hard links"
 def collect_archive(
     api: docker.APIClient, container: str, names: int, work: Path, target: Path, bounds: JobLimits
 ) -> Collected:
-    """Collect /out of a container in which nothing changes any more; `names` are in it. `work` takes the archive.
+    """Collect /out of a container in which nothing changes any more; it has `names` entries. `work` receives
+    the archive.
 
-    Raises the engine's faults, OSError of our own disk, ValueError for an archive that is none.
+    Raises the engine's errors, OSError of our own disk, ValueError for an invalid archive.
     """
     end = time.monotonic() + limits.OUT_COLLECT_SECONDS
     most = bounds.out_bytes + (bounds.out_files + 2) * limits.OUT_ARCHIVE_ENTRY_BYTES
@@ -42,9 +44,9 @@ def collect_archive(
         chunks, _ = api.get_archive(container, "/out", chunk_size=limits.MIB)
         for chunk in chunks:
             if time.monotonic() >= end:
-                raise TimeoutError(f"not handed out within {limits.OUT_COLLECT_SECONDS} s")
+                raise TimeoutError(f"not delivered within {limits.OUT_COLLECT_SECONDS} s")
             size += archive.write(chunk)
-            if size > most:  # files with holes: more bytes than /out can hold
+            if size > most:  # sparse files: more bytes than /out can hold
                 break
         archive.flush()
         headers: list[TarHeader] = []
@@ -65,19 +67,19 @@ class _Unpacker:
         self._headers = headers
         self._found = Collected()
         self._kept = KeptOutputs(bounds, self._found, target)
-        # The first name of a file comes as a file, each further one as a link to it.
+        # A file's first name comes as a file, each further one as a link to it.
         linked = [header for header in headers if header.kind == _HARD_LINK]
         self._several = {header.link for header in linked} | {header.name for header in linked}
 
     def run(self, archive: int, names: int, *, cut: bool) -> Collected:
-        """Keep what may be kept. `names` are in /out, as PID 1 says; `cut`: the archive goes on."""
+        """Keep what may be kept. `names` is the count from PID 1; `cut`: the archive continues."""
         found, unseen = self._found, names
         with fresh_folder(self._target) as target:
             for header in self._headers:
                 parts = self._parts(header)
                 unseen -= bool(parts)
                 path = PurePosixPath(*parts)
-                # What is in a folder that stays behind stays with it.
+                # Entries in a folder that is left out are left out with it.
                 if parts and not any(map(odd_name, parts[:-1])) and len(parts) <= limits.OUT_DEPTH + 1:
                     reason = odd_name(parts[-1]) or self._one(header, path, archive, target)
                     if reason is not None:
@@ -86,7 +88,7 @@ class _Unpacker:
             found.exceeded = f"/out holds more than {self._bounds.out_bytes} bytes"
         elif not cut and unseen > 0:
             found.dropped.append(
-                f"{unseen} that the engine does not hand out: sockets, or paths that are too long"
+                f"{unseen} that the engine does not deliver: sockets, or paths that are too long"
             )
         found.finish()
         return found
@@ -99,7 +101,7 @@ class _Unpacker:
         return parts
 
     def _one(self, header: TarHeader, path: PurePosixPath, archive: int, target: int) -> str | None:
-        """Keep one entry, or say why not."""
+        """Keep one entry, or report why not."""
         if header.kind == FOLDER:
             if len(path.parts) > limits.OUT_DEPTH:
                 return f"a folder more than {limits.OUT_DEPTH} deep"

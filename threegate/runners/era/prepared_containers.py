@@ -1,7 +1,8 @@
 """Containers that are prepared ahead: started and waiting, each used for one request and thrown away.
 
-Invariant: a prepared container is what one that is made for a run is before it gets the run; only its /in is filled
-later. Its walls are read back then, as those of any other. One that dies, or was made for other limits, is never used.
+Invariant: a prepared container is the same as one made for a run before it receives the run; only its /in is
+filled later. Its restrictions are read back then, as for any other. One that died, or was made for other
+limits, is never used.
 """
 
 from __future__ import annotations
@@ -31,21 +32,22 @@ _REQUEST = "prepared"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What cannot change once a container runs: two jobs of one kind need containers that are alike."""
+    """What cannot change once a container is running: two jobs of one kind can use the same container."""
 
     image: str
     runtime: str
-    """As the engine names it."""
+    """The engine's name for it."""
     asked_runtime: str
-    """As the job names it; empty for the engine's default."""
+    """The job's name for it; empty for the engine's default."""
     limits: JobLimits
-    """With a time of 0: the deadline begins with the run, and goes in with its words."""
+    """With a time of 0: the deadline is passed with the run's words and begins with the run."""
 
     @classmethod
     def of(cls, job: Job, runtime: str) -> Kind | None:
-        """The kind of a job, or None when no container can be prepared for it.
+        """The kind of a job, or None if no container can be prepared for it.
 
-        One with a network needs its own relay's; of gVisor's processes the host cannot see what they became.
+        One with a network needs its own relay's network; for gVisor the host cannot see the state of the
+        processes.
         """
         if job.network or runtime == "runsc":
             return None
@@ -58,11 +60,11 @@ class Kind:
 
 @dataclass(slots=True)
 class PreparedContainer:
-    """One container that waits. `folder` holds its in/."""
+    """One waiting container. `folder` contains its in/."""
 
     kind: Kind
     api: docker.APIClient
-    """A client of its own, used by one thread at a time."""
+    """Its own client, used by one thread at a time."""
     folder: Path
     container: str
     connection: socket.socket
@@ -70,23 +72,23 @@ class PreparedContainer:
     pidfd: int
 
     def alive(self) -> bool:
-        """Whether it still waits: PID 1 is there and neither wrote nor ended its output."""
+        """Whether it is still waiting: PID 1 is alive and has neither written nor closed its output."""
         return not select.select([self.pidfd, self.connection.fileno()], [], [], 0)[0]
 
     def release(self) -> str:
-        """The container's id, which is the taker's to remove from now on."""
+        """The container's id; from now on the caller must remove it."""
         container, self.container = self.container, ""
         return container
 
     def end(self) -> None:
-        """End PID 1, and with it everything in it; waits for no answer of the engine."""
+        """Kill PID 1, and with it everything in it, without waiting for the engine."""
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
 
     def discard(self, *, ask_engine: bool = True) -> bool:
-        """Kill it and remove what is still its own; False when the engine did not. The second time does nothing.
+        """Kill it and remove what it still owns; False if the engine did not. The second call does nothing.
 
-        Without `ask_engine` (it hangs) the container itself is left to the next start of the daemon.
+        Without `ask_engine` (the engine hangs) the container itself is left to the next start of the daemon.
         """
         if self.pidfd < 0:
             return True
@@ -115,12 +117,12 @@ class PreparedContainers:
         self._thread: threading.Thread | None = None
 
     def has(self, job: Job) -> bool:
-        """Whether one waits for such a job."""
+        """Whether one is ready for such a job."""
         with self._changed:
             return any(item.kind.serves(job) and item.alive() for item in self._ready)
 
     def take(self, job: Job) -> PreparedContainer | None:
-        """One for this job, yours alone; discard it after its one run. None when there is none."""
+        """A container for this job only; discard it after its one run. None if there is none."""
         with self._changed:
             for item in self._ready:
                 if item.kind.serves(job) and item.alive():
@@ -142,7 +144,7 @@ class PreparedContainers:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Prepare no more, and remove what waits; with an engine that hangs the next boot does."""
+        """Prepare no more, and remove the waiting ones; if the engine hangs, the next boot does."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -157,12 +159,12 @@ class PreparedContainers:
             answers = item.discard(ask_engine=answers)
 
     def _keep_ready(self, control: Control) -> None:
-        # Workspace and boot, which are all that is taken of it, are the same for every run of this process.
+        # Only workspace and boot are used from it, which are the same for every run of this process.
         while (kind := self._next()) is not None:
             try:
                 item = self._prepare(kind, control)
             except (Unavailable, KeyError, ValueError, *container_engine.FAULTS):
-                # The next run of this kind says by itself what is wrong, and asks for another one.
+                # The next run of this kind reports the problem itself, and requests another one.
                 with self._changed, suppress(ValueError):
                     self._recent.remove(kind)
                 continue
@@ -174,7 +176,9 @@ class PreparedContainers:
                 item.discard()
 
     def _next(self) -> Kind | None:
-        """Wait until one more is wanted, and throw away what is dead or no longer wanted. None: closed."""
+        """Wait until one more is needed, and discard those that died or are no longer needed. None:
+        closed.
+        """
         while True:
             with self._changed:
                 if self._closed:
@@ -190,7 +194,7 @@ class PreparedContainers:
                 return kind
 
     def _surplus(self) -> list[PreparedContainer]:
-        """Take out what is dead, and what the last runs do not speak for."""
+        """Remove those that died, and those whose kind is not among the last runs."""
         kept: Counter[Kind] = Counter()
         wanted = Counter(self._recent)
         surplus = []
@@ -203,7 +207,9 @@ class PreparedContainers:
         return surplus
 
     def _prepare(self, kind: Kind, control: Control) -> PreparedContainer:
-        """Make and start one. Raises Unavailable, the engine's faults, and KeyError or ValueError for odd answers."""
+        """Create and start one. Raises Unavailable, the engine's errors, and KeyError or ValueError for
+        malformed answers.
+        """
         token = secrets.token_hex(6)
         with ExitStack() as stack:
             api = container_engine.connect(self._url)
@@ -217,7 +223,7 @@ class PreparedContainers:
             host = spec.host_config(
                 api, kind.limits, folder / "in", network="none", runtime=kind.runtime, marks=marks
             )
-            # Before it is there: the engine may make it and not say so. The name is ours alone.
+            # Before it exists, because the engine may create it without answering. Only we use the name.
             stack.callback(container_engine.remove_container, api, name)
             container = spec.create(api, kind.image, host, marks, name)
             connection = attach(api, container)

@@ -1,8 +1,9 @@
-"""Reads a started container's walls back, before a byte of the request's code runs.
+"""Reads a started container's restrictions back, before a byte of the request's code runs.
 
-Invariant: what is written into a result was found here: in the kernel's own files, which any user of this machine may
-read, in the engine's own words, or in what PID 1, which is ours, sees inside. One difference to what the job asks for and
-the run is refused (`limits_not_enforced`); what could not be read is named, and never taken for a wall that holds.
+Invariant: what is written into a result was found here: in the kernel's own files, which any user of this
+machine may read, in the engine's answers, or in the report of PID 1, which is ours, from inside. On any
+difference from the job the run is refused (`limits_not_enforced`); what could not be read is named, and never
+taken for an enforced restriction.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NOT_READ = "not read back"
 
 @dataclass(slots=True)
 class Walls:
-    """What was found (`effective`, for the result) and what differs from what was asked for."""
+    """What was found (`effective`, for the result) and what differs from what was requested."""
 
     effective: dict[str, str] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
@@ -37,7 +38,7 @@ class Walls:
 
     @contextmanager
     def readable(self, *names: str) -> Iterator[None]:
-        """Name these walls as not read back when the kernel keeps their files from us (another user's, hidepid)."""
+        """Mark these as not read back if the kernel hides their files (another user's, hidepid)."""
         try:
             yield
         except (PermissionError, FileNotFoundError):
@@ -45,7 +46,7 @@ class Walls:
             self.effective.update(dict.fromkeys(names, NOT_READ))
 
     def expect(self, name: str, found: object, wanted: object) -> None:
-        """Note one value, and whether it is the one that must be."""
+        """Record one value, and whether it is as required."""
         self.effective[name] = str(found)
         if found != wanted:
             self.differences.append(f"{name} is {found}, not {wanted}")
@@ -61,10 +62,11 @@ def read_back(
     relay: tuple[str, int] | None,
     runtime: str,
 ) -> None:
-    """Note the walls of the container that `inspect` describes in `state` and whose PID 1 `said` what it sees.
+    """Record the restrictions of the container that `inspect` describes in `state` and whose PID 1 `said`
+    what it sees.
 
-    `inputs` is the folder of its /in, `relay` the container and process whose network it shares. Raises OSError when its
-    process is gone.
+    `inputs` is the folder of its /in, `relay` the container and process whose network it shares. Raises
+    OSError if its process is gone.
     """
     pid = int(state["State"]["Pid"])
     os.close(os.pidfd_open(pid))
@@ -73,7 +75,7 @@ def read_back(
     with walls.readable("memory", "swap", "processes", "cpu"):
         _cgroups(walls, job, CgroupFiles.of(pid))
     if runtime == "runsc":
-        # What the host sees of gVisor's processes is one sandbox; they live in its own kernel.
+        # The host sees gVisor's processes as one sandbox; they run in its own kernel.
         walls.effective["kernel"] = "gVisor: processes, files and system calls are its own"
         with walls.readable("namespaces"):
             _namespaces(walls, {kind: _namespace(pid, kind) for kind in _NAMESPACES if kind != "pid"})
@@ -84,7 +86,7 @@ def read_back(
             walls.expect("relay", said.namespaces["net"] == _namespace(relay[1], "net"), True)
     facts = inputs.stat()
     if said.inputs != (facts.st_dev, facts.st_ino):
-        walls.differences.append("/in is not the folder of this run")
+        walls.differences.append("/in is not this run's folder")
     with walls.readable("keeper"):
         _keeper(walls, job, pid)
     with walls.readable("capabilities", "no_new_privs", "seccomp", "open_files", "file_bytes", "core"):
@@ -123,7 +125,7 @@ def _asked(
     """What only the engine knows."""
     host = state["HostConfig"]
     if tuple(state["Config"]["Cmd"]) != KEEPER_WORDS:
-        walls.differences.append("the engine runs another PID 1 than ours")
+        walls.differences.append("the engine is running a PID 1 that is not ours")
     network = f"container:{relay[0]}" if relay else "none"
     if host["NetworkMode"] != network:
         walls.differences.append(f"the engine's network is {host['NetworkMode']}, not {network}")
@@ -134,7 +136,7 @@ def _asked(
     walls.expect("root", "read-only" if host["ReadonlyRootfs"] else "writable", "read-only")
     walls.expect("log", host["LogConfig"]["Type"], "none")
     if host["Privileged"] or host["CapAdd"] or host["Devices"] or host["Binds"] or host["VolumesFrom"]:
-        walls.differences.append("the engine gave privileges, devices or volumes that nobody asked for")
+        walls.differences.append("the engine added privileges, devices or volumes that were not requested")
     places = sorted(mount["Destination"] for mount in state["Mounts"])
     walls.expect("mounts", " ".join(places), "/in /out")
 
@@ -151,13 +153,15 @@ def _namespaces(walls: Walls, found: dict[str, str]) -> None:
 
 
 def _keeper(walls: Walls, job: Job, pid: int) -> None:
-    """PID 1 is our program, and nobody but root may look into it (the kernel gives the files of such a process to root)."""
+    """PID 1 is our program, and only root may inspect it (the kernel gives the files of such a process to
+    root).
+    """
     if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1] != [
         word.encode() for word in KEEPER_WORDS
     ]:
         walls.differences.append("PID 1 is not the keeper of the run")
     elif Path(f"/proc/{pid}/status").stat().st_uid == RUN_USER:
-        walls.differences.append("PID 1 can be looked into")
+        walls.differences.append("PID 1 can be inspected")
     else:
         walls.effective["keeper"] = f"{job.limits.time_sec + 1} s"
 
@@ -167,7 +171,7 @@ def _process(walls: Walls, job: Job, pid: int, said: Greeting) -> None:
     status = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     walls.expect("uid", str(said.uid), str(RUN_USER))
     seen = status["Uid"].split()[0]
-    # A rootless engine has a user namespace: there the host sees another number.
+    # A rootless engine has a user namespace: the host sees another number there.
     if seen != str(RUN_USER) and (
         seen in ("0", str(os.getuid())) or said.namespaces["user"] == _namespace("self", "user")
     ):
@@ -207,7 +211,7 @@ def _mounts(walls: Walls, pid: int) -> None:
 def _interfaces(walls: Walls, pid: int) -> None:
     lines = Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii", errors="replace").splitlines()[2:]
     names = [line.split(":")[0].strip() for line in lines]
-    # Tunnel templates that the kernel puts into every new namespace are down and have no address.
+    # Tunnel templates that the kernel adds to every new namespace are down and have no address.
     names = [
         name
         for name in names

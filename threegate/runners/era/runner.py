@@ -1,7 +1,8 @@
-"""The container sandbox: runs a request's argv in a hardened container of its own.
+"""The container sandbox: runs a request's argv in its own hardened container.
 
-Invariant: one container serves one request, made for it or prepared ahead; the container, its volume and its folder
-are removed whatever happens, by any user who may speak to the engine; nothing waits for the engine without a bound.
+Invariant: one container serves one request, created for it or prepared ahead; the container, its volume and
+its folder are removed whatever happens, by any user with access to the engine; every wait for the engine is
+bounded.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ LOOK_SECONDS = 2.0
 
 
 class EraRunner:
-    """Runs ERA jobs as `settings` (``[runners.era]``) say.
+    """Runs ERA jobs according to `settings` (``[runners.era]``).
 
-    `egress_network` is the engine's network of the proxies. With `prepared_in` (a folder that recovery looks through)
-    `settings.warm` containers are prepared ahead there; without it none are.
+    `egress_network` is the engine's network for the proxies. With `prepared_in` (a folder that recovery
+    searches), `settings.warm` containers are prepared ahead there; without it none are.
     """
 
     starts_late = False
@@ -54,14 +55,14 @@ class EraRunner:
             if settings.warm and prepared_in is not None
             else None
         )
-        """The containers that wait for a command, where the settings ask for any."""
+        """The containers waiting for a command, if the settings request any."""
         self._looked: tuple[float, str | None] = (0.0, None)
 
     def available(self, job: Job | None = None) -> str | None:
-        """None when a run can start now, else one line (``no container engine…``, ``no image…``).
+        """None if a run can start now, else one line (``no container engine…``, ``no image…``).
 
-        With a job also what only that job needs. The engine's answer is kept for LOOK_SECONDS; a container that is
-        prepared and alive is answer enough.
+        With a job, also what only that job needs. The engine's answer is cached for LOOK_SECONDS; a prepared
+        container that is alive is answer enough.
         """
         if job is not None and self.prepared is not None and self.prepared.has(job):
             return None
@@ -87,7 +88,7 @@ class EraRunner:
         return None
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        """Run `job.argv` once; see Runner.run. Never raises for what the command does."""
+        """Run `job.argv` once; see Runner.run. Never raises because of the command."""
         clearance.must_cover(job)
         outcome = self._from_prepared(job, control) or self._contained(clearance.request_id, job, control)
         if self.prepared is not None and outcome.runtime and (kind := Kind.of(job, outcome.runtime)):
@@ -95,7 +96,9 @@ class EraRunner:
         return outcome
 
     def prove(self, control: Control, *, network: bool = False) -> Outcome:
-        """Run the probe of `era_probe`, which is ours and fixed, in place of a request: it measures the walls."""
+        """Run the probe of `era_probe`, which is ours and fixed, instead of a request: it measures the
+        restrictions.
+        """
         return self._contained("threegate-probe", era_probe_job(self._settings, network=network), control)
 
     def _contained(self, request_id: str, job: Job, control: Control) -> Outcome:
@@ -109,12 +112,14 @@ class EraRunner:
             remove_folder(work)
 
     def close(self) -> None:
-        """Take away what was prepared and not used."""
+        """Remove what was prepared and not used."""
         if self.prepared is not None:
             self.prepared.close()
 
     def _from_prepared(self, job: Job, control: Control) -> Outcome | None:
-        """The outcome of a run in a container that was prepared ahead; None when there is none, and nothing ran."""
+        """The outcome of a run in a container that was prepared ahead; None if there is none, and nothing
+        ran.
+        """
         prepared = self.prepared.take(job) if self.prepared is not None and _has_command(job) else None
         if prepared is None:
             return None
@@ -146,7 +151,7 @@ class EraRunner:
             runtime = container_engine.check_runtime(api, job.runtime)
             if job.network and runtime == "runsc":
                 raise Unavailable(
-                    "runtime runsc has no way to the proxy; network: allowlist needs another runtime"
+                    "runtime runsc cannot reach the proxy; network: allowlist needs another runtime"
                 )
             stage_inputs(job.inputs, control.inputs_folder, work / "in")
             chain = None

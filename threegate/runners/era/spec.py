@@ -1,6 +1,7 @@
-"""What a run's container is made of: pure, from the job to the words that the engine takes.
+"""The definition of a run's container: a pure function from the job to the engine's parameters.
 
-Invariant: every wall of docs/spec/6-runners.md is asked for here and nowhere else, and read back by `readback`.
+Invariant: every restriction of docs/spec/6-runners.md is requested here and nowhere else, and read back by
+`readback`.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ from threegate.runners.interface import Control
 
 RUN_USER = 65534
 KEEPER_WORDS = ("/usr/bin/python3", "-I", "-S", "-c", Path(keeper.__file__).read_text(encoding="utf-8"))
-"""PID 1 of every run, the same for all: what a run is comes to it over its standard input, after the walls were read back."""
+"""PID 1 of every run, the same for all: it receives the run over its standard input, after the restrictions
+were read back.
+"""
 
 
 def command_words(job: Job) -> list[str]:
-    """What PID 1 executes: the exact environment, the workdir, the argv itself; no shell reads it as text."""
+    """What PID 1 executes: the exact environment, the workdir, the argv itself; no shell parses it."""
     environment = [f"{name}={value}" for name, value in sorted(job.environment.items())]
     return ["/usr/bin/env", "-i", f"--chdir={job.workdir}", *environment, *(job.argv or ())]
 
 
 def told(mark: str, job: Job) -> bytes:
-    """The go: what PID 1 takes to start the run. Raises ValueError where it cannot be said."""
+    """The message with which PID 1 starts the run. Raises ValueError if it cannot be encoded."""
     words = [mark, str(job.limits.time_sec + 1), *command_words(job)]
     data = "\0".join(words).encode()
     if data.count(b"\0") != len(words) - 1 or len(data) > 99_999_999:
@@ -40,12 +43,12 @@ def told(mark: str, job: Job) -> bytes:
 
 
 def tmp_bytes(bounds: JobLimits) -> int:
-    """The size of /tmp: half of the memory, which it counts against, between 4 and 512 MiB."""
+    """The size of /tmp: half of the memory, against which it counts, between 4 and 512 MiB."""
     return min(max(bounds.memory_mb // 2, 4), 512) * limits.MIB
 
 
 def labels(request_id: str, control: Control) -> dict[str, str]:
-    """How our containers are known again."""
+    """Labels by which our containers are recognized."""
     return {LABEL: control.workspace_id, BOOT_LABEL: control.boot_nonce, REQUEST_LABEL: request_id}
 
 
@@ -58,11 +61,12 @@ def host_config(
     runtime: str,
     marks: dict[str, str],
 ) -> dict[str, Any]:
-    """The walls. `inputs` is the folder of /in; /out is a volume that the engine makes and takes away with the container.
+    """The restrictions. `inputs` is the folder of /in; /out is a volume that the engine creates and removes
+    with the container.
 
     `network` is ``none`` or ``container:<relay>``.
     """
-    # One more name: the root of a file system is one itself.
+    # One more name, for the root of the file system itself.
     out = (
         f"size={bounds.out_bytes},nr_inodes={bounds.out_files + 1},uid={RUN_USER},gid={RUN_USER},mode=0700,"
         "noexec,nosuid,nodev"
@@ -132,5 +136,5 @@ def create(
         name=name,
         use_config_proxy=False,
     )
-    # The first attach is the only one: when it goes, the run's input is closed.
+    # The first attach is the only one: when it closes, the run's input is closed.
     return str(made["Id"])

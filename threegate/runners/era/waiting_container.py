@@ -1,6 +1,7 @@
-"""A started container whose PID 1 waits for a run: made for one request, or prepared ahead.
+"""A started container whose PID 1 waits for a run: created for one request, or prepared ahead.
 
-Invariant: nothing of any request is in it; its standard input, which only we hold, is the only way to tell it one.
+Invariant: it contains nothing of any request; its standard input, which only we hold, is the only way to send
+it one.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ import docker
 from threegate.core import limits
 
 FRAME: Final = struct.Struct(">BxxxL")
-"""The head of each part of the engine's stream: 1 (stdout) or 2 (stderr), and how many bytes follow."""
+"""The header of each part of the engine's stream: 1 (stdout) or 2 (stderr), and the number of bytes that
+follow.
+"""
 _SEEN_SECONDS = 5.0
-"""How long a started PID 1 may take to say what it sees."""
+"""How long a started PID 1 may take to report what it sees."""
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What PID 1 says of the inside before it gets a run (keeper.seen)."""
+    """PID 1's report about the inside before it gets a run (keeper.seen)."""
 
     uid: int
     namespaces: Mapping[str, str]
@@ -38,10 +41,12 @@ class Greeting:
 
 
 def attach(api: docker.APIClient, container: str) -> socket.socket:
-    """The container's standard input and its output, on a descriptor of our own. Raises the engine's faults."""
+    """The container's standard input and its output, on a descriptor of our own. Raises the engine's
+    errors.
+    """
     stream = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
     raw = getattr(stream, "_sock", stream)
-    # The client's response object may close its one when it is collected.
+    # The client's response object may close its descriptor when it is garbage-collected.
     connection = socket.socket(fileno=os.dup(raw.fileno()))
     # The client's timeout made the connection itself non-blocking.
     connection.setblocking(True)
@@ -49,13 +54,15 @@ def attach(api: docker.APIClient, container: str) -> socket.socket:
 
 
 def greeting(connection: socket.socket) -> Greeting:
-    """Read the one line that PID 1 writes first. Raises OSError, ValueError: it is not our PID 1, or does not come."""
+    """Read the one line that PID 1 writes first. Raises OSError, ValueError: it is not our PID 1, or does not
+    arrive.
+    """
     end = time.monotonic() + _SEEN_SECONDS
     text = b""
     while not text.endswith(b"\n"):
         kind, size = FRAME.unpack(_exactly(connection, FRAME.size, end))
         if size + len(text) > limits.KEEPER_GREETING_BYTES:
-            raise ValueError("PID 1 says more than it should")
+            raise ValueError("PID 1 reports more than it should")
         part = _exactly(connection, size, end)
         if kind != 1:
             raise ValueError(f"PID 1 failed: {part.decode('ascii', 'backslashreplace').strip()[-200:]}")
@@ -73,6 +80,6 @@ def _exactly(connection: socket.socket, count: int, end: float) -> bytes:
         connection.settimeout(max(end - time.monotonic(), 0.001))
         part = connection.recv(count - len(data))
         if not part:
-            raise ValueError("PID 1 ended before it said what it sees")
+            raise ValueError("PID 1 exited before it reported what it sees")
         data += part
     return data

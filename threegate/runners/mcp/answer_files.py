@@ -1,7 +1,7 @@
-"""What a tool answered, as the files of a run: `result.json`, and each image, sound or other binary as a file of its own.
+"""A tool's answer as the files of a run: `result.json`, and a file for each image, sound or other binary.
 
-Invariant: no value of a secret that the server was given is in any of them, and no hit of the secret scan; everything in
-them is data that a stranger's program wrote.
+Invariant: none of them contains the value of a secret that the server was given, or a hit of the secret scan;
+everything in them is data that a foreign program wrote.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from threegate.tools.server_process import Answer
 
 RESULT: Final = "result.json"
 FILE_KEY: Final = "threegate_file"
-"""In the place of a block's base64 (`binary_part`): the name of the file that has its bytes."""
+"""Used instead of a block's base64 (`binary_part`): the name of the file with its bytes."""
 _ENDINGS: Final[Mapping[str, str]] = {
     "image/png": "png",
     "image/jpeg": "jpg",
@@ -38,7 +38,7 @@ def answer_files(answer: Answer, secrets: Sequence[str]) -> tuple[tuple[str, byt
     for given in answer.content:
         block: dict[str, Any] = copy.deepcopy(dict(given))
         holder, key = binary_part(block)
-        holder.pop(FILE_KEY, None)  # that one is ours to set
+        holder.pop(FILE_KEY, None)  # this key is ours to set
         data = _decoded(holder.get(key))
         if data is None:
             blocks.append(block)
@@ -63,14 +63,16 @@ def answer_files(answer: Answer, secrets: Sequence[str]) -> tuple[tuple[str, byt
 
 
 def texts_of(files: Sequence[tuple[str, bytes]]) -> str:
-    """The text blocks of a result, one below the other, for whoever reads no JSON."""
+    """The text blocks of a result, one after another, for readers without JSON."""
     value = json.loads(files[0][1])
     texts = [block.get("text") for block in value["content"] if block.get("type") == "text"]
     return "".join(f"{text}\n" for text in texts if isinstance(text, str))
 
 
 def progress_line(said: Mapping[str, Any], secrets: Sequence[str]) -> bytes:
-    """A progress notification as one line for people and for the door: `3 of 5: message`; what is of no such form is left out."""
+    """A progress notification as one line for people and for the door: `3 of 5: message`; one of another form
+    is left out.
+    """
     numbers = [said[key] for key in ("progress", "total") if type(said.get(key)) in (int, float)]
     message = said.get("message")
     parts = [" of ".join(map(str, numbers))]
@@ -80,7 +82,9 @@ def progress_line(said: Mapping[str, Any], secrets: Sequence[str]) -> bytes:
 
 
 def binary_part(block: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Where the base64 of a block would be: the object that has it, and the key (`data`; an embedded resource's `blob`)."""
+    """Where the base64 of a block would be: the object that has it, and the key (`data`; an embedded
+    resource's `blob`).
+    """
     resource = block.get("resource")
     if block.get("type") == "resource" and isinstance(resource, dict):
         return resource, "blob"
@@ -88,7 +92,7 @@ def binary_part(block: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _decoded(text: object) -> bytes | None:
-    """The bytes of base64 that can be written again the same; None for anything else, which stays as it is."""
+    """The bytes of base64 that round-trips exactly; None for anything else, which is left unchanged."""
     if not isinstance(text, str):
         return None
     try:
@@ -105,7 +109,7 @@ def _mask(text: str, secrets: Sequence[str]) -> str:
 
 
 def _masked(value: Any, mask: Callable[[str], str]) -> Any:
-    """The same value with every string of it masked, keys included."""
+    """The same value with every string in it masked, keys included."""
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, Mapping):

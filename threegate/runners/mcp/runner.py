@@ -1,9 +1,10 @@
-"""Makes the call of a cleared mcp request: one fresh process of its server, one call, and the process is gone; of a stateful
-server, the process that the requester has.
+"""Makes the call of a cleared mcp request: a new process of its server for one call; for a stateful server,
+the requester's process.
 
-Invariant: a call is sent once or not at all. Before it, the manifest's digest is compared with the one that was signed, and the
-server with the manifest. Once it may have reached the server, only the server's answer tells how it ended: without one the
-request is `interrupted`, whatever went wrong, and nothing makes the call again.
+Invariant: a call is sent once or not at all. Before it, the manifest's digest is compared with the signed
+one, and the server with the manifest. Once the call may have reached the server, only the server's answer
+determines how it ended: without one the request is `interrupted`, whatever went wrong, and the call is never
+repeated.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ class CallRunner:
     starts_late = False
 
     def __init__(self, settings: Settings) -> None:
-        """Keep what servers are given of the settings; nothing is started."""
+        """Store the secrets that servers may get; nothing is started."""
         self._settings = settings
         self._kept: KeptServers | None = None
         self._lock = threading.Lock()
 
     def available(self, job: Job | None = None) -> str | None:
-        """None: what a server needs is known when it is started, and a server that cannot be is no call."""
+        """None: a server's needs are known when it is started, and one that cannot be started is no call."""
         return None
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
@@ -87,7 +88,7 @@ class CallRunner:
         )
 
     def close(self) -> None:
-        """End the processes of stateful servers."""
+        """Terminate the processes of stateful servers."""
         with self._lock:
             kept = self._kept
         if kept is not None:
@@ -96,7 +97,7 @@ class CallRunner:
     def _ended(
         self, workspace: Workspace, clearance: Clearance, job: Job, call: ToolCall, control: Control
     ) -> _Ended:
-        """Everything from the manifest to the answer; what goes wrong is an end."""
+        """Everything from the manifest to the answer; an error is an outcome too."""
         from threegate.tools.requested_call import pinned_manifest
         from threegate.tools.server_process import ServerError
         from threegate.tools.server_start import secret_values
@@ -154,7 +155,7 @@ class CallRunner:
         control: Control,
         masked: tuple[str, ...],
     ) -> _Ended:
-        """A call that was signed needs the state that was shown; one under a grant, which says so, takes any."""
+        """A signed call needs the state that was shown; one under a grant, which says so, accepts any."""
         from threegate.runners.mcp.answer_files import progress_line
         from threegate.tools.kept_servers import KeptServers, WantedCall
 
@@ -175,7 +176,7 @@ class CallRunner:
             run_ended=control.run_ended,
         )
         kept = self._kept.call(workspace, manifest, wanted)
-        # The process may have been given another value of a secret than the settings name now.
+        # The process may have received an older value of a secret than the one in the settings now.
         which = f" It was call {kept.state.count} of its process {kept.state.process}."
         return _answered(kept.answer, (*masked, *kept.secrets), which)
 
@@ -190,7 +191,9 @@ def _answered(answer: Answer, masked: tuple[str, ...], which: str = "") -> _Ende
 
 
 def _failed(error: ServerError) -> _Ended:
-    """How a call without an answer ends. The words of a server are not repeated beyond what the error has of them."""
+    """How a call without an answer ends. A server's words are repeated only as far as the error contains
+    them.
+    """
     if not error.reached:
         status: Status = "cancelled" if error.code == "cancelled" else "unavailable"
         return _Ended(status, f"Nothing was called: {error}.")
@@ -198,19 +201,19 @@ def _failed(error: ServerError) -> _Ended:
         asked = canonical.canonical_bytes({"input_required": dict(error.asked or {})})
         return _Ended(
             "input_required",
-            "The tool asked for something before it answered; give it in the arguments of a new call.",
+            "The tool asked for something before it answered; pass it in the arguments of a new call.",
             (("input_required.json", asked),),
         )
     if error.code == "server_answer_too_large":
-        return _Ended("output_exceeded", "The tool's answer is larger than an answer may be.")
+        return _Ended("output_exceeded", "The tool's answer is too large.")
     return _Ended(
-        "interrupted", f"The call may have been done, and has no answer: {error}. It is not made again."
+        "interrupted", f"The call may have been carried out but has no answer: {error}. It is not repeated."
     )
 
 
 @contextmanager
 def _stoppable(server: Server, control: Control) -> Iterator[None]:
-    """End the call when the run shall end."""
+    """Stop the call when the run is to stop."""
     over = threading.Event()
 
     def watch() -> None:

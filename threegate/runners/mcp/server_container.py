@@ -1,10 +1,12 @@
-"""A server of tools in a container: a process between the pipes of whoever asks the server and the container's streams.
+"""A tool server in a container: a process between the caller's pipes and the container's streams.
 
-Invariant: nothing of the server runs before its walls were read back; PID 1 is a shell of the image that waits for one line
-until then. When our standard input ends, also because the process that started us was killed, the container is removed before
-we end. What is left when we are killed ourselves has this workspace's label, and the next start of a daemon removes it.
+Invariant: nothing of the server runs before its restrictions were read back; until then PID 1 is a shell of
+the image that waits for one line. When our standard input ends, for example because the parent process was
+killed, the container is removed before we exit. If we are killed ourselves, what is left has this workspace's
+label, and the next start of a daemon removes it.
 
-Run as ``python3 -m threegate.runners.mcp.server_container FD``; the descriptor has the JSON that `tools/server_start.py` writes.
+Run as ``python3 -m threegate.runners.mcp.server_container FD``; the descriptor has the JSON that
+`tools/server_start.py` writes.
 """
 
 from __future__ import annotations
@@ -34,18 +36,20 @@ from threegate.runners.era import container_engine as engine
 from threegate.runners.era.waiting_container import FRAME, attach
 
 NOT_STARTED: Final = 3
-"""Exit code where there is no container, or it does not have its walls."""
+"""Exit code if there is no container, or its restrictions are not in force."""
 _USER: Final = "65534:65534"
 _WAITING: Final = ("/bin/sh", "-c", 'read -r go && exec "$@"', "server")
 _PIECE: Final = 1 << 16
 _PAGE: Final = 4096
 _NO_INTERFACES: Final = frozenset(("lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"))  # fmt: skip
-"""What a new network namespace has: loopback, and templates of tunnels that are down."""
+"""What a new network namespace contains: loopback, and tunnel templates that are down."""
 
 
 def main(descriptor: int) -> int:
-    """Serve one server until its input or ours ends; the exit code. What goes wrong is one line on standard error."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # who ends us closes our input
+    """Serve one server until its input or ours ends; return the exit code. An error is one line on standard
+    error.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the parent stops us by closing our input
         signal.signal(number, signal.SIG_IGN)
     with open(descriptor, "rb") as stream:
         wanted: dict[str, Any] = json.loads(stream.read())
@@ -76,23 +80,23 @@ def _serve(api: docker.APIClient, wanted: Mapping[str, Any]) -> int:
             _relay(connection)
         return 0
     except docker.errors.ImageNotFound:
-        return _say(Unavailable(f"no image: {wanted['image'][:19]}… is not in the engine any more"))
+        return _say(Unavailable(f"no image: {wanted['image'][:19]}… is no longer in the engine"))
     except (*engine.FAULTS, KeyError, ValueError) as error:
         return _say(Unavailable(f"the container could not be started ({engine.reason(error)})"))
     except Unavailable as error:
         return _say(error)
     finally:
-        # Who waits for the server knows at once that it is gone.
+        # The process waiting for the server learns at once that it is gone.
         for stream in (0, 1):
             with suppress(OSError):
                 os.close(stream)
-        # By its name, which is ours alone: the engine may have made it and not said so.
+        # By its name, which only we use: the engine may have created it without answering.
         if not engine.remove_container(api, name):
             engine.remove_container(api, name)
 
 
 def create_container(api: docker.APIClient, wanted: Mapping[str, Any], name: str, runtime: str) -> str:
-    """The container, not started. Raises the engine's faults."""
+    """The container, not started. Raises the engine's errors."""
     memory = limits.TOOLS_MEMORY_MB * limits.MIB
     host = api.create_host_config(
         network_mode="none",
@@ -152,8 +156,9 @@ def create_container(api: docker.APIClient, wanted: Mapping[str, Any], name: str
 
 
 def missing_walls(wanted: Mapping[str, Any], state: Mapping[str, Any], runtime: str) -> Iterator[str]:
-    """What the container has otherwise than it was asked for: by the engine's words, and by the kernel's files. Raises OSError,
-    KeyError, ValueError where one cannot be read: such a wall does not count."""
+    """How the container differs from the request, according to the engine and to the kernel's files. Raises
+    OSError, KeyError, ValueError if one cannot be read: such a restriction does not count.
+    """
     host, config, pid = state["HostConfig"], state["Config"], int(state["State"]["Pid"])
     folders = sorted((bind["path"], bind["path"], bind["writable"]) for bind in wanted["binds"])
     for what, found, asked in (
@@ -170,7 +175,7 @@ def missing_walls(wanted: Mapping[str, Any], state: Mapping[str, Any], runtime: 
         if found != asked:
             yield f"{what} is {found}"
     if host["Privileged"] or host["CapAdd"] or host["Devices"] or host["Binds"] or host["VolumesFrom"]:
-        yield "privileges, devices or volumes that nobody asked for"
+        yield "privileges, devices or volumes that were not requested"
     files, memory = CgroupFiles.of(pid), limits.TOOLS_MEMORY_MB * limits.MIB
     held = files.memory()
     if held is None or not memory - _PAGE < held <= memory or not files.no_swap():
@@ -186,15 +191,15 @@ def missing_walls(wanted: Mapping[str, Any], state: Mapping[str, Any], runtime: 
     if status["NoNewPrivs"] != "1" or status["Seccomp"] != "2":
         yield "new privileges are possible, or system calls are not filtered"
     if status["Uid"].split()[0] in ("0", str(os.getuid())):
-        yield "it runs as us"
-    with suppress(PermissionError):  # another user's: then the engine's word counts
+        yield "it runs as our own user"
+    with suppress(PermissionError):  # another user's: then the engine's answer counts
         devices = Path(f"/proc/{pid}/net/dev").read_text("ascii", "replace").splitlines()[2:]
         if not {line.partition(":")[0].strip() for line in devices} <= _NO_INTERFACES:
             yield "it has a network"
 
 
 def _relay(connection: socket.socket) -> None:
-    """Both ways, until the server ends, or a moment after our input has ended."""
+    """Forward both ways, until the server ends, or shortly after our input has ended."""
     connection.setblocking(False)
     waiting, parts = b"", _Parts()
     until: float | None = None
@@ -234,7 +239,7 @@ def _relay(connection: socket.socket) -> None:
 
 
 class _Parts:
-    """The engine's stream taken apart: what the server wrote to which of its two streams."""
+    """The engine's stream, split into the server's two streams."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -242,7 +247,7 @@ class _Parts:
         self._stream = 1
 
     def write(self, data: bytes) -> None:
-        """Write on what came. Raises BrokenPipeError."""
+        """Forward what arrived. Raises BrokenPipeError."""
         while data:
             if self._left == 0:
                 self._head, data = (

@@ -1,6 +1,7 @@
-"""The image that a server of tools runs in, as an operator named it.
+"""The image for a tool server, as an operator named it.
 
-Invariant: what comes out is a digest that the engine has, of an image that brings no volume, health check or hook of its own.
+Invariant: the result is a digest that the engine has, of an image without its own volumes, health checks or
+hooks.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from threegate.core.errors import Unavailable
 
 
 def image_digest(url: str, name: str) -> str:
-    """The digest of an image of the engine. Raises Unavailable: there is no engine, or no such image."""
+    """The digest of an image in the engine. Raises Unavailable: there is no engine, or no such image."""
     from docker.errors import ImageNotFound
 
     from threegate.runners.era import container_engine as engine
@@ -18,7 +19,7 @@ def image_digest(url: str, name: str) -> str:
         try:
             found = str(api.inspect_image(name)["Id"])  # type: ignore[no-untyped-call]
         except ImageNotFound:
-            raise Unavailable(f"{name}: is no image of the engine; pull or build it there first") from None
+            raise Unavailable(f"{name}: no such image in the engine; pull or build it first") from None
         except engine.FAULTS as error:
             raise Unavailable(f"no container engine: it does not answer ({engine.reason(error)})") from None
         engine.check_image(api, found)

@@ -1,7 +1,7 @@
-"""Drives one feed of a Monty session call by call, under our own clock.
+"""Drives one feed of a Monty session call by call, with our own clock.
 
-Invariant: the run never outlives its deadline by more than the watch's beat, a sleep counts as time, and no call
-that could make a file passes once the file limit of /out is met.
+Invariant: the run never outlives its deadline by more than the watch's interval, a sleep counts as time, and
+no call that could create a file passes once the file limit of /out is reached.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _ASYNC_SLEEPS = frozenset({"system.async_sleep", "asyncio.sleep"})
 
 
 class DriveStopped(Exception):
-    """A bound of ours was met between two calls; `Drive.ended` says which."""
+    """A limit of ours was reached between two calls; `Drive.ended` says which."""
 
 
 class Drive:
-    """One feed. `ended` says which of our bounds ended it, or None."""
+    """One feed. `ended` says which of our limits ended it, or None."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Drive:
 
     @contextmanager
     def watched_by(self, watch: RunWatch) -> Iterator[None]:
-        """Have the deadline and the operator's wishes kept while the block runs."""
+        """Enforce the deadline and the operator's requests until the block ends."""
         self._deadline = time.monotonic() + self._bounds.time_sec
         watch.add(self)
         try:
@@ -87,7 +87,9 @@ class Drive:
         mounts: Sequence[pm.MountDir],
         workdir: str,
     ) -> Callable[[], Any]:
-        """Run the code; returns how to get the value of its last expression. Raises MontyError, Stopped."""
+        """Run the code; return a function for the value of its last expression. Raises MontyError,
+        Stopped.
+        """
         state = session.feed_start(
             code, inputs=variables, print_callback=self._printed, mount=list(mounts), cwd=workdir
         )
@@ -118,7 +120,7 @@ class Drive:
         return state.resume_auto()
 
     def _sleep_until(self, moment: float) -> None:
-        """Sleep on the run's own time; the watch ends the run where that is due."""
+        """Sleep on the run's own time; the watch stops the run when that is due."""
         while self.ended is None and (left := moment - time.monotonic()) > 0:
             time.sleep(min(left, BEAT))
 
@@ -131,7 +133,9 @@ class Drive:
         return state.resume(due)
 
     def _count(self, args: tuple[Any, ...]) -> None:
-        """Count the names that a call may make below /out; folders are names too. Raises Stopped at the limit."""
+        """Count the names that a call may create below /out; folders are names too. Raises Stopped at the
+        limit.
+        """
         wanted = _names_below_out(str(args[0]) if args else "/")
         self._made |= wanted
         if len(self._made) <= self._bounds.out_files:
@@ -160,7 +164,7 @@ class Drive:
             )
 
     def look(self) -> None:
-        """End the run where that is due, and see to it that what was ended is dead. Called by the watch."""
+        """Stop the run if that is due, and make sure that a stopped one is dead. Called by the watch."""
         if self._control.cancelled.is_set():
             self._stop("cancelled", "Cancelled by the operator while it ran.")
         elif self._control.interrupted.is_set():
@@ -178,7 +182,9 @@ class Drive:
 
 
 def _names_below_out(path: str) -> set[str]:
-    """The name and its folders below /out. Longer than the kernel takes: none, for nothing will be made."""
+    """The name and its folders below /out. None if longer than the kernel accepts, because nothing will be
+    created.
+    """
     parts = os.path.normpath(path).split("/") if len(path) < limits.MONTY_PATH_CHARS else []
     if parts[:2] != ["", "out"]:
         return set()
@@ -190,7 +196,7 @@ def explain(error: pm.MontyError, ended: Ended | None, job: Job) -> tuple[Status
     if ended is not None:
         return (*ended, "")
     if isinstance(error, pm.MontyCrashedError):
-        return "failed", "The worker ended by itself; nothing of it remains.", ""
+        return "failed", "The worker exited by itself; nothing remains of it.", ""
     text = error.display() if hasattr(error, "display") else str(error)
     reason = error.exception()
     if _by_limit(error):
@@ -208,11 +214,13 @@ def explain(error: pm.MontyError, ended: Ended | None, job: Job) -> tuple[Status
                 text + "\n",
             )
     kind = type(reason).__name__
-    return "failed", f"The code ended with {kind}.", text + "\n"
+    return "failed", f"The code raised {kind}.", text + "\n"
 
 
 def _by_limit(error: pm.MontyError) -> bool:
-    """Whether an error came from the interpreter, not from a `raise` of the code: its place is no raise statement."""
+    """Whether an error came from the interpreter, not from a `raise` in the code: its location is not a raise
+    statement.
+    """
     if not isinstance(error, pm.MontyRuntimeError):
         return False
     frames = error.traceback()

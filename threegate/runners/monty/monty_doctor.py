@@ -1,4 +1,6 @@
-"""Monty's lines of `threegate doctor`: what a worker is deprived of here, and the walls as the probe measures them."""
+"""Monty's lines of `threegate doctor`: which privileges a worker loses here, and the restrictions as the
+probe measures them.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from threegate.runners.probe import Wall, read_walls, scratch_control
 
 
 def monty_lines(probes: bool) -> Iterator[DoctorLine]:
-    runner = MontyRunner(0)  # nothing ahead: a worker is started for the probe, if it runs
+    runner = MontyRunner(0)  # none ahead: a worker is started for the probe, if it runs
     try:
         missing = runner.isolation_missing()
         yield DoctorLine(
             "monty worker",
             "warning" if missing else "ok",
-            f"not taken away: {'; '.join(missing)}"
+            f"not restricted: {'; '.join(missing)}"
             if missing
             else "own user, no capabilities, own namespaces",
             "run the daemon as root" if missing else "",
@@ -30,7 +32,7 @@ def monty_lines(probes: bool) -> Iterator[DoctorLine]:
 
 
 def prove_monty(runner: MontyRunner) -> list[Wall]:
-    """Run the probe in a Monty worker and return what it measured. Raises Unavailable, OSError."""
+    """Run the probe in a Monty worker and return its measurements. Raises Unavailable, OSError."""
     with scratch_control() as control:
         outcome = runner.prove(control)
         if outcome.status == "unavailable":

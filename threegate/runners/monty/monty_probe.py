@@ -1,6 +1,7 @@
-"""Monty's probe: short code of ours that tries every wall from inside.
+"""Monty's probe: short code of ours that tests every restriction from inside.
 
-Invariant: what is reported as held was tried inside, in a worker made in exactly the way that a request's is.
+Invariant: what is reported as held was tested inside, in a worker started in exactly the same way as a
+request's.
 """
 
 from __future__ import annotations

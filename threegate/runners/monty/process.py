@@ -1,6 +1,6 @@
 """The worker's process seen from outside: killing it, measuring it, reading its real limits back.
 
-Invariant: a signal goes through a pidfd, so it never meets another process that got the same number.
+Invariant: a signal goes through a pidfd, so it never hits another process that got the same number.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 class WorkerProcess:
-    """A worker by its process id. Gives it the rlimits that depend on the job."""
+    """A worker by its process id. Sets the rlimits that depend on the job."""
 
     def __init__(self, pid: int | None, bounds: JobLimits) -> None:
         if pid is None:
-            raise OSError("monty did not tell its worker's process")
+            raise OSError("monty did not report its worker's process")
         self._pid = pid
         self._bounds = bounds
         self._descriptor = os.pidfd_open(pid)
         self.cpu_ms: int | None = None
         self.peak_bytes: int | None = None
         self._begun = self._status()
-        """What the kernel told of it before the job's rlimits."""
+        """What the kernel reported about it before the job's rlimits."""
         self._set_rlimits()
         share = Decimal(bounds.cpu)
         self._share = CpuShare(pid, share) if share < 1 else None
@@ -50,13 +50,13 @@ class WorkerProcess:
             self._share.close()
 
     def kill(self) -> None:
-        """End the worker at once; nothing happens when it is gone."""
+        """Kill the worker at once; does nothing if it is gone."""
         self.measure()
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     def measure(self) -> None:
-        """Keep cpu time and peak memory while the process can still be asked."""
+        """Record cpu time and peak memory while the process can still be queried."""
         with suppress(OSError, ValueError, IndexError):
             fields = self._proc("stat").rpartition(") ")[2].split()
             self.cpu_ms = (int(fields[11]) + int(fields[12])) * 1000 // _TICKS
@@ -64,7 +64,7 @@ class WorkerProcess:
                 self.peak_bytes = int(peak[1]) * limits.KIB
 
     def read_back(self, missing: tuple[str, ...]) -> dict[str, str]:
-        """What the kernel says about the worker, and what could not be had on this machine."""
+        """What the kernel reports about the worker, and what could not be set on this machine."""
         status, held = self._begun, self._limits()
         facts = {
             "user": status.get("Uid", "").split("\t")[0],
@@ -87,8 +87,9 @@ class WorkerProcess:
         return facts
 
     def _set_rlimits(self) -> None:
-        """A deadline in cpu time and a bound on the address space, which hold without us too. For a worker with
-        a user of its own this needs CAP_SYS_RESOURCE; what the kernel then holds is what `read_back` tells."""
+        """A deadline in cpu time and a limit on the address space, which apply without us too. For a worker
+        with its own user this needs CAP_SYS_RESOURCE; `read_back` reports what the kernel then enforces.
+        """
         base = int(self._begun.get("VmSize", "0 kB").split()[0]) * limits.KIB
         space = base + 2 * self._bounds.memory_mb * limits.MIB + 256 * limits.MIB
         cpu = self._bounds.time_sec + 1
@@ -120,7 +121,7 @@ class WorkerProcess:
 
 
 def _rlimit(lines: list[str], name: str, unit: str) -> str:
-    """A soft limit as the kernel tells it, by its name in /proc/PID/limits."""
+    """A soft limit from the kernel, by its name in /proc/PID/limits."""
     for line in lines:
         if line.startswith(name):
             value = line[len(name) :].split()[0]

@@ -1,7 +1,7 @@
-"""One thread that looks at all Monty runs of a runner, beat after beat.
+"""One thread that checks all Monty runs of a runner at a fixed interval.
 
-Invariant: a run that was added is looked at every BEAT until it is removed, whatever becomes of the others; when
-`remove` has returned nothing looks at it any more, so that its process may be given back.
+Invariant: an added run is checked every BEAT until it is removed, whatever happens to the others; when
+`remove` has returned, it is no longer checked, so that its process may be reused.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import time
 from typing import Final, Protocol
 
 BEAT: Final = 0.02
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 
 class Watched(Protocol):
-    """What is looked at. `look` may be called at any time between `add` and `remove`, from the watch's thread."""
+    """What is checked. `look` may be called at any time between `add` and `remove`, from the watch's
+    thread.
+    """
 
     def look(self) -> None: ...
 
 
 class RunWatch:
-    """The thread is there while something is watched, and waits without a beat while nothing is."""
+    """The thread exists while something is watched, and blocks while nothing is."""
 
     def __init__(self) -> None:
         self._runs: list[Watched] = []
@@ -29,7 +31,7 @@ class RunWatch:
         self._thread: threading.Thread | None = None
 
     def add(self, run: Watched) -> None:
-        """Look at this one from now on."""
+        """Check this one from now on."""
         with self._changed:
             self._runs.append(run)
             if self._thread is None:
@@ -38,12 +40,12 @@ class RunWatch:
             self._changed.notify()
 
     def remove(self, run: Watched) -> None:
-        """Look at it no more; waits for a look that is being taken."""
+        """Stop checking it; waits for a check in progress."""
         with self._changed:
             self._runs.remove(run)
 
     def close(self) -> None:
-        """End the thread, unless something is still watched; the next `add` begins another."""
+        """Stop the thread, unless something is still watched; the next `add` starts another."""
         with self._changed:
             if not self._runs:
                 self._thread = None

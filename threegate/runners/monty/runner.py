@@ -1,8 +1,8 @@
-"""The embedded sandbox: runs a request's code in a Monty worker of its own.
+"""The embedded sandbox: runs a request's code in its own Monty worker.
 
-Invariant: one request, one fresh worker, thrown away afterwards. The wall clock, the count of files and the size
-of the printed output are held by us and not by the interpreter; each cap that ends a run is a status of its own.
-Clock and random numbers come from the approval, so that a run can be repeated.
+Invariant: one request, one new worker, thrown away afterwards. The wall clock, the number of files and the
+size of the printed output are limited by us and not by the interpreter; each limit that ends a run has its
+own status. Clock and random numbers are derived from the approval, so that a run can be repeated.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ RUNTIME = f"pydantic-monty {VERSION}"
 
 
 class MontyRunner:
-    """Runs monty jobs; `workers` processes are kept started ahead, with 0 each is started when it is asked for."""
+    """Runs monty jobs; `workers` processes are kept started ahead; with 0, each is started when it is
+    needed.
+    """
 
     starts_late = False
 
@@ -49,7 +51,7 @@ class MontyRunner:
         self._lock = threading.Lock()
 
     def available(self, job: Job | None = None) -> str | None:
-        """None when a run can start, else one line that says what is missing."""
+        """None if a run can start, else one line about what is missing."""
         try:
             self._started()
         except Unavailable as error:
@@ -57,12 +59,14 @@ class MontyRunner:
         return None
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        """Run `job.code` once; see Runner.run. Never raises for what the code does; raises OSError for our own disk."""
+        """Run `job.code` once; see Runner.run. Never raises because of the code; raises OSError for our own
+        disk.
+        """
         clearance.must_cover(job)
         return self._contained((clearance.approved_utc, clearance.request_sha256), job, control)
 
     def prove(self, control: Control) -> Outcome:
-        """Run the probe of `monty_probe`, which is ours and fixed, in place of a request."""
+        """Run the probe of `monty_probe`, which is ours and fixed, instead of a request."""
         return self._contained(
             (datetime(2026, 1, 1, tzinfo=UTC), "threegate-probe"), monty_probe_job(), control
         )
@@ -76,7 +80,7 @@ class MontyRunner:
             remove_folder(work)
 
     def close(self) -> None:
-        """End the workers that were started ahead."""
+        """Stop the workers that were started ahead."""
         with self._lock:
             if self._warm is not None:
                 self._warm.close()
@@ -84,7 +88,7 @@ class MontyRunner:
         self._watch.close()
 
     def isolation_missing(self) -> tuple[str, ...]:
-        """What cannot be taken away from a worker on this machine. Raises Unavailable."""
+        """What cannot be restricted for a worker on this machine. Raises Unavailable."""
         return self._started().isolation.missing
 
     def _started(self) -> WarmWorkers:
@@ -131,7 +135,7 @@ class _MontyRun:
         self._wall_ms = 0
 
     def execute(self, worker: Worker, missing: tuple[str, ...]) -> None:
-        """Check the worker out, feed the code under the watch, and keep how it ended."""
+        """Check the worker out, feed the code under the watch, and record how it ended."""
         try:
             session = worker.pool.checkout(limits=self._limits(), os_policy=self._policy())
             with session:
@@ -143,7 +147,9 @@ class _MontyRun:
             self._end("failed", "the worker did not answer", None)
 
     def outcome(self, collected: Collected) -> Outcome:
-        """The outcome with what was collected; a cap that only the collection met ends the run as exceeded."""
+        """The outcome with the collected outputs; a limit that was reached only during collection ends the
+        run as exceeded.
+        """
         if collected.exceeded and self._status in ("succeeded", "failed"):
             self._status, self._detail = "output_exceeded", f"output_exceeded: {collected.exceeded}."
         process = self._process
@@ -202,7 +208,7 @@ class _MontyRun:
             value = drive.feed(
                 session, job.code or "", json.loads(job.vars_json or "{}"), self._mounts(), job.workdir
             )
-            self._end("succeeded", "The code ran to its end.", 0)
+            self._end("succeeded", "The code ran to completion.", 0)
             self._keep(value)
         except pm.MontyError as error:
             status, detail, text = explain(error, drive.ended, job)
@@ -233,7 +239,7 @@ class _MontyRun:
         ]
 
     def _keep(self, get_value: Callable[[], Any]) -> None:
-        """Write the value of the last expression, unless the run took that name itself."""
+        """Write the value of the last expression, unless the run used that name itself."""
         rendered = render_value(get_value())
         if rendered is None:
             return
@@ -244,7 +250,11 @@ class _MontyRun:
                 path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
             )
         except FileExistsError:
-            self._end("failed", f"result_name_taken: the code made /out/{name}, which is for its value.", 1)
+            self._end(
+                "failed",
+                f"result_name_taken: the code created /out/{name}, which is reserved for its value.",
+                1,
+            )
             return
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)

@@ -1,7 +1,8 @@
-"""The value of a run's last expression, as the bytes of /out/result.json or result.txt (docs/spec/6-runners.md, Monty).
+"""The value of a run's last expression, as the bytes of /out/result.json or result.txt
+(docs/spec/6-runners.md, Monty).
 
-Invariant: the work and the bytes are bounded before anything is rendered: a small value can name the same list
-a million times, and its rendering would not be small.
+Invariant: the work and the bytes are bounded before anything is rendered: a small value can refer to the same
+list a million times, and its rendering would not be small.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class ValueTooLarge(Exception):
 def render_value(value: Any) -> tuple[str, bytes] | None:
     """The file name and bytes for a value, or None for None (an expression without a value leaves no file).
 
-    JSON where the value is JSON (tuples are arrays), else the text of a string or of `repr`. Raises ValueTooLarge.
+    JSON if the value is JSON (tuples are arrays), else the text of a string or of `repr`. Raises
+    ValueTooLarge.
     """
     if value is None:
         return None
@@ -55,14 +57,14 @@ def _bounded(data: bytes) -> bytes:
 
 
 def _is_json(value: Any) -> bool:
-    """Whether the value is JSON. Raises ValueTooLarge when its rendering would have too many parts or bytes."""
+    """Whether the value is JSON. Raises ValueTooLarge if its rendering would have too many parts or bytes."""
     survey = _Survey()
     survey.measure(value, 1)
     return survey.plain
 
 
 class _Survey:
-    """Measures a value without rendering it; what is shared is looked at once and counted each time."""
+    """Measures a value without rendering it; a shared part is visited once and counted each time."""
 
     def __init__(self) -> None:
         self.plain = True

@@ -1,7 +1,7 @@
-"""Monty's worker processes: started ahead, each behind a wrapper that takes its privileges away, used once.
+"""Monty's worker processes: started ahead, each behind a wrapper that drops its privileges, used once.
 
-Invariant: a worker never serves two requests, its program is named by an absolute path of ours (never MONTY_BIN
-or PATH), and what this machine cannot take away from it is said in `Isolation.missing`.
+Invariant: a worker never serves two requests, its program is named by an absolute path of ours (never
+MONTY_BIN or PATH), and what this machine cannot restrict is listed in `Isolation.missing`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from threegate.core.errors import Unavailable
 
 _TOOLS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FIRST_UID = 0x70000000
-"""User ids above every range that a Linux distribution hands out; each worker has one of its own."""
+"""User ids above every range that a Linux distribution assigns; each worker has its own."""
 _UIDS = 4096
 _RLIMITS = ("--core=0", "--fsize=0", "--nofile=64", "--memlock=0", "--msgqueue=0")
 _OWN_RLIMITS = ("--nproc=32", *_RLIMITS)
-"""With a user of its own. The kernel counts the processes of a user, not of a worker: with the operator's own it would
-count the whole desktop, and a worker that starts a thread would end at once."""
+"""With its own user. The kernel counts the processes of a user, not of a worker: with the operator's user it
+would count the whole desktop, and a worker that starts a thread would be killed at once.
+"""
 _uid_numbers = itertools.cycle(range(_FIRST_UID, _FIRST_UID + _UIDS))
 VERSION = importlib.metadata.version("pydantic-monty")
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """How a worker is started here: the words before the program, and what could not be taken away."""
+    """How a worker is started here: the words before the program, and what could not be restricted."""
 
     words: tuple[str, ...]
     has_uid: bool
@@ -45,7 +46,7 @@ class Isolation:
 
 
 def worker_binary() -> Path:
-    """The `monty` program that pip installed beside this interpreter. Raises Unavailable."""
+    """The `monty` program that pip installed next to this interpreter. Raises Unavailable."""
     for scheme in (None, f"{os.name}_user"):
         folder = sysconfig.get_path("scripts", scheme) if scheme else sysconfig.get_path("scripts")
         if folder and (path := Path(folder) / "monty").is_file():
@@ -94,7 +95,7 @@ def _texts(words: tuple[str | None, ...]) -> tuple[str, ...]:
 
 
 class Wrapper:
-    """The program that the pool starts: a script in memory, so that nothing on the disk can be exchanged."""
+    """The program that the pool starts: a script in memory, so that nothing on disk can be replaced."""
 
     def __init__(self, isolation: Isolation, binary: Path) -> None:
         uid = str(next(_uid_numbers))
@@ -117,7 +118,9 @@ class Wrapper:
 
 
 def find_isolation(binary: Path) -> Isolation:
-    """The strongest way to start a worker that works on this machine, tried for real. Raises Unavailable."""
+    """The strongest way to start a worker that works on this machine, tested by starting one. Raises
+    Unavailable.
+    """
     for isolation in _candidates():
         with Wrapper(isolation, binary) as wrapper, suppress(OSError, subprocess.SubprocessError):
             answer = subprocess.run(
@@ -125,7 +128,7 @@ def find_isolation(binary: Path) -> Isolation:
             )
             if answer.returncode == 0:
                 return isolation
-    raise Unavailable(f"{binary}: does not start; install it again: pip install pydantic-monty=={VERSION}")
+    raise Unavailable(f"{binary}: does not start; reinstall it: pip install pydantic-monty=={VERSION}")
 
 
 class Worker:
@@ -151,8 +154,9 @@ class Worker:
 
 
 class WarmWorkers:
-    """Keeps `size` workers started ahead. They are started by one thread that lives as long as they do, because
-    the kernel's parent-death signal watches the thread, not the process."""
+    """Keeps `size` workers started ahead. They are started by one thread that lives as long as they do,
+    because the kernel's parent-death signal watches the thread, not the process.
+    """
 
     def __init__(self, size: int) -> None:
         self._binary = worker_binary()

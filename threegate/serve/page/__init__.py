@@ -1,6 +1,7 @@
-"""The operator's page: what waits, runs and has ended, to look at on this machine and nowhere else.
+"""The operator's page: what is waiting, running and finished, viewable only on this machine.
 
-Invariant: GET and HEAD only; nothing here approves, rejects, cancels or writes a request, its folders or the trail.
+Invariant: GET and HEAD only; nothing here approves, rejects, cancels or writes a request, its folders or the
+trail.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Who may see the operator's page: a browser on this machine that an operator has logged in, asking for itself.
+"""Who may see the operator's page: a browser on this machine in which an operator has logged in, and only its
+own requests.
 
-Invariant: a request is answered only when it came over loopback, to a loopback name, through no proxy, from no other
-site or origin, and its path and cookie belong to one session. The bearer token of the server opens nothing here: agents
-hold it. Cookies do not know ports, so another server on this machine may be sent one: the cookie's path is therefore
-a random one that only the operator's browser has ever seen, and both must fit.
+Invariant: a request is answered only if it came over loopback, to a loopback name, through no proxy, from no
+other site or origin, and its path and cookie belong to one session. The server's bearer token does not open
+the page, because agents hold it. Cookies ignore ports, so another server on this machine may receive one: the
+cookie's path is therefore random and known only to the operator's browser, and both must match.
 """
 
 from __future__ import annotations
@@ -28,20 +29,21 @@ _PROXIED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-i
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What a request says about where it comes from. Header names are small; each has all its values."""
+    """Where a request claims to come from. Header names are lower case; each has all its values."""
 
     client: str
     server: tuple[str, int]
-    """The address and port of ours that the connection was made to."""
+    """The local address and port of the connection."""
     headers: Mapping[str, Sequence[str]]
     writes: bool = False
     """Whether it is a POST."""
 
 
 def refusal(asked: PageRequest, origin: str = "") -> str:
-    """Why this request is not answered at all, in one line, or an empty text.
+    """Why this request is not answered, in one line, or an empty string.
 
-    `origin`: of a page that passkeys are pinned to, which is for no other name; without one it is for this machine only.
+    `origin`: of a page that accepts passkeys, which is reachable by this name only; without it, the page is
+    for this machine only.
     """
     return _site_refusal(asked, origin) if origin else _local_refusal(asked)
 
@@ -49,7 +51,7 @@ def refusal(asked: PageRequest, origin: str = "") -> str:
 def _site_refusal(asked: PageRequest, origin: str) -> str:
     given = tuple(name.lower() for name in asked.headers.get("host", ()))
     if given != (origin.removeprefix("https://"),):
-        return f"ask for it by its own address, {origin}"
+        return f"open it by its own address, {origin}"
     if any(name in asked.headers for name in _PROXIED):
         return "the page is not shown through a proxy"
     origins = tuple(asked.headers.get("origin", ()))
@@ -67,7 +69,7 @@ def _local_refusal(asked: PageRequest) -> str:
         names |= {"127.0.0.1", "localhost", "[::1]"}
     given = asked.headers.get("host", ())
     if len(given) != 1 or given[0].lower() not in names:
-        return f"ask for it by its own address, http://127.0.0.1:{port}"
+        return f"open it by its own address, http://127.0.0.1:{port}"
     if any(name in asked.headers for name in _PROXIED):
         return "the page is not shown through a proxy"
     if any(origin != f"http://{given[0].lower()}" for origin in asked.headers.get("origin", ())):
@@ -76,18 +78,18 @@ def _local_refusal(asked: PageRequest) -> str:
 
 
 def _fetch_refusal(headers: Mapping[str, Sequence[str]]) -> str:
-    """What browsers say about who asks (Fetch Metadata). A browser that says nothing is judged by the rest."""
+    """Check the browser's Fetch Metadata headers. A browser that sends none is judged by the other checks."""
     site = headers.get("sec-fetch-site", ("none",))
     if tuple(site) not in (("none",), ("same-origin",)):
-        return "the page opens from a terminal or the address bar, not from another page"
+        return "the page must be opened from a terminal or the address bar, not from another page"
     destination = tuple(headers.get("sec-fetch-dest", ("document",)))
     mode = tuple(headers.get("sec-fetch-mode", ("navigate",)))
     whole = destination == ("document",) and mode == ("navigate",)
     own_look = destination == ("empty",) and mode in (("cors",), ("same-origin",))
     if not (whole or (own_look and tuple(site) == ("same-origin",))):
-        return "the page is shown as a page, not inside of another one"
+        return "the page cannot be embedded in another one"
     if any("prefetch" in value for name in ("purpose", "sec-purpose") for value in headers.get(name, ())):
-        return "the page is not fetched ahead"
+        return "the page cannot be prefetched"
     return ""
 
 
@@ -101,16 +103,18 @@ def _is_loopback(host: str) -> bool:
 
 
 class Sessions:
-    """Who is logged in: for each view (a random part of the path) the digest of its cookie and when it began."""
+    """The sessions: for each view (a random part of the path), the digest of its cookie and its start
+    time.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Nobody is. `clock` is in seconds."""
+        """No sessions. `clock` is in seconds."""
         self._clock = clock
         self._lock = threading.Lock()
         self._open: OrderedDict[str, tuple[bytes, float, str]] = OrderedDict()
 
     def begin(self, whose: str = "") -> tuple[str, str]:
-        """A new session: its view and its cookie's value. The oldest one ends when there are too many."""
+        """A new session: its view and its cookie's value. The oldest one ends if there are too many."""
         view, value = secrets.token_hex(16), secrets.token_urlsafe(32)
         with self._lock:
             self._open[view] = (_digest(value), self._clock(), whose)
@@ -119,7 +123,7 @@ class Sessions:
         return view, value
 
     def holds(self, view: str, cookie_headers: Sequence[str]) -> bool:
-        """Whether one of the cookies is that of the view. Others of the same name are somebody else's and do no harm."""
+        """Whether one of the cookies belongs to the view. Other cookies with the same name are ignored."""
         if not _VIEW.fullmatch(view):
             return False
         with self._lock:
@@ -131,7 +135,7 @@ class Sessions:
         return bool(digest) and any(hmac.compare_digest(digest, value) for value in given)
 
     def whose(self, view: str) -> str:
-        """What the session of a view, which `holds`, began with."""
+        """The start data of the session of a view, which `holds`."""
         with self._lock:
             return self._open[view][2]
 
@@ -148,7 +152,9 @@ def cookies(headers: Sequence[str]) -> list[str]:
 
 
 def set_cookie(view: str, value: str) -> str:
-    """The Set-Cookie header of a session: for its own path, this browser run and nobody's scripts."""
+    """The Set-Cookie header of a session: for its own path, until the browser closes, and hidden from
+    scripts.
+    """
     return f"{COOKIE}={value}; Path=/page/{view}/; HttpOnly; SameSite=Strict"
 
 

@@ -1,4 +1,4 @@
-"""The page's routes. Every answer passes the guard first, and carries the page's headers, whatever it is."""
+"""The page's routes. Every answer passes the guard first and carries the page's headers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from threegate.serve.page.views import Missing, Views
 from threegate.serve.rate_limit import RateLimit
 from threegate.setup.page_login import take_code
 
-LOGIN: Final = "On the terminal of this machine type: threegate page"
+LOGIN: Final = "In a terminal on this machine, type: threegate page"
 Count = Callable[[str], int]
-"""Takes one request of an address: 0 when it may pass, else the seconds to wait."""
+"""Counts one request of an address: 0 if it may pass, else the seconds to wait."""
 
 
 def create_server(
@@ -36,7 +36,9 @@ def create_server(
     per_minute: int = limits.SERVE_REQUESTS_PER_MINUTE,
     clock: Callable[[], float] = time.monotonic,
 ) -> ASGIApp:
-    """The server's application: the page at /page and nothing else. `per_minute` limits whoever is not logged in."""
+    """The server's application: the page at /page and nothing else. `per_minute` limits clients that are not
+    logged in.
+    """
     limit = RateLimit(per_minute, clock=clock)
     server = Starlette(routes=[Mount("/page", _create_page(workspace, count=limit.wait_for, clock=clock))])
     server.router.redirect_slashes = False
@@ -50,7 +52,7 @@ def _create_page(workspace: Workspace, *, count: Count, clock: Callable[[], floa
     async def login(request: Request) -> Response:
         code = request.path_params["code"]
         if not await run_in_threadpool(take_code, workspace, code):
-            return message(403, "This link does not work (any more)", f"It works once. {LOGIN}")
+            return message(403, "This link is not valid (any more)", f"It works once. {LOGIN}")
         view, value = sessions.begin()
         response = RedirectResponse(f"/page/{view}/", status_code=303)
         response.headers["Set-Cookie"] = set_cookie(view, value)
@@ -61,7 +63,7 @@ def _create_page(workspace: Workspace, *, count: Count, clock: Callable[[], floa
 
 
 def look_routes(views: Views, sessions: Sessions, origin: str = "") -> list[Route]:
-    """What there is to look at, for whoever is logged in."""
+    """The pages for a logged-in operator."""
 
     def shows(view: Callable[[Request], str]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -70,7 +72,7 @@ def look_routes(views: Views, sessions: Sessions, origin: str = "") -> list[Rout
             try:
                 return _page(request, await run_in_threadpool(view, request))
             except Missing as missing:
-                return message(404, "There is no such thing here", str(missing))
+                return message(404, "Not found", str(missing))
             except ThreeGateError as error:
                 return message(503, "This cannot be shown now", str(error))
             except OSError as error:
@@ -87,11 +89,11 @@ def look_routes(views: Views, sessions: Sessions, origin: str = "") -> list[Rout
 
 
 def routed(routes: list[Route]) -> Starlette:
-    """An application of these routes; everything else is said to be missing."""
+    """An application with these routes; every other path is answered with 404."""
 
     async def wrong(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return message(status, "There is no such thing here", "The menu leads to what there is.")
+        return message(status, "Not found", "Use the menu to find what you are looking for.")
 
     inner = Starlette(routes=routes, exception_handlers={HTTPException: wrong})
     inner.router.redirect_slashes = False
@@ -99,10 +101,10 @@ def routed(routes: list[Route]) -> Starlette:
 
 
 class Guard:
-    """Refuses before anything is looked at, and adds the page's headers to every answer."""
+    """Checks every request first, and adds the page's headers to every answer."""
 
     def __init__(self, inner: ASGIApp, sessions: Sessions, count: Count, origin: str = "") -> None:
-        """`origin`: of a page that takes passkeys, and so POST."""
+        """`origin`: of a page that accepts passkeys, and therefore POST."""
         self._inner, self._sessions, self._count, self._origin = inner, sessions, count, origin
         self._methods = ("GET", "HEAD", "POST") if origin else ("GET", "HEAD")
         self._open = ("", "login", "enrol") if origin else ("login",)
@@ -133,7 +135,7 @@ class Guard:
         if why := refusal(asked, self._origin):
             return message(403, "Not shown", why)
         if scope["method"] not in self._methods:
-            response = message(405, "Not done", "The page can only be looked at.")
+            response = message(405, "Not done", "The page is read-only.")
             response.headers["Allow"] = ", ".join(self._methods)
             return response
         path = scope["path"].removeprefix(scope.get("root_path", ""))
@@ -148,7 +150,7 @@ class Guard:
 
 
 def _page(request: Request, body: str) -> Response:
-    """The page, or 304 when the browser's own look has it already."""
+    """The page, or 304 if the browser already has it."""
     response = HTMLResponse(body)
     tag = f'"{_digest(body)}"'
     response.headers["ETag"] = tag
@@ -164,7 +166,7 @@ def _digest(body: str) -> str:
 
 
 def not_logged_in(origin: str = "") -> Response:
-    """What somebody gets whose session is over, or never began."""
+    """The answer to a client whose session is over or never began."""
     return message(
         403, "You are not logged in", f"Log in with your passkey: {origin}/page/" if origin else LOGIN
     )

@@ -1,7 +1,7 @@
-"""The commands that an operator may want to type about a request, exactly as they are typed.
+"""The commands that an operator may want to type about a request, ready to copy.
 
-Invariant: a command is one line of printable ASCII, quoted for a POSIX shell; where a name does not allow that there is
-no command at all. The page runs none of them: approving takes the operator's key, on a terminal.
+Invariant: a command is one line of printable ASCII, quoted for a POSIX shell; if a name does not allow that,
+no command is shown. The page runs none of them: approving requires the operator's key, on a terminal.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 
 @dataclass(frozen=True, slots=True)
 class ShownCommand:
-    """What it does, in words of ours, and the line to type; no line when the names in it cannot be typed safely."""
+    """What it does, in our words, and the line to type; no line if the names in it cannot be typed safely."""
 
     does: str
     line: str | None
 
 
 def commands(workspace: Workspace, entry: RequestEntry, view: RequestView) -> list[ShownCommand]:
-    """What can be done about it now, the usual thing first."""
+    """The possible actions, the most common first."""
     return [ShownCommand(does, _line(workspace, words)) for does, words in _wanted(entry, view)]
 
 
@@ -37,24 +37,24 @@ def _wanted(entry: RequestEntry, view: RequestView) -> Iterator[tuple[str, list[
     request_id = view.line.request_id or ""
     known = [request_id] if _ID.fullmatch(request_id) else [path]
     if entry.path.suffix != ".md":
-        yield "tell the proposal's verdict, with reasons", ["proposal", "explain", path]
+        yield "show the proposal's verdict, with reasons", ["proposal", "explain", path]
     elif entry.folder in GROUPS["drafts"]:
         if not view.problem:
-            yield "read it once more, sign it with your key and let it run once", ["approve", path]
-        yield "say no, for good; the agent reads why", ["reject", path, "--reason", "why not"]
-        yield "tell every finding of gate 1", ["validate", "--stage", "draft", path]
+            yield "read it again, sign it with your key and let it run once", ["approve", path]
+        yield "reject it for good; the agent gets the reason", ["reject", path, "--reason", "why not"]
+        yield "show every finding of gate 1", ["validate", "--stage", "draft", path]
     elif entry.folder == "approved":
         if any(check.code == "quorum_missing" for check in view.checks):
             yield "add your signature as a further operator", ["countersign", path]
         yield "check its approval, step by step", ["approval", "verify", path]
-        yield "take it back before it runs", ["cancel", *known]
+        yield "cancel it before it runs", ["cancel", *known]
     elif entry.folder == "running":
-        yield "end it", ["cancel", *known]
+        yield "stop it", ["cancel", *known]
     else:
         yield "read its results", ["results", *known]
-        yield "make a fresh draft of it, for a new approval", ["retry", *known]
+        yield "make a new draft of it, for a new approval", ["retry", *known]
     if entry.path.suffix == ".md":
-        yield "tell everything that is known about it", ["show", *known]
+        yield "show everything known about it", ["show", *known]
 
 
 def _line(workspace: Workspace, words: list[str]) -> str | None:

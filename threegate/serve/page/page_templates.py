@@ -1,7 +1,8 @@
-"""The page's templates, and the headers that go with whatever they give.
+"""The page's templates, and the headers sent with everything they render.
 
-Invariant: every value is escaped by the template engine, and foreign texts went through `shown` before: what a browser
-would hide or turn around stands there as an escape. Style and script are ours, in the page, allowed by their hash.
+Invariant: every value is escaped by the template engine, and foreign texts went through `shown` before:
+whatever a browser would hide or reverse appears as an escape. Style and script are ours, inline, allowed by
+their hash.
 """
 
 from __future__ import annotations
@@ -59,18 +60,18 @@ HEADERS: Final = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), clipboard-read=(), clipboard-write=(self)",
     "Cache-Control": "no-store",
 }
-"""Sent with every answer below /page, refusals too."""
+"""Sent with every answer below /page, refusals included."""
 PASSKEY_HEADERS: Final = {
     **HEADERS,
     "Content-Security-Policy": _policy(_SCRIPT, _PASSKEY_SCRIPT),
     "Permissions-Policy": f"{HEADERS['Permissions-Policy']}, publickey-credentials-get=(self), publickey-credentials-create=(self)",
     "Strict-Transport-Security": "max-age=31536000",
 }
-"""The same of the page that takes passkeys."""
+"""The same for the page that accepts passkeys."""
 
 
 def foreign(text: str) -> str:
-    """A text of somebody else as it may be in a page, line by line."""
+    """Foreign text in a form safe for a page, line by line."""
     return "\n".join(shown(line) for line in text.split("\n"))
 
 
@@ -79,7 +80,7 @@ def _numbered(text: str) -> list[str]:
 
 
 def _meaning_of_value(value: str) -> str:
-    """What the code means that a value begins with."""
+    """The meaning of the code that a value begins with."""
     return description(value.split(" ", 1)[0].split(",", 1)[0])
 
 
@@ -111,5 +112,5 @@ _ENVIRONMENT: Final = _environment()
 
 
 def render(template: str, **values: Any) -> str:
-    """A whole page. Raises jinja2's UndefinedError for a value that is not given (an internal error)."""
+    """A complete page. Raises jinja2's UndefinedError for a missing value (an internal error)."""
     return _ENVIRONMENT.get_template(template).render(**values)

@@ -1,7 +1,7 @@
-"""The page that takes passkeys: the same pages, a login and a signature by passkey, and the making of a passkey.
+"""The page that accepts passkeys: the same pages, login and signature by passkey, and enrolment of a passkey.
 
-Invariant: nothing here approves by itself. A draft is promoted only with a signature over the statement that its page was
-sent with, made again from the draft as it is now; who is logged in sees pages, and no more.
+Invariant: nothing here approves by itself. A draft is promoted only with a signature over the statement that
+its page was sent with, recreated from the current draft; being logged in only allows viewing pages.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def create_passkey_server(
     per_minute: int = limits.SERVE_REQUESTS_PER_MINUTE,
     clock: Callable[[], float] = time.monotonic,
 ) -> ASGIApp:
-    """The server's application for one origin: the page at /page/, to which / leads."""
+    """The server's application for one origin: the page at /page/, to which / redirects."""
     page = _PasskeyPage(workspace, origin, clock)
     guard = Guard(page.app(), page.sessions, RateLimit(per_minute, clock=clock).wait_for, origin)
     server = Starlette(routes=[Mount("/page", guard), Route("/", lambda _: RedirectResponse("/page/"))])
@@ -75,28 +75,28 @@ def create_passkey_server(
 
 
 class _PasskeyViews(Views):
-    """The pages as an operator sees them who can sign."""
+    """The pages as seen by an operator who can sign."""
 
     def __init__(self, workspace: Workspace, origin: str, sessions: Sessions) -> None:
         super().__init__(workspace)
         self._origin, self._sessions = origin, sessions
 
     def context(self) -> Context:
-        """Settings and trail as they are now. Raises InvalidInput, TrailError."""
+        """Current settings and trail. Raises InvalidInput, TrailError."""
         return self._context()
 
     def entry(self, request: Request) -> RequestEntry:
-        """The file that an address names. Raises Missing."""
+        """The file that an address identifies. Raises Missing."""
         return self._entry(request)
 
     def _entries(self, group: str) -> list[RequestEntry]:
-        """No drill is given to whoever signs with a passkey."""
+        """Operators who sign with a passkey get no drills."""
         return [entry for entry in super()._entries(group) if drill_at(self._workspace, entry.path) is None]
 
     def _entry(self, request: Request) -> RequestEntry:
         entry = super()._entry(request)
         if drill_at(self._workspace, entry.path) is not None:
-            raise Missing("it is no longer in this folder: look for it in the lists, where it went")
+            raise Missing("it is no longer in this folder: find it in the lists")
         return entry
 
     def _render(self, request: Request, template: str, **values: Any) -> str:
@@ -104,7 +104,7 @@ class _PasskeyViews(Views):
         try:
             _entry_of(self._context(), self._sessions.whose(view).split(" ")[0], self._origin)
         except Refused:
-            self._sessions.end(view)  # revoked since, or taken out of operators
+            self._sessions.end(view)  # revoked since, or removed from operators
             raise
         return super()._render(request, template, origin=self._origin, **values)
 
@@ -128,7 +128,7 @@ class _PasskeyViews(Views):
 
 
 class _PasskeyPage:
-    """Who is logged in, which logins are awaited, and what each address does."""
+    """Who is logged in, which logins are pending, and the handlers of all routes."""
 
     def __init__(self, workspace: Workspace, origin: str, clock: Callable[[], float]) -> None:
         self._workspace, self._origin, self._clock = workspace, origin, clock
@@ -151,7 +151,9 @@ class _PasskeyPage:
         )
 
     def _answer(self, act: Callable[[Request, bytes], Response]) -> Callable[[Request], Any]:
-        """A route that takes JSON of our own script and answers with JSON: what was done, or one line why not."""
+        """A route that accepts JSON from our own script and answers with JSON: the result, or one line with
+        the reason for a refusal.
+        """
 
         async def answer(request: Request) -> Response:
             if request.headers.get("content-type") != "application/json":
@@ -165,11 +167,9 @@ class _PasskeyPage:
                             return JSONResponse({"error": "this is too long"}, 413, {"Connection": "close"})
                 return await run_in_threadpool(act, request, bytes(data))
             except TimeoutError:
-                return JSONResponse({"error": "this came too slowly"}, 408, {"Connection": "close"})
+                return JSONResponse({"error": "this arrived too slowly"}, 408, {"Connection": "close"})
             except (MalformedError, canonical.StrictJSONError, KeyError, TypeError):
-                return JSONResponse(
-                    {"error": "what the browser sent is no signature of a passkey; try again"}, 400
-                )
+                return JSONResponse({"error": "the browser did not send a passkey signature; try again"}, 400)
             except Missing as missing:
                 return JSONResponse({"error": str(missing)}, 404)
             except ThreeGateError as error:
@@ -198,7 +198,7 @@ class _PasskeyPage:
         with self._lock:
             began = self._awaited.pop(value["nonce"], None)
         if began is None or self._clock() - began > limits.PASSKEY_LOGIN_SECONDS:
-            raise Refused("expired", "this login took too long or was used; load the page again")
+            raise Refused("expired", "this login has expired or was already used; reload the page")
         context = self._views.context()
         entry = _entry_of(context, value["credential"], self._origin)
         signed = _armor(entry, NAMESPACE_LOGIN, value)
@@ -216,14 +216,14 @@ class _PasskeyPage:
         )
 
     def _login_statement(self, nonce: str) -> bytes:
-        """What a login signs: it is for this origin and works once."""
+        """What a login signs: valid for this origin and once only."""
         return canonical.canonical_bytes({"type": _LOGIN_TYPE, "origin": self._origin, "nonce": nonce})
 
     async def _show_enrolment(self, request: Request) -> Response:
         code = request.path_params["code"]
         name = await run_in_threadpool(enrolling, self._workspace, code)
         if name is None:
-            return message(403, "This link does not work (any more)", "Type: threegate operator passkey")
+            return message(403, "This link is not valid (any more)", "Type: threegate operator passkey")
         host, _ = parse_origin(self._origin)
         return Response(
             render(
@@ -235,13 +235,13 @@ class _PasskeyPage:
     def _enrol(self, request: Request, data: bytes) -> Response:
         made = read_made_passkey(data, self._origin)
         if not leave_passkey(self._workspace, request.path_params["code"], data):
-            raise Refused("expired", "this link does not work any more; type: threegate operator passkey")
+            raise Refused("expired", "this link is no longer valid; type: threegate operator passkey")
         return JSONResponse({"fingerprint": made.key.fingerprint})
 
     def _approve(self, request: Request, data: bytes) -> Response:
         view = request.path_params["view"]
         if not self.sessions.holds(view, request.headers.getlist("cookie")):
-            raise Refused("expired", "you are not logged in any more; load the page again")
+            raise Refused("expired", "you are no longer logged in; reload the page")
         credential, name = self.sessions.whose(view).split(" ")
         value = _read(data, _ASSERTION | {"statement"})
         statement_bytes = decode_base64url(value["statement"])
@@ -249,13 +249,15 @@ class _PasskeyPage:
         context = self._views.context()
         entry = _entry_of(context, credential, self._origin)
         if (value["credential"], statement.approved_by) != (credential, name):
-            raise Refused("statement_mismatch", "another passkey signed than the one that is logged in")
+            raise Refused(
+                "statement_mismatch", "the signature is from another passkey than the one that is logged in"
+            )
         seconds = round((datetime.now(UTC) - statement.approved_utc).total_seconds())
         if seconds > limits.PASSKEY_STATEMENT_SECONDS:
-            raise Refused("expired", "this was shown too long ago; load the page again")
+            raise Refused("expired", "this was shown too long ago; reload the page")
         place = self._views.entry(request)
         if place.folder not in GROUPS["drafts"]:
-            raise InvalidInput(f"{place.path.name}: is no draft any more; see: threegate status")
+            raise InvalidInput(f"{place.path.name}: no longer a draft; see: threegate status")
         signed = render_signed(statement_bytes, _armor(entry, NAMESPACE_APPROVAL, value))
         with open_reviewed_draft(
             context, read_draft(self._workspace, place.path), compared=False
@@ -279,17 +281,17 @@ class _PasskeyPage:
 
 
 def _read(data: bytes, keys: set[str]) -> dict[str, str]:
-    """The JSON object of texts that our script sends. Raises StrictJSONError, MalformedError."""
+    """The JSON object of strings that our script sends. Raises StrictJSONError, MalformedError."""
     value = canonical.loads_strict(data, max_bytes=limits.PASSKEY_REQUEST_BYTES, max_depth=2)
     if not isinstance(value, dict) or value.keys() != keys:
-        raise MalformedError("has other fields than were asked for")
+        raise MalformedError("has unexpected or missing fields")
     if not all(isinstance(text, str) for text in value.values()):
-        raise MalformedError("has something that is no text")
+        raise MalformedError("has a value that is not a string")
     return value
 
 
 def _entry_of(context: Context, credential: str, origin: str) -> Operator:
-    """The operator's line of a passkey that is enrolled for this page. Raises Refused."""
+    """The operator's entry of a passkey enrolled for this page. Raises Refused."""
     operators = known_operators(context)
     for entry in operators.entries:
         passkey = entry.passkey
@@ -298,12 +300,12 @@ def _entry_of(context: Context, credential: str, origin: str) -> Operator:
                 raise Refused("signer_revoked", f"the passkey of {entry.name} is revoked")
             return entry
     raise Refused(
-        "signer_unknown", "this passkey is not enrolled; on a terminal type: threegate operator passkey"
+        "signer_unknown", "this passkey is not enrolled; in a terminal, type: threegate operator passkey"
     )
 
 
 def _armor(entry: Operator, namespace: str, value: dict[str, str]) -> bytes:
-    """The signature in OpenSSH's form. Raises MalformedError."""
+    """The signature in OpenSSH's format. Raises MalformedError."""
     return passkey_signature(
         entry.key,
         entry.passkey.origin if entry.passkey is not None else "",

@@ -1,4 +1,4 @@
-"""What each address of the page shows. Nothing is made of the address but look-ups among what lies there."""
+"""What each address of the page shows. An address is only ever looked up among existing entries."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ TITLES: Final = {
     "refused": "Refused",
 }
 EMPTY: Final = {
-    "others": "Nothing: what is open is yours, or runs.",
+    "others": "Nothing: everything open is yours to decide, or running.",
     "drafts": "No drafts. An agent puts them into the inbox; make one yourself with: threegate draft",
-    "approved": "Nothing is approved and waits. Read the drafts, then approve one with: threegate review",
-    "running": "Nothing runs. What is approved is started by the daemon: threegate run",
+    "approved": "No approved requests are waiting. Read the drafts, then approve one with: threegate review",
+    "running": "Nothing is running. The daemon starts approved requests: threegate run",
     "finished": "Nothing has run yet. Approve a draft with: threegate review",
     "refused": "Nothing was refused, cancelled or rejected.",
 }
-"""What an empty list says, and the next step."""
+"""What an empty list shows, with the next step."""
 _ENDED: Final = "HOW IT ENDED"
 _STREAMS: Final = ("stdout", "stderr")
 _FIRST_BYTES: Final = 16 * limits.PAGE_FIRST_CHARS
-"""How much of a stream is looked through for its first piece."""
+"""How many bytes of a stream are searched for its first piece."""
 
 
 class Missing(Exception):
-    """There is nothing at this address; the text says so in one line."""
+    """Nothing exists at this address; the text says so in one line."""
 
 
 class Views:
-    """The pages of one workspace. Its trail is read on from where it was read before."""
+    """The pages of one workspace. Its trail is read incrementally."""
 
     def __init__(self, workspace: Workspace) -> None:
-        """Keep the workspace; nothing is read yet."""
+        """Store the workspace; nothing is read yet."""
         self._workspace = workspace
         self._lock = threading.Lock()
         self._trail: Trail | None = None
@@ -64,7 +64,7 @@ class Views:
         self._health = Readiness(workspace)
 
     def overview(self, request: Request) -> str:
-        """How the workspace is, what needs an operator, what runs; the rest folded."""
+        """The state of the workspace, what needs an operator, what is running; the rest folded."""
         found = {group: self._entries(group) for group in GROUPS}
         lines = self._rows([*found["drafts"], *found["approved"], *found["running"]])
         by_turn = {turn: [line for line in lines if line.next == turn] for turn in NEXT_TITLES}
@@ -91,10 +91,10 @@ class Views:
         )
 
     def group(self, request: Request) -> str:
-        """One group, page by page, all of it or what matches some words."""
+        """One group, page by page, in full or filtered by words."""
         group = request.path_params["group"]
         if group not in GROUPS:
-            raise Missing("there is no such list")
+            raise Missing("no such list")
         words = request.query_params.get("q", "")[: limits.PAGE_QUERY_CHARS]
         found = {name: self._entries(name) for name in GROUPS}
         matched = matching(found[group], words) if words.strip() else found[group]
@@ -118,7 +118,7 @@ class Views:
         )
 
     def request(self, request: Request) -> str:
-        """One request, whole."""
+        """One request in full."""
         entry = self._entry(request)
         view, added = self._looked(request, entry)
         streams = []
@@ -145,7 +145,7 @@ class Views:
         )
 
     def _looked(self, request: Request, entry: RequestEntry) -> tuple[RequestView, dict[str, Any]]:
-        """What is shown of a request, and what else its page is given."""
+        """The sections of a request, and the other values for its page."""
         return self._view(entry), {}
 
     def stream(self, request: Request) -> str:
@@ -155,7 +155,7 @@ class Views:
         view = self._view(entry)
         pieces = pieces_of(view, name, limits.PAGE_STREAM_CHARS) if name in _STREAMS else None
         if pieces is None:
-            raise Missing("there is no such output")
+            raise Missing("no such output")
         page = min(_number(request.query_params.get("page", "1")), len(pieces))
         return self._render(
             request,
@@ -196,17 +196,19 @@ class Views:
         folder, key = request.path_params["folder"], request.path_params["key"]
         entry = find_entry(self._workspace, folder, key)
         if entry is None:
-            raise Missing("it is no longer in this folder: look for it in the lists, where it went")
+            raise Missing("it is no longer in this folder: find it in the lists")
         return entry
 
     def _view(self, entry: RequestEntry, **more: Any) -> RequestView:
-        """Raises Missing when the file went on meanwhile; TrailError and what else keeps it from being shown."""
+        """Raises Missing if the file has moved meanwhile; TrailError and any other error that prevents
+        showing it.
+        """
         try:
             return view_request(self._context(), entry, **more)
         except InvalidInput:
             if entry.path.exists():
                 raise
-            raise Missing("it just went on to another folder: look for it in the lists") from None
+            raise Missing("it just moved to another folder: find it in the lists") from None
         except TrailError:
             with self._lock:
                 self._trail = None
@@ -222,7 +224,9 @@ class Views:
 def pieces_of(
     view: RequestView, name: str, size: int, kept: int = limits.STREAM_KEPT_BYTES
 ) -> list[str] | None:
-    """A stream's first `kept` bytes in pieces of `size` characters, safe to show, secrets masked; None when it is empty."""
+    """A stream's first `kept` bytes in pieces of `size` characters, safe to show, secrets masked; None if it
+    is empty.
+    """
     stream = getattr(view.facts, name) if view.facts is not None else None
     if stream is None or not stream.kept:
         return None
@@ -244,7 +248,7 @@ def _part(group: str, title: str, total: int, rows: list[Line]) -> dict[str, Any
 
 
 def _card(view: RequestView) -> list[Section]:
-    """What is in the column of the card: how it ended, else the request's own card."""
+    """The content of the card column: how it ended, else the request's own card."""
     found = {section.title: section for section in view.sections}
     return [found[title] for title in (_ENDED, "REQUEST") if title in found][:1]
 
@@ -258,5 +262,5 @@ def _group_of(entry: RequestEntry) -> str:
 
 
 def _number(text: str) -> int:
-    """A page's number from an address: anything that is none is the first."""
+    """A page number from an address; anything invalid is page 1."""
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1

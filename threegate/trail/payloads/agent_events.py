@@ -1,4 +1,4 @@
-"""Events of an agent's runs: what it was let into, and what came of it."""
+"""Events of an agent's runs: what it was given access to, and how it ended."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AgentEnded(Payload):
 
     run: str | None
     exit: int | None = None
-    """The agent's own exit code; 128 and the signal's number when one ended it. None: nobody was there to see it."""
+    """The agent's own exit code, or 128 plus the signal's number. None: its exit was not observed."""
     reason: str | None = None
     """Why it ended, if it did not end on its own: ``stopped``, ``killed`` (its launcher died)."""
     requests: int | None = None

@@ -30,7 +30,7 @@ class Approved(Placed):
     approved_by: str | None = None
     """The operator; of a grant, the one who gave it."""
     approval_sha256: str | None = None
-    """Digest of the signed statement. None: nobody signed this request itself."""
+    """Digest of the signed statement. None: this request itself was not signed."""
     batch_sha256: str | None = None
     """Digest of the batch that was signed, of which the statement is one. None: the statement was signed by itself."""
     batch_index: int | None = None
@@ -48,7 +48,7 @@ class Approved(Placed):
     asked: bool | None = None
     """Whether the operator was asked after the text had been shown; false with ``--yes``. None: not known."""
     read_seconds: int | None = None
-    """From the first line on the screen to the decision. None: nobody was asked, or not known."""
+    """From the first line on the screen to the decision. None: there was no prompt, or it is not known."""
     read_whole: bool | None = None
     """Whether every line was put on the screen and none was cut."""
     draft_sha256: str | None = None

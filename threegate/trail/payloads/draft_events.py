@@ -1,4 +1,4 @@
-"""Events of drafts and proposals, before anybody has approved anything."""
+"""Events of drafts and proposals, before any approval."""
 
 from __future__ import annotations
 

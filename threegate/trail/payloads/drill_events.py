@@ -1,7 +1,8 @@
-"""Events of drills: drafts that must not be approved, placed to measure whether anybody still looks.
+"""Events of drills: drafts that must not be approved, placed to measure whether operators still read.
 
-Invariant: none of them is about a request: they carry no request_id, so a drill is in no history, count or record of one.
-What `drill_placed` commits to is opened by `drill_ended`, and `audit verify` compares the two.
+Invariant: none of them is about a request: they have no request_id, so a drill is in no history, count or
+record of one. What `drill_placed` commits to is revealed by `drill_ended`, and `audit verify` compares the
+two.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class DrillPlaced(Payload):
 
 @frozen_fields
 class DrillEnded(Payload):
-    """A drill is over: an operator said yes or no to it, or nobody said anything."""
+    """A drill ended: an operator decided on it, or it was left undecided."""
 
     kind = "drill_ended"
 

@@ -11,7 +11,9 @@ from typing import Any
 from threegate.trail.payloads.payload import Fields, History, Payload, frozen_fields
 
 Owner = int | str
-"""Who asks: uid of the owner of the draft's file; for a draft of an agent's run that run's id, whoever owns the file."""
+"""The requester: uid of the owner of the draft's file; for a draft of an agent's run that run's id, whoever
+owns the file.
+"""
 
 
 def owner_fields(owner: Owner | None) -> dict[str, Any]:
@@ -30,7 +32,7 @@ class Placed(Payload):
     owner_uid: int | None = None
     """uid of the owner of the file."""
     run: str | None = None
-    """Id of the agent's run that asks, in place of a uid: the file was in that run's inbox."""
+    """Id of the requesting agent's run, instead of a uid: the file was in that run's inbox."""
     proposal_sha256: str | None = None
     """Digest of the proposal that the draft was made of."""
     files: Mapping[str, str] | None = None
@@ -46,7 +48,8 @@ class Placed(Payload):
         if self.state is not None and self.file is not None:
             history.state, history.file = self.state, self.file
         if history.owner is None:
-            # The first event that names an owner settles who asks: a later file with the same id is somebody else's attempt.
+            # The first event that names an owner determines the requester: a later file with the same id is
+            # another party's attempt.
             history.owner = self.owner
         if self.proposal_sha256 is not None:
             history.proposal_sha256 = self.proposal_sha256

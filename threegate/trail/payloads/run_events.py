@@ -1,4 +1,4 @@
-"""Events of an approved request, from the gates to its end and what is done with its outputs."""
+"""Events of an approved request, from the gates to its end and the use of its outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from threegate.trail.payloads.session_events import ContractMove
 
 @frozen_fields
 class JudgedReason(Fields):
-    """Why the contracts said what they said: a code, and the path of the rule."""
+    """The reason of the contracts' decision: a code, and the path of the rule."""
 
     code: str | None
     path: str | None
@@ -29,7 +29,7 @@ class JudgedReason(Fields):
 
 @frozen_fields
 class JudgedContract(Fields):
-    """What the contract gate said of a cleared request."""
+    """The contract gate's decision on a cleared request."""
 
     verdict: str | None = None
     shadow: bool | None = None
@@ -72,7 +72,7 @@ class Cleared(Payload):
     request_sha256: str | None = None
     job_sha256: str | None = None
     approval_sha256: str | None = None
-    """Digest of the signed statement. None: nobody signed this request itself."""
+    """Digest of the signed statement. None: this request itself was not signed."""
     policy_sha256: str | None = None
     route: str | None = None
     """AANA's answer."""
@@ -97,7 +97,7 @@ class Claimed(Placed):
     request_sha256: str | None = None
     job_sha256: str | None = None
     approval_sha256: str | None = None
-    """Digest of the signed statement. None: nobody signed this request itself."""
+    """Digest of the signed statement. None: this request itself was not signed."""
     policy_sha256: str | None = None
     nonce: str | None = None
     """The approval's, used up now."""
@@ -124,7 +124,7 @@ class Started(Payload):
     backend: str | None = None
     worker: str | None = None
     machine: str | None = None
-    """The worker's machine, as it told it."""
+    """The worker's machine, as it reported it."""
     envelope: str | None = None
     """Digest of the job's envelope."""
     image: str | None = None
@@ -246,7 +246,7 @@ class Finished(End):
 
 @frozen_fields
 class Interrupted(End):
-    """It was claimed, and nobody knows how far it came, or no instruction of it ran."""
+    """It was claimed, and either its progress is unknown or not one instruction ran."""
 
     kind = "interrupted"
     status_without_run = "interrupted"
@@ -272,7 +272,7 @@ class Cancelled(End):
 
 @frozen_fields
 class Refused(End):
-    """A gate said no for good; nothing of it ran."""
+    """A gate refused it for good; it did not run."""
 
     kind = "refused"
     status_without_run = "refused"
@@ -283,7 +283,7 @@ class Refused(End):
 
 @frozen_fields
 class Rejected(End):
-    """An operator said no to a draft, or nobody decided on it in time (``draft_expired``)."""
+    """An operator rejected a draft, or it was not decided on in time (``draft_expired``)."""
 
     kind = "rejected"
     status_without_run = "refused"
@@ -387,7 +387,7 @@ class UndoStarted(SignedAct):
 
 @frozen_fields
 class Undone(Payload):
-    """An undo came to its end: all of it was made, or nothing."""
+    """An undo finished: all of it was done, or nothing."""
 
     kind = "undone"
     slot = "applied"

@@ -8,7 +8,7 @@ from threegate.trail.payloads.placed import SignedAct
 
 @frozen_fields
 class ContractMove(Fields):
-    """What an event says of the call that its request is: names and digests, never a value."""
+    """An event's data about the call of its request: names and digests, never a value."""
 
     session: str | None = None
     requester: str | None = None

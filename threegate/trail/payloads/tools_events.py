@@ -1,4 +1,4 @@
-"""Events of servers of tools: which are added, and what is pinned of each."""
+"""Events of tool servers: which are added, and what is pinned about each."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Witnessed(Payload):
     cosigned_sha256: str | None = None
     """Digest of ``audit/checkpoints/<size>.<witness>``, which is the checkpoint with the cosignature."""
     reason: str | None = None
-    """Why it refused, as it said."""
+    """The reason of its refusal, in its words."""
 
     def sentence(self) -> str:
         of = (
