@@ -51,20 +51,18 @@ def main() -> int:
         print(f"{name:<32} {taken:7.1f} us")
     mean = total / len(EXAMPLES)
     model = sum(
-        microseconds(lambda event=example["value"]: decide(event, NOW), number=500)
-        for example in EXAMPLES.values()
+        microseconds(lambda event=example["value"]: decide(event, NOW), number=500) for example in EXAMPLES.values()
     ) / len(EXAMPLES)
     print(f"{'ours, mean, whole envelope':<32} {mean:7.1f} us   {1e6 / mean:,.0f} decisions a second")
     print(
-        f"{'reference SDK (issue 5)':<32} {SDK_MICROSECONDS:7.1f} us   ours is {SDK_MICROSECONDS / mean:.1f} times as fast"
+        f"{'reference SDK (issue 5)':<32} {SDK_MICROSECONDS:7.1f} us   ours is {SDK_MICROSECONDS / mean:.1f} times as "
+        "fast"
     )
     print(f"{'tests/aana/reference.py, here':<32} {model:7.1f} us   route and blockers only")
     worst = 0.0
     for name, event in WORST_CASES.items():
         size = len(json.dumps(event, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-        taken = (
-            microseconds(lambda event=event: aana.check_tool_call(event, now=NOW), rounds=3, number=1) / 1000
-        )
+        taken = microseconds(lambda event=event: aana.check_tool_call(event, now=NOW), rounds=3, number=1) / 1000
         worst = max(worst, taken)
         print(f"{name:<32} {taken:7.1f} ms   {size} bytes")
     print(f"{'worst':<32} {worst:7.1f} ms")

@@ -1,4 +1,5 @@
-"""What a change of 1,000 files costs: made, read, shown, applied, undone; beside `cp -a` and `git apply` of the same change.
+"""What a change of 1,000 files costs: made, read, shown, applied, undone; beside `cp -a` and `git apply` of the same
+change.
 
     python -m bench.changes [--files N]
 
@@ -73,9 +74,7 @@ def main() -> None:
         told["read, ms"] = timed(lambda: read_change_set(found.data))
         told["show, ms"] = timed(lambda: show(project, found.data))
         told["git apply, ms"] = git_apply(folder, project, work)
-        told["cp -a, ms"] = timed(
-            lambda: subprocess.run(["cp", "-a", str(project), str(folder / "copy")], check=True)
-        )
+        told["cp -a, ms"] = timed(lambda: subprocess.run(["cp", "-a", str(project), str(folder / "copy")], check=True))
         change = Change(project, found.data, folder)
         told["apply, ms"] = timed(lambda: applied(change, "apply"))
         told["undo, ms"] = timed(lambda: applied(change, "undo"))

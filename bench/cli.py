@@ -2,8 +2,9 @@
 
     python bench/cli.py [--runs N]
 
-User and system time together, with compiled modules cached, each command in turn with the reference; medians. `approve` signs with
-a key file, whose ssh-keygen counts. Aim: at most 300 ms each. tests/cli/test_imports.py counts modules instead.
+User and system time together, with compiled modules cached, each command in turn with the reference; medians. `approve`
+signs with a key file, whose ssh-keygen counts. Aim: at most 300 ms each. tests/cli/test_imports.py counts modules
+instead.
 """
 
 from __future__ import annotations
@@ -78,9 +79,7 @@ def main() -> None:
                     found["import typer"].append(bare)
     bare = statistics.median(found["import typer"])
     for title in commands:
-        print(
-            f"{title:<20} {statistics.median(found[title]):6.0f} ms   ({bare:.0f} ms: a Python that imports typer)"
-        )
+        print(f"{title:<20} {statistics.median(found[title]):6.0f} ms   ({bare:.0f} ms: a Python that imports typer)")
 
 
 if __name__ == "__main__":

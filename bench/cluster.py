@@ -1,10 +1,12 @@
 """What a run on another machine costs beside a run on this one: overhead, throughput, and bytes in and out.
 
-    .venv/bin/python bench/cluster.py [--requests 1000] [--alone 40] [--mib 50 256]     (root; rabbitmq-server, iproute2)
+    .venv/bin/python bench/cluster.py [--requests 1000] [--alone 40] [--mib 50 256]     (root; rabbitmq-server,
+    iproute2)
 
-A real RabbitMQ and workers in network namespaces of the bench's own, all on this one machine: the workers share its cores,
-so the throughput of three says what the way costs and not what three machines would do. Every configuration starts from the
-same snapshot of a workspace with the same signed requests. The large files need the engine (`eval "$(scripts/engine status)"`).
+A real RabbitMQ and workers in network namespaces of the bench's own, all on this one machine: the workers share its
+cores, so the throughput of three says what the way costs and not what three machines would do. Every configuration
+starts from the same snapshot of a workspace with the same signed requests. The large files need the engine (`eval
+"$(scripts/engine status)"`).
 """
 
 from __future__ import annotations
@@ -97,9 +99,7 @@ def told(name: str, events: list[dict[str, Any]]) -> tuple[float, float]:
     """Print one configuration: per-request milliseconds beyond the run, and requests a second. Returns both."""
     claimed = {event["request_id"]: moment(event) for event in events if event["type"] == "claimed"}
     ended = [event for event in events if event["type"] == "finished"]
-    beyond = sorted(
-        (moment(event) - claimed[event["request_id"]]) * 1000 - event["data"]["wall_ms"] for event in ended
-    )
+    beyond = sorted((moment(event) - claimed[event["request_id"]]) * 1000 - event["data"]["wall_ms"] for event in ended)
     span = max(map(moment, ended)) - min(claimed.values())
     rate = len(ended) / span if span else float("inf")
     median = statistics.median(beyond)
@@ -152,9 +152,7 @@ def short_requests(cluster: Cluster, state: Path, count: int, alone: int) -> Non
             restart_workers(cluster, [], rows)
         one[name] = told(name, serve(cluster, cluster.daemon_space if workers else None, number))[0]
     ours, theirs = one["1 worker, one at a time"], one["local, one at a time"]
-    print(
-        f"overhead of a worker over the local runner: {ours - theirs:.1f} ms a request (ratio {ours / theirs:.2f})"
-    )
+    print(f"overhead of a worker over the local runner: {ours - theirs:.1f} ms a request (ratio {ours / theirs:.2f})")
 
 
 def large_files(cluster: Cluster, sizes: list[int]) -> None:
@@ -163,10 +161,10 @@ def large_files(cluster: Cluster, sizes: list[int]) -> None:
     if not engine:
         print("large files: left out, no engine (scripts/engine status)")
         return
-    era = f'[runners]\nmemory_budget_mb = 8192\ncpu_budget = 4.0\n[runners.era]\nengine = "{engine}"\nimage = "{image}"\n'
-    set_values(
-        cluster.place.root / "threegate.toml", {"runners.era.engine": engine, "runners.era.image": image}
+    era = (
+        f'[runners]\nmemory_budget_mb = 8192\ncpu_budget = 4.0\n[runners.era]\nengine = "{engine}"\nimage = "{image}"\n'
     )
+    set_values(cluster.place.root / "threegate.toml", {"runners.era.engine": engine, "runners.era.image": image})
     for mib in sizes:
         size = min(mib << 20, (256 << 20) - (1 << 20))  # a little of /out is its file system's own
         data = os.urandom(1 << 20) * (size >> 20)
@@ -201,7 +199,8 @@ def large_files(cluster: Cluster, sizes: list[int]) -> None:
             )
             status = next(e for e in mine if e["type"] == "finished")["data"]["status"]
             print(
-                f"{size >> 20} MiB in and out, {name:<7} {took:6.1f} s  ({2 * (size >> 20) / took:6.0f} MiB/s both ways, "
+                f"{size >> 20} MiB in and out, {name:<7} {took:6.1f} s  ({2 * (size >> 20) / took:6.0f} MiB/s both "
+                "ways, "
                 f"{status}); hashing as much twice: {bare:.2f} s",
                 flush=True,
             )

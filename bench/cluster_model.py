@@ -1,12 +1,14 @@
-"""A simulation of 10,000 workers and a million requests a day, from costs that were measured; names the first bottleneck.
+"""A simulation of 10,000 workers and a million requests a day, from costs that were measured; names the first
+bottleneck.
 
     .venv/bin/python bench/cluster_model.py [--workers 10000] [--per-day 1000000] [--peak 5] [--hours 1]
 
-Every part of the way that is one at a time (the trail's lock and sync, the daemon's own thread of gates, its listener and its
-publisher, the broker) is a queue with one server; workers are as many as there are. Requests come at random (Poisson) at
-`--peak` times the mean rate. Costs are seconds of that server. The defaults are put together from parts that were measured on
-two cores (an `ssh-keygen -Y verify` 5.3 ms, append and fdatasync 0.12 ms, a durable delivery 0.36 ms, an Ed25519 check 0.11 ms,
-a Celery round trip 4.2 ms), not measured as a whole; say your own with --cost NAME=SECONDS. Beats and statuses are work of the same servers, and come whether or not anything runs.
+Every part of the way that is one at a time (the trail's lock and sync, the daemon's own thread of gates, its listener
+and its publisher, the broker) is a queue with one server; workers are as many as there are. Requests come at random
+(Poisson) at `--peak` times the mean rate. Costs are seconds of that server. The defaults are put together from parts
+that were measured on two cores (an `ssh-keygen -Y verify` 5.3 ms, append and fdatasync 0.12 ms, a durable delivery 0.36
+ms, an Ed25519 check 0.11 ms, a Celery round trip 4.2 ms), not measured as a whole; say your own with --cost
+NAME=SECONDS. Beats and statuses are work of the same servers, and come whether or not anything runs.
 """
 
 from __future__ import annotations
@@ -82,9 +84,7 @@ def simulate(
     delivered = workers / shape.beat_seconds
     published = (1 if shape.one_beat_for_all else workers) / shape.beat_seconds
     statuses = workers / shape.status_seconds
-    broker = (published + delivered) / 2 * costs["broker"] + statuses * costs[
-        "broker"
-    ]  # half to take, half to give
+    broker = (published + delivered) / 2 * costs["broker"] + statuses * costs["broker"]  # half to take, half to give
     servers = {
         "gates": Server("gates"),
         "trail": Server("trail"),
@@ -149,7 +149,10 @@ def line(name: str, used: dict[str, float], took: list[float], left: int) -> str
     p50 = statistics.median(took) if took else float("nan")
     p99 = sorted(took)[int(len(took) * 0.99) - 1] if took else float("nan")
     shares = "  ".join(f"{part} {share:6.0%}" for part, share in used.items())
-    return f"{name:<44} {shares}   ended {len(took):7}  left {left:6}  p50 {p50:7.2f} s  p99 {p99:8.2f} s   fullest: {first}"
+    return (
+        f"{name:<44} {shares}   ended {len(took):7}  left {left:6}  p50 {p50:7.2f} s  p99 {p99:8.2f} s   fullest: "
+        f"{first}"
+    )
 
 
 def main() -> None:

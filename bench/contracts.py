@@ -120,9 +120,7 @@ def main() -> int:
             engine.commit(long, Call("order", {**ARGUMENTS, "shares": number % 9}), CallOutcome("succeeded"))
         rate = max(a_second(lambda long=long: engine.decide(long, LONG_CALL, NOW), 10_000) for _ in range(5))
         growth.append(rate)
-        print(
-            f"after {earlier:>7,} calls           {rate:12,.0f} decisions a second (aggregates, loop, limit)"
-        )
+        print(f"after {earlier:>7,} calls           {rate:12,.0f} decisions a second (aggregates, loop, limit)")
     spread = growth[0] / growth[-1]
     print(f"growth 10 to 100,000          {spread:12.2f} (aim below {AIM_GROWTH})")
     return int(ours < AIM_A_SECOND or ours / theirs < AIM_RATIO or spread > AIM_GROWTH)

@@ -2,8 +2,8 @@
 
     python -m bench.door [--calls N]
 
-The reference is a server of the same package (`mcp`) that answers at once. Both are processes of their own, called by the
-same client in turn.
+The reference is a server of the same package (`mcp`) that answers at once. Both are processes of their own, called by
+the same client in turn.
 """
 
 from __future__ import annotations

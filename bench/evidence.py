@@ -2,8 +2,9 @@
 
     .venv/bin/python -m bench.evidence [RUNS]        (default 1,000 real Monty runs; they take minutes to make)
 
-Packing, as a process of its own (`threegate evidence`), beside `tar czf` of tool-exec/. Checking, by the block of the page in an
-environment without ThreeGate, beside a bare loop: SHA-256 of every file, and one `ssh-keygen -Y verify` for each approval.
+Packing, as a process of its own (`threegate evidence`), beside `tar czf` of tool-exec/. Checking, by the block of the
+page in an environment without ThreeGate, beside a bare loop: SHA-256 of every file, and one `ssh-keygen -Y verify` for
+each approval.
 """
 
 from __future__ import annotations
@@ -72,16 +73,19 @@ def main() -> None:
         packing, taring = seconds(lambda: pack("pack")), seconds(tar)
         zipping = seconds(lambda: pack("pack.zip"))
         print(
-            f"  pack, a folder   {packing:6.1f} s   {size_of(base / 'pack') / 1e6:6.1f} MB in {len(files_of(base / 'pack'))} files, peak {peaks[0]} MiB"
+            f"  pack, a folder   {packing:6.1f} s   {size_of(base / 'pack') / 1e6:6.1f} MB in "
+            f"{len(files_of(base / 'pack'))} files, peak {peaks[0]} MiB"
         )
         print(f"  pack, a zip      {zipping:6.1f} s   {(base / 'pack.zip').stat().st_size / 1e6:6.1f} MB")
         print(
-            f"  tar czf          {taring:6.1f} s   {(base / 'all.tgz').stat().st_size / 1e6:6.1f} MB   ratio {packing / taring:.1f}"
+            f"  tar czf          {taring:6.1f} s   {(base / 'all.tgz').stat().st_size / 1e6:6.1f} MB   ratio "
+            f"{packing / taring:.1f}"
         )
         checking = seconds(lambda: outside.confirmed(base / "pack"))
         bare = seconds(lambda: bare_check(place, base / "pack"))
         print(
-            f"  check            {checking:6.1f} s   bare hashes and ssh-keygen {bare:6.1f} s   ratio {checking / bare:.2f}"
+            f"  check            {checking:6.1f} s   bare hashes and ssh-keygen {bare:6.1f} s   ratio "
+            f"{checking / bare:.2f}"
         )
 
 

@@ -42,9 +42,7 @@ def check(seed: int, files: list[bytes]) -> tuple[bool, float]:
     if took > SLOW_SECONDS:
         raise Failure(f"seed {seed}: {took:.2f} s")
     if report.request is not None:
-        again = read_request(
-            render_request(report.request), path=NAME, settings=SETTINGS, now=NOW, stage="draft"
-        )
+        again = read_request(render_request(report.request), path=NAME, settings=SETTINGS, now=NOW, stage="draft")
         if again.request is None or replace(again.request, data=b"", sha256="") != replace(
             report.request, data=b"", sha256=""
         ):

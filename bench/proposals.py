@@ -37,9 +37,7 @@ def rates(first: Callable[[], int], second: Callable[[], int]) -> tuple[float, f
 
 def main() -> None:
     """Print ours, the reference and the ratio."""
-    schema = Draft202012Validator(
-        published_schema(), format_checker=FormatChecker(formats=["uri", "date-time"])
-    )
+    schema = Draft202012Validator(published_schema(), format_checker=FormatChecker(formats=["uri", "date-time"]))
     values = [json.loads(line)["proposal"] for line in CASES.read_text().splitlines()]
     values = [value for value in values if schema.is_valid(value)]
     settings = Settings()
@@ -51,9 +49,7 @@ def main() -> None:
         measure(name, mix, settings, schema)
 
 
-def measure(
-    name: str, values: list[dict[str, object]], settings: Settings, schema: Draft202012Validator
-) -> None:
+def measure(name: str, values: list[dict[str, object]], settings: Settings, schema: Draft202012Validator) -> None:
     """Print ours, the reference and the ratio for one mix of proposals."""
     data = [json.dumps(value).encode() for value in values]
 

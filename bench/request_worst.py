@@ -1,7 +1,7 @@
 """Worst 64 KiB texts for each reader of gate 1 beside the honest file: milliseconds, and growth from 16 to 64 KiB.
 
-Usage: python bench/request_worst.py. Prints for each reader the slowest texts, the aim (100 ms for a whole file), and how
-much longer four times the text takes (linear work: about 4). The reference is the pure-`re` scan of detect-secrets'
+Usage: python bench/request_worst.py. Prints for each reader the slowest texts, the aim (100 ms for a whole file), and
+how much longer four times the text takes (linear work: about 4). The reference is the pure-`re` scan of detect-secrets'
 own patterns over the same text, one second at most.
 """
 
@@ -27,10 +27,11 @@ AIM_MS = 100
 SIZE = 64 * 1024
 PROGRAMS = frozenset(RequestSettings().programs)
 PIECES = [
-    "a ", "'a' ", '"a" ', "\\a", "env ", "xargs ", "/etc ", "../ ", "a;", "$a ", "${ ", "`", "{a,", "[a] ", "~ ", "a:", "/", "=/", "@/", "'", "-I{} ",
-    "-exec cat {} + ", "a/../", "/./", "é ", "docker.", "(", "..", "[1,", "a+", "-", "a.", "f()", "a<", "f'{a}'", '"', "@a\n", "password=", "password ",
-    "token: ", "AKIA", "eyJ", "eyJa.", "://a:", "-----BEGIN PRIVATE KEY-----", "xoxb-1-", "aws key", "authorization: bearer ", "install the package foo\n",
-    "no /etc /etc\n", "pip install -q ", "to install the ", "npm -a -a ", "curl x |", "\n- ", '{"a":', '"a":1,', "x = 1\n", "import x\n", "//:_authToken=",
+    "a ", "'a' ", '"a" ', "\\a", "env ", "xargs ", "/etc ", "../ ", "a;", "$a ", "${ ", "`", "{a,", "[a] ", "~ ", "a:", "/", "=/", "@/", "'", "-I{} ",  # noqa: E501
+    "-exec cat {} + ", "a/../", "/./", "é ", "docker.", "(", "..", "[1,", "a+", "-", "a.", "f()", "a<", "f'{a}'", '"', "@a\n", "password=", "password ",  # noqa: E501
+    "token: ", "AKIA", "eyJ", "eyJa.", "://a:", "-----BEGIN PRIVATE KEY-----", "xoxb-1-", "aws key", "authorization: bearer ", ("install the package "  # noqa: E501
+        "foo\n"),
+    "no /etc /etc\n", "pip install -q ", "to install the ", "npm -a -a ", "curl x |", "\n- ", '{"a":', '"a":1,', "x = 1\n", "import x\n", "//:_authToken=",  # noqa: E501
 ]  # fmt: skip
 READERS: dict[str, Callable[[str], object]] = {
     "find_secrets": find_secrets,

@@ -161,7 +161,9 @@ def monty(rounds: int) -> None:
 
 
 def throughput(runner: MontyRunner, bare: Callable[[], object], folder: Path) -> None:
-    """500 runs by two threads, files collected and synced, beside a bare loop that also verifies one ssh signature each."""
+    """500 runs by two threads, files collected and synced, beside a bare loop that also verifies one ssh signature
+    each.
+    """
     key = folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     (folder / "signers").write_text(f"me {key.with_suffix('.pub').read_text()}")
@@ -213,7 +215,8 @@ def throughput(runner: MontyRunner, bare: Callable[[], object], folder: Path) ->
     ours = pair(lambda: run_job(runner, monty_job(CODE), folder / f"t{next(number)}"), 500)
     theirs = pair(reference, 500)
     print(
-        f"{'Monty throughput, 2 workers':<34} {ours:7.1f} a second               {'fresh worker and one ssh-keygen verify':<40} "
+        f"{'Monty throughput, 2 workers':<34} {ours:7.1f} a second               "
+        f"{'fresh worker and one ssh-keygen verify':<40} "
         f"{theirs:7.1f} a second               ratio {ours / theirs:.2f}"
     )
 
@@ -229,9 +232,7 @@ def overshoot() -> list[tuple[str, str, str, str, str]]:
     )
     with tempfile.TemporaryDirectory() as name:
 
-        def tried(
-            row: str, runner: object, job: object, found: Callable[[object, Path], str], asked: str
-        ) -> None:
+        def tried(row: str, runner: object, job: object, found: Callable[[object, Path], str], asked: str) -> None:
             folder = Path(name) / str(len(rows))
             outcome = run_job(runner, job, folder)  # type: ignore[arg-type]
             rows.append(
@@ -303,9 +304,7 @@ def overshoot() -> list[tuple[str, str, str, str, str]]:
             lambda o, _: f"{o.cpu_ms / o.wall_ms:.2f} cores",
             "0.50 cores",
         )
-        tried(
-            "Monty|wall clock, busy", monty_runner, monty_job("while True: pass", time_sec=2), wall, "2000 ms"
-        )
+        tried("Monty|wall clock, busy", monty_runner, monty_job("while True: pass", time_sec=2), wall, "2000 ms")
         tried(
             "Monty|wall clock, asleep",
             monty_runner,
@@ -323,9 +322,7 @@ def overshoot() -> list[tuple[str, str, str, str, str]]:
         tried(
             "Monty|bytes of /out",
             monty_runner,
-            monty_job(
-                "f = open('/out/x', 'w')\nwhile True: f.write('a' * 1000000)", time_sec=60, memory_mb=512
-            ),
+            monty_job("f = open('/out/x', 'w')\nwhile True: f.write('a' * 1000000)", time_sec=60, memory_mb=512),
             lambda _, f: size(f),
             "268435456 bytes",
         )
@@ -354,9 +351,7 @@ def write_table(rows: list[tuple[str, str, str, str, str]]) -> None:
     table = ["| backend | limit | asked | reached | status |", "|---|---|---|---|---|"]
     table += [f"| {' | '.join(row)} |" for row in rows]
     head, rest = text.split(_MARK_BEGIN)
-    path.write_text(
-        f"{head}{_MARK_BEGIN}\n\n" + "\n".join(table) + f"\n\n{_MARK_END}{rest.split(_MARK_END)[1]}"
-    )
+    path.write_text(f"{head}{_MARK_BEGIN}\n\n" + "\n".join(table) + f"\n\n{_MARK_END}{rest.split(_MARK_END)[1]}")
 
 
 def main() -> None:

@@ -2,12 +2,12 @@
 
     python -m bench.tools [--calls N]
 
-Four ways, one call of each in turn: the MCP client of the `mcp` package and the server itself, which runs all the time; a
-fresh process of the server in its jail, compared with its manifest and called once, as the daemon does it; and the whole
-way: the client calls the door, the daemon uses the grant, makes the call, and the door returns the answer, once with a
-server that was added with `--stateful`, whose process already runs, and once with a fresh process. What ThreeGate adds is
-the third less the first (aim: p50 at most 30 ms), or the fourth less the second. Flat: the medians of the first and of the
-last tenth of the calls; `--calls 10000` is the long form.
+Four ways, one call of each in turn: the MCP client of the `mcp` package and the server itself, which runs all the time;
+a fresh process of the server in its jail, compared with its manifest and called once, as the daemon does it; and the
+whole way: the client calls the door, the daemon uses the grant, makes the call, and the door returns the answer, once
+with a server that was added with `--stateful`, whose process already runs, and once with a fresh process. What
+ThreeGate adds is the third less the first (aim: p50 at most 30 ms), or the fourth less the second. Flat: the medians of
+the first and of the last tenth of the calls; `--calls 10000` is the long form.
 
 One line in place of the figures where the machine is too busy for an answer.
 """
@@ -55,7 +55,7 @@ for line in sys.stdin:
     else:
         continue
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
-"""
+"""  # noqa: E501
 _CONTRACT = """schema_version: "1.1"
 tool: SERVER.ping
 side_effect: read
@@ -120,9 +120,7 @@ async def _measure(place: Place, run: AgentRun, manifest: Manifest, calls: int) 
 
 def _grant(place: Place, run: AgentRun, server: str, calls: int) -> None:
     """Sign the grant."""
-    words = (
-        f"grant tool {server} ping --any number --by {run.run_id} --max-uses {calls} --expires 24h".split()
-    )
+    words = f"grant tool {server} ping --any number --by {run.run_id} --max-uses {calls} --expires 24h".split()
     place.run(*words, "--as", "operator", "--key", str(place.key), "--yes", expect=0)
 
 
@@ -176,9 +174,7 @@ def main() -> None:
                 "added, ms": round(statistics.median(kept) - statistics.median(direct), 1),
                 "a fresh process, p50 ms": _p50(fresh),
                 "the whole way, p50 ms": _p50(whole),
-                "added besides the fresh process, ms": round(
-                    statistics.median(whole) - statistics.median(fresh), 1
-                ),
+                "added besides the fresh process, ms": round(statistics.median(whole) - statistics.median(fresh), 1),
                 "to a process that runs, first tenth, p50 ms": _p50(kept[:tenth]),
                 "to a process that runs, last tenth, p50 ms": _p50(kept[-tenth:]),
                 "the whole way, first tenth, p50 ms": _p50(whole[:tenth]),

@@ -2,9 +2,10 @@
 
     python -m bench.trail [LINES]        (default 1,000,000; wants about 400 MB on the disk of TMPDIR)
 
-Verification is reported in lines per second by the clock, start of the program included, and by the CPU seconds of its process
-beside it: on a machine that is busy the clock tells little. References, run in turn: a bare append+fdatasync loop of lines of
-the same length; a bare loop over the same file of what verification cannot do without (two sha256 and one json parse a line).
+Verification is reported in lines per second by the clock, start of the program included, and by the CPU seconds of its
+process beside it: on a machine that is busy the clock tells little. References, run in turn: a bare append+fdatasync
+loop of lines of the same length; a bare loop over the same file of what verification cannot do without (two sha256 and
+one json parse a line).
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def bare_appends(folder: Path, length: int) -> float:
 
 
 def our_appends(trail: Trail, producers: int, batch: int = 1) -> float:
-    """`batch` 0: announced, so that threads share syncs; else each takes the lock for `batch` events and a sync of its own."""
+    """`batch` 0: announced, so that threads share syncs; else each takes the lock for `batch` events and a sync of
+    its own.
+    """
 
     def announce() -> None:
         for _ in range(EVENTS // producers):

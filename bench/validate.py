@@ -61,9 +61,7 @@ def _rate(batch: list[bytes]) -> float:
 def worst() -> list[tuple[float, str]]:
     """The slowest files in milliseconds of processor time, each the best of three."""
     files = [*WORST, *((name, text) for name, text, _ in DRAFTS)]
-    return sorted(
-        ((min(_milliseconds(_bytes(text)) for _ in range(3)), name) for name, text in files), reverse=True
-    )
+    return sorted(((min(_milliseconds(_bytes(text)) for _ in range(3)), name) for name, text in files), reverse=True)
 
 
 def _milliseconds(data: bytes) -> float:
@@ -121,9 +119,7 @@ def main() -> None:
     )
     for milliseconds, name in slowest:
         print(f"slowest: {milliseconds:6.1f} ms  {name} (aim at most {AIM_WORST_MS})")
-    print(
-        f"cold: threegate validate {ours:.3f} s, bare imports {bare:.3f} s, ratio {ours / bare:.2f}; aim {AIM_COLD}"
-    )
+    print(f"cold: threegate validate {ours:.3f} s, bare imports {bare:.3f} s, ratio {ours / bare:.2f}; aim {AIM_COLD}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """make agent-demo: a real agent from npm works in its jail, and what it changed is applied after a signature.
 
-Everything is real but the model, which is a script on loopback: the agent (OpenCode), the jail, the relay, the gates, the key.
-Needs bubblewrap, socat, node and npm; no account with a provider and no engine. As root, the people in it are `nobody`.
+Everything is real but the model, which is a script on loopback: the agent (OpenCode), the jail, the relay, the gates,
+the key. Needs bubblewrap, socat, node and npm; no account with a provider and no engine. As root, the people in it are
+`nobody`.
 """
 
 from __future__ import annotations
@@ -71,9 +72,7 @@ def main() -> None:
         threegate(who, "undo", draft.stem, "--as", "operator", "--key", str(who.key), "--yes")
         print("in the project:", sorted(path.name for path in who.project.iterdir()))
         threegate(who, "audit", "verify")
-        print(
-            f"\nagent-demo: from nothing to a change that was applied and undone in {time.monotonic() - begun:.0f} s"
-        )
+        print(f"\nagent-demo: from nothing to a change that was applied and undone in {time.monotonic() - begun:.0f} s")
 
 
 if __name__ == "__main__":

@@ -97,9 +97,7 @@ def lay_out(tree: Path) -> None:
         _write(tree / "DEBIAN" / script, (_SOURCE / script).read_text("utf-8"), 0o755)
     for shell, target in _COMPLETIONS.items():
         _write(tree / target, _completion(shell))
-    _write_compressed(
-        tree / "usr/share/man/man1/threegate.1.gz", (ROOT / "docs/man/threegate.1").read_bytes()
-    )
+    _write_compressed(tree / "usr/share/man/man1/threegate.1.gz", (ROOT / "docs/man/threegate.1").read_bytes())
     documents = tree / "usr/share/doc/threegate"
     _write(documents / "copyright", _copyright())
     _write_compressed(documents / "changelog.gz", _changelog().encode())
@@ -152,9 +150,7 @@ def pack(tree: Path, where: Path) -> Path:
     where.mkdir(exist_ok=True)
     made = where / f"{PACKAGE}_{debian_version()}_{architecture}.deb"
     words = ("dpkg-deb", "--root-owner-group", "-Zxz", "-z1", "--build", str(tree), str(made))
-    subprocess.run(
-        words, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "SOURCE_DATE_EPOCH": str(_time())}
-    )
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "SOURCE_DATE_EPOCH": str(_time())})
     return made
 
 

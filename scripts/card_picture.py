@@ -3,7 +3,8 @@
 The picture is Textual's own export of the screen, without its web fonts. It is written only when the text on the screen
 has changed; tests/docs/test_card_picture.py compares the two.
 
-Usage: python scripts/card_picture.py [--check]; needs the extra `tui`; exit 1 with --check when the picture is not current.
+Usage: python scripts/card_picture.py [--check]; needs the extra `tui`; exit 1 with --check when the picture is not
+current.
 """
 
 from __future__ import annotations
@@ -26,9 +27,7 @@ PICTURE = ROOT / "docs" / "review-card.svg"
 SIZE = (80, 39)
 """Columns and rows of the terminal: the whole card fits."""
 _SECONDS = 30.0
-_DIFFERS = re.compile(
-    r"\d{4}-\d\d-\d\dT[\d:]{8}Z|\d{8}-\d{6}Z|\d{14}-[0-9a-f]{8}|(?<=engine: ).*(?=   trail)"
-)
+_DIFFERS = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}Z|\d{8}-\d{6}Z|\d{14}-[0-9a-f]{8}|(?<=engine: ).*(?=   trail)")
 
 
 def screen() -> str:
@@ -61,9 +60,7 @@ def screen() -> str:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "XDG_STATE_HOME": f"{folder}/state",
         }
-        subprocess.run(
-            ["bash", "-e", "-c", drafting], cwd=home, env=environment, check=True, capture_output=True
-        )
+        subprocess.run(["bash", "-e", "-c", drafting], cwd=home, env=environment, check=True, capture_output=True)
         before = os.environ.copy()
         os.environ.update(HOME=folder, XDG_STATE_HOME=f"{folder}/state")
         try:

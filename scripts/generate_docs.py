@@ -1,4 +1,5 @@
-"""Writes what is made from the code: docs/rules.md, settings.md, codes.md, events.md, cli.md, the man page, and the schemas of gate 1, of gate 3a, of contracts, of verdicts and of what the HTTP server answers. ``--check`` only compares.
+"""Writes what is made from the code: docs/rules.md, settings.md, codes.md, events.md, cli.md, the man page, and the
+schemas of gate 1, of gate 3a, of contracts, of verdicts and of what the HTTP server answers. ``--check`` only compares.
 
 Usage: python scripts/generate_docs.py [--check]; exit 1 when a file is not current.
 """

@@ -1,8 +1,10 @@
-"""make lock: write requirements.lock, each version that is developed, tested and packaged with, and the hashes of all its files.
+"""make lock: write requirements.lock, each version that is developed, tested and packaged with, and the hashes of all
+its files.
 
-It is one file in four parts, and `scripts/environment` installs as far as the end of one: `uv` (the installer), `base` (what a plain
-install brings, and the build backend), `all` (every extra), `dev` (what tests, documentation and benchmarks take besides). Versions
-that are locked already stay while pyproject.toml allows them; --upgrade takes the newest. It holds for CPython from 3.11 on, on Linux.
+It is one file in four parts, and `scripts/environment` installs as far as the end of one: `uv` (the installer), `base`
+(what a plain install brings, and the build backend), `all` (every extra), `dev` (what tests, documentation and
+benchmarks take besides). Versions that are locked already stay while pyproject.toml allows them; --upgrade takes the
+newest. It holds for CPython from 3.11 on, on Linux.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ def main() -> int:
 
 
 def entries(text: str) -> dict[str, str]:
-    """Each package's lines in a file of requirements, by its name: an entry for each version that CPython on Linux gets."""
+    """Each package's lines in a file of requirements, by its name: an entry for each version that CPython on Linux
+    gets.
+    """
     found: dict[str, str] = {}
     for entry in re.findall(r"^[a-z0-9].*\n(?:    .*\n)*", text, re.M):
         requirement = _requirement(entry)
@@ -89,9 +93,7 @@ def unfit(project: dict[str, Any], lock: str) -> Iterator[str]:
     for part, requirements in asked.items():
         head, _, _ = lock.partition(f"# part: {(*PARTS, 'end')[PARTS.index(part) + 1]}\n")
         versions = [
-            _requirement(entry)
-            for text in entries(head).values()
-            for entry in re.findall(r"^\S.*\n", text, re.M)
+            _requirement(entry) for text in entries(head).values() for entry in re.findall(r"^\S.*\n", text, re.M)
         ]
         for requirement in _own(requirements, name, extras):
             for python in PYTHONS:
@@ -103,7 +105,10 @@ def unfit(project: dict[str, Any], lock: str) -> Iterator[str]:
                     if item.name == canonicalize_name(requirement.name) and _holds(item.marker, python)
                 ]
                 if len(locked) != 1 or not requirement.specifier.contains(locked[0], prereleases=True):
-                    yield f"{requirement} of part {part}: locked is {', '.join(locked) or 'none'} (Python {python}); run: make lock"
+                    yield (
+                        f"{requirement} of part {part}: locked is {', '.join(locked) or 'none'} (Python {python}); "
+                        "run: make lock"
+                    )
 
 
 def _own(requirements: list[str], name: str, extras: dict[str, list[str]]) -> Iterator[Requirement]:
@@ -134,7 +139,7 @@ def _holds(marker: Marker | None, python: str) -> bool:
 
 
 def _compile(build: Path, *words: str | Path) -> str:
-    command = (Path(sys.executable).parent / "uv", "pip", "compile", "pyproject.toml", build, "--quiet", "--no-config", "--universal",
+    command = (Path(sys.executable).parent / "uv", "pip", "compile", "pyproject.toml", build, "--quiet", "--no-config", "--universal",  # noqa: E501
                "--native-tls", "--python-version", "3.11", "--no-header", "--no-annotate", *words)  # fmt: skip
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 

@@ -1,7 +1,9 @@
-"""Makes the workspace that tests/upgrade keeps of a released version: run it once, with that version, and commit the file.
+"""Makes the workspace that tests/upgrade keeps of a released version: run it once, with that version, and commit the
+file.
 
-Usage: python scripts/make_upgrade_fixture.py; writes tests/data/upgrade/<version>.tar.gz (refuses to replace one). In it:
-the workspace, the state that is kept outside of it, and the operator's key, which was made for this and signs nothing else.
+Usage: python scripts/make_upgrade_fixture.py; writes tests/data/upgrade/<version>.tar.gz (refuses to replace one). In
+it: the workspace, the state that is kept outside of it, and the operator's key, which was made for this and signs
+nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from threegate import __version__  # noqa: E402
 HOME = Path("/var/tmp/threegate-upgrade")
 """The kept head names the workspace's path: who wants to go on in place unpacks it there."""
 DRAFTS = {
-    "TR-20261122-100000Z-succeeds": "import json\nnumbers = json.loads(open('/in/numbers.json').read())\nprint(len(numbers))\nsum(numbers)",
+    "TR-20261122-100000Z-succeeds": (
+        "import json\nnumbers = json.loads(open('/in/numbers.json').read())\nprint(len(numbers))\nsum(numbers)"
+    ),
     "TR-20261122-100001Z-fails": "1 / 0",
     "TR-20261122-100002Z-rejected": "2",
     "TR-20261122-100003Z-cancelled": "3",
@@ -34,9 +38,7 @@ def main() -> int:
     """Make it and say how large it is."""
     target = ROOT / "tests" / "data" / "upgrade" / f"{__version__}.tar.gz"
     if target.exists():
-        print(
-            f"{target}: is there already; a released version's workspace is never made again", file=sys.stderr
-        )
+        print(f"{target}: is there already; a released version's workspace is never made again", file=sys.stderr)
         return 2
     HOME.mkdir(mode=0o700)
     try:

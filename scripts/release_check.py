@@ -1,7 +1,7 @@
 """make release-check: builds what would be published and proves it in empty environments, away from the checkout.
 
-Writes wheel, sdist, SBOM, Debian package and their checksums to dist/. Needs a package index; everything else is in it. Exit 1 at the
-first thing that does not hold.
+Writes wheel, sdist, SBOM, Debian package and their checksums to dist/. Needs a package index; everything else is in it.
+Exit 1 at the first thing that does not hold.
 """
 
 from __future__ import annotations
@@ -42,15 +42,9 @@ def hold(truth: object, what: str) -> None:
         sys.exit(f"release-check: does not hold: {what}")
 
 
-def run(
-    *words: str | Path, cwd: Path, env: dict[str, str] | None = None, expect: int = 0, seconds: int = 900
-) -> str:
+def run(*words: str | Path, cwd: Path, env: dict[str, str] | None = None, expect: int = 0, seconds: int = 900) -> str:
     """Run a command and return what it printed on both channels; end when it ends otherwise than expected."""
-    clean = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith(("PYTHON", "THREEGATE", "VIRTUAL"))
-    }
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "THREEGATE", "VIRTUAL"))}
     done = subprocess.run(
         [str(word) for word in words],
         cwd=cwd,
@@ -120,9 +114,7 @@ def check(home: Path) -> None:
     commit = run("git", "-c", f"safe.directory={ROOT}", "rev-parse", "HEAD", cwd=ROOT).strip()
 
     step("the changelog has this version, and nothing is left uncommitted")
-    hold(
-        f"## {version}" in (ROOT / "CHANGELOG.md").read_text("utf-8"), f"CHANGELOG.md has a section {version}"
-    )
+    hold(f"## {version}" in (ROOT / "CHANGELOG.md").read_text("utf-8"), f"CHANGELOG.md has a section {version}")
     dirty = run("git", "-c", f"safe.directory={ROOT}", "status", "--porcelain", cwd=ROOT).strip()
     if dirty and os.environ.get("THREEGATE_DIRTY") != "1":
         sys.exit("release-check: there are uncommitted changes (THREEGATE_DIRTY=1 tries all the same)")
@@ -159,9 +151,7 @@ def check(home: Path) -> None:
 
     step("the first request of docs/first-request.md, typed as the page shows it")
     (home / "tour").mkdir()
-    code, shown = type_in_terminal(
-        tour().replace("/tmp/", f"{home}/tour/"), home / "tour", "yes\n", 300, python.parent
-    )
+    code, shown = type_in_terminal(tour().replace("/tmp/", f"{home}/tour/"), home / "tour", "yes\n", 300, python.parent)
     hold(code == 0 and "trail verifies" in shown, f"the tour ends well:\n{shown}")
 
     step("every command of the documentation is there, and every --help")
@@ -235,8 +225,7 @@ def files(wheel: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(wheel) as archive:
         read = {name: archive.read(name) for name in archive.namelist()}
     return {
-        name: b"\n".join(sorted(data.splitlines())) if name.endswith("/RECORD") else data
-        for name, data in read.items()
+        name: b"\n".join(sorted(data.splitlines())) if name.endswith("/RECORD") else data for name, data in read.items()
     }
 
 
@@ -265,9 +254,7 @@ def contents(wheel: Path, sdist: Path, commit: str) -> None:
     hold(wanted <= parts, f"the sdist has {sorted(wanted - parts)}")
     hold(any(name.startswith("tests/") for name in parts), "the sdist has the tests")
     private = [
-        name
-        for name in parts
-        if re.search(r"(^|/)(\.venv|__pycache__|\.git)(/|$)|workspace\.key|trail\.jsonl$", name)
+        name for name in parts if re.search(r"(^|/)(\.venv|__pycache__|\.git)(/|$)|workspace\.key|trail\.jsonl$", name)
     ]
     private = [name for name in private if not name.startswith("tests/data/upgrade/")]
     hold(not private, f"nothing private is in the sdist: {private}")

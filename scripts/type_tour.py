@@ -1,4 +1,5 @@
-"""Types the commands of docs/first-request.md exactly as the page shows them, into a shell at a terminal, and answers `approve`.
+"""Types the commands of docs/first-request.md exactly as the page shows them, into a shell at a terminal, and answers
+`approve`.
 
 Standard library only: a newcomer's machine has nothing else. Usage: python3 scripts/type_tour.py, after `make demo`.
 """
@@ -71,16 +72,10 @@ def main() -> int:
     try:
         code, shown = type_in_terminal(tour(), home, "yes\n", 300, ROOT / ".venv" / "bin")
         print(shown)
-        results = [
-            path.read_text("utf-8") for path in (home / "ws" / "tool-exec" / "results").glob("TS-*.md")
-        ]
+        results = [path.read_text("utf-8") for path in (home / "ws" / "tool-exec" / "results").glob("TS-*.md")]
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    good = (
-        code == 0
-        and "trail verifies" in shown
-        and [text.count("status: succeeded") for text in results] == [1]
-    )
+    good = code == 0 and "trail verifies" in shown and [text.count("status: succeeded") for text in results] == [1]
     print("the tour works as written" if good else f"the tour failed (exit code {code})")
     return 0 if good else 1
 

@@ -33,9 +33,7 @@ def end_run(place: Place, run: AgentRun) -> None:
 def drop(folder: Path, text: str, name: str | None = None) -> Path:
     """Put a draft into an inbox by rename; the name is its request_id."""
     if name is None:
-        name = next(
-            line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("request_id")
-        )
+        name = next(line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("request_id"))
         name = f"{name}.md"
     temporary = folder / f".{name}.part"
     temporary.write_text(text)

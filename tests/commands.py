@@ -23,9 +23,7 @@ def forked(arguments: Sequence[str], cwd: Path, timeout: float, env: dict[str, s
     """Exit code, stdout and stderr of one command. Raises subprocess.TimeoutExpired; the command is then killed."""
     with tempfile.TemporaryDirectory(prefix="threegate-command-") as name:
         out, err = Path(name, "out"), Path(name, "err")
-        process = _server().Process(
-            target=_command, args=(list(arguments), str(cwd), env, str(out), str(err))
-        )
+        process = _server().Process(target=_command, args=(list(arguments), str(cwd), env, str(out), str(err)))
         process.start()
         process.join(timeout)
         if process.exitcode is None:

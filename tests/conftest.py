@@ -54,7 +54,9 @@ def missing(reason: str) -> None:
 
 
 def peer(module: str, extra: str = "bench") -> Any:
-    """A module that ThreeGate is compared with or documented by, and never needs; `missing` where it is not installed."""
+    """A module that ThreeGate is compared with or documented by, and never needs; `missing` where it is not
+    installed.
+    """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:
@@ -93,8 +95,8 @@ LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Measure coverage by chosen examples only, and let the long tests begin first.
 
-    A generated example reaches a branch by chance, and the measurement doubles the time of what it watches. A long test that
-    begins last would keep one worker while the others have nothing left to do.
+    A generated example reaches a branch by chance, and the measurement doubles the time of what it watches. A long test
+    that begins last would keep one worker while the others have nothing left to do.
     """
     here = Path(__file__).parent
     items.sort(key=lambda item: not str(item.path.relative_to(here)).startswith(LONG))
@@ -126,14 +128,17 @@ IN_MEMORY = {
     "upgrade",
     "worker",
 }
-"""Rooms and files where a test's folder is in memory: every change of state is synced to the disk several times, and half
-of the time of these tests was waiting for it. What a disk loses is simulated by tests/crash; whole ways over a real disk
-are those of tests/end_to_end, adversarial, cluster, runners, docs and agents."""
+"""Rooms and files where a test's folder is in memory: every change of state is synced to the disk several times, and
+half of the time of these tests was waiting for it. What a disk loses is simulated by tests/crash; whole ways over a
+real disk are those of tests/end_to_end, adversarial, cluster, runners, docs and agents.
+"""
 
 
 @pytest.fixture(scope="session")
 def memory_of_tests() -> Iterator[Path | None]:
-    """A folder in memory, if there is such a file system with room and nobody wants to look at what is left on a disk."""
+    """A folder in memory, if there is such a file system with room and nobody wants to look at what is left on a
+    disk.
+    """
     base = Path("/dev/shm")
     if os.environ.get("THREEGATE_TEST_DISK") or not os.access(base, os.W_OK) or free(base) < 4 << 30:
         yield None

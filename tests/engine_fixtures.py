@@ -36,14 +36,10 @@ def era_settings(*, runtime: str = "") -> EraSettings:
 def clearance(job: Job, request_id: str = "TR-test") -> Clearance:
     """Leave to run, made as only a test may: with the judge's own seal."""
     digest = hashlib.sha256(job.digest.encode()).hexdigest()
-    return Clearance(
-        request_id, digest, job.digest, "0" * 64, "0" * 64, "operator", APPROVED, "nonce", judge._SEAL
-    )
+    return Clearance(request_id, digest, job.digest, "0" * 64, "0" * 64, "operator", APPROVED, "nonce", judge._SEAL)
 
 
-def monty_job(
-    code: str, *, variables: object = None, memory_mb: int = 64, time_sec: int = 5, **bounds: int
-) -> Job:
+def monty_job(code: str, *, variables: object = None, memory_mb: int = 64, time_sec: int = 5, **bounds: int) -> Job:
     """A monty job."""
     return Job(
         backend="monty",
@@ -126,9 +122,7 @@ def run_sleep(url: str, image: str, folder: Path, mark: str, time_sec: int) -> O
 
 def docker(*words: str) -> str:
     """Ask the test engine through its own client."""
-    answer = subprocess.run(
-        ["docker", "-H", ENGINE, *words], capture_output=True, text=True, timeout=60, check=True
-    )
+    answer = subprocess.run(["docker", "-H", ENGINE, *words], capture_output=True, text=True, timeout=60, check=True)
     return answer.stdout
 
 

@@ -99,7 +99,7 @@ for line in sys.stdin:
             send({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1, "total": 2, "message": said}})
         elif name == "floods":
             os.write(1, b"x" * (9 << 20))
-"""
+"""  # noqa: E501
 
 
 class Notes:
@@ -133,9 +133,7 @@ class Notes:
         """Lay the manifest where it belongs, and announce it."""
         self.workspace.tools.mkdir(mode=0o700, exist_ok=True)
         (self.workspace.tools / "notes.json").write_bytes(self.manifest.to_bytes())
-        added = ToolsAdded(
-            server="notes", files={"notes.json": self.manifest.digest}, place=self.manifest.place
-        )
+        added = ToolsAdded(server="notes", files={"notes.json": self.manifest.digest}, place=self.manifest.place)
         with Trail(self.workspace).locked() as held:
             held.append(added, actor="operator:operator")
             held.sync()
@@ -146,9 +144,7 @@ class Notes:
         path = self.folder / "calls"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def draft(
-        self, tool: str, arguments: Any, digest: str = "", *, server: str = "notes", time_sec: int = 20
-    ) -> Path:
+    def draft(self, tool: str, arguments: Any, digest: str = "", *, server: str = "notes", time_sec: int = 20) -> Path:
         """A draft of a call in the inbox."""
         request_id = support.request_id(f"{tool}-{secrets.token_hex(3)}")
         text = CALL.format(

@@ -18,9 +18,7 @@ THREEGATE = [sys.executable, "-m", "threegate"]
 Seen = TypeVar("Seen")
 
 
-def wait_until(
-    condition: Callable[[], Seen], what: str | Callable[[], object] = "it", seconds: float = 60
-) -> Seen:
+def wait_until(condition: Callable[[], Seen], what: str | Callable[[], object] = "it", seconds: float = 60) -> Seen:
     """What the condition returns as soon as it is true. AssertionError with `what` if it is not within `seconds`.
 
     The one place where tests sleep: tests/core/test_house_rules.py counts the others. A condition that takes long, as a
@@ -152,9 +150,7 @@ start = cold
 def threegate(*arguments: str, cwd: Path, timeout: float = 120, env: dict[str, str] | None = None) -> Done:
     """Run the command line in a process of its own."""
     how = cold if any(name.startswith("PYTHON") for name in env or ()) else start
-    code, out, err = how(
-        arguments, cwd, timeout, {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", **(env or {})}
-    )
+    code, out, err = how(arguments, cwd, timeout, {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", **(env or {})})
     assert "Traceback (most recent call last)" not in err, err
     return Done(code, out, err)
 
@@ -250,9 +246,7 @@ def era_draft(
 def _inputs(inputs: dict[str, str] | None) -> str:
     if not inputs:
         return ""
-    return "inputs:\n" + "".join(
-        f"  - name: {name}\n    sha256: {digest}\n" for name, digest in inputs.items()
-    )
+    return "inputs:\n" + "".join(f"  - name: {name}\n    sha256: {digest}\n" for name, digest in inputs.items())
 
 
 def _draft(

@@ -2,9 +2,9 @@
 
     python -m bench.dojo [--suite NAME…] [--tasks N] [--recorded] [--counted]
 
-One JSON object a suite, and one of all. `--tasks` takes the first N tasks of each suite; `--recorded` needs no package and answers every
-call by one word; `--counted` starts nothing: it says of the recorded calls what contracts and grants decide. From an idle machine with two
-processors: 15 minutes for all.
+One JSON object a suite, and one of all. `--tasks` takes the first N tasks of each suite; `--recorded` needs no package
+and answers every call by one word; `--counted` starts nothing: it says of the recorded calls what contracts and grants
+decide. From an idle machine with two processors: 15 minutes for all.
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ def main() -> None:
     """Print, and exit with 1 where an injected call changed something."""
     recorded = read_recorded()
     parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "--suite", nargs="+", choices=list(recorded["suites"]), default=list(recorded["suites"])
-    )
+    parser.add_argument("--suite", nargs="+", choices=list(recorded["suites"]), default=list(recorded["suites"]))
     parser.add_argument("--tasks", type=int)
     parser.add_argument("--recorded", action="store_true")
     parser.add_argument("--counted", action="store_true")

@@ -3,8 +3,8 @@
     python -m bench.dojo.package            # install it, print its interpreter
     python -m bench.dojo.package --record   # install it, and write tests/data/agentdojo.json
 
-Its own requirements are the clients of a dozen models. What its environments and tools import is 60 MB, so it is installed without its
-requirements, and those few beside it.
+Its own requirements are the clients of a dozen models. What its environments and tools import is 60 MB, so it is
+installed without its requirements, and those few beside it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ NEEDS = (
 SERVER = Path(__file__).with_name("server.py")
 RECORDED = Path(__file__).resolve().parents[2] / "tests" / "data" / "agentdojo.json"
 SOURCE = (
-    f"{PACKAGE.replace('==', ' ')} (github.com/ethz-spylab/agentdojo), MIT licence, copyright (c) 2024 Edoardo Debenedetti, Jie Zhang, "
-    "Mislav Balunovic, Luca Beurer-Kellner, Marc Fischer, and Florian Tramèr; made by: python -m bench.dojo.package --record"
+    f"{PACKAGE.replace('==', ' ')} (github.com/ethz-spylab/agentdojo), MIT licence, copyright (c) 2024 Edoardo "
+    "Debenedetti, Jie Zhang, "
+    "Mislav Balunovic, Luca Beurer-Kellner, Marc Fischer, and Florian Tramèr; made by: python -m bench.dojo.package "
+    "--record"
 )
 
 

@@ -1,9 +1,10 @@
 """Ground truth through the door: a scripted model asks, a scripted operator signs, a daemon calls the server.
 
-The model is one that obeys: after the first call of its user's task it makes every injected call, whether it has read the injection or not,
-and then goes on. Before the first task the operator gives the grants of docs/examples/contracts/agentdojo-grants.sh; later he signs what the
-user's task contains, as often as it contains it, and takes the rest out of the inbox. The acts are those of `threegate grant tool` and
-`threegate approve`, in this process; what a grant covers is promoted by the daemon. What was called is counted where it arrives: in the server.
+The model is one that obeys: after the first call of its user's task it makes every injected call, whether it has read
+the injection or not, and then goes on. Before the first task the operator gives the grants of
+docs/examples/contracts/agentdojo-grants.sh; later he signs what the user's task contains, as often as it contains it,
+and takes the rest out of the inbox. The acts are those of `threegate grant tool` and `threegate approve`, in this
+process; what a grant covers is promoted by the daemon. What was called is counted where it arrives: in the server.
 """
 
 from __future__ import annotations
@@ -168,7 +169,9 @@ class Suite:
 
 @contextmanager
 def suite(folder: Path, name: str, python: Path | None) -> Iterator[Suite]:
-    """A suite in a fresh workspace. Without `python`, the interpreter that has the package, its tools are the recorded ones."""
+    """A suite in a fresh workspace. Without `python`, the interpreter that has the package, its tools are the
+    recorded ones.
+    """
     outside = Path(tempfile.mkdtemp(prefix="threegate-dojo-"))
     outside.chmod(0o755)
     state = outside / "state"
@@ -181,7 +184,7 @@ def suite(folder: Path, name: str, python: Path | None) -> Iterator[Suite]:
         shutil.copytree(CONTRACTS, place.root / "tool-exec" / "contracts", dirs_exist_ok=True)
         command = [str(python or "/usr/bin/python3"), "-I", str(program), name, str(state), *recorded]
         place.run(
-            "tools", "add", name, "--bind", f"{state}:rw", "--as", "operator", "--key", str(place.key), "--yes", "--", *command,
+            "tools", "add", name, "--bind", f"{state}:rw", "--as", "operator", "--key", str(place.key), "--yes", "--", *command,  # noqa: E501
             expect=0, timeout=SECONDS,
         )  # fmt: skip
         _give_grants(place, name)

@@ -2,9 +2,9 @@
 
     python server.py SUITE FOLDER [RECORDED]
 
-FOLDER/task names the task whose world it is. FOLDER/calls has a line for each call that reached the server; a fresh process makes them again
-in a fresh world, so the state is what was done. With RECORDED (tests/data/agentdojo.json) the package is not needed: the tools are the
-recorded ones, a call is noted and answered by one word.
+FOLDER/task names the task whose world it is. FOLDER/calls has a line for each call that reached the server; a fresh
+process makes them again in a fresh world, so the state is what was done. With RECORDED (tests/data/agentdojo.json) the
+package is not needed: the tools are the recorded ones, a call is noted and answered by one word.
 
 This file runs in the environment of bench/dojo/package.py, which has neither ThreeGate nor the MCP SDK.
 """
@@ -79,12 +79,9 @@ def record() -> dict[str, Any]:
     for name, suite in load_suites().items():
         found[name] = {
             "tools": tools_of(suite),
-            "user_tasks": {
-                task: list(_ground_truth(suite, task, suite.user_tasks)) for task in suite.user_tasks
-            },
+            "user_tasks": {task: list(_ground_truth(suite, task, suite.user_tasks)) for task in suite.user_tasks},
             "injection_tasks": {
-                task: list(_ground_truth(suite, task, suite.injection_tasks))
-                for task in suite.injection_tasks
+                task: list(_ground_truth(suite, task, suite.injection_tasks)) for task in suite.injection_tasks
             },
         }
     return found

@@ -92,9 +92,7 @@ def injection_tasks(recorded: Mapping[str, Any], suite: str) -> dict[str, list[C
 
 
 def _tasks(recorded: Mapping[str, Any], suite: str, kind: str) -> dict[str, list[Call]]:
-    return {
-        task: [Call(suite, *row) for row in rows] for task, rows in recorded["suites"][suite][kind].items()
-    }
+    return {task: [Call(suite, *row) for row in rows] for task, rows in recorded["suites"][suite][kind].items()}
 
 
 def _leaves(value: Any, part: str) -> Iterator[tuple[str, Any]]:
@@ -113,9 +111,7 @@ class Rules:
         """Compile the folder, and read the list by the recorded schemas."""
         self._compiled = compile_folder(read_folder(CONTRACTS), environment={})
         suites = read_recorded()["suites"]
-        schemas = {
-            (name, tool["name"]): tool["inputSchema"] for name in suites for tool in suites[name]["tools"]
-        }
+        schemas = {(name, tool["name"]): tool["inputSchema"] for name in suites for tool in suites[name]["tools"]}
         self._grants: dict[tuple[str, str], list[CallRules]] = {}
         for given in read_grants():
             tool = given.suite, given.tool
@@ -124,9 +120,7 @@ class Rules:
 
     def is_read(self, suite: str, tool: str) -> bool:
         """Whether the contract of the tool says that it changes nothing."""
-        return all(
-            contract.side_effect == "read" for contract in self._compiled.contracts_of(f"{suite}.{tool}")
-        )
+        return all(contract.side_effect == "read" for contract in self._compiled.contracts_of(f"{suite}.{tool}"))
 
     def is_refused(self, call: Call) -> bool:
         """Whether gate 1 takes no request for the call, whoever asks: a password in it, say."""

@@ -2,8 +2,9 @@
 
     python -m bench.week
 
-The drafts come from `recipe.toml` and pass gate 1; grants and groups are decided by ThreeGate's own functions. What an operator reads is
-the short screen of each decision, as it is printed at 80 columns. Aims: 20 decisions, 10 minutes, no near miss covered.
+The drafts come from `recipe.toml` and pass gate 1; grants and groups are decided by ThreeGate's own functions. What an
+operator reads is the short screen of each decision, as it is printed at 80 columns. Aims: 20 decisions, 10 minutes, no
+near miss covered.
 """
 
 from __future__ import annotations
@@ -65,26 +66,21 @@ def _table(drafts: Sequence[Draft]) -> Iterator[Item]:
     named = [[row[at] for at in columns] for row in rows]
     for at, far in outliers_first(named):
         stands_out = f", stands out by {' and '.join(far)}" if far else ""
-        yield Note(
-            f"draft {at + 1} of {len(drafts)}, created {drafts[at].came:%Y-%m-%dT%H:%M:%SZ}{stands_out}:"
-        )
+        yield Note(f"draft {at + 1} of {len(drafts)}, created {drafts[at].came:%Y-%m-%dT%H:%M:%SZ}{stands_out}:")
         yield Field("file", drafts[at].request.file_name)
         yield from (Field(value.label, value.text) for value in named[at])
 
 
 def _screen(draft: Draft) -> list[Section]:
     shown = {
-        name: (Listing(f"{len(data)} bytes, all of them:", data.decode(), name),)
-        for name, data in draft.inputs.items()
+        name: (Listing(f"{len(data)} bytes, all of them:", data.decode(), name),) for name, data in draft.inputs.items()
     }
     card = (
         Fact("differs", "no request of this shape was approved before"),
         Fact("can run", "yes, the gates would let it pass now"),
     )
     view = shown_request(draft.request, draft.job, SETTINGS, operator="operator", owner=None)
-    return request_sections(
-        view, Beside(card=card, inputs=shown, digests=(Fact("draft", draft.request.sha256),))
-    )
+    return request_sections(view, Beside(card=card, inputs=shown, digests=(Fact("draft", draft.request.sha256),)))
 
 
 def main() -> int:
@@ -106,7 +102,8 @@ def main() -> int:
         print(f"{label:<18}{len(done.decisions):>9}{read:>7}{minutes:>9.1f}")
     kinds = Counter(decision.what for decision in done.decisions)
     print(
-        f"\nwith both: {', '.join(f'{number} {what}' for what, number in kinds.items())}; {len(done.granted)} ran under a grant"
+        f"\nwith both: {', '.join(f'{number} {what}' for what, number in kinds.items())}; {len(done.granted)} ran "
+        "under a grant"
     )
     covered = [miss for miss in near if replay(recipe, [*drafts, miss], shape_of).covered_near]
     print(f"near misses covered by a grant or a group: {len(covered)} of {len(near)}")

@@ -27,7 +27,9 @@ Shape = Callable[[Request, int], str | None]
 
 @dataclass(frozen=True)
 class Draft:
-    """One draft: what it is, when it comes, and the bytes of its inputs by name. `near`: a near miss, and what was changed."""
+    """One draft: what it is, when it comes, and the bytes of its inputs by name. `near`: a near miss, and what was
+    changed.
+    """
 
     kind: str
     came: datetime
@@ -57,9 +59,7 @@ class Replay:
     @property
     def covered_near(self) -> list[Draft]:
         """Near misses that a grant let run, or that were decided on together with others."""
-        together = [
-            draft for decision in self.decisions if len(decision.drafts) > 1 for draft in decision.drafts
-        ]
+        together = [draft for decision in self.decisions if len(decision.drafts) > 1 for draft in decision.drafts]
         return [draft for draft in (*self.granted, *together) if draft.near]
 
 
@@ -82,7 +82,9 @@ def drafts_of(recipe: dict[str, Any]) -> list[Draft]:
 
 
 def near_misses(recipe: dict[str, Any], drafts: Sequence[Draft]) -> list[Draft]:
-    """The near misses, each a minute after the first draft that has the text which it changes, on the week's last day of it."""
+    """The near misses, each a minute after the first draft that has the text which it changes, on the week's last
+    day of it.
+    """
     made = []
     for miss in recipe["near"]["misses"]:
         honest = [draft for draft in drafts if draft.kind == miss["of"] and miss["was"] in draft.text][-1]
@@ -101,9 +103,7 @@ def near_misses(recipe: dict[str, Any], drafts: Sequence[Draft]) -> list[Draft]:
     return made
 
 
-def replay(
-    recipe: dict[str, Any], drafts: Sequence[Draft], shape: Shape | None, *, grants: bool = True
-) -> Replay:
+def replay(recipe: dict[str, Any], drafts: Sequence[Draft], shape: Shape | None, *, grants: bool = True) -> Replay:
     """The week: the daemon uses the grants, and at each visit the operator decides on everything that waits.
 
     `shape` is the name of the group that a draft is decided on with; None: each draft by itself.
@@ -195,25 +195,18 @@ def _text(work: dict[str, Any], came: datetime, words: dict[str, str]) -> tuple[
     if inputs:
         front += [
             "inputs:",
-            *(
-                f"  - name: {name}\n    sha256: {hashlib.sha256(data).hexdigest()}"
-                for name, data in inputs.items()
-            ),
+            *(f"  - name: {name}\n    sha256: {hashlib.sha256(data).hexdigest()}" for name, data in inputs.items()),
         ]
-    body = (
-        [("Command", filled(work["command"]))]
-        if era
-        else [("Code", f"```python\n{work['code'].strip()}\n```")]
-    )
+    body = [("Command", filled(work["command"]))] if era else [("Code", f"```python\n{work['code'].strip()}\n```")]
     if era:
         body.append(("Input Files", "\n".join(f"- /in/{name}" for name in inputs) or "none"))
     if "variables" in work:
         body.append(("Inputs (JSON)", f"```json\n{filled(work['variables'])}\n```"))
-    body.append(
-        ("Output Expectations", "\n".join(f"- {filled(path)}" for path in work.get("outputs", [])) or "none")
-    )
+    body.append(("Output Expectations", "\n".join(f"- {filled(path)}" for path in work.get("outputs", [])) or "none"))
     rationale = "\n- Network rationale: the rates are published there" if hosts else ""
-    risk = f"- Risk level: {work.get('risk', 'low')}\n- Justification: a daily job\n- Data sensitivity: public{rationale}"
+    risk = (
+        f"- Risk level: {work.get('risk', 'low')}\n- Justification: a daily job\n- Data sensitivity: public{rationale}"
+    )
     body.append(("Risk Assessment", risk))
     lines = ["---", *front, "---", ""]
     return "\n".join(lines) + "\n".join(f"## {title}\n\n{text}\n" for title, text in body), inputs

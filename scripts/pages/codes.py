@@ -1,7 +1,7 @@
 """docs/codes.md: every exit code, status and reason code, with what to do.
 
-What a code means for a person is said once, in threegate/review/code_descriptions.py and beside what gives it; a test reads the
-code's own text for codes and finds each of them on the page.
+What a code means for a person is said once, in threegate/review/code_descriptions.py and beside what gives it; a test
+reads the code's own text for codes and finds each of them on the page.
 """
 
 from __future__ import annotations
@@ -42,8 +42,14 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "This page explains every code that a screen, a file or an exit shows, and what to do about it."
     yield ""
-    yield "`threegate explain CODE` prints the same. Rules of gate 1 (TG…) are in [rules.md](rules.md), diagnostics of contract files in"
-    yield "[contracts.md](contracts.md), kinds of event in [events.md](events.md). `scripts/generate_docs.py` makes this page."
+    yield (
+        "`threegate explain CODE` prints the same. Rules of gate 1 (TG…) are in [rules.md](rules.md), diagnostics "
+        "of contract files in"
+    )
+    yield (
+        "[contracts.md](contracts.md), kinds of event in [events.md](events.md). `scripts/generate_docs.py` makes "
+        "this page."
+    )
     yield from _table("Exit codes of the command", "exit code", EXITS)
     known = get_args(ToolResult.model_fields["status"].annotation)
     yield from _table("Status of a result", "status", {name: STATUSES[name] for name in known})

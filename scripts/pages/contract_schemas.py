@@ -34,9 +34,7 @@ def _without_null(value: Any) -> Any:
         return [_without_null(item) for item in value]
     if not isinstance(value, dict):
         return value
-    cleaned = {
-        key: _without_null(item) for key, item in value.items() if not (key == "default" and item is None)
-    }
+    cleaned = {key: _without_null(item) for key, item in value.items() if not (key == "default" and item is None)}
     options = cleaned.get("anyOf")
     if isinstance(options, list):
         left = [item for item in options if item != {"type": "null"}]

@@ -1,4 +1,6 @@
-"""docs/events.md: every kind of event of the trail, with each key of its data. Made from the classes of threegate/trail/payloads."""
+"""docs/events.md: every kind of event of the trail, with each key of its data. Made from the classes of
+threegate/trail/payloads.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ def events_page() -> str:
         "",
         "This page lists every kind of event in the trail, with the keys of its `data`.",
         "",
-        "[The specification](spec/7-trail-and-results.md) describes the other keys of a line. A key that is not marked *always* may be",
-        "missing or null. `scripts/generate_docs.py` makes this page.",
+        "[The specification](spec/7-trail-and-results.md) describes the other keys of a line. A key that is not marked",
+        "*always* may be missing or null. `scripts/generate_docs.py` makes this page.",
     ]
     for kind, payload in sorted(PAYLOADS.items()):
         lines += ["", f"## `{kind}`", "", *_described(payload)]
@@ -66,7 +68,6 @@ def _meanings(cls: type[Fields]) -> dict[str, str]:
         assert isinstance(tree, ast.ClassDef)
         for field, text in zip(tree.body, tree.body[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                found[ast.unparse(field.target)] = inspect.cleandoc(ast.literal_eval(text.value)).replace(
-                    "``", "`"
-                )
+                words = ast.literal_eval(text.value).split()  # a cell of a table is one line
+                found[ast.unparse(field.target)] = " ".join(words).replace("``", "`")
     return found

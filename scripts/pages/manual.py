@@ -73,9 +73,15 @@ def cli_page() -> str:
 def _page() -> Iterator[str]:
     yield "# Every command"
     yield ""
-    yield "This page lists every command with its arguments, its options and an example, as `--help` and `man threegate` show them."
+    yield (
+        "This page lists every command with its arguments, its options and an example, as `--help` and `man "
+        "threegate` show them."
+    )
     yield ""
-    yield "[What a request may run](commands.md) describes the Command section of a request, and [codes.md](codes.md) the exit codes."
+    yield (
+        "[What a request may run](commands.md) describes the Command section of a request, and "
+        "[codes.md](codes.md) the exit codes."
+    )
     yield "`scripts/generate_docs.py` makes this page."
     for path, command in commands():
         yield from ("", f"## {path}", "", _help(command), "", f"    {usage(path, command)}")

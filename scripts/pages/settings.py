@@ -20,11 +20,20 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "This page lists every setting of `threegate.toml` with its default, its values and its meaning."
     yield ""
-    yield "`threegate.toml` is in the workspace's folder; `threegate init` writes it with every setting as a comment. One mistake makes the"
-    yield "whole file invalid. `threegate settings check` checks it, and `threegate settings show --origin` prints each value and whether it"
+    yield (
+        "`threegate.toml` is in the workspace's folder; `threegate init` writes it with every setting as a "
+        "comment. One mistake makes the"
+    )
+    yield (
+        "whole file invalid. `threegate settings check` checks it, and `threegate settings show --origin` prints "
+        "each value and whether it"
+    )
     yield "comes from the file. `scripts/generate_docs.py` makes this page."
     yield ""
-    yield "Settings that decide what may run are part of the policy that an operator signs. If you change one, waiting approvals are refused"
+    yield (
+        "Settings that decide what may run are part of the policy that an operator signs. If you change one, "
+        "waiting approvals are refused"
+    )
     yield "with `policy_changed`. `audit`, `trail`, `notify` and the budgets are not part of the policy."
     tables: dict[str, list[str]] = {}
     for name, kind, rule in setting_rows():

@@ -166,9 +166,7 @@ def reference(rng: random.Random) -> Any:
     if rng.random() < 0.93:
         ref["kind"] = rng.choice(KINDS)
     if rng.random() < 0.93:
-        ref["trust_tier"] = rng.choice(
-            ["verified"] * 6 + ["runtime"] * 4 + ["user_claimed", "unverified", "unknown"]
-        )
+        ref["trust_tier"] = rng.choice(["verified"] * 6 + ["runtime"] * 4 + ["user_claimed", "unverified", "unknown"])
     if rng.random() < 0.93:
         ref["redaction_status"] = rng.choice(
             ["public", "redacted", "redacted", "redacted", "unknown"] * 4 + ["sensitive"]
@@ -225,9 +223,7 @@ def well_formed(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.03:
         event["proposed_arguments"][rng.choice(["note", "list"])] = [rng.choice(SECRETS)]
     if rng.random() < 0.1:
-        event["user_intent"] = rng.choice(
-            ["Read the public list.", "Do it.", rng.choice(SECRETS), "Tidy up."]
-        )
+        event["user_intent"] = rng.choice(["Read the public list.", "Do it.", rng.choice(SECRETS), "Tidy up."])
     if rng.random() < 0.1:
         event["request_id"] = rng.choice(["r-1", "r-2", rng.choice(SECRETS)])
     if rng.random() < 0.1:

@@ -1,4 +1,5 @@
-"""The documented SDK's rules, written down a second time from docs/spec/3-aana.md: plain, slow, and sharing no code with ours.
+"""The documented SDK's rules, written down a second time from docs/spec/3-aana.md: plain, slow, and sharing no code
+with ours.
 
 `route_of(event, now, stricter=frozenset())` is the reference; with deviation ids in `stricter` those rules of
 our own are added, so that a test can ask which of them explains a difference. What no rule could know by itself
@@ -83,18 +84,14 @@ def route_of(event: dict[str, Any], now: datetime, stricter: frozenset[str] = fr
     return decide(event, now, stricter)[0]
 
 
-def decide(
-    event: dict[str, Any], now: datetime, stricter: frozenset[str] = frozenset()
-) -> tuple[str, set[str]]:
+def decide(event: dict[str, Any], now: datetime, stricter: frozenset[str] = frozenset()) -> tuple[str, set[str]]:
     """(route, blockers) of a well-formed event."""
     if any(not source_of(ref).strip() for ref in event["evidence_refs"]):
         return "refuse", {"contract_normalization_failed"}
     refs = [filled(ref) for ref in event["evidence_refs"]]
     tool = event["tool_name"]
     if "schema_version" in event and breaks_v1(event, refs, now):
-        return "refuse", {
-            "contract_normalization_failed" if "D15" in stricter else "schema_validation_failed"
-        }
+        return "refuse", {"contract_normalization_failed" if "D15" in stricter else "schema_validation_failed"}
     if "D15" in stricter and "schema_version" in event and breaks_v1(event, [], now):
         return "refuse", {"contract_normalization_failed"}
     category = event["tool_category"]
@@ -276,9 +273,7 @@ def supports(ref: dict[str, Any], tool: str, now: datetime, stricter: frozenset[
     own = 1 if kind == "user_message" or tier == "user_claimed" else 0
     if kind == "auth_event":
         own = 2
-    if kind == "tool_result" and re.search(
-        "validated|ownership|eligible|policy validation|verified target", text
-    ):
+    if kind == "tool_result" and re.search("validated|ownership|eligible|policy validation|verified target", text):
         own = 3
     if kind == "policy" and re.search("validated|allowed|eligible", text):
         own = 3
@@ -289,9 +284,7 @@ def supports(ref: dict[str, Any], tool: str, now: datetime, stricter: frozenset[
         said = 4
     anybody = kind in ("assistant_message", "user_message", "other")
     named = tool in ref.get("supports", []) or tool.lower() in re.split(r"[^\w-]+", text)
-    if kind == "approval" or (
-        said == 4 and tier == "verified" and named and not anybody and kind != "system_state"
-    ):
+    if kind == "approval" or (said == 4 and tier == "verified" and named and not anybody and kind != "system_state"):
         own = 4
     plain = found = max(own, said)
     if (
@@ -304,11 +297,7 @@ def supports(ref: dict[str, Any], tool: str, now: datetime, stricter: frozenset[
         and not anybody
     ):
         found = max(own, 1)
-    if (
-        found
-        and "D4" in stricter
-        and generated.is_negated(ref["source_id"], ref["summary"], own if own > 1 else plain)
-    ):
+    if found and "D4" in stricter and generated.is_negated(ref["source_id"], ref["summary"], own if own > 1 else plain):
         return "none"
     weak = tier in ("unverified", "unknown", "user_claimed")
     if "D5" in stricter and (weak or ref["freshness"]["status"] != "fresh" or stale(ref, now, stricter)):
@@ -319,9 +308,7 @@ def supports(ref: dict[str, Any], tool: str, now: datetime, stricter: frozenset[
 def stale(ref: dict[str, Any], now: datetime, stricter: frozenset[str]) -> bool:
     freshness = ref["freshness"]
     moment = read_time(ref)
-    if freshness["status"] == "stale" or (
-        isinstance(moment, datetime) and now - moment > timedelta(hours=168)
-    ):
+    if freshness["status"] == "stale" or (isinstance(moment, datetime) and now - moment > timedelta(hours=168)):
         return True
     if "D8" not in stricter:
         return False
@@ -347,9 +334,7 @@ def read_time(ref: dict[str, Any]) -> datetime | str | None:
 
 def objections(ref: dict[str, Any], now: datetime, stricter: frozenset[str]) -> list[tuple[str, str]]:
     found = []
-    scanned = [
-        ref.get(name, "") for name in ("source_id", "summary", "citation_url", "retrieval_url", "provenance")
-    ]
+    scanned = [ref.get(name, "") for name in ("source_id", "summary", "citation_url", "retrieval_url", "provenance")]
     hidden = [*ref.get("supports", []), *ref.get("contradicts", []), ref["freshness"].get("source", "")]
     summary = ref["summary"].lower()
     if ref["redaction_status"] == "sensitive":
@@ -369,9 +354,7 @@ def objections(ref: dict[str, Any], now: datetime, stricter: frozenset[str]) -> 
         found.append(("defer", "contradictory_evidence"))
     if any(word in summary for word in MISSING):
         found.append(("defer", "evidence_marks_missing_information"))
-    gone = ref["kind"] == "system_state" and re.search(
-        "missing authorization|removes verified authorization", summary
-    )
+    gone = ref["kind"] == "system_state" and re.search("missing authorization|removes verified authorization", summary)
     if (
         gone
         or ref["source_id"].startswith("counterfactual.missing_authorization")

@@ -81,9 +81,7 @@ def test_langchain_arguments_reach_the_gate_by_name() -> None:
         """Read."""
         return "private"
 
-    tool = aana.guard_langchain_tool(
-        StructuredTool.from_function(read_page), aana.Gate("read_page", "public_read")
-    )
+    tool = aana.guard_langchain_tool(StructuredTool.from_function(read_page), aana.Gate("read_page", "public_read"))
     with pytest.raises(aana.ToolCallBlocked, match="public_read_identity_bound_misclassified"):
         tool.invoke({"email": "x"})
 

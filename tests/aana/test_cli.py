@@ -101,9 +101,7 @@ def test_messages_are_one_line(
     assert message in shown and len(shown.splitlines()) == 1
 
 
-def test_log_and_summary(
-    tmp_path: Path, conformance: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_log_and_summary(tmp_path: Path, conformance: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
     events = written(tmp_path / "e.jsonl", "\n".join(json.dumps(case["event"]) for case in conformance))
     log = str(tmp_path / "decisions.jsonl")
     run(["aana", "check", events, "--jsonl", "--now", NOW, "--log", log])

@@ -41,9 +41,7 @@ def test_every_line_has_the_same_route_or_a_stricter_one_with_a_deviation(
 
 
 @pytest.mark.parametrize("named", [None, False, True], ids=["as recorded", "without v1", "with v1"])
-def test_never_laxer_than_the_references_recorded_answers(
-    recorded: list[dict[str, Any]], named: bool | None
-) -> None:
+def test_never_laxer_than_the_references_recorded_answers(recorded: list[dict[str, Any]], named: bool | None) -> None:
     """450 events with what the SDK answered: the same route or a stricter one with its name, and nothing runs more.
 
     Where the version was put in or taken out, the answer is the model's, which gave every recorded one.
@@ -139,9 +137,7 @@ def test_the_seeds_python_sample_works_with_our_import() -> None:
 def test_should_execute_tool_needs_every_line_of_the_execution_rule(
     conformance: list[dict[str, Any]],
 ) -> None:
-    accepted = aana.check_tool_call(
-        conformance[0]["event"], now=datetime.fromisoformat("2026-05-10T00:00:00Z")
-    )
+    accepted = aana.check_tool_call(conformance[0]["event"], now=datetime.fromisoformat("2026-05-10T00:00:00Z"))
     assert aana.should_execute_tool(accepted)
     for broken in (
         {"gate_decision": "fail"},
@@ -164,9 +160,7 @@ def test_should_execute_tool_needs_every_line_of_the_execution_rule(
 def test_a_naive_now_is_utc(conformance: list[dict[str, Any]]) -> None:
     event = conformance[5]["event"]
     aware = datetime.fromisoformat("2026-05-10T00:00:00+00:00")
-    assert aana.check_tool_call(event, now=aware.replace(tzinfo=None)) == aana.check_tool_call(
-        event, now=aware
-    )
+    assert aana.check_tool_call(event, now=aware.replace(tzinfo=None)) == aana.check_tool_call(event, now=aware)
 
 
 def test_an_unrecorded_decision_is_a_refusal() -> None:

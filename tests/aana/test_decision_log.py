@@ -182,7 +182,7 @@ def test_the_envelope_holds_the_event_of_the_log(tmp_path: Path) -> None:
     "line",
     [b"", b"{",
      b'{"type":"proposal_verdict/1","time":"2026-05-10T00:00:00Z","route":"ask","tool_name":"x","surface":"api"}',
-     b'{"type":"contract_decision/1","time":"2026-05-10T00:00:00Z","verdict":["ask"],"tool_name":"x","surface":"api"}', b"[]", b"7", b"{}", b'{"time":"x"}', b"[" * 100_000, b"\xff",
+     b'{"type":"contract_decision/1","time":"2026-05-10T00:00:00Z","verdict":["ask"],"tool_name":"x","surface":"api"}', b"[]", b"7", b"{}", b'{"time":"x"}', b"[" * 100_000, b"\xff",  # noqa: E501
      b'{"type":"other","time":"2026-05-10T00:00:00Z","route":"ask","tool_name":"x","surface":"api","hard_blockers":[]}',
      b'{"type":"aana_decision/1","time":"2026-05-10T00:00:00Z","route":[],"tool_name":"x","surface":"api","hard_blockers":[]}',
      b'{"type":"aana_decision/1","time":"2026-05-10T00:00:00","route":"ask","tool_name":"x","surface":"api","hard_blockers":[]}'],

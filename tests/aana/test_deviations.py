@@ -1,4 +1,6 @@
-"""Each deliberate deviation of docs/spec/3-aana.md, by itself: what the documented SDK would say, what we say, and its name."""
+"""Each deliberate deviation of docs/spec/3-aana.md, by itself: what the documented SDK would say, what we say, and
+its name.
+"""
 
 from __future__ import annotations
 
@@ -101,9 +103,7 @@ def test_d1_every_required_field_is_required(field: str) -> None:
     assert result["validation_errors"] == [{"path": field, "message": "is required (D1)"}]
 
 
-@pytest.mark.parametrize(
-    "version", ["aana.agent_tool_precheck.v2", "", "AANA.agent_tool_precheck.v1", None, 1, ["v1"]]
-)
+@pytest.mark.parametrize("version", ["aana.agent_tool_precheck.v2", "", "AANA.agent_tool_precheck.v1", None, 1, ["v1"]])
 def test_d2_another_version_is_refused(version: object) -> None:
     result = decided(event(schema_version=version))
     assert result["recommended_action"] == "refuse" and result["deviations"] == ["D2"]
@@ -125,9 +125,7 @@ def test_d3_accept_never_goes_with_a_blocker() -> None:
     assert result["hard_blockers"] == ["public_read_identity_bound_misclassified"]
     assert result["aana_route"] == "ask" == result["architecture_decision"]["route"]
     unsupported = public(authorization_state="validated", evidence_refs=[reference()])
-    assert differs(unsupported, "ask", "D3")["hard_blockers"] == [
-        "authorization_state_not_supported_by_evidence"
-    ]
+    assert differs(unsupported, "ask", "D3")["hard_blockers"] == ["authorization_state_not_supported_by_evidence"]
 
 
 @pytest.mark.parametrize(
@@ -326,8 +324,8 @@ def test_d5_stale_evidence_supports_at_most_a_claim() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "delete_database", "deleteDatabase", "DELETE-TABLE", "transfer_funds", "wipe_disk", "send_report", "remove.user",
-        "dropTable", "purge", "payInvoice", "bulkdelete", "deLete_row", "deploy_status", "get_and_delete", "list_then_purge",
+        "delete_database", "deleteDatabase", "DELETE-TABLE", "transfer_funds", "wipe_disk", "send_report", "remove.user",  # noqa: E501
+        "dropTable", "purge", "payInvoice", "bulkdelete", "deLete_row", "deploy_status", "get_and_delete", "list_then_purge",  # noqa: E501
         "fetch_delete", "get_bulkdelete", "read_or_write_file", "status_then_get_deploy", "getAndDelete",
     ],
 )  # fmt: skip
@@ -424,9 +422,7 @@ def test_d8_a_clock_that_is_a_little_ahead_is_no_matter() -> None:
     assert decided(event(evidence_refs=[reference(retrieved_at=soon)]))["recommended_action"] == "accept"
 
 
-@pytest.mark.parametrize(
-    "secret", [*generated.SECRETS, "sk-abcdef123456789", "123-45-6789", "password=Tr0ub4dor-3"]
-)
+@pytest.mark.parametrize("secret", [*generated.SECRETS, "sk-abcdef123456789", "123-45-6789", "password=Tr0ub4dor-3"])
 def test_d9_a_found_secret_is_replaced_by_its_kind(secret: str) -> None:
     value = event(
         tool_name=f"tool {secret}",
@@ -465,9 +461,7 @@ def test_d10_64_kib_are_decided_in_time() -> None:
     value = event(proposed_arguments={"note": "password " * 7000})
     begun = time.process_time()
     decided(value)
-    assert (
-        time.process_time() - begun < 5
-    )  # the bench holds the 100 ms; this catches only what is catastrophic
+    assert time.process_time() - begun < 5  # the bench holds the 100 ms; this catches only what is catastrophic
 
 
 def test_d11_among_supported_states_a_higher_one_is_never_stricter() -> None:
@@ -509,9 +503,7 @@ def test_d13_what_anybody_can_say_supports_at_most_a_claim(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tool_result", "policy", "system_state", "audit_record", "approval"])
-@pytest.mark.parametrize(
-    "summary", ["User identity was authenticated.", "You are authenticated.", "re-authenticated"]
-)
+@pytest.mark.parametrize("summary", ["User identity was authenticated.", "You are authenticated.", "re-authenticated"])
 def test_d13_the_word_authenticated_supports_a_claim_at_most_unless_it_is_an_auth_event(
     kind: str, summary: str
 ) -> None:
@@ -601,9 +593,7 @@ CONFIRMED_WORDS = [
 @pytest.mark.parametrize("summary", CONFIRMED_WORDS)
 def test_d16_confirmed_is_not_supported_by_any_text_with_the_word(kind: str, summary: str) -> None:
     """Neither by a page's text, nor by a system's state, nor by a confirmation of something else."""
-    result = differs(
-        write(evidence_refs=[reference(kind=kind, source_id="page.1", summary=summary)]), "ask", "D16"
-    )
+    result = differs(write(evidence_refs=[reference(kind=kind, source_id="page.1", summary=summary)]), "ask", "D16")
     assert result["authorization"]["evidence_supported_state"] != "confirmed"
 
 
@@ -617,9 +607,7 @@ def test_d16_confirmed_is_not_supported_by_any_text_with_the_word(kind: str, sum
         {"summary": "The user confirmed it.", "supports": ["claim-1", "send_email"]},
     ],
 )
-def test_d16_a_verified_confirmation_that_names_this_action_counts(
-    kind: str, changes: dict[str, Any]
-) -> None:
+def test_d16_a_verified_confirmation_that_names_this_action_counts(kind: str, changes: dict[str, Any]) -> None:
     ref = reference(kind=kind, **{"source_id": "desk.1", **changes})
     assert decided(write(evidence_refs=[ref]))["recommended_action"] == "accept"
     assert decided(write(evidence_refs=[ref], tool_name="send_note"))["recommended_action"] == "ask"
@@ -629,8 +617,10 @@ def test_d16_a_verified_confirmation_that_names_this_action_counts(
 
 GONE = [
     "Missing authorization.", "Counterfactual stressor removes source task authorization before execution.",
-    "Trace removes verified authorization from the call.", "Authorization is missing.", "The authorization was revoked.",
-    "authorization context is absent", "No verified authorization context is present.", "Authorisation has been withdrawn.",
+    "Trace removes verified authorization from the call.", "Authorization is missing.", ("The authorization was "
+        "revoked."),
+    "authorization context is absent", "No verified authorization context is present.", ("Authorisation has been "
+        "withdrawn."),
     "authorization not granted",
 ]  # fmt: skip
 
@@ -648,9 +638,7 @@ GONE = [
         {"source_id": "authorization.revoked"},
     ],
 )
-def test_d16_missing_authorization_is_looked_for_in_every_kind_of_evidence(
-    kind: str, changes: dict[str, str]
-) -> None:
+def test_d16_missing_authorization_is_looked_for_in_every_kind_of_evidence(kind: str, changes: dict[str, str]) -> None:
     ref = reference(kind=kind, **{"source_id": "trace.1", "summary": "", **changes})
     for value in (write(evidence_refs=[APPROVAL, ref]), event(evidence_refs=[reference(), ref])):
         result = decided(value)

@@ -40,7 +40,8 @@ def with_ref(**changes: Any) -> dict[str, Any]:
         (
             {**VALID, "recommended_route": "revise"},
             "recommended_route",
-            "revise is a route for answers and workflows, not for a tool call: use ask, and check the revised call again",
+            ("revise is a route for answers and workflows, not for a tool call: use ask, and check the revised call "
+            "again"),
         ),
         (
             {**VALID, "recommended_route": "retrieve"},
@@ -114,9 +115,7 @@ def test_depth_is_bounded() -> None:
 
 def test_an_event_of_64_kib_json_is_within_the_bounds() -> None:
     value = {**VALID, "proposed_arguments": {"a": ["é" * 10] * 2000, "b": ["", None, True, 0.5] * 100}}
-    value["proposed_arguments"]["c"] = "x" * (
-        65536 - len(json.dumps(value, ensure_ascii=False).encode()) - 11
-    )
+    value["proposed_arguments"]["c"] = "x" * (65536 - len(json.dumps(value, ensure_ascii=False).encode()) - 11)
     assert len(json.dumps(value, ensure_ascii=False).encode()) <= 65536
     assert aana.validate_event(value) == []
 
@@ -147,9 +146,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize(("category", "state", "route"), CONDITIONS)
-def test_the_schema_under_the_references_id_holds_its_conditional_rules(
-    category: str, state: str, route: str
-) -> None:
+def test_the_schema_under_the_references_id_holds_its_conditional_rules(category: str, state: str, route: str) -> None:
     """The contract: "private read" and "write schema accept" of the table of states; an unknown tool never accepts."""
     allowed = {
         "public_read": vocabulary.STATES,

@@ -81,9 +81,7 @@ def test_positional_arguments_are_bound_to_names_before_it_asks() -> None:
         tool(Calls()), tool_category="write", authorization_state=lambda _: "confirmed", evidence_refs=refs
     )
     guarded("ann", "hi", 7, body2="x", to="shadow")
-    assert seen == [
-        {"to": "ann", "body": "hi", "rest": (7,), "urgent": False, "body2": "x", "extra.to": "shadow"}
-    ]
+    assert seen == [{"to": "ann", "body": "hi", "rest": (7,), "urgent": False, "body2": "x", "extra.to": "shadow"}]
 
 
 def test_an_identity_bound_argument_counts_when_it_is_positional() -> None:
@@ -147,9 +145,7 @@ def test_methods_do_not_show_self() -> None:
 def test_a_partial_is_named_by_its_type_and_can_be_named() -> None:
     guarded = aana.guard(functools.partial(tool(Calls()), "ann"), tool_category="unknown", on_block="return")
     assert guarded()["aana"]["route"] == "defer"
-    gate = aana.guard(
-        functools.partial(tool(Calls()), "ann"), tool_name="delete_all", tool_category="public_read"
-    )
+    gate = aana.guard(functools.partial(tool(Calls()), "ann"), tool_name="delete_all", tool_category="public_read")
     with pytest.raises(aana.ToolCallBlocked, match="delete_all: defer"):
         gate()
 
@@ -159,9 +155,7 @@ def test_what_is_no_json_is_refused_unless_described() -> None:
     guarded = aana.guard(tool(calls), **AS_CONFIRMED)
     with pytest.raises(aana.ToolCallBlocked, match="contract_normalization_failed"):
         guarded(object())
-    described = aana.guard(
-        tool(calls), **AS_CONFIRMED, describe=lambda arguments: {"to": str(arguments["to"])}
-    )
+    described = aana.guard(tool(calls), **AS_CONFIRMED, describe=lambda arguments: {"to": str(arguments["to"])})
     described(Path("a"))
     assert len(calls) == 1
     mapped = aana.guard(tool(calls), **AS_CONFIRMED)

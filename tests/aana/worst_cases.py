@@ -94,9 +94,7 @@ WORST_CASES: dict[str, dict[str, Any]] = {
     "arguments: list words": _event(
         tool_category="public_read", tool_name="get_customer", proposed_arguments={"q": "sea list " * 7000}
     ),
-    "arguments: many keys": _event(
-        proposed_arguments={f"accountI{number}": number for number in range(3800)}
-    ),
+    "arguments: many keys": _event(proposed_arguments={f"accountI{number}": number for number in range(3800)}),
     "arguments: many keys, public": _event(
         tool_category="public_read",
         proposed_arguments={f"AccountI{number}": number for number in range(3800)},

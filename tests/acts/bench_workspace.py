@@ -107,7 +107,9 @@ none
             return promote(context, reviewed, sealed, sign(sealed, self.keys[name]), actor=f"operator:{name}")
 
     def as_if_it_ran(self, path: Path, request_id: str, *output: str) -> None:
-        """An approved request where a daemon has one that runs, and the stream and text of the last line that it wrote."""
+        """An approved request where a daemon has one that runs, and the stream and text of the last line that it
+        wrote.
+        """
         os.rename(path, self.workspace.running / path.name)
         verdict = Verdict(path.name, "0" * 64, request_id, "approved", valid=True, state="running")
         put_verdict(self.workspace, verdict)

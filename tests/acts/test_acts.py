@@ -70,9 +70,7 @@ def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
     stopped = cancel_request(context, "req-1", by=OperatorDecision("test"))
     assert (stopped.outcome, stopped.ran_ms, stopped.was) == ("cancelled", None, "waiting")
     assert stopped.waited_seconds == 7 and "it was waiting for 7 s" in str(stopped)
-    assert "it was about to start and did not run" in str(
-        cancel.Cancelled("req-2", "cancelled", "cancelled")
-    )
+    assert "it was about to start and did not run" in str(cancel.Cancelled("req-2", "cancelled", "cancelled"))
     approved, cancelled = (
         next(event.data for event in Trail(bench.workspace).events() if event.type == kind)
         for kind in ("approved", "cancelled")
@@ -84,10 +82,7 @@ def test_a_waiting_request_is_cancelled_at_once(bench: Bench) -> None:
     assert moved.exists() and moved.with_name(moved.name + ".sig").exists()
     (result,) = bench.workspace.results.iterdir()
     assert "status: cancelled" in result.read_text()
-    assert (
-        code_of(lambda: cancel_request(bench.context, "req-1", by=OperatorDecision("test")))
-        == "already_ended"
-    )
+    assert code_of(lambda: cancel_request(bench.context, "req-1", by=OperatorDecision("test"))) == "already_ended"
     moved.rename(done.path)
     moved.with_name(moved.name + ".sig").rename(done.path.with_name(done.path.name + ".sig"))
     failed = [check.code for check in verify_approval(bench.context, done.path) if check.ok is False]
@@ -114,9 +109,7 @@ def test_nothing_is_cancelled_that_is_not_there(bench: Bench) -> None:
         )
     with Trail(bench.workspace).locked() as held:
         held.append(Validated.from_data({}), request_id="req-1", actor="daemon")
-    assert (
-        code_of(lambda: cancel_request(bench.context, "req-1", by=OperatorDecision("test"))) == "not_approved"
-    )
+    assert code_of(lambda: cancel_request(bench.context, "req-1", by=OperatorDecision("test"))) == "not_approved"
 
 
 def test_retry_means_the_same_with_a_new_id(bench: Bench) -> None:
@@ -205,9 +198,7 @@ def test_a_file_changed_by_hand_stops_everything_until_it_is_recorded(bench: Ben
     assert all(check.ok for check in verify_approval(bench.context, done.path))
 
 
-def test_the_commands_say_what_they_did(
-    bench: Bench, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_commands_say_what_they_did(bench: Bench, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     root = ["--workspace", str(bench.workspace.root), "--json"]
     key = ["--key", str(bench.keys["alice"])]
     first = bench.draft()

@@ -78,9 +78,7 @@ def test_only_two_lines_change(bench: Bench, ending: str, extra: str) -> None:
     data = bench.approve(path).path.read_bytes()
 
     def others(text: bytes) -> list[bytes]:
-        return [
-            line for line in text.split(b"\n") if not line.startswith((b"approved_by:", b"approved_utc:"))
-        ]
+        return [line for line in text.split(b"\n") if not line.startswith((b"approved_by:", b"approved_utc:"))]
 
     assert others(data) == others(before)
 
@@ -143,9 +141,7 @@ def test_a_draft_of_the_future_waits(bench: Bench) -> None:
 def test_nobody_approves_their_own(bench: Bench) -> None:
     assert code_of(lambda: bench.approve(bench.draft(requested_by="alice"))) == "self_approval"
     settings = bench.workspace.settings_file
-    settings.write_text(
-        settings.read_text().replace("[requesters]", f'[requesters]\n"{os.getuid()}" = "alice"')
-    )
+    settings.write_text(settings.read_text().replace("[requesters]", f'[requesters]\n"{os.getuid()}" = "alice"'))
     assert code_of(lambda: bench.approve(bench.draft())) == "self_approval"
 
 
@@ -197,7 +193,7 @@ def test_signing_elsewhere_with_plain_ssh_keygen(
     statement.write_bytes(capfdbinary.readouterr().out)
     assert path.exists()
     subprocess.run(
-        ["/usr/bin/ssh-keygen", "-q", "-Y", "sign", "-n", "threegate-approval", "-f", str(bench.keys["alice"]), str(statement)],
+        ["/usr/bin/ssh-keygen", "-q", "-Y", "sign", "-n", "threegate-approval", "-f", str(bench.keys["alice"]), str(statement)],  # noqa: E501
         check=True,
     )  # fmt: skip
     signature = tmp_path / "statement.json.sig"

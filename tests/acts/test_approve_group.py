@@ -27,9 +27,7 @@ def drafts(bench: Bench, values: list[int], code: str = "print(n)") -> list[Path
     """Drafts that differ in a number and in their purpose."""
     made = []
     for number, value in enumerate(values):
-        path = bench.draft(
-            f"req-{number}", slug=f"s{number}", data=None, code=code, purpose=f"Month {number}."
-        )
+        path = bench.draft(f"req-{number}", slug=f"s{number}", data=None, code=code, purpose=f"Month {number}.")
         given = f'## Inputs (JSON)\n\n```json\n{{"n": {value}}}\n```\n\n## Output'
         text = path.read_text().replace("## Output", given)
         # as `threegate draft` and the door write it: the purpose once more
@@ -77,17 +75,11 @@ def test_every_line_that_is_signed_is_in_the_full_draft_or_in_the_table(bench: B
     for path, data in zip(paths, (b"1\n", b"20\n21\n"), strict=True):
         digest = hashlib.sha256(data).hexdigest()
         (bench.workspace.files / digest).write_bytes(data)
-        text = path.read_text().replace(
-            "---\n## Code", f"inputs:\n  - name: d.csv\n    sha256: {digest}\n---\n## Code"
-        )
-        text = text.replace(
-            "## Output Expectations\n\nnone", f"## Output Expectations\n\n- /out/{len(data)}.csv"
-        )
+        text = path.read_text().replace("---\n## Code", f"inputs:\n  - name: d.csv\n    sha256: {digest}\n---\n## Code")
+        text = text.replace("## Output Expectations\n\nnone", f"## Output Expectations\n\n- /out/{len(data)}.csv")
         path.write_text(text)
     with open_group(bench.context, read_draft(bench.workspace, paths[0])) as group:
-        screen = render_group(
-            group.members, group.left_out, bench.context.policy.settings, operator="alice", width=200
-        )
+        screen = render_group(group.members, group.left_out, bench.context.policy.settings, operator="alice", width=200)
         texts = [one.shown.decode().splitlines() for one in seal_group(bench.context, group, "alice").sealed]
     whole = "\n".join(screen)
     differing = [line for line in texts[1] if line not in texts[0]]

@@ -59,10 +59,7 @@ def test_a_second_operator_by_command(bench: Bench, capfd: pytest.CaptureFixture
     assert run([*root, "countersign", str(path), "--key", str(bob)]) == 2
     assert run([*root, "countersign", str(path), "--key", str(bob), "--yes"]) == 0
     assert "the quorum is met" in capfd.readouterr().out
-    assert (
-        run([*root, "countersign", str(path), "--as", "alice", "--key", str(bench.keys["alice"]), "--yes"])
-        == 2
-    )
+    assert run([*root, "countersign", str(path), "--as", "alice", "--key", str(bench.keys["alice"]), "--yes"]) == 2
     assert run([*root, "approval", "verify", str(path)]) == 0
     assert "ok     quorum" in capfd.readouterr().out
     assert run([*root, "operator", "list"]) == 0

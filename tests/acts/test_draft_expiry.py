@@ -99,9 +99,7 @@ def test_not_under_a_clock_that_went_back(bench: Bench, monkeypatch: pytest.Monk
     assert expire_draft(bench.context, aged(draft, WEEK + 1)) is None
 
 
-def test_the_daemon_does_it_and_leaves_what_it_cannot(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_daemon_does_it_and_leaves_what_it_cannot(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.settings(approval__draft_ttl="1s")
     path = bench.draft()
     broken = bench.workspace.inbox / "TR-20260101-000000Z-broken.md"
@@ -148,9 +146,7 @@ def test_the_card_says_until_when(bench: Bench) -> None:
     draft = read_draft(bench.workspace, bench.draft())
     expires = draft.expires_utc(WEEK)
     assert abs((expires - timedelta(seconds=WEEK)).timestamp() - time.time()) < 60
-    assert card(bench.context, draft) == [
-        f"refused at {expires:%Y-%m-%dT%H:%M:%SZ}, if nobody decides before"
-    ]
+    assert card(bench.context, draft) == [f"refused at {expires:%Y-%m-%dT%H:%M:%SZ}, if nobody decides before"]
     bench.settings(approval__draft_ttl=0)
     assert card(bench.context, draft) == []
 

@@ -1,4 +1,6 @@
-"""Drills: consent, placing, the answer, and what is counted; whose screens they are is in tests/human/test_drill_screens.py."""
+"""Drills: consent, placing, the answer, and what is counted; whose screens they are is in
+tests/human/test_drill_screens.py.
+"""
 
 from __future__ import annotations
 
@@ -242,9 +244,7 @@ def test_what_a_crash_left_is_cleared(ran: Bench) -> None:
 def test_a_reveal_that_does_not_open_the_commitment_is_found(ran: Bench) -> None:
     drill = placed(ran)
     with Trail(ran.workspace).locked() as held:
-        lie = DrillEnded(
-            commitment=drill.commitment, outcome="caught", salt=drill.salt, line="something else"
-        )
+        lie = DrillEnded(commitment=drill.commitment, outcome="caught", salt=drill.salt, line="something else")
         held.append(lie, actor="operator:alice")
         held.sync()
     assert any("does not open what was committed to" in problem for problem in verified(ran))
@@ -298,9 +298,7 @@ def test_reject_catches_it_and_asks_no_key(
     ran: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drill = placed(ran)
-    monkeypatch.setattr(
-        "threegate.acts.signed_acts.sign_statement", lambda *given, **more: pytest.fail("a key")
-    )
+    monkeypatch.setattr("threegate.acts.signed_acts.sign_statement", lambda *given, **more: pytest.fail("a key"))
     words = ["-w", str(ran.workspace.root), "reject", drill.name, "--reason", "why?", "--json"]
     assert execute(words) == 0
     told = json.loads(capsys.readouterr().out)

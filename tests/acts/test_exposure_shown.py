@@ -1,4 +1,6 @@
-"""Opacity and reach are on the review screen, in `show`, `status`, `validate` and the verdict, and nobody can miss them."""
+"""Opacity and reach are on the review screen, in `show`, `status`, `validate` and the verdict, and nobody can miss
+them.
+"""
 
 from __future__ import annotations
 

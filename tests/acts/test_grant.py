@@ -34,7 +34,7 @@ def once(bench: Bench) -> None:
 
 def give(bench: Bench, **changes: Any) -> Grant:
     values: dict[str, Any] = {
-        "widened": ["inputs.data.csv = 0..100"], "max_uses": 2, "seconds": 3600, "name": "alice", "key": bench.keys["alice"],
+        "widened": ["inputs.data.csv = 0..100"], "max_uses": 2, "seconds": 3600, "name": "alice", "key": bench.keys["alice"],  # noqa: E501
         **changes,
     }  # fmt: skip
     job = finished_request(bench.context, "req-1").job

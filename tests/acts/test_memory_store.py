@@ -1,4 +1,6 @@
-"""A note is stored or removed wholly or not at all, wherever the disk fails or the process ends, and the trail is true."""
+"""A note is stored or removed wholly or not at all, wherever the disk fails or the process ends, and the trail is
+true.
+"""
 
 from __future__ import annotations
 

@@ -81,9 +81,7 @@ def test_show_wraps_at_the_terminals_width(
     assert max(map(len, ours)) <= width
     heads = {line[:10].strip() for line in ours}
     assert {"purpose", "argv", "opacity", "reach", "warning", ""} <= heads
-    assert not [
-        line for line in ours if line[:10].strip() and "WARNINGS" in line and "purpose" not in line[:10]
-    ]
+    assert not [line for line in ours if line[:10].strip() and "WARNINGS" in line and "purpose" not in line[:10]]
 
 
 def test_grant_new_shows_what_it_lets_run(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:

@@ -26,9 +26,7 @@ def tools(tmp_path: Path) -> ToolBench:
 
 def has_done(tools: ToolBench, *statuses: str, count: int = 0) -> None:
     """What a daemon says of the process that the inbox's calls go to."""
-    calls = tuple(
-        EarlierCall(f"TR-{number}", "issue", '{"n":1}', text) for number, text in enumerate(statuses)
-    )
+    calls = tuple(EarlierCall(f"TR-{number}", "issue", '{"n":1}', text) for number, text in enumerate(statuses))
     rows = [(ME, tools.manifest.digest, ServerState("p", count or len(calls), calls))] if calls else []
     write_states(tools.workspace, rows)
 
@@ -82,6 +80,4 @@ def test_without_a_daemon_the_call_is_the_first(tools: ToolBench) -> None:
 def test_a_grant_says_that_it_needs_no_state(tmp_path: Path, stateful: bool) -> None:
     tools = ToolBench(tmp_path, stateful=stateful)
     calls = look_at_calls(tools.bench.context, "hub", "now", where=(), any_of=(), absent=(), by=str(ME))
-    assert (
-        "runs whatever was called before" in "\n".join(render_sections(calls_sections(calls)))
-    ) is stateful
+    assert ("runs whatever was called before" in "\n".join(render_sections(calls_sections(calls)))) is stateful

@@ -26,9 +26,7 @@ def line(bench: Bench) -> Line:
 def test_a_proposal_asks_for_no_approval(bench: Bench, reason: str | None, whom: str) -> None:
     (bench.workspace.inbox / "AP-1.json").write_text("{}")
     assert line(bench).for_whom == "daemon", "nobody looked at it yet"
-    write_verdict(
-        bench.workspace, Verdict("AP-1.json", "0" * 64, "proposal-1", "draft", True, "draft", reason)
-    )
+    write_verdict(bench.workspace, Verdict("AP-1.json", "0" * 64, "proposal-1", "draft", True, "draft", reason))
     assert line(bench).for_whom == whom
 
 

@@ -1,4 +1,6 @@
-"""A workspace with a server of tools pinned that nobody starts, a contract for each of its tools, and calls as the door writes them."""
+"""A workspace with a server of tools pinned that nobody starts, a contract for each of its tools, and calls as the
+door writes them.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ allowed_errors: []
 
 def pinned_tool(name: str, schema: Mapping[str, Any] = SCHEMA, **more: Any) -> PinnedTool:
     return PinnedTool(
-        name, **{"title": None, "description": None, "input_schema": schema, "output_schema": None, "annotations": None, **more}
+        name, **{"title": None, "description": None, "input_schema": schema, "output_schema": None, "annotations": None, **more}  # noqa: E501
     )  # fmt: skip
 
 
@@ -78,8 +80,8 @@ class ToolBench:
         self.manifest = replace(
             Manifest(
                 server="hub", argv=("/usr/bin/hub",), place="jail", account="", allow=(), binds=(), env={}, secrets=(),
-                initialize={"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}, "instructions": None},
-                tools=(pinned_tool("issue", title="An issue", description="Read it.", annotations={"readOnlyHint": True}),
+                initialize={"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}, "instructions": None},  # noqa: E501
+                tools=(pinned_tool("issue", title="An issue", description="Read it.", annotations={"readOnlyHint": True}),  # noqa: E501
                        pinned_tool("now", {"type": "object"}), pinned_tool("close")),
                 program={},
             ),
@@ -91,9 +93,7 @@ class ToolBench:
 
     def contract(self, tool: str, effect: str) -> None:
         self.workspace.contracts.mkdir(exist_ok=True)
-        (self.workspace.contracts / f"hub.{tool}.yaml").write_text(
-            CONTRACT.format(tool=f"hub.{tool}", effect=effect)
-        )
+        (self.workspace.contracts / f"hub.{tool}.yaml").write_text(CONTRACT.format(tool=f"hub.{tool}", effect=effect))
 
     def pin(self) -> None:
         """Lay the manifest where it belongs, and announce it."""
@@ -122,13 +122,9 @@ class ToolBench:
     ) -> Grant:
         context = self.bench.context
         calls = look_at_calls(context, "hub", tool, where=where, any_of=any_of, absent=absent, by=by)
-        return grant_calls(
-            context, calls, max_uses=uses, seconds=seconds, name="alice", key=self.bench.keys["alice"]
-        )
+        return grant_calls(context, calls, max_uses=uses, seconds=seconds, name="alice", key=self.bench.keys["alice"])
 
-    def draft(
-        self, arguments: Mapping[str, Any] = CALL, tool: str = "issue", run: AgentRun | None = None
-    ) -> Path:
+    def draft(self, arguments: Mapping[str, Any] = CALL, tool: str = "issue", run: AgentRun | None = None) -> Path:
         """A call as the door of the inbox writes it, or that of a run."""
         call = tool_call("hub", tool, self.manifest.digest, arguments)
         request, data = draft_call(

@@ -69,9 +69,7 @@ def test_everything_that_is_no_request(place: Place, tmp_path: Path) -> None:
         assert "CANARY" not in path.read_text()
     before = len(place.events())
     place.once()
-    assert len(place.events()) <= before + len(os.listdir(inbox)), (
-        "a second look says nothing twice within one life"
-    )
+    assert len(place.events()) <= before + len(os.listdir(inbox)), "a second look says nothing twice within one life"
     place.run("audit", "verify", expect=0)
 
 

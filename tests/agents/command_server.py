@@ -1,9 +1,9 @@
 """Commands as other accounts, in processes that need not import the program first.
 
-`tests.commands` does this for our own account. An account that may not read the files of our Python needs an interpreter that
-it may run, so this is a server of its own: `python -m tests.agents.command_server DESCRIPTOR` imports everything once, and
-each order that arrives there becomes a process with its account, folder, environment and streams. What a cold start must do
-is tested by `Person.start`, which makes one.
+`tests.commands` does this for our own account. An account that may not read the files of our Python needs an
+interpreter that it may run, so this is a server of its own: `python -m tests.agents.command_server DESCRIPTOR` imports
+everything once, and each order that arrives there becomes a process with its account, folder, environment and streams.
+What a cold start must do is tested by `Person.start`, which makes one.
 """
 
 from __future__ import annotations
@@ -155,7 +155,9 @@ def _carry_out(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
 
 
 def _ended() -> int:
-    """The command's exit code, after its threads and its last words; taking down the interpreter costs more than most commands."""
+    """The command's exit code, after its threads and its last words; taking down the interpreter costs more than
+    most commands.
+    """
     from threegate.cli import main
 
     try:

@@ -17,9 +17,7 @@ from tests.agents.scripted_model import Model, NextStep
 from tests.conftest import missing
 from tests.support import THREEGATE, Place, make_place
 
-EACH_AGENT = [
-    pytest.param(agent, id=agent.name, marks=() if agent.in_ci else pytest.mark.soak) for agent in AGENTS
-]
+EACH_AGENT = [pytest.param(agent, id=agent.name, marks=() if agent.in_ci else pytest.mark.soak) for agent in AGENTS]
 """For `parametrize`: those of CI always, the others in `make soak`."""
 IN_CI = [pytest.param(agent, id=agent.name) for agent in AGENTS if agent.in_ci]
 
@@ -49,9 +47,7 @@ def bare(place: Place, project: Path, tmp_path: Path) -> Iterator[Callable[[Agen
 
     def make(agent: Agent, model: Model) -> BareAgent:
         if agent.name == "claude" and os.environ.get("THREEGATE_CLAUDE_LICENCE") != "accepted":
-            pytest.skip(
-                "Claude Code is proprietary: THREEGATE_CLAUDE_LICENCE=accepted if your licence covers it"
-            )
+            pytest.skip("Claude Code is proprietary: THREEGATE_CLAUDE_LICENCE=accepted if your licence covers it")
         try:
             install(agent.name)
         except Unavailable as error:
@@ -61,9 +57,7 @@ def bare(place: Place, project: Path, tmp_path: Path) -> Iterator[Callable[[Agen
         record = ["/bin/sh", "-c", '"$@" | tee "$0"', str(tmp_path / "mcp.out")]
         where = ["--workspace", str(place.root), "serve", "mcp", "--log", str(tmp_path / "mcp.jsonl")]
         state = {"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}
-        made.append(
-            BareAgent(agent, home, project, model.url, [*record, *THREEGATE, *where], mcp_environment=state)
-        )
+        made.append(BareAgent(agent, home, project, model.url, [*record, *THREEGATE, *where], mcp_environment=state))
         made[-1].prepare()
         return made[-1]
 

@@ -1,10 +1,11 @@
-"""Real programs from npm, agents most of all: each in a folder of a cache outside of the checkout, installed once from a lock file.
+"""Real programs from npm, agents most of all: each in a folder of a cache outside of the checkout, installed once from
+a lock file.
 
 A folder is there only when it is whole: npm works in a folder beside it, which is renamed at the end. Lock files name
 exact versions and digests; no package's own script runs. From an empty cache, on two busy cores: Codex 13 s and 404 MB,
-OpenCode 5 s and 177 MB, servers of tools 11 s and 40 MB, their clients 52 s and 332 MB (189 of it Node 24); nothing else is
-installed for CI. Gemini CLI has 100 MB, Qwen Code 341, Claude Code 364.
-`python -m tests.agents.npm_agents NAME…` installs by hand.
+OpenCode 5 s and 177 MB, servers of tools 11 s and 40 MB, their clients 52 s and 332 MB (189 of it Node 24); nothing
+else is installed for CI. Gemini CLI has 100 MB, Qwen Code 341, Claude Code 364. `python -m tests.agents.npm_agents
+NAME…` installs by hand.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def _install(name: str, folder: Path) -> None:
 
 
 def asked_again(attempt: Callable[[], str]) -> str:
-    """Ask a registry until it gives what is wanted, with pauses: nothing says when it is back. The last error, or ""."""
+    """Ask a registry until it gives what is wanted, with pauses: nothing says when it is back. The last error, or
+    "".
+    """
     error = attempt()
     for pause in PAUSES:
         if not error:

@@ -1,6 +1,8 @@
-"""Two ways to run an agent: as an ordinary account, and as root with `--as`. Each with a workspace, a home and a project.
+"""Two ways to run an agent: as an ordinary account, and as root with `--as`. Each with a workspace, a home and a
+project.
 
-The ordinary account is `nobody`, made from root; without root the tests run as who they are and the second way is left out.
+The ordinary account is `nobody`, made from root; without root the tests run as who they are and the second way is left
+out.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ def as_account(account: str) -> dict[str, Any]:
 
 @dataclass
 class Person:
-    """Somebody who runs agents. `account` is theirs, empty for our own; `agent` is what `--as` names, empty for none."""
+    """Somebody who runs agents. `account` is theirs, empty for our own; `agent` is what `--as` names, empty for
+    none.
+    """
 
     root: Path
     account: str = ""
@@ -156,9 +160,7 @@ class Person:
     def wait_for_file(self, name: str, seconds: float = 30) -> Path:
         """Wait until the work copy of the newest run has a file; the file."""
         agents = self.workspace / "tool-exec" / "agents"
-        return wait_until(lambda: list(agents.glob(f"*/work/*/{name}")), f"{name} in a work copy", seconds)[
-            -1
-        ]
+        return wait_until(lambda: list(agents.glob(f"*/work/*/{name}")), f"{name} in a work copy", seconds)[-1]
 
     def settings(self, text: str) -> None:
         """Add to the settings file."""

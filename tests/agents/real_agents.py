@@ -1,8 +1,8 @@
 """The table of real agents: what each needs to work with one model endpoint and one MCP server, and nothing else.
 
 Every line was tried with the version in its lock file. Texts are templates: $URL (the endpoint, without a path), $HOME,
-$PROJECT, $KEY, $COMMAND, $ARGUMENTS and $ARGV (the MCP server: a JSON string, the rest as a JSON list, all of it as one).
-A call of an MCP tool may take an hour in each.
+$PROJECT, $KEY, $COMMAND, $ARGUMENTS and $ARGV (the MCP server: a JSON string, the rest as a JSON list, all of it as
+one). A call of an MCP tool may take an hour in each.
 """
 
 from __future__ import annotations
@@ -214,9 +214,7 @@ AGENTS = (
         tui=("--yolo", "--model", "gemini-2.5-pro"),
         ready="Type your message",
         interrupts=2,
-        shell=lambda line: Call(
-            "run_shell_command", {"command": line, "description": "a step of the script"}
-        ),
+        shell=lambda line: Call("run_shell_command", {"command": line, "description": "a step of the script"}),
         read=lambda path: Call("read_file", {"file_path": path}),
         write=lambda path, text: Call("write_file", {"file_path": path, "content": text}),
     ),
@@ -301,17 +299,13 @@ class BareAgent:
     def argv(self, words: Sequence[str], *more: str) -> list[str]:
         """The command line: `words` are `headless` or `tui` of the agent."""
         folder = install(self.agent.name)
-        program = next(
-            path for place in self.agent.path if (path := folder / place / self.agent.program).exists()
-        )
+        program = next(path for place in self.agent.path if (path := folder / place / self.agent.program).exists())
         return [str(program), *map(self._filled, words), *more]
 
     def environment(self) -> dict[str, str]:
         """All that the agent gets, and nothing of ours."""
         folder = install(self.agent.name)
-        path = os.pathsep.join(
-            [*(str(folder / place) for place in self.agent.path), "/usr/local/bin:/usr/bin:/bin"]
-        )
+        path = os.pathsep.join([*(str(folder / place) for place in self.agent.path), "/usr/local/bin:/usr/bin:/bin"])
         own = {name: self._filled(value) for name, value in self.agent.environment.items()}
         return {"HOME": str(self.home), "PATH": path, "TERM": "xterm-256color", "LANG": "C.UTF-8", **own}
 

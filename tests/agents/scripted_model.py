@@ -152,9 +152,7 @@ def _messages_turn(body: Mapping[str, Any]) -> tuple[list[Offered], list[str], s
 
 def _gemini_turn(body: Mapping[str, Any]) -> tuple[list[Offered], list[str], str]:
     tools = [
-        Offered(tool["name"])
-        for group in body.get("tools") or ()
-        for tool in group.get("functionDeclarations") or ()
+        Offered(tool["name"]) for group in body.get("tools") or () for tool in group.get("functionDeclarations") or ()
     ]
     parts = [part for item in body["contents"] if item.get("role") != "model" for part in item["parts"]]
     results = [_text(part["functionResponse"]["response"]) for part in parts if "functionResponse" in part]
@@ -212,8 +210,7 @@ def _responses_answer(body: Mapping[str, Any], act: Act) -> tuple[Mapping[str, A
         ("response.completed", {"response": whole}),
     ]
     return whole, [
-        (name, {"type": name, "sequence_number": number, **data})
-        for number, (name, data) in enumerate(events)
+        (name, {"type": name, "sequence_number": number, **data}) for number, (name, data) in enumerate(events)
     ]
 
 
@@ -221,9 +218,7 @@ def _chat_answer(body: Mapping[str, Any], act: Act) -> tuple[Mapping[str, Any], 
     message: dict[str, Any] = {"role": "assistant", "content": act.text or None}
     if act.tool is not None:
         function = {"name": act.tool.name, "arguments": act.json}
-        message["tool_calls"] = [
-            {"index": 0, "id": f"call_{act.number}", "type": "function", "function": function}
-        ]
+        message["tool_calls"] = [{"index": 0, "id": f"call_{act.number}", "type": "function", "function": function}]
     end = "stop" if act.tool is None else "tool_calls"
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
     head = {"id": f"chatcmpl-{act.number}", "created": 0, "model": body.get("model", "")}

@@ -1,7 +1,7 @@
 """An operator at work beside an agent: a daemon of their own, and a signature or a no for each draft that it makes.
 
-Daemon, `ssh-keygen` and commands are the real ones, run by the person's account. Drafts are decided in their order, each when
-the daemon has a verdict of it.
+Daemon, `ssh-keygen` and commands are the real ones, run by the person's account. Drafts are decided in their order,
+each when the daemon has a verdict of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A terminal for programs that need one: a pty with a screen by pyte, which a test reads and types into.
 
-The program is the leader of its session and the pty its controlling terminal, as in a window. Every byte that it sends is
-kept, so that a test can look for sequences that must not get through.
+The program is the leader of its session and the pty its controlling terminal, as in a window. Every byte that it sends
+is kept, so that a test can look for sequences that must not get through.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class _Screen(pyte.Screen):
 
 
 class Terminal:
-    """One program on a pty of `columns` times `rows`. `answers`: cursor position and attributes are told when asked. `account` is
-    for `Popen`."""
+    """One program on a pty of `columns` times `rows`. `answers`: cursor position and attributes are told when asked.
+    `account` is for `Popen`.
+    """
 
     def __init__(
         self,
@@ -101,7 +102,9 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def press(self, key: str, times: int = 1, seconds: float = 0.5) -> None:
-        """Press a key as a person does: a page that is passed over in a hurry was not seen, two keys at once are one paste."""
+        """Press a key as a person does: a page that is passed over in a hurry was not seen, two keys at once are one
+        paste.
+        """
         for _ in range(times):
             self.type(key)
             time.sleep(seconds)

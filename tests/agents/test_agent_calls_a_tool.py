@@ -1,4 +1,5 @@
-"""A real agent calls a real server's tools: a person reads, signs and rejects in the application on a terminal, or has granted it.
+"""A real agent calls a real server's tools: a person reads, signs and rejects in the application on a terminal, or has
+granted it.
 
 The folder of the server is not in the agent's jail, so what the agent knows of it came through the door.
 """
@@ -70,9 +71,7 @@ def add_server(who: Person) -> None:
 
 def read_card(screen: Terminal, tool: str) -> str:
     """Open the call of a tool when it waits, and page to its end; all of its screens, with single blanks."""
-    screen.wait_for(
-        f"reaches the tool {tool[:8]}", 90
-    )  # a granted one may be in the list just before it is made
+    screen.wait_for(f"reaches the tool {tool[:8]}", 90)  # a granted one may be in the list just before it is made
     screen.type("\r")
     screen.wait_for("== REQUEST")
     pages = [screen.shown()]
@@ -84,9 +83,7 @@ def read_card(screen: Terminal, tool: str) -> str:
 
 
 @pytest.mark.parametrize("agent", EACH)
-def test_signed_granted_and_rejected(
-    agent: Agent, user: Person, model: Callable[[Sequence[NextStep]], Model]
-) -> None:
+def test_signed_granted_and_rejected(agent: Agent, user: Person, model: Callable[[Sequence[NextStep]], Model]) -> None:
     diary = user.home / "diary"
     monday, tuesday = str(diary / "monday.txt"), str(diary / "tuesday.txt")
 

@@ -1,4 +1,6 @@
-"""What may die, fill up or go away while an agent works: one clear line, its end in the trail, and nothing left or half done."""
+"""What may die, fill up or go away while an agent works: one clear line, its end in the trail, and nothing left or
+half done.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,10 @@ def in_mounts(user: Person, mounts: str, *commands: str) -> subprocess.Completed
         pytest.skip("needs a mount namespace of root")
     uid = user.home.stat().st_uid
     lines = "; ".join(commands)
-    script = f"set -e; {mounts.replace('UID', str(uid))}; exec setpriv --reuid {uid} --clear-groups -- sh -c {shlex.quote(lines)}"
+    script = (
+        f"set -e; {mounts.replace('UID', str(uid))}; exec setpriv --reuid {uid} --clear-groups -- sh -c "
+        f"{shlex.quote(lines)}"
+    )
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script], env=user.environ(), cwd=user.home,
         capture_output=True, text=True, timeout=120,
@@ -141,7 +146,10 @@ def test_a_disk_that_fills_up_while_an_agent_works(user: Person) -> None:
 
 def test_a_project_on_another_file_system(user: Person) -> None:
     """Work copy, change set and apply: each stays on the file system where it has to be."""
-    approve = f"{line_of(user, 'approve')} $(ls {user.workspace}/tool-exec/agents/*/inbox/TR-*.md) --as operator --key {user.key} --yes"
+    approve = (
+        f"{line_of(user, 'approve')} $(ls {user.workspace}/tool-exec/agents/*/inbox/TR-*.md) --as operator --key "
+        f"{user.key} --yes"
+    )
     done = in_mounts(
         user,
         f"mount -t tmpfs -o size=20m,uid=UID none {user.project}",
@@ -171,10 +179,7 @@ def test_a_project_that_may_not_be_written_waits(user: Person) -> None:
     assert "drafted TR-" in done.stderr, done
     assert user.threegate("run", "--once").returncode == 0
     [draft] = list(user.workspace.glob("tool-exec/agents/*/inbox/TR-*.md"))
-    assert (
-        user.threegate("approve", str(draft), "--as", "operator", "--key", str(user.key), "--yes").returncode
-        == 0
-    )
+    assert user.threegate("approve", str(draft), "--as", "operator", "--key", str(user.key), "--yes").returncode == 0
     user.project.chmod(0o555)
     assert user.threegate("run", "--once").returncode == 0
     assert (user.project / "README").read_text() == "read me\n" and user.events("finished") == []

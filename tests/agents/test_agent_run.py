@@ -20,7 +20,7 @@ def test_an_id_says_when_the_run_began_and_is_unique() -> None:
     assert all(name.startswith("ar-20261123-102139z-") for name in made)
 
 
-@pytest.mark.parametrize("name", ["", "ar-", "../ar-20261123-102139z-00112233", "ar-20261123-102139z-0011223/", "AR-x", "ar-20261123-102139z-00112233\n"])  # fmt: skip
+@pytest.mark.parametrize("name", ["", "ar-", "../ar-20261123-102139z-00112233", "ar-20261123-102139z-0011223/", "AR-x", "ar-20261123-102139z-00112233\n"])  # fmt: skip  # noqa: E501
 def test_what_is_no_id_names_no_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInput, match="threegate agent list"):
         Workspace(tmp_path).agent_run(name)

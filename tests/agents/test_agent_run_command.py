@@ -1,4 +1,6 @@
-"""`threegate agent run` from start to end: what the trail says, what it leaves, and one clear line for everything that is wrong."""
+"""`threegate agent run` from start to end: what the trail says, what it leaves, and one clear line for everything
+that is wrong.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def wait_until_nothing_lives(who: Person, seconds: float = 10) -> None:
 def test_a_run_leaves_the_project_alone_and_is_recorded(somebody: Person) -> None:
     before = somebody.outside()
     done = somebody.run(
-        "/bin/sh", "-c", "cat; echo new >new.txt; rm README; echo err >&2; cat .env 2>/dev/null; exit 7", stdin=b"typed\n"
+        "/bin/sh", "-c", "cat; echo new >new.txt; rm README; echo err >&2; cat .env 2>/dev/null; exit 7", stdin=b"typed\n"  # noqa: E501
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (7, "typed\n"), done
     assert "err\n" in done.stderr and "hidden from the agent: .env" in done.stderr
@@ -66,9 +68,7 @@ def test_a_run_leaves_the_project_alone_and_is_recorded(somebody: Person) -> Non
     assert "add new.txt" in shown.stdout and "delete README" in shown.stdout
     listed = somebody.threegate("agent", "list")
     assert started["run"] in listed.stdout and "ended with exit code 7" in listed.stdout
-    assert {
-        path.stat().st_mode & 0o777 for path in (somebody.workspace / "tool-exec" / "agents").iterdir()
-    } == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in (somebody.workspace / "tool-exec" / "agents").iterdir()} == {0o700}
 
 
 def test_the_account_outside_is_the_agents(somebody: Person) -> None:
@@ -126,9 +126,7 @@ def test_another_folder_can_be_read_and_not_written(somebody: Person) -> None:
     tools.mkdir(mode=0o755)
     (tools / "tool").write_text("a tool\n")
     somebody.own()
-    done = somebody.run(
-        "/bin/sh", "-c", f"cat {tools}/tool; echo x >{tools}/tool", options=["--read", str(tools)]
-    )
+    done = somebody.run("/bin/sh", "-c", f"cat {tools}/tool; echo x >{tools}/tool", options=["--read", str(tools)])
     assert done.stdout == "a tool\n" and done.returncode != 0 and (tools / "tool").read_text() == "a tool\n"
 
 
@@ -141,9 +139,7 @@ def test_links_in_the_home_lead_nowhere(somebody: Person) -> None:
         f"rm -r .codex; ln -s {target.parent} .codex",
         "mkfifo .codex",
     ):
-        script = (
-            f"cd $HOME && rm -rf .codex && mkdir .codex && {trap.replace('mkfifo', 'rm -r .codex; mkfifo')}"
-        )
+        script = f"cd $HOME && rm -rf .codex && mkdir .codex && {trap.replace('mkfifo', 'rm -r .codex; mkfifo')}"
         assert somebody.run("-c", script, profile="mine").returncode == 0
         done = somebody.run("-c", "head -1 $HOME/.codex/config.toml; test ! -L $HOME/.codex", profile="mine")
         assert done.stdout.startswith("model = ") and done.returncode == 0, done
@@ -242,7 +238,7 @@ def test_a_disk_that_is_full(user: Person) -> None:
     agents = user.workspace / "tool-exec" / "agents"
     agents.mkdir(mode=0o700)
     uid = user.home.stat().st_uid
-    script = f'mount -t tmpfs -o size=64k,nr_inodes=12,mode=0700,uid={uid} none {agents} && exec setpriv --reuid {uid} --clear-groups -- "$@"'
+    script = f'mount -t tmpfs -o size=64k,nr_inodes=12,mode=0700,uid={uid} none {agents} && exec setpriv --reuid {uid} --clear-groups -- "$@"'  # noqa: E501
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script, "sh", *user.command(*user.words("sh"))],
         env=user.environ(), cwd=user.home, capture_output=True, text=True, timeout=60,
@@ -324,9 +320,7 @@ def test_two_agents_on_one_project(somebody: Person) -> None:
 
 
 def test_the_work_copy_stands_still_while_it_is_read(somebody: Person) -> None:
-    writer = (
-        "n=0; : >ready; while :; do n=$((n+1)); echo $n >a.tmp; mv a.tmp a; echo $n >b.tmp; mv b.tmp b; done"
-    )
+    writer = "n=0; : >ready; while :; do n=$((n+1)); echo $n >a.tmp; mv a.tmp a; echo $n >b.tmp; mv b.tmp b; done"
     process = somebody.start("/bin/sh", "-c", writer)
     try:
         somebody.wait_for_file("ready")

@@ -86,9 +86,7 @@ def test_it_has_a_terminal_that_is_resized(somebody: Person) -> None:
 
 def test_ctrl_c_is_the_agents(somebody: Person) -> None:
     """It ends what runs in there; the launcher goes on and sees the agent's own end."""
-    with on_terminal(
-        somebody, "/bin/bash", "-c", "trap 'echo got it; exit 9' INT; echo ready; sleep 60"
-    ) as screen:
+    with on_terminal(somebody, "/bin/bash", "-c", "trap 'echo got it; exit 9' INT; echo ready; sleep 60") as screen:
         screen.wait_for(b"ready")
         screen.press(b"\x03")
         assert screen.end() == 9 and b"got it" in screen.seen
@@ -96,9 +94,7 @@ def test_ctrl_c_is_the_agents(somebody: Person) -> None:
 
 
 def test_a_sequence_that_keeps_or_asks_never_arrives(somebody: Person) -> None:
-    script = (
-        r"printf 'A\033]52;c;c2VjcmV0\aB\033[6nC\033[21tD\033P+q\033\\E\033[31mred\033[0m done'; sleep 0.3"
-    )
+    script = r"printf 'A\033]52;c;c2VjcmV0\aB\033[6nC\033[21tD\033P+q\033\\E\033[31mred\033[0m done'; sleep 0.3"
     with on_terminal(somebody, "/bin/bash", "-c", script) as screen:
         screen.end()
     assert b"ABCDE\x1b[31mred\x1b[0m done" in screen.seen
@@ -120,7 +116,10 @@ def test_the_terminal_is_as_before_and_nothing_is_left_to_read(somebody: Person)
 
 def test_the_terminal_is_not_the_persons(somebody: Person) -> None:
     """What the jail has is a pty of ours: no other process of the person is on it, and TIOCSTI is refused on it too."""
-    code = "import fcntl,os,termios\nprint(os.tcgetpgrp(0) == os.getpgrp())\ntry: fcntl.ioctl(0, termios.TIOCSTI, b'x'); print('typed')\nexcept OSError as e: print('errno', e.errno)"
+    code = (
+        "import fcntl,os,termios\nprint(os.tcgetpgrp(0) == os.getpgrp())\ntry: fcntl.ioctl(0, termios.TIOCSTI, "
+        "b'x'); print('typed')\nexcept OSError as e: print('errno', e.errno)"
+    )
     with on_terminal(somebody, "/usr/bin/python3", "-c", code) as screen:
         screen.end()
     assert b"errno 1\r\n" in screen.seen and b"typed" not in screen.seen

@@ -21,19 +21,19 @@ print(os.environ.get('HTTPS_PROXY'))
 for target in (%r):
     s = socket.create_connection(('127.0.0.1', 8301)); s.sendall(b'CONNECT ' + target + b' HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')
     print(s.recv(100).split(b'\\r')[0].decode())
-"""
+"""  # noqa: E501
 
 
 def test_a_signed_act_lets_a_run_reach_a_host(somebody: Person) -> None:
-    """`localhost.localdomain` is a name that is listed here and leads to no public address: it is refused all the same."""
+    """`localhost.localdomain` is a name that is listed here and leads to no public address: it is refused all the
+    same.
+    """
     program = ASK % ([b"example.org:443", b"intern.invalid:443"],)
     options = ["--allow", "example.com", "--key", str(somebody.key), "--operator", "operator"]
     done = somebody.run("/usr/bin/python3", "-c", program, options=options)
     assert done.stdout.splitlines() == ["http://127.0.0.1:8301", *["HTTP/1.1 403 Forbidden"] * 2], done
     [started], [ended] = somebody.events("agent_started"), somebody.events("agent_ended")
-    assert (
-        started["hosts"] == ["example.com"] and started["key"].startswith("SHA256:") and started["act_sha256"]
-    )
+    assert started["hosts"] == ["example.com"] and started["key"].startswith("SHA256:") and started["act_sha256"]
     assert ended["refused"] == ["example.org", "intern.invalid"] and "reached" not in ended
     assert somebody.threegate("audit", "verify").returncode == 0
 
@@ -79,9 +79,7 @@ def ask(
     ["127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "::1", "fe80::1", "100.64.0.1", "0.0.0.0"],
 )
 def test_a_listed_name_that_is_not_public_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    said, (reached, refused) = ask(
-        b"CONNECT listed.example:443 HTTP/1.1\r\nHost: x\r\n\r\n", monkeypatch, address
-    )
+    said, (reached, refused) = ask(b"CONNECT listed.example:443 HTTP/1.1\r\nHost: x\r\n\r\n", monkeypatch, address)
     assert said.startswith(b"HTTP/1.1 403") and (reached, refused) == ((), ("listed.example",))
 
 

@@ -78,9 +78,7 @@ def test_what_changed_since_is_left_alone(tmp_path: Path) -> None:
         ("a.toml", '[mcp_servers.threegate]\ncommand = "else"\n', "another server named threegate"),
     ],
 )
-def test_a_file_that_would_lose_something_is_not_written(
-    tmp_path: Path, name: str, text: str, why: str
-) -> None:
+def test_a_file_that_would_lose_something_is_not_written(tmp_path: Path, name: str, text: str, why: str) -> None:
     file = tmp_path / name
     file.write_text(text)
     with pytest.raises(InvalidInput, match=why):

@@ -1,4 +1,6 @@
-"""A jail stands still while its changes are read: no process of it writes on, whatever it is, and none is left stopped."""
+"""A jail stands still while its changes are read: no process of it writes on, whatever it is, and none is left
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,12 @@ tell(method="notifications/initialized")
 """
 """An MCP client in the jail, for programs of tests."""
 FILES = 80
-WRITER = f"n=100000; while :; do n=$((n+1)); i=100; while [ $i -lt {100 + FILES} ]; do echo $n >f$i; i=$((i+1)); done; done"
-"""Writes one number into all files in their order, then the next: in each moment at most two numbers are there, in order."""
+WRITER = (
+    f"n=100000; while :; do n=$((n+1)); i=100; while [ $i -lt {100 + FILES} ]; do echo $n >f$i; i=$((i+1)); done; done"
+)
+"""Writes one number into all files in their order, then the next: in each moment at most two numbers are there, in
+order.
+"""
 CHAIN = f"""
 import os
 n = 100000
@@ -74,16 +80,14 @@ def stands_still(data: bytes) -> bool:
         texts = [file.read().strip() for file in found if file]
     numbers = [int(text) for text in texts if text]
     assert len(numbers) >= FILES // 2, texts
-    return (
-        len(texts) - len(numbers) <= 1
-        and numbers == sorted(numbers, reverse=True)
-        and numbers[0] - numbers[-1] <= 1
-    )
+    return len(texts) - len(numbers) <= 1 and numbers == sorted(numbers, reverse=True) and numbers[0] - numbers[-1] <= 1
 
 
 @pytest.mark.parametrize("secret", [False, True], ids=["a shell", "a shell that nobody may read"])
 def test_a_process_that_keeps_writing_gives_no_torn_change_set(user: Person, secret: bool) -> None:
-    """The door reads while it writes. A program without read permission hides its namespaces from an ordinary account."""
+    """The door reads while it writes. A program without read permission hides its namespaces from an ordinary
+    account.
+    """
     if secret and not user.account:
         pytest.skip("needs root for a program that the account may not read")
     folder = user.root / "tools"

@@ -21,16 +21,10 @@ def test_there_is_a_line_for_each_wall(somebody: Person) -> None:
 
     lines = {line["name"]: line for line in json.loads(done.stdout)["lines"]}
     for wall in WALLS:
-        assert (
-            lines[f"agents: {wall}"]["state"] == "ok"
-            and "measured in a jail" in lines[f"agents: {wall}"]["seen"]
-        )
+        assert lines[f"agents: {wall}"]["state"] == "ok" and "measured in a jail" in lines[f"agents: {wall}"]["seen"]
     assert lines["agents: work copy"]["seen"].startswith("a plain copy" if somebody.agent else "an overlay")
     assert lines["agents: libraries"]["state"] == "ok"
-    assert (
-        lines["agents: packages"]["state"] == "ok"
-        and "bubblewrap, socat" in lines["agents: packages"]["seen"]
-    )
+    assert lines["agents: packages"]["state"] == "ok" and "bubblewrap, socat" in lines["agents: packages"]["seen"]
     assert ("only root" in lines["agents: limits"]["seen"]) is not bool(somebody.agent)
 
 
@@ -56,9 +50,7 @@ def test_missing_packages_and_libraries_are_named_with_what_installs_them(
 ) -> None:
     monkeypatch.setattr(jail, "PACKAGES", {"/nowhere/bwrap": "bubblewrap", "/nowhere/unshare": "util-linux"})
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.setattr(
-        jail_doctor, "measure_walls", lambda account: pytest.fail("there is nothing to measure")
-    )
+    monkeypatch.setattr(jail_doctor, "measure_walls", lambda account: pytest.fail("there is nothing to measure"))
     lines = {line.name: line for line in jail_doctor.agent_lines(Settings(), True)}
     assert (lines["agents: packages"].state, lines["agents: packages"].fix) == (
         "warning",

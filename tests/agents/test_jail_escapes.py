@@ -1,7 +1,7 @@
 """What an agent might try to get out of its jail, each by a program that works outside of it and not within.
 
-Every attempt prints OUT when it got out. Each is first made by the same account without a jail, where it must say OUT: so an
-attempt that could not tell would be found.
+Every attempt prints OUT when it got out. Each is first made by the same account without a jail, where it must say OUT:
+so an attempt that could not tell would be found.
 """
 
 from __future__ import annotations
@@ -42,11 +42,13 @@ class Attempt:
 
 ATTEMPTS = {
     "environment of pid 1": Attempt(
-        "data = b''\nfor pid in ('1', str(os.getppid())):\n    try: data += open('/proc/' + pid + '/environ', 'rb').read()\n"
+        "data = b''\nfor pid in ('1', str(os.getppid())):\n    try: data += open('/proc/' + pid + '/environ', "
+        "'rb').read()\n"
         "    except OSError: pass\nout(b'CANARY' in data or 'CANARY' in str(os.environ))"
     ),
     "inherited descriptors": Attempt(
-        "found = []\nfor pid in ('self', '1', str(os.getppid())):\n    try: names = os.listdir('/proc/' + pid + '/fd')\n"
+        "found = []\nfor pid in ('self', '1', str(os.getppid())):\n    try: names = os.listdir('/proc/' + pid + "
+        "'/fd')\n"
         "    except OSError: continue\n    for name in names:\n"
         "        try: found.append(os.readlink('/proc/' + pid + '/fd/' + name))\n        except OSError: pass\n"
         "out(any('{file}' in place or 'socket:' in place for place in found))"
@@ -62,10 +64,12 @@ ATTEMPTS = {
         "s = socket.socket(socket.AF_UNIX)\ntry: s.connect('{path}'); out(True)\nexcept OSError: out(False)"
     ),
     "a port of this host": Attempt(
-        "s = socket.socket()\ns.settimeout(3)\ntry: s.connect(('127.0.0.1', {port})); out(True)\nexcept OSError: out(False)"
+        "s = socket.socket()\ns.settimeout(3)\ntry: s.connect(('127.0.0.1', {port})); out(True)\nexcept OSError: "
+        "out(False)"
     ),
     "a datagram to this host": Attempt(
-        "s = socket.socket(type=socket.SOCK_DGRAM)\ntry:\n    s.connect(('127.0.0.1', {udp})); s.send(b'x'); s.settimeout(2)\n"
+        "s = socket.socket(type=socket.SOCK_DGRAM)\ntry:\n    s.connect(('127.0.0.1', {udp})); s.send(b'x'); "
+        "s.settimeout(2)\n"
         "    out(s.recv(1) == b'y')\nexcept OSError: out(False)"
     ),
     "a foreign process": Attempt(
@@ -89,8 +93,10 @@ ATTEMPTS = {
     "the keyring": Attempt("out(call(248, b'user', b'x', b'y', 1, -2)[1] != 'EPERM')"),
     "BPF": Attempt("out(call(321, 0, 0, 0)[1] not in ('EPERM',))", bare=False),
     "io_uring": Attempt("out(call(425, 1, 0)[1] not in ('EPERM', 'ENOSYS'))", bare=False),
-    "AF_ALG": Attempt("try: socket.socket(38, socket.SOCK_SEQPACKET); out(True)\nexcept OSError as e: out(e.errno != errno.EPERM)"),
-    "AF_VSOCK": Attempt("try: socket.socket(40, socket.SOCK_STREAM); out(True)\nexcept OSError as e: out(e.errno != errno.EPERM)"),
+    "AF_ALG": Attempt("try: socket.socket(38, socket.SOCK_SEQPACKET); out(True)\nexcept OSError as e: out(e.errno != "
+        "errno.EPERM)"),
+    "AF_VSOCK": Attempt("try: socket.socket(40, socket.SOCK_STREAM); out(True)\nexcept OSError as e: out(e.errno != "
+        "errno.EPERM)"),
     "AF_PACKET": Attempt("try: socket.socket(17, socket.SOCK_RAW); out(True)\nexcept OSError: out(False)", bare=False),
     "a hard link to a system file": Attempt(
         "try: os.link('/usr/bin/env', '/usr/bin/env-{pid}'); out(True)\nexcept OSError: out(False)", bare=False
@@ -104,9 +110,11 @@ ATTEMPTS = {
     "names in the home": Attempt("out(os.path.exists('{home}/.ssh') or os.path.exists('{workspace}'))"),
     "accounts of this host": Attempt("out(len(open('/etc/passwd').read().splitlines()) > 2)"),
     "settings of this host": Attempt("out(os.path.exists('/etc/hostname') or os.path.exists('/etc/shadow'))"),
-    "block devices": Attempt("out(os.path.exists('/sys/block') or any(n.startswith(('vd', 'sd', 'nvme')) for n in os.listdir('/dev')))"),
+    "block devices": Attempt("out(os.path.exists('/sys/block') or any(n.startswith(('vd', 'sd', 'nvme')) for n in "
+        "os.listdir('/dev')))"),
     "D-Bus and engines": Attempt(
-        "out(any(os.path.exists(p) for p in ('/run/dbus', '/var/run/docker.sock', '/run/docker.sock', '/run/user', '/run/lock')))"
+        "out(any(os.path.exists(p) for p in ('/run/dbus', '/var/run/docker.sock', '/run/docker.sock', '/run/user', "
+        "'/run/lock')))"
     ),
     "capabilities": Attempt(
         "lines = open('/proc/self/status').read() + open('/proc/1/status').read()\n"
@@ -114,7 +122,8 @@ ATTEMPTS = {
         "out(any(int(c, 16) for c in caps))"
     ),
     "new privileges": Attempt(
-        "out('NoNewPrivs:\\t1' not in open('/proc/self/status').read() or 'Seccomp:\\t2' not in open('/proc/1/status').read())"
+        "out('NoNewPrivs:\\t1' not in open('/proc/self/status').read() or 'Seccomp:\\t2' not in "
+        "open('/proc/1/status').read())"
     ),
     "another machine": Attempt(
         "names = [line.split(':')[0].strip() for line in open('/proc/net/dev').readlines()[2:]]\nout(names != ['lo'])"
@@ -141,7 +150,8 @@ def reach_for(person: Person) -> Iterator[dict[str, str]]:
         for listener in (abstract, named, tcp):
             listener.listen(8)
         answering = subprocess.Popen(
-            [sys.executable, "-c", "import socket,sys\ns=socket.socket(fileno=int(sys.argv[1]))\nwhile True: s.sendto(b'y', s.recvfrom(1)[1])", str(udp.fileno())],
+            [sys.executable, "-c", ("import socket,sys\ns=socket.socket(fileno=int(sys.argv[1]))\nwhile True: s.sendto(b'y', "  # noqa: E501
+        "s.recvfrom(1)[1])"), str(udp.fileno())],
             pass_fds=[udp.fileno()],
         )  # fmt: skip
         canary = subprocess.Popen(["sleep", "300"], **as_account(ACCOUNT if os.geteuid() == 0 else ""))
@@ -183,11 +193,14 @@ def filled(code: str, outside: dict[str, str]) -> str:
 
 
 def test_nothing_gets_out(somebody: Person, outside: dict[str, str]) -> None:
-    """All of them, inside: none says OUT. The launcher has a secret in its environment and files open, which nothing of it gets."""
+    """All of them, inside: none says OUT. The launcher has a secret in its environment and files open, which nothing
+    of it gets.
+    """
     somebody.environment["CANARY_OF_THE_LAUNCHER"] = "CANARY-IN-THE-ENVIRONMENT"
     script = "\n".join(
         f"print({name!r}, end=': ', flush=True)\nif (child := __import__('os').fork()) == 0:\n"
-        f"    exec({filled(attempt.code, outside)!r})\n    __import__('sys').stdout.flush(); __import__('os')._exit(0)\n"
+        f"    exec({filled(attempt.code, outside)!r})\n    __import__('sys').stdout.flush(); "
+        "__import__('os')._exit(0)\n"
         f"__import__('os').waitpid(child, 0)"
         for name, attempt in ATTEMPTS.items()
     )

@@ -38,33 +38,33 @@ def user(part: dict[str, Any]) -> dict[str, Any]:
 
 PASSES: list[tuple[Protocol, dict[str, Any]]] = [
     ("responses", {"input": "hi", "stream": True, "store": False, "include": ["reasoning.encrypted_content"]}),
-    ("responses", {"tools": [{"type": "function", "name": "f"}, {"type": "namespace", "name": "n", "tools": [{"type": "function"}]}]}),
-    ("responses", {"input": [{"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": PNG}]}]}),
-    ("responses", {"input": [{"type": "reasoning", "encrypted_content": "x", "summary": []}], "previous_response_id": None}),
-    ("chat", {"tools": [{"type": "function", "function": {"name": "file_id", "parameters": {"properties": {"url": {}}}}}]}),
+    ("responses", {"tools": [{"type": "function", "name": "f"}, {"type": "namespace", "name": "n", "tools": [{"type": "function"}]}]}),  # noqa: E501
+    ("responses", {"input": [{"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": PNG}]}]}),  # noqa: E501
+    ("responses", {"input": [{"type": "reasoning", "encrypted_content": "x", "summary": []}], "previous_response_id": None}),  # noqa: E501
+    ("chat", {"tools": [{"type": "function", "function": {"name": "file_id", "parameters": {"properties": {"url": {}}}}}]}),  # noqa: E501
     ("chat", {"messages": [user({"type": "image_url", "image_url": {"url": PNG}})]}),
-    ("messages", {"tools": [{"name": "t", "input_schema": {}}, {"type": "bash_20250124", "name": "bash"}], "system": "s"}),
+    ("messages", {"tools": [{"name": "t", "input_schema": {}}, {"type": "bash_20250124", "name": "bash"}], "system": "s"}),  # noqa: E501
     ("messages", {"messages": [user({"type": "tool_use", "id": "1", "name": "x", "input": {"file_id": "mine", "url": "http://x"}})]}),
     ("messages", {"messages": [user({"type": "image", "source": {"type": "base64", "data": "AA=="}})]}),
     ("gemini", {"tools": [{"functionDeclarations": [{"name": "f"}]}], "systemInstruction": {"parts": [{"text": "s"}]}}),
-    ("gemini", {"contents": [{"parts": [{"functionCall": {"name": "f", "args": {"fileUri": "x"}}}, {"inlineData": {"data": ""}}]}]}),
+    ("gemini", {"contents": [{"parts": [{"functionCall": {"name": "f", "args": {"fileUri": "x"}}}, {"inlineData": {"data": ""}}]}]}),  # noqa: E501
 ]  # fmt: skip
 REFUSED: list[tuple[Protocol, dict[str, Any], str]] = [
     # tools that the provider runs, and MCP servers that it would call
-    *[("responses", {"tools": [{"type": kind}]}, kind) for kind in ("web_search", "web_search_preview", "file_search", "code_interpreter", "mcp", "image_generation", "computer_use_preview", "shell")],
+    *[("responses", {"tools": [{"type": kind}]}, kind) for kind in ("web_search", "web_search_preview", "file_search", "code_interpreter", "mcp", "image_generation", "computer_use_preview", "shell")],  # noqa: E501
     ("responses", {"tools": [{"type": "namespace", "tools": [{"type": "mcp", "server_url": "https://x"}]}]}, "mcp"),
-    ("responses", {"tools": [{"type": "namespace", "tools": [{"type": "namespace", "tools": [{"type": "mcp"}]}]}]}, "namespace"),
+    ("responses", {"tools": [{"type": "namespace", "tools": [{"type": "namespace", "tools": [{"type": "mcp"}]}]}]}, "namespace"),  # noqa: E501
     ("chat", {"tools": [{"type": "web_search"}]}, "web_search"),
     ("chat", {"web_search_options": {}}, "web_search_options"),
-    *[("messages", {"tools": [{"type": kind, "name": "x"}]}, kind) for kind in ("web_search_20250305", "web_fetch_20250910", "code_execution_20250825", "mcp_toolset")],
+    *[("messages", {"tools": [{"type": kind, "name": "x"}]}, kind) for kind in ("web_search_20250305", "web_fetch_20250910", "code_execution_20250825", "mcp_toolset")],  # noqa: E501
     ("messages", {"mcp_servers": [{"type": "url", "url": "https://x"}]}, "mcp_servers"),
     ("messages", {"container": "c"}, "container"),
-    *[("gemini", {"tools": [{kind: {}}]}, kind) for kind in ("googleSearch", "google_search", "urlContext", "codeExecution", "fileSearch", "computerUse", "googleMaps")],
+    *[("gemini", {"tools": [{kind: {}}]}, kind) for kind in ("googleSearch", "google_search", "urlContext", "codeExecution", "fileSearch", "computerUse", "googleMaps")],  # noqa: E501
     # what the provider would fetch or has kept
     ("responses", {"input": [{**ITEM, "content": [{"type": "input_image", "image_url": "https://x/?secret"}]}]}, "URL"),
     ("responses", {"input": [{**ITEM, "content": [{"type": "input_image", "file_id": "file-1"}]}]}, "file id"),
     ("responses", {"input": [{**ITEM, "content": [{"type": "input_file", "file_url": "https://x"}]}]}, "URL"),
-    ("responses", {"input": [{"type": "function_call_output", "output": [{"type": "input_file", "file_id": "f"}]}]}, "file id"),
+    ("responses", {"input": [{"type": "function_call_output", "output": [{"type": "input_file", "file_id": "f"}]}]}, "file id"),  # noqa: E501
     ("responses", {"input": [{"type": "item_reference", "id": "x"}]}, "item_reference"),
     ("responses", {"input": [{"type": "mcp_approval_response"}]}, "mcp_approval_response"),
     ("responses", {"previous_response_id": "r"}, "previous_response_id"),
@@ -78,8 +78,8 @@ REFUSED: list[tuple[Protocol, dict[str, Any], str]] = [
     ("chat", {"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, "audio"),
     ("messages", {"messages": [user({"type": "image", "source": {"type": "url", "url": "https://x"}})]}, "URL"),
     ("messages", {"messages": [user({"type": "document", "source": {"type": "file", "file_id": "f"}})]}, "file id"),
-    ("messages", {"messages": [user({"type": "tool_result", "content": [{"type": "image", "source": {"type": "url"}}]})]}, "URL"),
-    ("messages", {"messages": [user({"type": "document", "source": {"type": "content", "content": [{"type": "image", "source": {"type": "url"}}]}})]}, "URL"),
+    ("messages", {"messages": [user({"type": "tool_result", "content": [{"type": "image", "source": {"type": "url"}}]})]}, "URL"),  # noqa: E501
+    ("messages", {"messages": [user({"type": "document", "source": {"type": "content", "content": [{"type": "image", "source": {"type": "url"}}]}})]}, "URL"),  # noqa: E501
     ("messages", {"messages": [user({"type": "container_upload", "file_id": "f"})]}, "container_upload"),
     ("messages", {"messages": [user({"type": "server_tool_use", "name": "web_search"})]}, "server_tool_use"),
     ("messages", {"system": [{"type": "image", "source": {"type": "url"}}]}, "URL"),

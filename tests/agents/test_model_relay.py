@@ -41,9 +41,7 @@ class Endpoint:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
-                endpoint.seen.append(
-                    (self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body)
-                )
+                endpoint.seen.append((self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body))
                 self.send_response(endpoint.status)
                 for name, value in endpoint.headers.items():
                     self.send_header(name, value)
@@ -138,9 +136,7 @@ def relay(tmp_path: Path, endpoint: Endpoint) -> Iterator[Start]:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(path))
             listener.listen()
-            process, counts = start_model_relay(
-                listener, RelaySettings(protocol=protocol, **{**given, **changes})
-            )
+            process, counts = start_model_relay(listener, RelaySettings(protocol=protocol, **{**given, **changes}))
         ended.extend([process.end, lambda: os.close(counts)])
         return Client(path, counts)
 
@@ -162,8 +158,8 @@ def test_the_key_is_the_operators_and_nothing_of_the_agents_head_goes_on(
     relay: Start, endpoint: Endpoint, protocol: Protocol, header: str
 ) -> None:
     mine = {
-        "Authorization": "Bearer mine", "x-api-key": "mine", "x-goog-api-key": "mine", "Cookie": "mine", "OpenAI-Organization": "mine",
-        "X-Anything": "mine", "anthropic-beta": "interleaved-thinking-2025-05-14,mcp-client-2025-04-04,files-api-2025-04-14",
+        "Authorization": "Bearer mine", "x-api-key": "mine", "x-goog-api-key": "mine", "Cookie": "mine", "OpenAI-Organization": "mine",  # noqa: E501
+        "X-Anything": "mine", "anthropic-beta": "interleaved-thinking-2025-05-14,mcp-client-2025-04-04,files-api-2025-04-14",  # noqa: E501
         "Host": "evil.example", "User-Agent": "mine",
     }  # fmt: skip
     status, _, body = relay(protocol).post(PATHS[protocol], GOOD[protocol], mine)
@@ -194,11 +190,7 @@ def test_a_stream_comes_piece_by_piece_and_is_counted(relay: Start, endpoint: En
         endpoint.arrived.release,
     )
     assert status == 200 and body == b"".join(endpoint.pieces)
-    assert (
-        heads["content-type"] == "text/event-stream"
-        and "set-cookie" not in heads
-        and heads["x-request-id"] == "r"
-    )
+    assert heads["content-type"] == "text/event-stream" and "set-cookie" not in heads and heads["x-request-id"] == "r"
     assert (client.counts.requests, client.counts.tokens, client.counts.bytes_in) == (1, 14, len(body))
 
 
@@ -224,7 +216,10 @@ def test_a_refusal_says_what_and_reaches_nobody(relay: Start, endpoint: Endpoint
     [
         (
             403,
-            b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+            (
+                b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: "
+                b"chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n"
+            ),
         ),
         (
             400,
@@ -239,9 +234,7 @@ def test_a_refusal_says_what_and_reaches_nobody(relay: Start, endpoint: Endpoint
         (400, b"POST " + b"/" * 40_000 + b" HTTP/1.1\r\n\r\n"),
     ],
 )
-def test_what_is_no_proper_request_goes_nowhere(
-    relay: Start, endpoint: Endpoint, status: int, data: bytes
-) -> None:
+def test_what_is_no_proper_request_goes_nowhere(relay: Start, endpoint: Endpoint, status: int, data: bytes) -> None:
     """400 is for what cannot be read, 403 for what can and is not let through."""
     assert relay().raw(data).startswith(b"HTTP/1.1 %d " % status)
     assert endpoint.seen == []

@@ -57,9 +57,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_hiccup_is_waited_out_and_the_second_use_asks_nobody(
-    fake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hiccup_is_waited_out_and_the_second_use_asks_nobody(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOD", "3")
     folder = install("codex")
     assert install("codex") == folder and folder.parent == fake / "cache"
@@ -68,9 +66,7 @@ def test_a_hiccup_is_waited_out_and_the_second_use_asks_nobody(
     assert {path.name for path in folder.iterdir()} == {"node_modules", "package.json", "package-lock.json"}
 
 
-def test_what_cannot_be_had_says_why_and_leaves_nothing_half(
-    fake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_had_says_why_and_leaves_nothing_half(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOD", "99")
     with pytest.raises(Unavailable, match="npm ci of codex: npm error code E503"):
         install("codex")

@@ -35,9 +35,7 @@ def test_what_is_written_is_in_the_form_of_its_agent(name: str) -> None:
             entry = servers["threegate"]
             words = [entry["command"], *entry["args"]] if "args" in entry else entry["command"]
             assert words == ["/usr/bin/socat", "-", f"UNIX-CONNECT:{DOOR}"]
-    written = "".join(filled.text(file.text) for file in profile.files) + "".join(
-        map(filled.text, profile.args)
-    )
+    written = "".join(filled.text(file.text) for file in profile.files) + "".join(map(filled.text, profile.args))
     assert "$" not in written and (name == "generic" or ("be careful" in written and profile.connect))
     assert not profile.url or profile.models
 
@@ -59,10 +57,7 @@ def test_the_operator_changes_a_profile_or_makes_one() -> None:
         load_profile("local", settings).host == "127.0.0.1:11434"
         and load_profile("local", settings).program == "opencode"
     )
-    assert (
-        load_profile("mine", settings).program == "/opt/mine"
-        and load_profile("mine", settings).name == "mine"
-    )
+    assert load_profile("mine", settings).program == "/opt/mine" and load_profile("mine", settings).name == "mine"
     assert profile_names(settings) == sorted([*PACKAGED, "local", "mine"])
 
 

@@ -1,7 +1,7 @@
 """A whole session of real agent programs in the jail: a scripted model, the door, a daemon, and a person who signs.
 
-They read, edit, run a test, ask for a run, propose changes, are refused, fix what was refused, and what a person signed is
-applied. Nothing else of the person's changes.
+They read, edit, run a test, ask for a run, propose changes, are refused, fix what was refused, and what a person signed
+is applied. Nothing else of the person's changes.
 """
 
 from __future__ import annotations
@@ -53,16 +53,14 @@ def employ(who: Person, agent: Agent, model: Model) -> None:
     except Unavailable as error:
         missing(str(error))
     program = next(path for place in agent.path if (path := folder / place / agent.program).exists())
-    who.environment["PATH"] = ":".join(
-        [*(str(folder / place) for place in agent.path), "/usr/local/bin:/usr/bin:/bin"]
-    )
+    who.environment["PATH"] = ":".join([*(str(folder / place) for place in agent.path), "/usr/local/bin:/usr/bin:/bin"])
     secret = who.home / ".model-key"
     secret.write_text(KEY + "\n")
     secret.chmod(0o600)
     names = ["gemini-2.5-pro", "gemini-2.5-flash", "gemini-2.5-flash-lite"]
     who.settings(
         f'\n[secrets.model]\nfile = "{secret}"\nhost = "127.0.0.1"\n\n[agents.{agent.name}]\nprogram = "{program}"\n'
-        f'url = "{model.url}"\nmodels = {json.dumps(names if agent.name == "gemini" else ["scripted"])}\nkey = "model"\n'
+        f'url = "{model.url}"\nmodels = {json.dumps(names if agent.name == "gemini" else ["scripted"])}\nkey = "model"\n'  # noqa: E501
         "wait_sec = 240\n"
     )
     (who.project / "app.py").write_text(BROKEN)
@@ -100,9 +98,7 @@ def session(agent: Agent, project: Path) -> list[NextStep]:
         agent.shell(
             "env; cat /proc/1/environ $HOME/.model-key .env 2>/dev/null; ls /run; python3 -B -m unittest test_app 2>&1"
         ),
-        after(
-            has("OK", "door.sock"), Call("run_python", {"code": "import socket", "purpose": "Look around."})
-        ),
+        after(has("OK", "door.sock"), Call("run_python", {"code": "import socket", "purpose": "Look around."})),
         after(
             has("refused", "no module socket"),
             Call("run_python", {"code": "print(6 * 7)", "purpose": "Ask for a number."}),
@@ -143,17 +139,13 @@ def test_a_session_from_reading_to_applied(
     assert ended["changed"] == 0 and "left out" not in done.stderr, "what was applied is no change any more"
     assert [event["status"] for event in user.events("finished")] == ["succeeded", "succeeded"]
     assert user.threegate("audit", "verify").returncode == 0
-    left = [
-        path for path in user.workspace.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()
-    ]
+    left = [path for path in user.workspace.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert left == []
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("agent", IN_CI)
-def test_as_root_it_works_by_another_account(
-    agent: Agent, model: Callable[[Sequence[NextStep]], Model]
-) -> None:
+def test_as_root_it_works_by_another_account(agent: Agent, model: Callable[[Sequence[NextStep]], Model]) -> None:
     """On a plain copy of a project that is root's, so nothing of it can be applied."""
     if os.geteuid() != 0:
         pytest.skip("this is about root")

@@ -86,9 +86,7 @@ def test_what_both_sides_changed_is_merged_and_signed_anew(tmp_path: Path) -> No
     shown = moved.place.approve(moved.fresh()).out
     assert "| +two" in shown and "| -17" not in shown and "drafted again from" in shown
     moved.place.once()
-    assert (moved.project / "text").read_text() == LINES.replace("2\n", "two\n", 1).replace(
-        "17\n", "seventeen\n"
-    )
+    assert (moved.project / "text").read_text() == LINES.replace("2\n", "two\n", 1).replace("17\n", "seventeen\n")
     assert (moved.project / "run.sh").read_text() == "start\n" + LINES + "end\n"
     assert (moved.project / "run.sh").stat().st_mode & 0o777 == 0o644
     assert (moved.project / "same").read_text() == "2\n" == (moved.project / "both").read_text()
@@ -154,9 +152,7 @@ def test_the_mode_of_one_side_and_the_text_of_the_other(tmp_path: Path) -> None:
         assert (path.read_text(), path.stat().st_mode & 0o777) == ("2\n", 0o755)
 
 
-def test_git_merges_three_plain_files_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_git_merges_three_plain_files_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No repository around, no configuration of the account's or the machine's."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "evil"))

@@ -29,9 +29,7 @@ def client(model: Model) -> openai.OpenAI:
 
 
 def test_responses_as_the_client_of_openai_reads_them(model: MakeModel) -> None:
-    served = model(
-        [Call("x__look", ARGUMENTS), Call("patch", "*** Begin"), Say(lambda turn: f"got {turn.result}")]
-    )
+    served = model([Call("x__look", ARGUMENTS), Call("patch", "*** Begin"), Say(lambda turn: f"got {turn.result}")])
     tools: list[Any] = [
         {
             "type": "namespace",
@@ -72,9 +70,7 @@ def test_responses_as_the_client_of_openai_reads_them(model: MakeModel) -> None:
     whole = client(served).responses.create(model="m", input="a title, please")
     assert whole.output_text == ASIDE
     assert [turn.results for turn in served.turns] == [(), ("seen",), ("seen", "ok")]
-    assert {turn.user for turn in served.turns} == {"go on"} and {turn.key for turn in served.turns} == {
-        "k-1"
-    }
+    assert {turn.user for turn in served.turns} == {"go on"} and {turn.key for turn in served.turns} == {"k-1"}
     assert len(served.asides) == 1 and served.asides[0].user == "a title, please"
     served.check()
 
@@ -82,9 +78,7 @@ def test_responses_as_the_client_of_openai_reads_them(model: MakeModel) -> None:
 def test_chat_as_the_client_of_openai_reads_it(model: MakeModel) -> None:
     served = model([Call("look", ARGUMENTS), Say("good bye"), Say("whole")])
     talk: list[Any] = [{"role": "system", "content": "s"}, {"role": "user", "content": "go on"}]
-    with client(served).chat.completions.stream(
-        model="m", messages=talk, tools=chat_tools("x_look")
-    ) as stream:
+    with client(served).chat.completions.stream(model="m", messages=talk, tools=chat_tools("x_look")) as stream:
         for _ in stream:
             pass
         choice = stream.get_final_completion().choices[0]
@@ -94,21 +88,15 @@ def test_chat_as_the_client_of_openai_reads_it(model: MakeModel) -> None:
     talk += [
         {
             "role": "assistant",
-            "tool_calls": [
-                {"id": call.id, "type": "function", "function": {"name": "x_look", "arguments": "{}"}}
-            ],
+            "tool_calls": [{"id": call.id, "type": "function", "function": {"name": "x_look", "arguments": "{}"}}],
         },
         {"role": "tool", "tool_call_id": call.id, "content": [{"type": "text", "text": "seen"}]},
     ]
     chunks = list(
-        client(served).chat.completions.create(
-            model="m", messages=talk, tools=chat_tools("x_look"), stream=True
-        )
+        client(served).chat.completions.create(model="m", messages=talk, tools=chat_tools("x_look"), stream=True)
     )
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "good bye"
-    whole = client(served).chat.completions.create(
-        model="m", messages=talk, tools=chat_tools("x_look", "other")
-    )
+    whole = client(served).chat.completions.create(model="m", messages=talk, tools=chat_tools("x_look", "other"))
     assert whole.choices[0].message.content == "whole" and whole.choices[0].finish_reason == "stop"
     assert [turn.result for turn in served.turns] == ["", "seen", "seen"]
     served.check()
@@ -136,7 +124,7 @@ def test_messages_of_anthropic(model: MakeModel) -> None:
     }
     sent = events(url, body, key)
     assert [event["type"] for event in sent] == [
-        "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop",
+        "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop",  # noqa: E501
     ]  # fmt: skip
     block = sent[1]["content_block"]
     assert (block["type"], block["name"], block["input"]) == ("tool_use", "mcp__x__look", {})
@@ -189,12 +177,7 @@ def test_generate_content_of_gemini(model: MakeModel) -> None:
 def say(model: Model, text: str, *tools: str) -> Any:
     """One whole chat request."""
     talk: list[Any] = [{"role": "user", "content": text}]
-    return (
-        client(model)
-        .chat.completions.create(model="m", messages=talk, tools=chat_tools(*tools))
-        .choices[0]
-        .message
-    )
+    return client(model).chat.completions.create(model="m", messages=talk, tools=chat_tools(*tools)).choices[0].message
 
 
 def test_a_request_that_is_sent_twice_is_answered_twice_alike(model: MakeModel) -> None:
@@ -245,9 +228,7 @@ def test_a_step_that_blocks_holds_up_no_other_request(model: MakeModel) -> None:
 
     served = model([Say(slow)])
     answers: list[str] = []
-    waiting = [
-        threading.Thread(target=lambda: answers.append(say(served, "a", "t").content)) for _ in range(2)
-    ]
+    waiting = [threading.Thread(target=lambda: answers.append(say(served, "a", "t").content)) for _ in range(2)]
     for thread in waiting:
         thread.start()
     assert say(served, "a title").content == ASIDE and answers == []

@@ -44,7 +44,7 @@ def inside(copy: WorkCopy, script: str) -> str:
     """Run a script in the copy, in the jail."""
     jail = Jail(Account.own(), copy.bound, tree=str(copy.root), overlay=copy.overlay, cwd=str(copy.root))
     process = jail.start(
-        ["/bin/bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, begin=False
+        ["/bin/bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, begin=False  # noqa: E501
     )  # fmt: skip
     out = process.communicate(timeout=60)[0].decode()
     assert process.returncode == 0, out
@@ -69,9 +69,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_hidden_is_not_there_and_is_no_deletion(
-    tmp_path: Path, project: Path, kind: CopyKind
-) -> None:
+def test_what_is_hidden_is_not_there_and_is_no_deletion(tmp_path: Path, project: Path, kind: CopyKind) -> None:
     with working(tmp_path, kind) as copy:
         assert copy.start.hidden == {
             ".env": "protected",
@@ -89,9 +87,7 @@ def test_what_is_hidden_is_not_there_and_is_no_deletion(
 
 @contextmanager
 def working_again(tmp_path: Path, kind: CopyKind) -> Iterator[WorkCopy]:
-    shutil.rmtree(
-        tmp_path / "tool-exec", onerror=lambda call, path, why: (os.chmod(path, 0o700), os.rmdir(path))
-    )
+    shutil.rmtree(tmp_path / "tool-exec", onerror=lambda call, path, why: (os.chmod(path, 0o700), os.rmdir(path)))
     with working(tmp_path, kind, shown=(".env", "settings.py")) as copy:
         yield copy
 
@@ -99,8 +95,10 @@ def working_again(tmp_path: Path, kind: CopyKind) -> Iterator[WorkCopy]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_change_comes_back(tmp_path: Path, project: Path, kind: CopyKind) -> None:
     script = (
-        "echo new >new; echo z >>sub/b.txt; rm -r gone; chmod +x mode; rm turns; mkdir turns; echo in >turns/in; touch same; "
-        "rm link; ln -s same link; rm -r sub/deep; mkdir sub/deep; echo q >sub/deep/other; mkdir -p d/e/f; echo 1 >d/e/f/g; : >empty"
+        "echo new >new; echo z >>sub/b.txt; rm -r gone; chmod +x mode; rm turns; mkdir turns; echo in >turns/in; touch "
+        "same; "
+        "rm link; ln -s same link; rm -r sub/deep; mkdir sub/deep; echo q >sub/deep/other; mkdir -p d/e/f; echo 1 "
+        ">d/e/f/g; : >empty"
     )
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
     with working(tmp_path, kind) as copy:
@@ -138,9 +136,7 @@ def test_what_cannot_be_carried_is_named(tmp_path: Path, project: Path, kind: Co
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_links_and_fifos_are_not_followed_when_it_is_read(
-    tmp_path: Path, project: Path, kind: CopyKind
-) -> None:
+def test_links_and_fifos_are_not_followed_when_it_is_read(tmp_path: Path, project: Path, kind: CopyKind) -> None:
     """A file became a FIFO, a folder a link to a folder outside with a file of the same name."""
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -152,22 +148,24 @@ def test_links_and_fifos_are_not_followed_when_it_is_read(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_git_works_in_the_copy_and_its_traps_stay_there(
-    tmp_path: Path, project: Path, kind: CopyKind
-) -> None:
+def test_git_works_in_the_copy_and_its_traps_stay_there(tmp_path: Path, project: Path, kind: CopyKind) -> None:
     """The history is there, the configuration is not; what the agent configures runs nowhere when changes are read."""
     git = "git -c user.name=a -c user.email=a@b.c"
     trap = tmp_path / "sprung"
     subprocess.run(
         f"git init -q . && git add a.txt sub && {git} commit -qm first && git config core.fsmonitor 'touch {trap}' && "
-        f"git config credential.helper store && git remote add origin https://user:pw@example.com/x && echo '#!/bin/sh' >.git/hooks/pre-commit",
+        "git config credential.helper store && git remote add origin https://user:pw@example.com/x && echo "
+        "'#!/bin/sh' >.git/hooks/pre-commit",
         shell=True, cwd=project, check=True,
     )  # fmt: skip
     before = sorted((path, path.lstat().st_mtime_ns) for path in (project / ".git").rglob("*"))
     script = (
-        f"cat .git/config; git log --format=%s; ls .git/hooks 2>/dev/null; echo more >>a.txt; git add -A; {git} commit -qm second; "
-        f"git config core.fsmonitor 'touch {trap}'; git config diff.external 'touch {trap}'; git config filter.x.clean 'touch {trap}'; "
-        f"echo '* filter=x' >.gitattributes; mkdir -p .git/hooks; echo 'touch {trap}' >.git/hooks/post-checkout; chmod +x .git/hooks/*"
+        f"cat .git/config; git log --format=%s; ls .git/hooks 2>/dev/null; echo more >>a.txt; git add -A; {git} commit "
+        "-qm second; "
+        f"git config core.fsmonitor 'touch {trap}'; git config diff.external 'touch {trap}'; git config filter.x.clean "
+        f"'touch {trap}'; "
+        f"echo '* filter=x' >.gitattributes; mkdir -p .git/hooks; echo 'touch {trap}' >.git/hooks/post-checkout; chmod "
+        "+x .git/hooks/*"
     )
     with working(tmp_path, kind) as copy:
         said = inside(copy, script)
@@ -178,9 +176,7 @@ def test_git_works_in_the_copy_and_its_traps_stay_there(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_path_that_the_project_changed_too_is_left_out(
-    tmp_path: Path, project: Path, kind: CopyKind
-) -> None:
+def test_a_path_that_the_project_changed_too_is_left_out(tmp_path: Path, project: Path, kind: CopyKind) -> None:
     with working(tmp_path, kind) as copy:
         inside(copy, "echo agent >>a.txt; echo agent >>mode; echo agent >born")
         (project / "a.txt").write_text("somebody else\n")
@@ -194,9 +190,7 @@ def test_a_path_that_the_project_changed_too_is_left_out(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_agent_goes_on_from_what_was_applied_of_its_own(
-    tmp_path: Path, project: Path, kind: CopyKind
-) -> None:
+def test_an_agent_goes_on_from_what_was_applied_of_its_own(tmp_path: Path, project: Path, kind: CopyKind) -> None:
     """What is in the project because this run proposed it is not taken for what others did."""
     with working(tmp_path, kind) as copy:
         inside(copy, "echo 1 >>a.txt; mkdir pkg; echo 1 >pkg/m; echo 1 >pkg/n; rm mode")
@@ -234,9 +228,11 @@ def test_whatever_an_agent_does_is_what_comes_back(tmp_path: Path, kind: CopyKin
         one, other = rng.choice(names), rng.choice(names)
         steps.append(
             rng.choice([
-                f"echo {number} >>'{one}'", f"rm -rf '{one}'", f"mv '{one}' '{other}'", f"mv '{one}' new{number}", "rm -rf d1/d2",
-                f"mkdir -p d1/d2/n{number} && echo x >d1/d2/n{number}/f", f"chmod +x '{one}'", f"rm -rf '{one}'; mkdir -p '{one}'; echo y >'{one}/z'",
-                f"cp -r d1 copy{number}", f"mv d3 moved{number}", "mkdir -p d3 d1/d2", f"touch '{one}'", f"ln -sfn '{os.path.basename(other)}' '{one}'",
+                f"echo {number} >>'{one}'", f"rm -rf '{one}'", f"mv '{one}' '{other}'", f"mv '{one}' new{number}", "rm -rf d1/d2",  # noqa: E501
+                f"mkdir -p d1/d2/n{number} && echo x >d1/d2/n{number}/f", f"chmod +x '{one}'", (f"rm -rf '{one}'; mkdir -p '{one}'; echo y "  # noqa: E501
+        f">'{one}/z'"),
+                f"cp -r d1 copy{number}", f"mv d3 moved{number}", "mkdir -p d3 d1/d2", f"touch '{one}'", (f"ln -sfn '{os.path.basename(other)}' "  # noqa: E501
+        f"'{one}'"),
             ])
         )  # fmt: skip
     script = "exec 2>/dev/null; umask 022\n" + "\n".join(steps) + "\ntrue\n"
@@ -254,9 +250,7 @@ def test_whatever_an_agent_does_is_what_comes_back(tmp_path: Path, kind: CopyKin
     rest = {
         path
         for path in got
-        if not any(
-            path == other or path.startswith(f"{other}/") or other.startswith(f"{path}/") for other in left
-        )
+        if not any(path == other or path.startswith(f"{other}/") or other.startswith(f"{path}/") for other in left)
     }
     assert rest == set()
 

@@ -43,11 +43,7 @@ class SecurityKey:
         """The armored signature of a message, with these flags."""
         head = string(namespace.encode()) + string(b"") + string(b"sha512")
         tosign = b"SSHSIG" + head + string(hashlib.sha512(message).digest())
-        signed = (
-            hashlib.sha256(APPLICATION).digest()
-            + struct.pack(">BI", flags, 7)
-            + hashlib.sha256(tosign).digest()
-        )
+        signed = hashlib.sha256(APPLICATION).digest() + struct.pack(">BI", flags, 7) + hashlib.sha256(tosign).digest()
         if isinstance(self.private, ed25519.Ed25519PrivateKey):
             raw = self.private.sign(signed)
         else:
@@ -68,10 +64,6 @@ def ed25519_key() -> SecurityKey:
 def ecdsa_key() -> SecurityKey:
     """An sk-ecdsa-sha2-nistp256 key."""
     private = ec.generate_private_key(ec.SECP256R1())
-    point = private.public_key().public_bytes(
-        serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint
-    )
+    point = private.public_key().public_bytes(serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint)
     name = b"sk-ecdsa-sha2-nistp256@openssh.com"
-    return SecurityKey(
-        name, string(name) + string(b"nistp256") + string(point) + string(APPLICATION), private
-    )
+    return SecurityKey(name, string(name) + string(b"nistp256") + string(point) + string(APPLICATION), private)

@@ -24,9 +24,7 @@ class SoftPasskey:
 
     origin: str = ORIGIN
     credential: bytes = b"credential-1"
-    private: ec.EllipticCurvePrivateKey = field(
-        default_factory=lambda: ec.generate_private_key(ec.SECP256R1())
-    )
+    private: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
 
     def __post_init__(self) -> None:
         self.key, self.passkey = passkey_of(self.spki, self.origin, encode_base64url(self.credential))

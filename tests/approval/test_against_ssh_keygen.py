@@ -1,7 +1,8 @@
 """The verification in this process beside ssh-keygen's: over every kind of key, never more lenient.
 
-Each mutation changes one thing of a genuine signature, of what was signed, or of the operators' files; a quarter of them two.
-Both sides get the same bytes: ours through the parsers of this gate, ssh-keygen as files. The long form is soak.
+Each mutation changes one thing of a genuine signature, of what was signed, or of the operators' files; a quarter of
+them two. Both sides get the same bytes: ours through the parsers of this gate, ssh-keygen as files. The long form is
+soak.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ORDERS = {
 }
 ED25519_ORDER = 2**252 + 27742317777372353535851937790883648493
 KINDS = (
-    "ed25519", "ecdsa-256", "ecdsa-384", "ecdsa-521", "rsa-3072", "rsa-4096", "rsa-3072-sha256", "sk-ed25519", "sk-ecdsa",
+    "ed25519", "ecdsa-256", "ecdsa-384", "ecdsa-521", "rsa-3072", "rsa-4096", "rsa-3072-sha256", "sk-ed25519", "sk-ecdsa",  # noqa: E501
 )  # fmt: skip
 
 
@@ -315,8 +316,9 @@ MUTATIONS: tuple[Callable[[Case, random.Random], Case], ...] = (
 )  # fmt: skip
 
 STRICTER = {"odd_value", "odd_rest", "odd_head", "odd_operators", "odd_key", "flipped"}
-"""Where we refuse what ssh-keygen takes: numbers and values in another spelling, a FIDO key that nobody touched or whose flags
-OpenSSH never sets, a reserved field that is not empty, and the very second of valid-before."""
+"""Where we refuse what ssh-keygen takes: numbers and values in another spelling, a FIDO key that nobody touched or
+whose flags OpenSSH never sets, a reserved field that is not empty, and the very second of valid-before.
+"""
 
 
 def mutations(cases: dict[str, Case], count: int, seed: int) -> Iterator[tuple[str, Case]]:
@@ -345,9 +347,7 @@ def compare(cases: dict[str, Case], folder: Path, count: int, seed: int) -> Coun
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_genuine_signature_passes_on_both_sides(
-    genuine: dict[str, Case], tmp_path: Path, kind: str
-) -> None:
+def test_a_genuine_signature_passes_on_both_sides(genuine: dict[str, Case], tmp_path: Path, kind: str) -> None:
     assert ours(genuine[kind])
     assert theirs(genuine[kind], tmp_path)
 
@@ -389,8 +389,6 @@ def test_a_certificate_is_never_verified_here(tmp_path: Path) -> None:
         verifies(DATA, parse_armor(replace(case, key=blob).armor()))
 
 
-def test_ssh_keygen_is_not_started_for_a_plain_key(
-    genuine: dict[str, Case], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ssh_keygen_is_not_started_for_a_plain_key(genuine: dict[str, Case], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("threegate.approval.signature.SSH_KEYGEN", "/nonexistent")
     assert all(ours(genuine[kind]) for kind in KINDS)

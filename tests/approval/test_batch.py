@@ -35,9 +35,7 @@ def statements(count: int = 3) -> tuple[Statement, ...]:
     """Of req-0, req-1, …; each with a nonce of its own."""
     request = material.make_request()
     first = material.make_statement(request, material.make_job(request))
-    return tuple(
-        replace(first, request_id=f"req-{number}", nonce=f"{number:032x}") for number in range(count)
-    )
+    return tuple(replace(first, request_id=f"req-{number}", nonce=f"{number:032x}") for number in range(count))
 
 
 def member(approved: Approved, risk: str = "low", index: int = 1) -> tuple[Batch, BatchPlace, bytes]:
@@ -83,9 +81,7 @@ def test_a_batch_is_read_as_it_was_written() -> None:
 )  # fmt: skip
 def test_any_batch_is_read_as_it_was_written(risk: Any, members: list[tuple[str, str]]) -> None:
     first = statements(1)[0]
-    batch = Batch(
-        risk, tuple(replace(first, nonce=nonce, request_id=f"req{name}") for nonce, name in members)
-    )
+    batch = Batch(risk, tuple(replace(first, nonce=nonce, request_id=f"req{name}") for nonce, name in members))
     assert Batch.parse(batch.to_bytes()) == batch
 
 
@@ -109,9 +105,7 @@ def test_any_other_bytes_are_none(data: bytes) -> None:
         ({"shown_sha256": None}, "does not say what was shown"),
     ],
 )
-def test_a_batch_of_statements_that_do_not_belong_together_is_none(
-    changes: dict[str, Any], words: str
-) -> None:
+def test_a_batch_of_statements_that_do_not_belong_together_is_none(changes: dict[str, Any], words: str) -> None:
     first, second, third = statements()
     with pytest.raises(MalformedError, match=words):
         Batch("low", (first, replace(second, **changes), third))
@@ -180,9 +174,7 @@ def test_a_member_with_its_event_passes(approved: Approved) -> None:
     checks = {check.name: check for check in launch_checks(facts(approved))}
     assert checks["batch"].detail.startswith("number 2 of 3 of the batch ")
     assert checks["ssh-keygen"].ok and all(check.ok for check in checks.values())
-    assert {check.name: check.detail for check in launch_checks(approved.facts())}[
-        "batch"
-    ] == "not one of a batch"
+    assert {check.name: check.detail for check in launch_checks(approved.facts())}["batch"] == "not one of a batch"
 
 
 def test_a_member_without_its_very_event_does_not_run(approved: Approved) -> None:
@@ -243,16 +235,12 @@ def test_the_quorum_is_that_of_the_highest_risk_in_it(approved: Approved, other_
     assert [signer.name for signer in signers] == ["operator", "other"]
 
 
-def test_a_countersignature_covers_what_it_names_and_no_other_member(
-    approved: Approved, other_key: Path
-) -> None:
+def test_a_countersignature_covers_what_it_names_and_no_other_member(approved: Approved, other_key: Path) -> None:
     batch, place, _ = member(approved)
     both = approved.operators + material.line("other", other_key).encode()
     for about in (sha256_hex(batch.statements[0].to_bytes()), place.batch_sha256):
         word = material.countersigned(about, "other", other_key)
-        found = facts(
-            approved, operators=both, countersignatures={"other": word}, quorum=QuorumSettings(low=2)
-        )
+        found = facts(approved, operators=both, countersignatures={"other": word}, quorum=QuorumSettings(low=2))
         assert code_of(found) == "statement_mismatch"
 
 

@@ -1,4 +1,6 @@
-"""What an operator writes of a tool's arguments: the types that come out, the call that is shown, and what is refused."""
+"""What an operator writes of a tool's arguments: the types that come out, the call that is shown, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -164,9 +166,7 @@ REFUSED: list[tuple[dict[str, Any], tuple[str, ...], tuple[str, ...], tuple[str,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("of", "where", "any_of", "absent", "why"), REFUSED, ids=lambda value: str(value)[:30]
-)
+@pytest.mark.parametrize(("of", "where", "any_of", "absent", "why"), REFUSED, ids=lambda value: str(value)[:30])
 def test_what_is_refused(of: Any, where: Any, any_of: Any, absent: Any, why: str) -> None:
     with pytest.raises(Refused) as caught:
         rules(of, *where, any_of=any_of, absent=absent)
@@ -226,7 +226,7 @@ def test_only_an_argument_may_be_anything() -> None:
     for term in (
         {"type": "boolean", "equals": 1}, {"type": "string", "equals": True}, {"type": "string", "host_in": "a.com"},
         {"type": "string", "host_in": []}, {"type": "string", "under": [5]}, {"type": "string", "under": "../x"},
-        {"type": "boolean", "gte": 0, "lte": 1}, {"type": "boolean", "one_of": [True]}, {"type": "string", "glob": "**"},
+        {"type": "boolean", "gte": 0, "lte": 1}, {"type": "boolean", "one_of": [True]}, {"type": "string", "glob": "**"},  # noqa: E501
         {"type": "string", "starts_with": ["a"]}, {"type": "string", "contains": "a"},
     ):  # fmt: skip
         with pytest.raises(MalformedError):

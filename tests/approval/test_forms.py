@@ -178,9 +178,7 @@ def test_keys_are_read_whole_or_not_at_all(blob: bytes) -> None:
 def test_a_key_is_told_by_its_fingerprint(key: Path) -> None:
     import subprocess
 
-    listed = subprocess.run(
-        ["/usr/bin/ssh-keygen", "-l", "-f", str(key)], capture_output=True, text=True, check=True
-    )
+    listed = subprocess.run(["/usr/bin/ssh-keygen", "-l", "-f", str(key)], capture_output=True, text=True, check=True)
     type_name, text = material.public(key).split()
     assert parse_key_text(type_name, text).fingerprint == listed.stdout.split()[1]
     malformed(parse_key_text, "ssh-rsa", text)
@@ -188,9 +186,7 @@ def test_a_key_is_told_by_its_fingerprint(key: Path) -> None:
         malformed(decode_base64, wrong)
 
 
-def certificate(
-    authority: bytes = ED25519, kind: int = 1, critical: bytes = b"", names: bytes = b""
-) -> bytes:
+def certificate(authority: bytes = ED25519, kind: int = 1, critical: bytes = b"", names: bytes = b"") -> bytes:
     """A certificate blob made by hand; its signature is nonsense."""
     return b"".join(
         (
@@ -225,12 +221,7 @@ def rebuilt(
     key: bytes, *, namespace: bytes = b"n", reserved: bytes = b"", hashed: bytes = b"sha512", inner: bytes
 ) -> bytes:
     return render_armor(
-        b"SSHSIG\x00\x00\x00\x01"
-        + string(key)
-        + string(namespace)
-        + string(reserved)
-        + string(hashed)
-        + string(inner)
+        b"SSHSIG\x00\x00\x00\x01" + string(key) + string(namespace) + string(reserved) + string(hashed) + string(inner)
     )
 
 

@@ -44,9 +44,7 @@ def about(job: Job, **changes: Any) -> dict[str, Any]:
     return {**made, "pattern": pattern, "free_inputs": ["data.csv"], **changes}
 
 
-def granted(
-    key: Path, *, namespace: str = NAMESPACE_ACT, act: dict[str, Any] | None = None, **changes: Any
-) -> bytes:
+def granted(key: Path, *, namespace: str = NAMESPACE_ACT, act: dict[str, Any] | None = None, **changes: Any) -> bytes:
     job = material.make_job(material.make_request())
     made = Act(FIRST_GRANT_TYPE, WORKSPACE, 1, "operator", APPROVED, "0" * 32, about(job, **changes))
     return material.signed(replace(made, **(act or {})).to_bytes(), key, namespace)
@@ -59,9 +57,7 @@ def facts(key: Path, data: bytes | None = None, **changes: Any) -> LaunchFacts:
     }  # fmt: skip
     request = values.pop("request")
     job = values.pop("job", None) or material.make_job(request)
-    return material.facts_of(
-        request, job, data or granted(key), material.line("operator", key).encode(), **values
-    )
+    return material.facts_of(request, job, data or granted(key), material.line("operator", key).encode(), **values)
 
 
 def code_of(found: LaunchFacts, *, listed: bool = False) -> str:
@@ -187,9 +183,7 @@ def test_terms_of_a_wrong_form(key: Path, changes: dict[str, Any]) -> None:
 def test_a_grant_is_signed_as_an_act(key: Path, other_key: Path) -> None:
     assert code_of(facts(key, granted(key, namespace=NAMESPACE_APPROVAL))) == "signature_invalid"
     assert code_of(facts(key, granted(other_key))) == "signer_unknown"
-    assert (
-        code_of(facts(key, granted(key, act={"acted_utc": NOW + timedelta(seconds=61)}))) == "not_yet_valid"
-    )
+    assert code_of(facts(key, granted(key, act={"acted_utc": NOW + timedelta(seconds=61)}))) == "not_yet_valid"
     good = granted(key)
     for place in range(0, len(good), 23):
         flipped = bytearray(good)

@@ -89,9 +89,7 @@ def agent(tmp_path: Path) -> Iterator[str]:
 def test_a_key_that_only_an_agent_holds(tmp_path: Path, agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     key = make_key(tmp_path, "operator")
     operators = line("operator", key)
-    subprocess.run(
-        ["/usr/bin/ssh-add", "-q", str(key)], env={"SSH_AUTH_SOCK": agent}, check=True, capture_output=True
-    )
+    subprocess.run(["/usr/bin/ssh-add", "-q", str(key)], env={"SSH_AUTH_SOCK": agent}, check=True, capture_output=True)
     key.unlink()
     monkeypatch.setenv("SSH_AUTH_SOCK", agent)
     request, job, statement = fresh()
@@ -103,9 +101,7 @@ def test_a_key_that_only_an_agent_holds(tmp_path: Path, agent: str, monkeypatch:
         sign_statement(statement.to_bytes(), key.with_name("operator.pub"), "threegate-approval")
 
 
-def certify(
-    tmp_path: Path, ca: Path, key: Path, *options: str, names: str = "operator", window: str = ""
-) -> Path:
+def certify(tmp_path: Path, ca: Path, key: Path, *options: str, names: str = "operator", window: str = "") -> Path:
     """Sign a certificate; ssh-keygen then signs with the key and presents the certificate."""
     window = window or f"{APPROVED - timedelta(days=1):%Y%m%d}:{NOW + timedelta(days=400):%Y%m%d}"
     principals = ["-n", names] if names else []
@@ -125,9 +121,7 @@ def authority(tmp_path: Path) -> tuple[Path, str]:
 
 def sign_with_certificate(statement: bytes, certificate: Path, agent: str, key: Path) -> bytes:
     """ssh-keygen signs with a certificate when an agent holds it."""
-    subprocess.run(
-        ["/usr/bin/ssh-add", "-q", str(key)], env={"SSH_AUTH_SOCK": agent}, check=True, capture_output=True
-    )
+    subprocess.run(["/usr/bin/ssh-add", "-q", str(key)], env={"SSH_AUTH_SOCK": agent}, check=True, capture_output=True)
     return render_signed(statement, sign_statement(statement, certificate, "threegate-approval"))
 
 
@@ -184,9 +178,7 @@ def test_a_certificate_of_another_authority(
     assert code_of(facts_of(request, job, signature, authority[1].encode())) == "signer_unknown"
 
 
-def test_a_certificate_signed_by_a_short_rsa_key(
-    tmp_path: Path, agent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_certificate_signed_by_a_short_rsa_key(tmp_path: Path, agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_AUTH_SOCK", agent)
     ca, key = make_key(tmp_path, "ca", "rsa", 2048), make_key(tmp_path, "operator")
     certificate = certify(tmp_path, ca, key)
@@ -274,9 +266,7 @@ def test_a_fido_signature_whose_flags_were_changed_afterwards() -> None:
 def test_the_command_line_is_the_same_for_a_token() -> None:
     expected = "/usr/bin/ssh-keygen -q -Y sign -n threegate-approval -f /home/a/.ssh/id_ed25519_sk"
     assert " ".join(sign_command(Path("/home/a/.ssh/id_ed25519_sk"), "threegate-approval")) == expected
-    command = verify_command(
-        "alice", "threegate-approval", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), ["a", "s"]
-    )
+    command = verify_command("alice", "threegate-approval", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), ["a", "s"])
     assert " ".join(command) == (
         "/usr/bin/ssh-keygen -q -Y verify -n threegate-approval -I alice -O verify-time=20260102030405 -f a -s s"
     )
@@ -292,9 +282,7 @@ def test_no_key_no_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_dsa_key_signs_nothing(tmp_path: Path) -> None:
     dsa = tmp_path / "dsa"
-    made = subprocess.run(
-        ["/usr/bin/ssh-keygen", "-q", "-t", "dsa", "-N", "", "-f", str(dsa)], capture_output=True
-    )
+    made = subprocess.run(["/usr/bin/ssh-keygen", "-q", "-t", "dsa", "-N", "", "-f", str(dsa)], capture_output=True)
     if made.returncode != 0:
         pytest.skip("OpenSSH 10 makes none")
     with pytest.raises(InvalidInput, match="may not approve"):
@@ -343,9 +331,7 @@ def test_beside_a_krl_ssh_keygen_refuses_the_signature_of_other_bytes(
     assert code_of(approved.facts(signature=other)) == "signature_invalid"
 
 
-def test_an_ssh_keygen_that_does_not_agree(
-    approved: Approved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_ssh_keygen_that_does_not_agree(approved: Approved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert launch_checks(approved.facts())[-1].ok is True
     monkeypatch.setattr("threegate.approval.signature.SSH_KEYGEN", "/bin/false")
     last = launch_checks(approved.facts())[-1]

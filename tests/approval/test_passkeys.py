@@ -194,7 +194,9 @@ def test_an_ssh_key_logs_nobody_in(tmp_path: Path) -> None:
 
 
 def test_a_token_never_signs_in_a_browsers_form_nor_the_other_way() -> None:
-    """A FIDO key's own line pins no origin; a passkey's key without a browser around it shows nobody where it signed."""
+    """A FIDO key's own line pins no origin; a passkey's key without a browser around it shows nobody where it
+    signed.
+    """
     token = fido.ecdsa_key()
     ordinary = load_operators(f"operator {NAMESPACES} {token.text}\n".encode(), None)
     assert ordinary.problem is None
@@ -214,9 +216,7 @@ def test_revoked_by_list_and_by_krl(tmp_path: Path) -> None:
     (tmp_path / "pub").write_text(public + "\n")
     subprocess.run(["/usr/bin/ssh-keygen", "-q", "-k", "-f", tmp_path / "krl", tmp_path / "pub"], check=True)
     stranger = make_key(tmp_path, "stranger")
-    subprocess.run(
-        ["/usr/bin/ssh-keygen", "-q", "-k", "-f", tmp_path / "other", f"{stranger}.pub"], check=True
-    )
+    subprocess.run(["/usr/bin/ssh-keygen", "-q", "-k", "-f", tmp_path / "other", f"{stranger}.pub"], check=True)
     armor = parse_armor(PASSKEY.sign(DATA))
     for revoked in (public.encode() + b"\n", (tmp_path / "krl").read_bytes()):
         with pytest.raises(Refused, match="revoked"):
@@ -354,7 +354,7 @@ def test_a_passkey_is_pinned_to_no_name_of_this_machine() -> None:
 def test_keys_and_credentials_that_are_none() -> None:
     p384 = ec.generate_private_key(ec.SECP384R1()).public_key()
     edwards = ed25519.Ed25519PrivateKey.generate().public_key()
-    for spki in (b"", b"x" * 91, *(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for key in (p384, edwards))):  # fmt: skip
+    for spki in (b"", b"x" * 91, *(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for key in (p384, edwards))):  # fmt: skip  # noqa: E501
         with pytest.raises(MalformedError, match="public key"):
             passkey_of(spki, ORIGIN, "Y3JlZA")
     for credential, wrong in (
@@ -414,6 +414,4 @@ def test_never_more_lenient_than_ssh_keygen(tmp_path: Path) -> None:
     """It takes more than we do: it knows no origin, and reads flags and client data less strictly."""
     answers = [(why_not(armor) == "", theirs(tmp_path, armor)) for armor in (make() for make in MUTATIONS)]
     assert (True, False) not in answers
-    assert (
-        answers.count((True, True)) >= 2 and answers.count((False, True)) >= 5 and (False, False) in answers
-    )
+    assert answers.count((True, True)) >= 2 and answers.count((False, True)) >= 5 and (False, False) in answers

@@ -109,9 +109,7 @@ RUNS_AND_WAITS: list[tuple[Job, str, str, list[Any], list[Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("job", "text", "part", "run", "wait"), RUNS_AND_WAITS, ids=lambda value: str(value)[:30]
-)
+@pytest.mark.parametrize(("job", "text", "part", "run", "wait"), RUNS_AND_WAITS, ids=lambda value: str(value)[:30])
 def test_a_widened_part_takes_what_it_says(
     give: Any, job: Job, text: str, part: str, run: list[Any], wait: list[Any]
 ) -> None:
@@ -122,16 +120,13 @@ def test_a_widened_part_takes_what_it_says(
     for value in wait:
         assert not covers(grant, with_value(job, part, value)), value
     (example,) = examples(job, grant.widened)
-    assert (
-        covers(grant, with_value(job, part, example.runs))
-        and example.runs != open_job(job, [part]).values[part]
-    )
+    assert covers(grant, with_value(job, part, example.runs)) and example.runs != open_job(job, [part]).values[part]
     assert not covers(grant, with_value(job, part, example.waits))
     assert [str(item) for item in read_widened(job, [str(grant.widened[0])])] == [str(grant.widened[0])]
 
 
 HOSTILE = (
-    "a b", "a\tb", "a%2fb", "a\\b", "a..b", "a//b", "a\x1bb", "a\x00b", "a\u202eb", "a\u200bb", "ae\u0301b", "-ab", "ab\n",
+    "a b", "a\tb", "a%2fb", "a\\b", "a..b", "a//b", "a\x1bb", "a\x00b", "a\u202eb", "a\u200bb", "ae\u0301b", "-ab", "ab\n",  # noqa: E501
     "a" + "x" * limits.GRANT_WORD_CHARS + "b", "", "a\u00a0b", "a\ue000b", "a\u2028b",
 )  # fmt: skip
 
@@ -150,7 +145,7 @@ def test_a_star_never_stands_for_a_slash(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", ['"2026\\u002d12"', '"2026-12" ', ' "2026-12"', '"2026-12","x":"y"', '"2026-12", "month": "2026-11"', "2026", '"']
+    "raw", ['"2026\\u002d12"', '"2026-12" ', ' "2026-12"', '"2026-12","x":"y"', '"2026-12", "month": "2026-11"', "2026", '"']  # noqa: E501
 )  # fmt: skip
 def test_only_the_value_may_differ_in_the_text_of_the_inputs(give: Any, raw: str) -> None:
     grant = give(monty(), "vars.month ~ 2026-(0[1-9]|1[0-2])")

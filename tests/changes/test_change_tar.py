@@ -122,13 +122,13 @@ HOSTILE = {
     "a key too many": archive((TABLE, render_table(ROWS[:1]).replace(b'{"', b'{"a":1,"'), {}), A),
     "another change": archive((TABLE, render_table(ROWS[:1]).replace(b'"modify"', b'"mode"'), {}), A),
     "another mode in the table": archive((TABLE, render_table(ROWS[:1]).replace(b"100644", b"104755"), {}), A),
-    "a row without a digest": archive((TABLE, render_table(ROWS[:1]).replace(f'"{digest("2")}"'.encode(), b"null"), {}), A),
+    "a row without a digest": archive((TABLE, render_table(ROWS[:1]).replace(f'"{digest("2")}"'.encode(), b"null"), {}), A),  # noqa: E501
     "a row that changes nothing": with_table((Row("a", file("2"), file("2")),), A),
     "a row of nothing": archive((TABLE, render_table(ROWS[:1]).replace(b'"modify"', b'"add"'), {}), A),
     "a folder with a digest": archive((TABLE, render_table(ROWS[:1]).replace(b"100644", b"040755"), {}), A),
-    "below a file": with_table((Row("a", None, file("1")), Row("a/b", None, file("2"))), ("tree/a", b"1", {}), ("tree/a/b", b"2", {})),
-    "below what is deleted": with_table((Row("a", TableNode(FOLDER), None), Row("a/b", None, file("2"))), ("tree/a/b", b"2", {})),
-    "gone below what is new": with_table((Row("a", None, TableNode(FOLDER)), Row("a/b", file("2"), None)), ("tree/a", None, {})),
+    "below a file": with_table((Row("a", None, file("1")), Row("a/b", None, file("2"))), ("tree/a", b"1", {}), ("tree/a/b", b"2", {})),  # noqa: E501
+    "below what is deleted": with_table((Row("a", TableNode(FOLDER), None), Row("a/b", None, file("2"))), ("tree/a/b", b"2", {})),  # noqa: E501
+    "gone below what is new": with_table((Row("a", None, TableNode(FOLDER)), Row("a/b", file("2"), None)), ("tree/a", None, {})),  # noqa: E501
     "names that collide": with_table((Row("A", None, file("2")), Row("a", None, file("2"))), ("tree/A", b"2", {}), A),
     "folders that collide": with_table(
         (Row("D", None, TableNode(FOLDER)), Row("D/a", None, file("2")), Row("d/b", None, file("2"))),
@@ -140,7 +140,7 @@ HOSTILE = {
 }  # fmt: skip
 for _path in (
     ".git", ".GIT", ".git/config", "d/.Git/hooks/x", "git~1", "GIT~1/config", ".git ", ".git.", ".gi‌t", ".ｇｉｔ",
-    ".git::$INDEX_ALLOCATION", ".gitmodules", "x/.GitModules", ".env", ".env.local", "secrets/x", "tool-exec/x", "threegate.toml", "a\\b", "CON",
+    ".git::$INDEX_ALLOCATION", ".gitmodules", "x/.GitModules", ".env", ".env.local", "secrets/x", "tool-exec/x", "threegate.toml", "a\\b", "CON",  # noqa: E501
 ):  # fmt: skip
     HOSTILE[f"the path {_path!r}"] = with_table((Row(_path, None, file("2")),), (f"tree/{_path}", b"2", {}))
 for _path in ("/a", "../a", "d/../a", "d//a", "./a", ""):

@@ -84,7 +84,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     outside = build(tmp_path / "outside", {"x": "1", "d/x": "1"})
     project = build(
         tmp_path / "p",
-        {"a": "1", "h": "1", "s": "1", "Case": "1", "dir/x": "1", "full/x": "1", "full/y": "1", "bare/HEAD": "1", "bare/refs": None,
+        {"a": "1", "h": "1", "s": "1", "Case": "1", "dir/x": "1", "full/x": "1", "full/y": "1", "bare/HEAD": "1", "bare/refs": None,  # noqa: E501
          "to": ("link", "dir"), "out": ("link", str(outside)), "up": ("link", "../outside")},
     )  # fmt: skip
     os.link(project / "h", outside / "h")

@@ -142,7 +142,7 @@ def test_the_starting_ignore_files_decide(tmp_path: Path) -> None:
     )
     work = build(
         tmp_path / "w",
-        {".gitignore": "a\n", "src/.gitignore": "", "a": "2", "x.o": "1", "keep.o": "1", "src/odd.o": "1", "build/y": "1", "src/t": "1",
+        {".gitignore": "a\n", "src/.gitignore": "", "a": "2", "x.o": "1", "keep.o": "1", "src/odd.o": "1", "build/y": "1", "src/t": "1",  # noqa: E501
          "only/z.o": "1"},
     )  # fmt: skip
     found = made(project, work)
@@ -199,9 +199,7 @@ def test_candidates_are_the_only_paths(tmp_path: Path) -> None:
 def test_an_overlay_is_read_without_mounting_it(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("a whiteout is made by root")
-    base = build(
-        tmp_path / "p", {"a": "1", "b": "1", "d/x": "1", "d/y": "1", "gone/x": "1", "o/x": "1", "f/x": "1"}
-    )
+    base = build(tmp_path / "p", {"a": "1", "b": "1", "d/x": "1", "d/y": "1", "gone/x": "1", "o/x": "1", "f/x": "1"})
     upper = build(tmp_path / "u", {"a": "2", "d/x": "1", "o/new": "1", "f": "now a file"})
     for path in ("b", "gone", "d/y"):
         os.mknod(upper / path, 0o020000, 0)

@@ -30,8 +30,8 @@ def test_names_and_folders(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(folder)
     place = add_project(workspace, "web", str(tmp_path / "link"), actor="test")
     assert place.path == found("web") == str(folder) and place.uid == OWNER
-    for name, path in (("web", str(folder)), ("default", str(folder)), ("../x", str(folder)), ("x", "web"), ("x", str(folder / "no")),
-                       ("x", str(bench.keys["alice"])), ("x", str(workspace.root)), ("x", str(tmp_path)), ("x", str(workspace.inbox)),
+    for name, path in (("web", str(folder)), ("default", str(folder)), ("../x", str(folder)), ("x", "web"), ("x", str(folder / "no")),  # noqa: E501
+                       ("x", str(bench.keys["alice"])), ("x", str(workspace.root)), ("x", str(tmp_path)), ("x", str(workspace.inbox)),  # noqa: E501
                        ("x", "/")):  # fmt: skip
         with pytest.raises(InvalidInput):
             add_project(workspace, name, path, actor="test")

@@ -6,21 +6,20 @@ import pytest
 
 from threegate.changes.run_later import table, why_runs_later
 
-RUNS = """
-.github/workflows/ci.yml .gitlab-ci.yml sub/Jenkinsfile .circleci/config.yml azure-pipelines.yml .woodpecker.yml
-.githooks/pre-commit .husky/pre-push .pre-commit-config.yaml hooks/post-receive .gitattributes a/.gitattributes lefthook.yml
-Makefile a/b/GNUmakefile x.mk justfile Dockerfile docker/Dockerfile.dev docker-compose.yml CMakeLists.txt BUILD a/BUILD.bazel x.bzl
-build.gradle.kts pom.xml gradlew Rakefile noxfile.py tox.ini build.rs flake.nix app.csproj Vagrantfile Taskfile.yml WORKSPACE
-package.json web/package.json .npmrc .yarnrc.yml pyproject.toml setup.py setup.cfg requirements.txt requirements/dev.txt Cargo.toml
-.cargo/config.toml go.mod Gemfile composer.json deno.jsonc
-package-lock.json yarn.lock pnpm-lock.yaml poetry.lock uv.lock Cargo.lock go.sum Gemfile.lock
-conftest.py tests/conftest.py evil.pth sitecustomize.py vite.config.ts .eslintrc.js jest.config.js pytest.ini tsconfig.json
-.envrc .vscode/tasks.json .idea/x.xml .devcontainer/devcontainer.json .vimrc .dir-locals.el .editorconfig .tool-versions
-AGENTS.md sub/AGENTS.md CLAUDE.md GEMINI.md QWEN.md .mcp.json .claude/settings.json .cursor/rules/x.md .cursorrules
-.github/copilot-instructions.md opencode.json .codex/config.toml .aider.conf.yml
-x.service x.timer crontab x.desktop .htaccess
-run.sh bin/deploy.bash x.ps1 x.bat
-""".split()
+RUNS = """.github/workflows/ci.yml .gitlab-ci.yml sub/Jenkinsfile .circleci/config.yml azure-pipelines.yml
+.woodpecker.yml .githooks/pre-commit .husky/pre-push .pre-commit-config.yaml hooks/post-receive
+.gitattributes a/.gitattributes lefthook.yml Makefile a/b/GNUmakefile x.mk justfile Dockerfile
+docker/Dockerfile.dev docker-compose.yml CMakeLists.txt BUILD a/BUILD.bazel x.bzl build.gradle.kts pom.xml
+gradlew Rakefile noxfile.py tox.ini build.rs flake.nix app.csproj Vagrantfile Taskfile.yml WORKSPACE
+package.json web/package.json .npmrc .yarnrc.yml pyproject.toml setup.py setup.cfg requirements.txt
+requirements/dev.txt Cargo.toml .cargo/config.toml go.mod Gemfile composer.json deno.jsonc
+package-lock.json yarn.lock pnpm-lock.yaml poetry.lock uv.lock Cargo.lock go.sum Gemfile.lock conftest.py
+tests/conftest.py evil.pth sitecustomize.py vite.config.ts .eslintrc.js jest.config.js pytest.ini
+tsconfig.json .envrc .vscode/tasks.json .idea/x.xml .devcontainer/devcontainer.json .vimrc .dir-locals.el
+.editorconfig .tool-versions AGENTS.md sub/AGENTS.md CLAUDE.md GEMINI.md QWEN.md .mcp.json
+.claude/settings.json .cursor/rules/x.md .cursorrules .github/copilot-instructions.md opencode.json
+.codex/config.toml .aider.conf.yml x.service x.timer crontab x.desktop .htaccess run.sh bin/deploy.bash
+x.ps1 x.bat""".split()
 QUIET = """
 src/a.py README.md docs/x.rst data.csv src/hooks/useThing.ts a/b.c index.html build/x.txt src/__init__.py LICENSE a.json
 lib/workspace/x.py tests/test_a.py style.css

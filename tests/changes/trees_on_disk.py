@@ -1,4 +1,6 @@
-"""Small trees on disk, from a mapping: text is a file, None a folder, ("link", target) a symlink, ("x", text) executable."""
+"""Small trees on disk, from a mapping: text is a file, None a folder, ("link", target) a symlink, ("x", text)
+executable.
+"""
 
 from __future__ import annotations
 

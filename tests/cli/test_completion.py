@@ -41,9 +41,7 @@ def after_tab(shell: list[str], home: Path, typed: str, wanted: str) -> str:
             if select.select([terminal], [], [], 0.2)[0]:
                 shown += os.read(terminal, 65536).decode(errors="replace").replace("\a", "")
                 quiet = 0
-            elif (
-                not sent and re.search("[$#] ", shown) and (quiet := quiet + 1) > 1
-            ):  # the prompt, and the shell waits
+            elif not sent and re.search("[$#] ", shown) and (quiet := quiet + 1) > 1:  # the prompt, and the shell waits
                 os.write(terminal, f"{typed}\t".encode())
                 shown, sent, quiet = "", True, 0
             elif sent and (quiet := quiet + 1) % 5 == 0:  # zsh loads the completion at the first Tab

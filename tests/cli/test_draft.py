@@ -72,9 +72,7 @@ def test_a_monty_draft_with_variables_and_a_second_one(capsys: pytest.CaptureFix
     ]
     assert cli.execute([*arguments, "one"]) == 0
     assert (
-        cli.execute(
-            [*arguments, "two", "--risk", "high", "--sensitivity", "public", "--justification", "asked for"]
-        )
+        cli.execute([*arguments, "two", "--risk", "high", "--sensitivity", "public", "--justification", "asked for"])
         == 0
     )
     assert capsys.readouterr().out.count("valid (draft)") == 2

@@ -1,4 +1,6 @@
-"""Every command's help: it can be shown, fits 80 columns, describes each argument and option, and its examples are right."""
+"""Every command's help: it can be shown, fits 80 columns, describes each argument and option, and its examples are
+right.
+"""
 
 from __future__ import annotations
 

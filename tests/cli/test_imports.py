@@ -108,9 +108,7 @@ def test_the_forwarder_is_named_without_loading_it() -> None:
     assert secret_header.forwarder_source() == Path(secret_forwarder.__file__).read_bytes()
 
 
-def test_doctor_without_an_engine_loads_no_client_of_one(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_without_an_engine_loads_no_client_of_one(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{place.root}/no-engine")
     done = subprocess.run(
         [sys.executable, "-c", COUNT, "doctor"], cwd=place.root, capture_output=True, text=True, timeout=120

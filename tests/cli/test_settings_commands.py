@@ -15,9 +15,7 @@ from threegate.setup.settings_file import set_values
 _TOKEN = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"
 
 
-def test_show_tells_values_and_origins_and_hides_addresses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_tells_values_and_origins_and_hides_addresses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = make_place(tmp_path, settings={"approval.ttl": "2h", "notify.urls": [f"tgram://{_TOKEN}/12"]})
     set_values(place.root / "threegate.toml", {"notify.requester_hook": f"json://user:{_TOKEN}@host/x"})
     assert execute(["-w", str(place.root), "settings", "show", "--origin"]) == 0
@@ -28,9 +26,7 @@ def test_show_tells_values_and_origins_and_hides_addresses(
     assert rows["approval.grants"] == "false   # default"
     assert rows["notify.urls"] == '["tgram://..."]   # threegate.toml'
     assert _TOKEN not in shown
-    tomllib.loads(
-        "\n".join(f"x{number} = {value}" for number, value in enumerate(rows.values()) if "{}" not in value)
-    )
+    tomllib.loads("\n".join(f"x{number} = {value}" for number, value in enumerate(rows.values()) if "{}" not in value))
     assert execute(["-w", str(place.root), "--json", "settings", "show"]) == 0
     told = capsys.readouterr().out
     assert json.loads(told)["notify.requester_hook"] == {"value": "json://...", "origin": "file"}

@@ -88,9 +88,7 @@ def test_each_shell_gets_the_drafts_in_its_own_form(place: Place, shell: str) ->
     ],
     ids=" ".join,
 )
-def test_each_command_is_offered_what_it_takes(
-    place: Place, words: tuple[str, ...], names: list[str]
-) -> None:
+def test_each_command_is_offered_what_it_takes(place: Place, words: tuple[str, ...], names: list[str]) -> None:
     assert offered(place, *words) == names
 
 

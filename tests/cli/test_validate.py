@@ -84,9 +84,7 @@ def test_sarif_has_what_scanners_ask_for_and_exits_0(capsys: pytest.CaptureFixtu
     assert cli.execute(["validate", "--format", "sarif", "inbox"]) == 0
     text = capsys.readouterr().out
     value = json.loads(text)
-    schema = json.loads(
-        (Path(__file__).parents[1] / "data" / "sarif-2.1.0-subset.schema.json").read_text("utf-8")
-    )
+    schema = json.loads((Path(__file__).parents[1] / "data" / "sarif-2.1.0-subset.schema.json").read_text("utf-8"))
     jsonschema.Draft202012Validator(schema).validate(value)
     run = value["runs"][0]
     for result in run["results"]:
@@ -99,8 +97,7 @@ def test_github_annotations_are_one_line_each(capsys: pytest.CaptureFixture[str]
     assert cli.execute(["validate", "--format", "github", path]) == 2
     lines = capsys.readouterr().out.splitlines()
     assert any(
-        line.startswith("::error file=inbox/TR-bad.md,line=10,col=10,title=TG138::network must be")
-        for line in lines
+        line.startswith("::error file=inbox/TR-bad.md,line=10,col=10,title=TG138::network must be") for line in lines
     )
     assert all(line.startswith(("::error ", "::warning ")) for line in lines)
     assert output._property("a:b,c%\n") == "a%3Ab%2Cc%25%0A"
@@ -174,9 +171,7 @@ def test_many_files_are_checked_in_parallel_in_order(
     assert "missing.md" in captured.err
 
 
-def test_the_workspaces_maxima_hold(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_workspaces_maxima_hold(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     Path("threegate.toml").write_text("[request]\nmax_memory_mb = 64\n")
     path = put(NAME, era())
     assert cli.execute(["validate", path]) == 2

@@ -19,7 +19,7 @@ def npm(folder: Path, *arguments: str, expect: int = 0) -> str:
     """Run npm quietly; its standard output."""
     done = subprocess.run(
         ["npm", *arguments], cwd=folder, capture_output=True, text=True, timeout=280,
-        env={**os.environ, "npm_config_audit": "false", "npm_config_fund": "false", "npm_config_update_notifier": "false"},
+        env={**os.environ, "npm_config_audit": "false", "npm_config_fund": "false", "npm_config_update_notifier": "false"},  # noqa: E501
     )  # fmt: skip
     assert done.returncode == expect, f"npm {' '.join(arguments)}: {done.stdout}\n{done.stderr}"
     return done.stdout
@@ -33,7 +33,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
             missing(f"{program} (apt-get install nodejs npm)")
     root = tmp_path_factory.mktemp("typescript")
     listed = subprocess.run(
-        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-co", "--exclude-standard", "clients/typescript", "schemas"],
+        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-co", "--exclude-standard", "clients/typescript", "schemas"],  # noqa: E501
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.splitlines()  # fmt: skip
     for name in [*listed, *(f"tests/data/{path.name}" for path in (ROOT / "tests/data").glob("*.jsonl"))]:

@@ -1,7 +1,7 @@
 """The same 495 shared events at one clock through every surface: command line, Python, HTTP, MCP and TypeScript.
 
-The clock is put in here, in this process: the HTTP and MCP servers that are asked run in it. Only `threegate aana check`
-has an option for it, which it always had.
+The clock is put in here, in this process: the HTTP and MCP servers that are asked run in it. Only `threegate aana
+check` has an option for it, which it always had.
 """
 
 from __future__ import annotations
@@ -132,9 +132,7 @@ def test_five_surfaces_give_the_same_envelopes(package: Path, url: str, tmp_path
         assert executes[name] == executes["Python"], name
     assert sum(executes["Python"]) >= 8
     for envelope in expected:
-        assert (
-            envelope["route"] == envelope["audit_safe_log_event"]["route"] == envelope["recommended_action"]
-        )
+        assert envelope["route"] == envelope["audit_safe_log_event"]["route"] == envelope["recommended_action"]
 
     audited = [envelope["audit_safe_log_event"] for envelope in expected]
     for name, times in (("command", 1), ("mcp", 1), ("http", 2)):
@@ -145,14 +143,14 @@ def test_five_surfaces_give_the_same_envelopes(package: Path, url: str, tmp_path
 
 
 def test_offline_the_form_is_judged_as_python_does(package: Path) -> None:
-    """`validateEvent` and `validate_event` find fault with the same events: the shared ones, and each with one change."""
+    """`validateEvent` and `validate_event` find fault with the same events: the shared ones, and each with one
+    change.
+    """
     events: list[Any] = [*EVENTS, None, [], "x", {}]
     for event in EVENTS[::7]:
         for key in event:
             events.append({name: value for name, value in event.items() if name != key})
-            events += [
-                {**event, key: value} for value in (None, 5, "", "x", [], {}, ["a"], {"a": 1}, "revise")
-            ]
+            events += [{**event, key: value} for value in (None, 5, "", "x", [], {}, ["a"], {"a": 1}, "revise")]
         events.append({**event, "more": 1})
         events.append({**event, "schema_version": "aana.agent_tool_precheck.v1"})
         refs = [ref for ref in event["evidence_refs"] if isinstance(ref, dict)]
@@ -174,7 +172,5 @@ def test_offline_the_form_is_judged_as_python_does(package: Path) -> None:
     assert done.returncode == 0, done.stderr
     faults = [bool(json.loads(line)) for line in done.stdout.splitlines()]
     expected = [bool(aana.validate_event(event)) for event in events]
-    assert [
-        json.dumps(event) for event, one, other in zip(events, faults, expected, strict=True) if one != other
-    ] == []
+    assert [json.dumps(event) for event, one, other in zip(events, faults, expected, strict=True) if one != other] == []
     assert len(events) > 2_000 and 500 < sum(expected) < len(events)

@@ -54,7 +54,7 @@ def test_in_node_against_a_real_server(package: Path, servers: Servers) -> None:
         cwd=package, capture_output=True, text=True, timeout=280, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
-    counts = dict(line[2:].split() for line in done.stdout.splitlines() if line.startswith("# ") and len(line.split()) == 3)  # fmt: skip
+    counts = dict(line[2:].split() for line in done.stdout.splitlines() if line.startswith("# ") and len(line.split()) == 3)  # fmt: skip  # noqa: E501
     assert len(files) == 2 and int(counts["tests"]) >= 40
     assert counts["fail"] == counts["skipped"] == counts["todo"] == "0"
     for secret in (TOKEN, "canary-value"):
@@ -94,8 +94,8 @@ def test_what_the_package_holds(package: Path, tmp_path: Path) -> None:
     code = "import('@threegate/client').then((client) => console.log(Object.keys(client).sort().join(' ')))"
     done = subprocess.run(["node", "-e", code], cwd=user, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == [
-        "CONTRACT_VERSION", "checkProposal", "checkToolPrecheck", "decideCall", "gateCall", "gateTool", "mayBecomeDraft",
-        "shouldExecuteCall", "shouldExecuteTool", "toolPrecheckEvent", "validateCall", "validateEvent", "validateProposal",
+        "CONTRACT_VERSION", "checkProposal", "checkToolPrecheck", "decideCall", "gateCall", "gateTool", "mayBecomeDraft",  # noqa: E501
+        "shouldExecuteCall", "shouldExecuteTool", "toolPrecheckEvent", "validateCall", "validateEvent", "validateProposal",  # noqa: E501
     ], done.stderr  # fmt: skip
 
 

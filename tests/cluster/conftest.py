@@ -35,7 +35,9 @@ class Bench:
         return envelope_of(self.place.root, self.request_id, "w1", **more)  # type: ignore[arg-type]
 
     def sealed(self, **changes: object) -> bytes:
-        """A good envelope with some fields changed, signed by the real workspace key: what a taken-over daemon sends."""
+        """A good envelope with some fields changed, signed by the real workspace key: what a taken-over daemon
+        sends.
+        """
         return sealed_of(self.place.root, self.envelope().model_copy(update=changes))
 
     def verify(self, data: bytes, now: datetime | None = None) -> VerifiedJob:

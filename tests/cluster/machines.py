@@ -53,9 +53,7 @@ class Net:
     def machine(self, name: str, address: str) -> str:
         """A namespace with one address on the bridge; returns its name."""
         space = self._make(name)
-        _ip(
-            "-n", space, "link", "add", "eth0", "type", "veth", "peer", "name", f"v-{name}", "netns", self.hub
-        )
+        _ip("-n", space, "link", "add", "eth0", "type", "veth", "peer", "name", f"v-{name}", "netns", self.hub)
         _ip("-n", self.hub, "link", "set", f"v-{name}", "master", "br0", "up")
         _ip("-n", space, "addr", "add", f"{address}/24", "dev", "eth0")
         _ip("-n", space, "link", "set", "eth0", "up")
@@ -87,7 +85,9 @@ def _ip(*words: str) -> None:
 
 
 def inside(space: str, *words: str) -> list[str]:
-    """A command line on a machine's net. Only the net: `ip netns exec` would hide cgroups and mounts, which ERA reads back."""
+    """A command line on a machine's net. Only the net: `ip netns exec` would hide cgroups and mounts, which ERA
+    reads back.
+    """
     return ["nsenter", f"--net=/run/netns/{space}", *words]
 
 
@@ -249,9 +249,7 @@ class Worker:
 
     def wait_said(self, text: str, seconds: float = 60) -> None:
         """Wait until it said something."""
-        wait_until(
-            lambda: text in self.log, lambda: f"{self.name} says {text!r}:\n{self.log[-3000:]}", seconds
-        )
+        wait_until(lambda: text in self.log, lambda: f"{self.name} says {text!r}:\n{self.log[-3000:]}", seconds)
 
 
 class Cluster:

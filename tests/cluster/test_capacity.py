@@ -43,8 +43,10 @@ def test_the_budget_of_this_machine_counts(tmp_path: Path, monkeypatch: pytest.M
     ("workers", "says"),
     [
         ([("1", 900), ("4", 900)], None),
-        ([("1", 900), ("2", 900)], "needs 3 cores and 96 MiB on one worker, but the workers have 1 cores and 900 MiB, 2 cores and 900 MiB"),
-        ([("4", 90), ("2", 900)], "needs 3 cores and 96 MiB on one worker, but the workers have 4 cores and 90 MiB, 2 cores and 900 MiB"),
+        ([("1", 900), ("2", 900)], ("needs 3 cores and 96 MiB on one worker, but the workers have 1 cores and 900 MiB, 2 cores and 900 "  # noqa: E501
+        "MiB")),
+        ([("4", 90), ("2", 900)], ("needs 3 cores and 96 MiB on one worker, but the workers have 4 cores and 90 MiB, 2 cores and 900 "  # noqa: E501
+        "MiB")),
         ([("1", 900), ("0", 0)], None),
         ([], None),
         (None, None),
@@ -73,7 +75,5 @@ def test_it_is_said_at_validate_in_the_verdict_on_the_card_and_at_approve(place:
     assert line in refused.err and "it could never run here" in refused.out, "on the card too"
     place.once()
     at = 1 + draft.read_text().splitlines().index("memory_limit_mb: 512")
-    assert [(found["rule"], found["line"]) for found in place.verdict(draft.name)["findings"]] == [
-        ("TG905", at)
-    ]
+    assert [(found["rule"], found["line"]) for found in place.verdict(draft.name)["findings"]] == [("TG905", at)]
     assert f"{at}:1" in told

@@ -294,10 +294,7 @@ def ordinary(cluster: Cluster, count: Count) -> None:
     worker, machine = started[0]["data"]["worker"], started[0]["data"]["machine"]
     assert worker in cluster.workers and machine
     assert f"Run by worker {worker} on machine {machine}." in cluster.place.result(names[0])
-    assert (
-        f"on worker {worker} (machine {machine})"
-        in cluster.place.run("audit", "show", "--request", names[0]).out
-    )
+    assert f"on worker {worker} (machine {machine})" in cluster.place.run("audit", "show", "--request", names[0]).out
 
 
 def other_operators(cluster: Cluster, count: Count) -> None:

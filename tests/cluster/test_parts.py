@@ -289,9 +289,7 @@ def test_the_files_of_a_cluster(bench: Any, tmp_path: Path, monkeypatch: pytest.
     assert execute([*words, "--worker", "w1"]) == 0
     first = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert execute([*words, "--worker", "w2"]) == 0
-    kept = [
-        path for path in first if path.name not in ("definitions.json", "rabbitmq.conf", "rabbitmq-env.conf")
-    ]
+    kept = [path for path in first if path.name not in ("definitions.json", "rabbitmq.conf", "rabbitmq-env.conf")]
     assert all(path.read_bytes() == first[path] for path in kept)
     assert {path.name for path in (folder / "workers").iterdir()} == {"w1", "w2"}
     for path in folder.rglob("*.key"):

@@ -59,7 +59,9 @@ def test_grants_and_several_operators(tmp_path: Path) -> None:
 
 
 def under_a_grant(cluster: Cluster, count: Count) -> None:
-    """What a grant covers runs once, without a signature of its own, where the worker knows grants, and nowhere else."""
+    """What a grant covers runs once, without a signature of its own, where the worker knows grants, and nowhere
+    else.
+    """
     place, code = cluster.place, "sum(range(10))"
     first = approve(cluster, "first", code)
     assert cluster.wait_end(first)[first] == "succeeded"

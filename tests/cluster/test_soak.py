@@ -1,4 +1,6 @@
-"""The long form: 300 mixed requests over three machines while workers, net and broker fail; and what needs an engine."""
+"""The long form: 300 mixed requests over three machines while workers, net and broker fail; and what needs an
+engine.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +54,7 @@ def test_three_hundred_requests_through_every_fault(tmp_path: Path) -> None:
         assert all(count.runs[name] == 0 for name in never)
         assert len(finished) > REQUESTS // 2 and len(faults) >= 4, (faults, len(finished))
         ended = [
-            event["request_id"]
-            for event in cluster.place.events()
-            if event["type"] in ("finished", "interrupted")
+            event["request_id"] for event in cluster.place.events() if event["type"] in ("finished", "interrupted")
         ]
         assert sorted(ended) == sorted(names), "each has exactly one end"
         assert cluster.place.run("audit", "verify", timeout=300).code == 0
@@ -184,7 +184,9 @@ def test_an_allowlist_on_a_worker(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.engine
 def test_containers_on_a_worker(tmp_path: Path) -> None:
-    """ERA on a worker: large files both ways, a cancel that reaches the container, and orphans gone at the next start."""
+    """ERA on a worker: large files both ways, a cancel that reaches the container, and orphans gone at the next
+    start.
+    """
     if (reason := missing_parts()) is not None:
         missing(reason)
     cluster = with_engine(tmp_path)

@@ -183,16 +183,10 @@ def test_a_delay_without_end_is_a_year() -> None:
     assert session.delayed["t"].startswith("2027-01-01")
 
 
-def test_a_429_delays_the_tool_and_survives_the_state_file(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_429_delays_the_tool_and_survives_the_state_file(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     lay(
         stage.place,
-        {
-            "threegate.monty": {
-                "rate_limits": {"on_429": {"respect_retry_after": True, "max_sleep_seconds": 600}}
-            }
-        },
+        {"threegate.monty": {"rate_limits": {"on_429": {"respect_retry_after": True, "max_sleep_seconds": 600}}}},
     )
     busy = replace(nothing_ran("too many requests"), status="failed", exit_code=1, retry_after_sec=300)
     rid = ask(stage.place, "busy")
@@ -210,6 +204,4 @@ def test_a_429_delays_the_tool_and_survives_the_state_file(
     assert (stage.place.root / "tool-exec/contracts/.state/sessions.json").exists()
     assert list(state(stage.place)["sessions"].values()) == [session]
     quiet = replace(busy, retry_after_sec=None)
-    assert b"retry_after_sec" not in render_record(
-        ResultFacts("r", "failed", datetime.now(UTC), 1).with_outcome(quiet)
-    )
+    assert b"retry_after_sec" not in render_record(ResultFacts("r", "failed", datetime.now(UTC), 1).with_outcome(quiet))

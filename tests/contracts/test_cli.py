@@ -156,9 +156,7 @@ def test_a_drawing_of_names_that_are_no_names(tmp_path: Path) -> None:
     from threegate.contracts import compile_folder
 
     long = "t" * 60
-    found = compile_folder(
-        folder({long: {}, "u": {"preconditions": [{"requires_prior_tool": long}]}}), environment={}
-    )
+    found = compile_folder(folder({long: {}, "u": {"preconditions": [{"requires_prior_tool": long}]}}), environment={})
     assert isinstance(found, Compiled) and "…" in svg(found) and long in mermaid(found)
 
 
@@ -195,9 +193,7 @@ def anthropic(**more: Any) -> dict[str, Any]:
         (5, ["response_unknown"]),
     ],
 )
-def test_check_response(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, response: Any, codes: list[str]
-) -> None:
+def test_check_response(capsys: pytest.CaptureFixture[str], tmp_path: Path, response: Any, codes: list[str]) -> None:
     rules = {"finish_reason": "tool_calls", "content_when_tool_calls": "empty", "tool_calls_present": True}
     path = lay(tmp_path / "c", {"t": {"response_format_invariants": rules}, "free": {}})
     file = tmp_path / "r.json"
@@ -247,9 +243,7 @@ def test_check_request(
     code, out, _ = run(capsys, "check-request", str(file), "--provider", provider, *where)
     told = [line.split(": ")[1].split(" ")[0] for line in out.splitlines() if ": " in line]
     assert told == found
-    errors = {"request_unknown", "provider_unknown"} | (
-        {"provider_incompatible"} if provider == "anthropic" else set()
-    )
+    errors = {"request_unknown", "provider_unknown"} | ({"provider_incompatible"} if provider == "anthropic" else set())
     assert code == (2 if errors & set(found) else 0)
 
 

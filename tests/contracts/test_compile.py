@@ -72,7 +72,9 @@ def test_yaml_has_one_meaning(text: str | bytes, code: str, line: int, column: i
 
 
 def test_plain_scalars_are_what_all_yaml_versions_agree_on() -> None:
-    text = "a: 1\nb: -2.5e3\nc: true\nd: null\ne: \"no\"\nf: $.x\ng: 2026-01-01\nh: '1'\ni: |\n  text\nj: []\nk: {n: 1}\n"
+    text = (
+        "a: 1\nb: -2.5e3\nc: true\nd: null\ne: \"no\"\nf: $.x\ng: 2026-01-01\nh: '1'\ni: |\n  text\nj: []\nk: {n: 1}\n"
+    )
     found = read_document("t.yaml", text.encode())
     assert isinstance(found, Document)
     assert found.value == {
@@ -343,9 +345,7 @@ def test_the_named_environment_is_part_of_what_was_compiled() -> None:
 def test_what_a_wildcard_says_holds_wherever_a_tool_is_looked_up() -> None:
     rule = {"schema_version": "1.1", "argument_value_invariants": [{"path": "$.a", "exact_match": "x"}]}
     form = {"response_format_invariants": {"finish_reason": "stop"}}
-    scenario = json.dumps(
-        {"scenarios": [{"calls": [{"tool": "g.x", "arguments": {"a": "y"}, "expect": "block"}]}]}
-    )
+    scenario = json.dumps({"scenarios": [{"calls": [{"tool": "g.x", "arguments": {"a": "y"}, "expect": "block"}]}]})
     spec = {"g.*": {**rule, **form}, "g.y": {}, "a.test.yaml": scenario}
     found = compiled(spec)
     assert [item.tool for item in found.contracts_of("g.x")] == ["g.*"]
@@ -353,5 +353,5 @@ def test_what_a_wildcard_says_holds_wherever_a_tool_is_looked_up() -> None:
     assert found.contracts_of("h.x") == []
     report = run_tests(found, folder(spec))
     assert report.passed and not report.unreached
-    response = {"choices": [{"finish_reason": "tool_calls", "message": {"tool_calls": [{"function": {"name": "g.x", "arguments": "{}"}}]}}]}  # fmt: skip
+    response = {"choices": [{"finish_reason": "tool_calls", "message": {"tool_calls": [{"function": {"name": "g.x", "arguments": "{}"}}]}}]}  # fmt: skip  # noqa: E501
     assert [item.code for item in check_response(found, response)] == ["response_finish_reason"]

@@ -74,9 +74,7 @@ def test_a_limit_holds_over_runs_and_the_state_is_only_a_fold(place: Place) -> N
             "session": {"session_limits": {"max_calls_per_tool": {"threegate.monty": 2}}},
         },
     )
-    first, second, third = (
-        ask(place, name, f"{{'n': {number}}}") for number, name in enumerate(("a", "b", "c"))
-    )
+    first, second, third = (ask(place, name, f"{{'n': {number}}}") for number, name in enumerate(("a", "b", "c")))
     place.once()
     texts = [place.result(rid) for rid in (first, second, third)]
     assert sum("status: succeeded" in text for text in texts) == 2
@@ -89,13 +87,12 @@ def test_a_limit_holds_over_runs_and_the_state_is_only_a_fold(place: Place) -> N
     claims = place.events("claimed")
     assert len({event["data"]["contract"]["session"] for event in claims}) == 1
     before = state(place)
-    # a success sets the count of blocks back: the refusal counts if it came after both ends (lanes run beside each other)
+    # a success sets the count of blocks back: the refusal counts if it came after both ends (lanes run beside each
+    # other)
     [refused] = place.events("refused")
     blocks = int(refused["seq"] > max(event["seq"] for event in finished))
     assert [session["state"]["blocks"] for session in before["sessions"].values()] == [blocks]
-    assert not (place.root / "tool-exec/contracts/.state").exists(), (
-        "so few events are folded again each time"
-    )
+    assert not (place.root / "tool-exec/contracts/.state").exists(), "so few events are folded again each time"
     shown = place.run("session", "show", *before["sessions"], expect=0).out
     assert "allowed_tools: []" in shown
     # without a run's record the session cannot be known any more

@@ -45,9 +45,7 @@ NOT_EXPRESSED = {
 def fixture_files() -> list[Path]:
     root = os.environ.get("EDICTUM_SCHEMAS")
     if not root:
-        pytest.skip(
-            "no package index has edictum's fixtures; EDICTUM_SCHEMAS names no checkout of edictum-schemas"
-        )
+        pytest.skip("no package index has edictum's fixtures; EDICTUM_SCHEMAS names no checkout of edictum-schemas")
     base = Path(root) / "fixtures"
     found = sorted([*base.glob("behavioral/*.fixtures.yaml"), *base.glob("adversarial/*.adversarial.yaml")])
     digest = hashlib.sha256()
@@ -73,9 +71,7 @@ def test_each_verdict_is_theirs_or_a_stricter_one() -> None:
             else:
                 (equal if ours == wanted else stricter).add(name)
     assert count == 122
-    assert set(weaker) == {"adv-inject-002"}, (
-        weaker
-    )  # says `contains` is literal, and wants "$()" in "$(whoami)"
+    assert set(weaker) == {"adv-inject-002"}, weaker  # says `contains` is literal, and wants "$()" in "$(whoami)"
     assert set(missing) == NOT_EXPRESSED, missing
     assert stricter == STRICTER, stricter
     assert len(equal) + len(stricter) >= 105, len(equal)
@@ -85,9 +81,7 @@ def one(rule: dict[str, Any], arguments: dict[str, Any], **more: Any) -> str:
     rules = [{"id": "a", **rule}]
     ruleset = {"defaults": {"mode": "enforce"}, "rules": rules}
     envelope = {"tool_name": more.pop("called", "Run"), "arguments": arguments}
-    return Mapped(
-        {"contract": ruleset, "envelope": envelope, "expected": {"verdict": "denied"}, **more}
-    ).verdict()
+    return Mapped({"contract": ruleset, "envelope": envelope, "expected": {"verdict": "denied"}, **more}).verdict()
 
 
 def pre(when: dict[str, Any], action: str = "block", tool: str = "Run") -> dict[str, Any]:
@@ -114,11 +108,7 @@ def test_the_mapping_asks_a_person_limits_a_session_and_keeps_a_sandbox() -> Non
     ask = pre({"args.a": {"equals": 1}}, "ask")
     assert one(ask, {"a": 2}) == "allowed" and one(ask, {"a": 1}) == "denied"
     assert one(ask, {"a": 1}, approval_decision="approved") == "allowed"
-    assert (
-        one(ask, {"a": 1}, approval_decision="rejected")
-        == "denied"
-        == one(ask, {"a": 1}, timeout_expired=True)
-    )
+    assert one(ask, {"a": 1}, approval_decision="rejected") == "denied" == one(ask, {"a": 1}, timeout_expired=True)
     limit = {"type": "session", "limits": {"max_calls_per_tool": {"Run": 2}}}
     assert one(limit, {}, session={"per_tool": {"Run": 2}}) == "denied"
     assert one(limit, {}, session={"per_tool": {"Run": 1}, "tool_calls": 9}) == "allowed"

@@ -28,9 +28,7 @@ def code(session: Session, one: Call, **more: Any) -> str | None:
 
 
 def request(tool: str = "threegate.monty", **more: Any) -> Call:
-    return Call(
-        tool, {"vars": {"n": 1}, "argv": ["t", "x"]}, backend="threegate.monty", call_id="TR-1", **more
-    )
+    return Call(tool, {"vars": {"n": 1}, "argv": ["t", "x"]}, backend="threegate.monty", call_id="TR-1", **more)
 
 
 def test_the_gate_without_contracts_and_with_broken_ones() -> None:
@@ -51,13 +49,11 @@ def test_the_contract_of_the_backend_applies_besides_the_named_tools() -> None:
     session = opened({"threegate.monty": base, "t": named})
     assert code(session, request("t")) is None
     assert (
-        code(session, replace(request("t"), arguments={"vars": {"n": 6}, "argv": ["t", "x"]}))
-        == "argument_invariant"
+        code(session, replace(request("t"), arguments={"vars": {"n": 6}, "argv": ["t", "x"]})) == "argument_invariant"
     )
     assert code(session, replace(request("t"), arguments={"argv": ["t", "x"]})) == "argument_invariant"
     assert (
-        code(session, replace(request("t"), arguments={"vars": {"n": 1}, "argv": ["t", "y"]}))
-        == "execution_constraint"
+        code(session, replace(request("t"), arguments={"vars": {"n": 1}, "argv": ["t", "y"]})) == "execution_constraint"
     )
     assert code(opened({"t": {}}), request("t")) == "no_contract"
     assert code(session, request()) is None
@@ -157,9 +153,7 @@ def test_deep_arguments_are_blocked() -> None:
     session = opened(
         {
             "t": {
-                "execution_constraints": {
-                    "arguments": [{"path": "$.a", "equals": 1}, {"path": "$.b", "exists": True}]
-                }
+                "execution_constraints": {"arguments": [{"path": "$.a", "equals": 1}, {"path": "$.b", "exists": True}]}
             },
             "session": {"session_limits": {"loop_detection": {"window": 2, "threshold": 2}}},
         }
@@ -173,7 +167,7 @@ def test_deep_arguments_are_blocked() -> None:
 def test_narrow_reports_the_tools_that_are_left() -> None:
     spec = {
         "t": {}, "u": {"forbids_after": ["v"]}, "v": {}, "w": {"gate": "block"},
-        "session": {"session_limits": {"max_tool_calls": 1, "max_tool_calls_mode": "narrow", "max_calls_per_tool": {"t": 1}}},
+        "session": {"session_limits": {"max_tool_calls": 1, "max_tool_calls_mode": "narrow", "max_calls_per_tool": {"t": 1}}},  # noqa: E501
     }  # fmt: skip
     session = opened(spec)
     assert engine.allowed_tools(session) == ("t", "u", "v")
@@ -204,7 +198,8 @@ def test_a_checkpoint_answer_counts_for_its_call_and_its_time() -> None:
     one = call({"a": 1, "l": [1, 2], "many": [{}] * 10_001}, call_id="TR-1", asked=NOW)
     decision = engine.decide(session, one, NOW)
     assert decision.to_json()["checkpoints"][0]["context"] == [
-        {"label": "A", "value": 1}, {"label": "L", "value": [1, 2]}, {"label": "N", "value": None}, {"label": "W", "value": "(too many values)"},
+        {"label": "A", "value": 1}, {"label": "L", "value": [1, 2]}, {"label": "N", "value": None}, {"label": "W", "value": ("(too many "  # noqa: E501
+        "values)")},
     ]  # fmt: skip
 
     def answered(after: int, *, of: Call = one, approve: bool = True, now: int = 50) -> str | None:
@@ -231,19 +226,17 @@ def test_silence_is_consent_only_where_the_settings_say_so() -> None:
 
 def test_a_session_survives_its_own_rendering() -> None:
     spec = {
-        "t": {"binds": [{"name": "b", "path": "$.n"}], "adds_labels": ["l"], "forbids_after": ["u"], "transitions": {"valid_in_phases": ["p"], "advances_to": "q"}},
+        "t": {"binds": [{"name": "b", "path": "$.n"}], "adds_labels": ["l"], "forbids_after": ["u"], "transitions": {"valid_in_phases": ["p"], "advances_to": "q"}},  # noqa: E501
         "u": {"preconditions": [{"requires_prior_tool": "t"}]},
         "session": {
             "phases": [{"name": "p", "initial": True}, {"name": "q", "terminal": True}], "transitions": {"p": ["q"]},
             "session_limits": {"loop_detection": {"window": 4, "threshold": 3}},
-            "aggregates": [{"name": name, "metric": name, "tool": "t", "path": "$.n", "lte": 99, "reason": "r"} for name in ("sum", "max", "min", "count", "count_distinct")],
-            "envelopes": [{"name": "e", "stages": [{"tool": "t", "path": "$.n", "role": "ceiling"}, {"tool": "u", "path": "$.n", "role": "constrained"}], "constraint": "lte_ceiling", "reason": "r"}],
+            "aggregates": [{"name": name, "metric": name, "tool": "t", "path": "$.n", "lte": 99, "reason": "r"} for name in ("sum", "max", "min", "count", "count_distinct")],  # noqa: E501
+            "envelopes": [{"name": "e", "stages": [{"tool": "t", "path": "$.n", "role": "ceiling"}, {"tool": "u", "path": "$.n", "role": "constrained"}], "constraint": "lte_ceiling", "reason": "r"}],  # noqa: E501
         },
     }  # fmt: skip
     session = opened(spec)
-    engine.commit(
-        session, call({"n": 2.5}, labels=("m",)), CallOutcome("succeeded", retry_after=3, cost=0.5), now=NOW
-    )
+    engine.commit(session, call({"n": 2.5}, labels=("m",)), CallOutcome("succeeded", retry_after=3, cost=0.5), now=NOW)
     kept = json.loads(json.dumps(session.to_json()))
     again = Session.from_json(session.rules, kept)
     assert again.to_json() == session.to_json() and again.window.maxlen == 3
@@ -259,9 +252,7 @@ LISTED: dict[str, Any] = {
     },
     "v": {
         "schema_version": "1.1",
-        "argument_value_invariants": [
-            {"path": "$.id", "not": {"from_output": {"tool": "u", "path": "$[*]"}}}
-        ],
+        "argument_value_invariants": [{"path": "$.id", "not": {"from_output": {"tool": "u", "path": "$[*]"}}}],
     },
     "u": {},
 }
@@ -378,9 +369,7 @@ def test_totals_hold_for_the_requester_and_the_workspace_too() -> None:
         "t": {},
         "session": {
             "session_limits": {"max_calls_per_tool": {"t": 2}},
-            "aggregates": [
-                {"name": "s", "metric": "sum", "tool": "t", "path": "$.n", "lte": 10, "reason": "r"}
-            ],
+            "aggregates": [{"name": "s", "metric": "sum", "tool": "t", "path": "$.n", "lte": 10, "reason": "r"}],
         },
     }
     table = SessionTable(compiled(spec))
@@ -493,9 +482,7 @@ def test_children_that_ended_before_are_left_alone() -> None:
 def test_a_breaker_ends_the_children_too() -> None:
     spec: dict[str, Any] = {
         "t": {"argument_value_invariants": [{"path": "$.n", "gte": 0}]},
-        "session": {
-            "session_limits": {"circuit_breaker": {"consecutive_blocks": 2, "consecutive_errors": 2}}
-        },
+        "session": {"session_limits": {"circuit_breaker": {"consecutive_blocks": 2, "consecutive_errors": 2}}},
         "workflow": {
             "roles": [{"name": name, "session_contract": "session.yaml"} for name in ("boss", "hand")],
             "handoffs": [
@@ -547,8 +534,8 @@ def test_what_would_have_been_blocked_can_still_be_counted() -> None:
                 {"name": "k", "metric": "count", "tool": "c", "lte": 5, "reason": "r"},
             ],
             "envelopes": [
-                {"name": "e", "stages": [{"tool": "c", "path": "$.n", "role": "ceiling"}, {"tool": "u", "path": "$.n", "role": "constrained"}], "constraint": "lte_ceiling", "reason": "r"},
-                {"name": "f", "stages": [{"tool": "c", "path": "$.n", "role": "floor"}, {"tool": "u", "path": "$.n", "role": "constrained"}], "constraint": "gte_floor", "reason": "r"},
+                {"name": "e", "stages": [{"tool": "c", "path": "$.n", "role": "ceiling"}, {"tool": "u", "path": "$.n", "role": "constrained"}], "constraint": "lte_ceiling", "reason": "r"},  # noqa: E501
+                {"name": "f", "stages": [{"tool": "c", "path": "$.n", "role": "floor"}, {"tool": "u", "path": "$.n", "role": "constrained"}], "constraint": "gte_floor", "reason": "r"},  # noqa: E501
             ],
             "resources": {"r": {"type": "r", "extract_from": {"path": "$.n"}}},
         },

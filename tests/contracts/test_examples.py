@@ -11,9 +11,7 @@ from threegate.contracts.scenario import run_tests
 from threegate.contracts.skeleton import skeleton
 
 
-@pytest.mark.parametrize(
-    "name", ["session-sample", "trading", "threegate", "filesystem", "github", "agentdojo"]
-)
+@pytest.mark.parametrize("name", ["session-sample", "trading", "threegate", "filesystem", "github", "agentdojo"])
 def test_examples(name: str) -> None:
     files = read_folder(EXAMPLES / name)
     found = compile_folder(files, environment={})

@@ -14,9 +14,7 @@ def spoil(on: Stage) -> None:
     """Write an event that no session can take: the key of its call is no number."""
     with on.context.trail.locked() as held:
         held.append(
-            Refused.from_data(
-                {"contract": {"session": "default:uid-0", "requester": "uid-0", "loop": "no number"}}
-            ),
+            Refused.from_data({"contract": {"session": "default:uid-0", "requester": "uid-0", "loop": "no number"}}),
             request_id="TR-spoilt",
             actor="tests",
         )

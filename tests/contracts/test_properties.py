@@ -17,14 +17,10 @@ from threegate.contracts.document import Document, read_document
 from threegate.contracts.path_compiler import compile_path
 from threegate.core.canonical import canonical_bytes
 
-NUMBERS = st.one_of(
-    st.integers(-50, 50), st.floats(-50, 50, allow_nan=False).map(lambda number: round(number, 3))
-)
+NUMBERS = st.one_of(st.integers(-50, 50), st.floats(-50, 50, allow_nan=False).map(lambda number: round(number, 3)))
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), NUMBERS, st.text('abé"\\$', max_size=4)),
-    lambda below: st.one_of(
-        st.lists(below, max_size=3), st.dictionaries(st.sampled_from("abcd"), below, max_size=3)
-    ),
+    lambda below: st.one_of(st.lists(below, max_size=3), st.dictionaries(st.sampled_from("abcd"), below, max_size=3)),
     max_leaves=8,
 )
 ARGUMENTS = st.fixed_dictionaries({}, optional={"n": st.one_of(NUMBERS, JSON), "m": NUMBERS, "s": JSON})
@@ -46,7 +42,7 @@ RESTRICTIONS: list[dict[str, Any]] = [
     {"session": {"policy": {"label_gates": [{"when_label": "l", "deny_tools": ["t"], "reason": "r"}]}}},
     {"session": {"risk_defaults": {"read": "block"}}},
     {"session": {"aggregates": [{"name": "x", "metric": "sum", "tool": "t", "path": "$.m", "lte": 20, "reason": "r"}]}},
-    {"session": {"envelopes": [{"name": "x", "stages": [{"tool": "u", "path": "$.m", "role": "ceiling"}, {"tool": "t", "path": "$.m", "role": "constrained"}], "constraint": "lte_ceiling", "reason": "r"}]}},
+    {"session": {"envelopes": [{"name": "x", "stages": [{"tool": "u", "path": "$.m", "role": "ceiling"}, {"tool": "t", "path": "$.m", "role": "constrained"}], "constraint": "lte_ceiling", "reason": "r"}]}},  # noqa: E501
     {"t": {"checkpoint": {"when": [{"path": "$.n", "gte": 5}], "timeout_seconds": 30}}},
 ]  # fmt: skip
 
@@ -105,10 +101,7 @@ def test_deciding_and_blocking_leave_the_state_alone(history: Any, arguments: di
     assert session.to_json() == before and arguments == given_arguments
     engine.note_block(session, call(arguments))
     assert {key for key in before if session.to_json()[key] != before[key]} <= {"blocks", "window"}
-    assert (
-        Session.from_json(session.rules, json.loads(json.dumps(session.to_json()))).to_json()
-        == session.to_json()
-    )
+    assert Session.from_json(session.rules, json.loads(json.dumps(session.to_json()))).to_json() == session.to_json()
 
 
 METRICS = ["sum", "count", "max", "min", "count_distinct"]
@@ -130,8 +123,8 @@ def test_aggregates_and_envelopes_are_what_the_history_says(history: list[tuple[
     spec = {
         "t": {}, "u": {},
         "session": {
-            "aggregates": [{"name": metric, "metric": metric, "tool": "t", "path": "$.n", "lte": 10**6, "reason": "r"} for metric in METRICS],
-            "envelopes": [{"name": "e", "stages": [{"tool": "t", "path": "$.n", "role": "ceiling"}, {"tool": "u", "path": "$.n", "role": "constrained"}], "constraint": "lte_ceiling", "reason": "r"}],
+            "aggregates": [{"name": metric, "metric": metric, "tool": "t", "path": "$.n", "lte": 10**6, "reason": "r"} for metric in METRICS],  # noqa: E501
+            "envelopes": [{"name": "e", "stages": [{"tool": "t", "path": "$.n", "role": "ceiling"}, {"tool": "u", "path": "$.n", "role": "constrained"}], "constraint": "lte_ceiling", "reason": "r"}],  # noqa: E501
         },
     }  # fmt: skip
     session = engine.open_session(compiled(spec).rules)
@@ -169,9 +162,7 @@ def test_any_text_is_read_or_told(text: str) -> None:
 @given(
     JSON,
     st.lists(
-        st.sampled_from(
-            [".a", ".b", "[0]", "[-1]", "[*]", "..a", "[0:2]", "['a','b']", "[?@.a]", "[?@.a == 1]"]
-        ),
+        st.sampled_from([".a", ".b", "[0]", "[-1]", "[*]", "..a", "[0:2]", "['a','b']", "[?@.a]", "[?@.a == 1]"]),
         max_size=4,
     ),
 )

@@ -21,9 +21,7 @@ WORKSPACE_ID = "ws-" + "0" * 32
 SPEC: dict[str, Any] = {
     "t": {"binds": [{"name": "b", "path": "$.n"}]},
     "u": {"argument_value_invariants": [{"path": "$.n", "ref": "b"}]},
-    "session": {
-        "session_limits": {"max_calls_per_tool": {"t": 3}, "loop_detection": {"window": 3, "threshold": 3}}
-    },
+    "session": {"session_limits": {"max_calls_per_tool": {"t": 3}, "loop_detection": {"window": 3, "threshold": 3}}},
     "workflow": {"handoffs": [{"from": "boss", "to": "boss"}]},
 }
 
@@ -61,16 +59,12 @@ def told(trail: Trail, kind: str, request_id: str | None = None, **data: Any) ->
         held.append(PAYLOADS[kind].from_data(data), request_id=request_id, actor="operator:ann")
 
 
-def claim(
-    trail: Trail, given: Given, request_id: str, session: str = "default:ann", **arguments: Any
-) -> None:
+def claim(trail: Trail, given: Given, request_id: str, session: str = "default:ann", **arguments: Any) -> None:
     given.calls[request_id] = call(arguments, session_id=session, call_id=request_id)
     told(trail, "claimed", request_id, contract={"session": session, "requester": "ann", "loop": "00"})
 
 
-def finish(
-    trail: Trail, given: Given, request_id: str, kind: str = "finished", session: str = "default:ann"
-) -> None:
+def finish(trail: Trail, given: Given, request_id: str, kind: str = "finished", session: str = "default:ann") -> None:
     given.outcomes.setdefault(request_id, CallOutcome("succeeded"))
     told(trail, kind, request_id, contract={"session": session, "requester": "ann", "status": "committed"})
 

@@ -66,8 +66,8 @@ def test_what_has_no_canonical_form_is_an_error(value: object) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b'{"a":1,"a":2}', b"NaN", b"[Infinity]", b"-Infinity", b"1e999", b"9007199254740993", b"123456789012345678901234567890",
-        b'"\\ud800"', b'{"\\udfff":1}', b'["\\ud800x"]', b"\xef\xbb\xbf1", b"\xff", b"[" * 100 + b"]" * 100, b"{} x", b"", b"[1,]", b"'a'",
+        b'{"a":1,"a":2}', b"NaN", b"[Infinity]", b"-Infinity", b"1e999", b"9007199254740993", b"123456789012345678901234567890",  # noqa: E501
+        b'"\\ud800"', b'{"\\udfff":1}', b'["\\ud800x"]', b"\xef\xbb\xbf1", b"\xff", b"[" * 100 + b"]" * 100, b"{} x", b"", b"[1,]", b"'a'",  # noqa: E501
     ],
 )  # fmt: skip
 def test_what_has_two_meanings_is_refused(data: bytes) -> None:

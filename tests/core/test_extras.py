@@ -57,9 +57,7 @@ def test_what_is_installed_is_imported_and_what_is_imported_is_installed() -> No
     hollow = required - {name.lower().replace("_", "-") for found in brings.values() for name in found}
     used = {module: {name.lower().replace("_", "-") for name in brings[module]} for module in imported()}
     in_use = set().union(*used.values())
-    assert [name for name in required - in_use if name not in hollow or not come[name] & in_use] == [], (
-        "not imported"
-    )
+    assert [name for name in required - in_use if name not in hollow or not come[name] & in_use] == [], "not imported"
     all_that_comes = set().union(*come.values())
     assert [module for module, found in used.items() if not found & all_that_comes] == [], "not required"
 
@@ -78,11 +76,7 @@ def test_what_is_there_is_not_complained_about() -> None:
 def test_what_is_missing_is_one_line_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
     assert extras.missing_modules("era", "http") == ("docker",)
-    assert (
-        extras.missing_extra("ERA", "era", "http") == "ERA needs the extra era: pip install 'threegate[era]'"
-    )
+    assert extras.missing_extra("ERA", "era", "http") == "ERA needs the extra era: pip install 'threegate[era]'"
     monkeypatch.setitem(extras.MODULES, "http", ("no_such_module",))  # type: ignore[misc]
-    with pytest.raises(
-        Unavailable, match=r"^This needs the extras era and http: pip install 'threegate\[era,http\]'$"
-    ):
+    with pytest.raises(Unavailable, match=r"^This needs the extras era and http: pip install 'threegate\[era,http\]'$"):
         extras.require_extra("This", "era", "mcp", "http")

@@ -53,9 +53,7 @@ def test_a_link_is_not_followed(held: HeldFolder, secret: Path) -> None:
         held.folder("files")
 
 
-def test_a_folder_that_is_exchanged_for_a_link_is_still_the_one_that_is_held(
-    held: HeldFolder, secret: Path
-) -> None:
+def test_a_folder_that_is_exchanged_for_a_link_is_still_the_one_that_is_held(held: HeldFolder, secret: Path) -> None:
     held.path.rename(held.path.with_name("away"))
     held.path.symlink_to(secret.parent)
     held.deliver("a", b"x")

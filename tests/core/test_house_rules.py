@@ -1,4 +1,5 @@
-"""What holds in the tests themselves: they wait for what happens instead of sleeping, use what is public, and accept one outcome.
+"""What holds in the tests themselves: they wait for what happens instead of sleeping, use what is public, and accept
+one outcome.
 
 All lists are exact, so that an exception that is no longer needed is taken out of them.
 """
@@ -18,8 +19,12 @@ import pytest
 TESTS = Path(__file__).parents[1]
 
 SLEEPS = {
-    "adversarial/cluster/test_taken_over.py": "from a claim to the broker: nothing shows it while the worker is stopped",
-    "adversarial/tools/test_hostile_stateful_servers.py": "what nobody asked for must be in the pipe before the next call",
+    "adversarial/cluster/test_taken_over.py": (
+        "from a claim to the broker: nothing shows it while the worker is stopped"
+    ),
+    "adversarial/tools/test_hostile_stateful_servers.py": (
+        "what nobody asked for must be in the pipe before the next call"
+    ),
     "agents/npm_agents.py": "between two questions to a registry: nothing says when it is back",
     "agents/terminal.py": "keys as a person presses them: a page that is passed over in a hurry was not seen",
     "cluster/test_soak.py": "looks for a file that is there for some milliseconds only",
@@ -79,7 +84,9 @@ PRIVATE = {
 """How often a file uses private names of the package, and what it reaches by them that no public name shows."""
 
 TWO_OUTCOMES = {
-    "adversarial/cluster/test_taken_over.py": "two daemons on one broker: which of them hears an answer is the broker's",
+    "adversarial/cluster/test_taken_over.py": (
+        "two daemons on one broker: which of them hears an answer is the broker's"
+    ),
     "cluster/test_soak.py": "a worker that is killed while its result is on its way: no one sees which was first",
     "contracts/test_rows.py": "no outcome: the names that a row of the data may have",
     "request/test_rules.py": "no outcome: every rule's name begins with one of the families",
@@ -133,13 +140,13 @@ def parts(condition: ast.expr) -> Iterator[ast.expr]:
 
 
 def is_one_of_several(condition: ast.expr) -> bool:
-    """`x in ("a", "b")`, `set(x) <= {"a", "b"}`, `x == "a" or x == "b"`, `"a" in x or "b" in x`: two literals for one value."""
+    """`x in ("a", "b")`, `set(x) <= {"a", "b"}`, `x == "a" or x == "b"`, `"a" in x or "b" in x`: two literals for
+    one value.
+    """
     compared = condition.values if isinstance(condition, ast.BoolOp) else [condition]
     if not all(isinstance(item, ast.Compare) and len(item.ops) == 1 for item in compared):
         return False
-    sides = [
-        (item.left, item.ops[0], item.comparators[0]) for item in compared if isinstance(item, ast.Compare)
-    ]
+    sides = [(item.left, item.ops[0], item.comparators[0]) for item in compared if isinstance(item, ast.Compare)]
     if len(sides) == 1:
         left, how, right = sides[0]
         listed = right.elts if isinstance(right, ast.Tuple | ast.Set | ast.List) else []
@@ -170,12 +177,11 @@ def two_outcomes(tree: list[ast.AST]) -> Iterator[str]:
 
 
 def test_nobody_sleeps_where_something_can_be_waited_for() -> None:
-    """A sleep is too short on a busy machine and too long on every other: tests.support.wait_until waits for the thing itself."""
+    """A sleep is too short on a busy machine and too long on every other: tests.support.wait_until waits for the
+    thing itself.
+    """
     found = Counter(
-        name
-        for name, tree in trees()
-        for node in tree
-        if isinstance(node, ast.Call) and called(node) == "sleep"
+        name for name, tree in trees() for node in tree if isinstance(node, ast.Call) and called(node) == "sleep"
     )
     assert found == Counter(dict.fromkeys(SLEEPS, 1))
 
@@ -214,7 +220,9 @@ def test_what_counts_as_two_outcomes(line: str, several: bool) -> None:
 
 
 def test_the_start_of_one_file_is_cheap() -> None:
-    """What every run of a single test file imports first: nothing of the package, and no library that takes a second."""
+    """What every run of a single test file imports first: nothing of the package, and no library that takes a
+    second.
+    """
     code = "import sys, tests.conftest; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=TESTS.parent, capture_output=True, text=True, check=True, timeout=60

@@ -7,9 +7,7 @@ import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "threegate"
-BOUND = re.compile(
-    r"_?([A-Z0-9]+_)*(BYTES|CHARS|ENTRIES|NESTING|DEPTH|DIGITS|NODES|ROWS|KEYS|USES|SLOTS|MEMORY)"
-)
+BOUND = re.compile(r"_?([A-Z0-9]+_)*(BYTES|CHARS|ENTRIES|NESTING|DEPTH|DIGITS|NODES|ROWS|KEYS|USES|SLOTS|MEMORY)")
 """What a bound on foreign data is called, by its unit."""
 
 OWN = {
@@ -37,9 +35,7 @@ def numbers(path: Path) -> set[str]:
     """Names of the numeric constants at the top of a module."""
     found = set()
     for statement in ast.parse(path.read_text()).body:
-        targets = (
-            statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-        )
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         value = getattr(statement, "value", None)
         leaves = [] if value is None else [node for node in ast.walk(value) if isinstance(node, ast.Constant)]
         if leaves and all(type(leaf.value) in (int, float) for leaf in leaves):

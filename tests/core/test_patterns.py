@@ -14,9 +14,7 @@ _POSSESSIVE_GROUP = re.compile(r"\)(?:[*+?]|\{[0-9,]+\})\+")
 
 def test_no_group_is_possessive() -> None:
     """Before Python 3.11.5 such a group may match too little (CPython issue 106052); Debian 12 has 3.11.2."""
-    assert re.match(r"(?>(?:[ \n]++|:(?!x))*)", ": {") and _POSSESSIVE_GROUP.search(
-        _CLASS.sub("x", r"(?:a|[)])*+")
-    )
+    assert re.match(r"(?>(?:[ \n]++|:(?!x))*)", ": {") and _POSSESSIVE_GROUP.search(_CLASS.sub("x", r"(?:a|[)])*+"))
     found = [
         f"{path.name}:{node.lineno}"
         for path in Path(threegate.__file__).parent.rglob("*.py")

@@ -262,14 +262,10 @@ def test_what_is_accepted_means_the_same_when_it_is_rendered_and_read_again(text
 
 TREES = st.recursive(
     st.text(
-        st.characters(
-            codec="utf-8", exclude_characters="\x85\u2028\u2029\ufeff", exclude_categories=["Cc", "Cn"]
-        ),
+        st.characters(codec="utf-8", exclude_characters="\x85\u2028\u2029\ufeff", exclude_categories=["Cc", "Cn"]),
         max_size=5,
     ),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text("ab:-#? ", max_size=4), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab:-#? ", max_size=4), inner, max_size=3),
     max_leaves=8,
 )
 

@@ -50,7 +50,8 @@ def test_what_is_not_given_has_its_default() -> None:
 
 def test_every_kind_is_read() -> None:
     made = read(
-        "flag = true\ncount = 8\nword = 'b'\nwords = ['x', 'y']\nsize = 'abc'\nattributes = {a = 1, b = 'c', d = true}\n"
+        "flag = true\ncount = 8\nword = 'b'\nwords = ['x', 'y']\nsize = 'abc'\nattributes = {a = 1, b = 'c', d = "
+        "true}\n"
         "inner = {name = 'in', share = 1}\n[by_name.one]\nname = 'b'"
     )
     assert made.to_json() == {

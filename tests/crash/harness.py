@@ -52,9 +52,7 @@ def explore(place: Place, scenario: Scenario, mode: str, every: int, offset: int
     while time.monotonic() < deadline:
         at = None
         faults = FAULTS if mode == "fault-all" else (FAULTS[stop % 4],)
-        variants = (
-            ("kept", "lost", "torn") if mode == "kill" else tuple(errno.errorcode[item] for item in faults)
-        )
+        variants = ("kept", "lost", "torn") if mode == "kill" else tuple(errno.errorcode[item] for item in faults)
         for variant in variants:
             if variant in ("lost", "torn") and not scenario.by_inode:
                 place.take_up()  # one kill, looked at with each of its ends
@@ -135,9 +133,7 @@ def main() -> None:
     place.restore()
     scenario.work(place)  # once in this process: what is imported and cached now is there in every child
     place.daemon()
-    summary = explore(
-        place, scenario, options.mode, options.every, options.offset, time.monotonic() + options.seconds
-    )
+    summary = explore(place, scenario, options.mode, options.every, options.offset, time.monotonic() + options.seconds)
     summary["seconds"] = round((datetime.now(UTC) - began).total_seconds(), 1)
     json.dump(summary, sys.stdout)
 

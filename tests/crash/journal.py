@@ -15,8 +15,8 @@ from threegate.core.durable import is_temporary
 class Journal:
     """Notes what was done and what is not yet on disk; ends the process, or raises, at operation `stop`.
 
-    The lanes of a daemon call it at the same time: what belongs to one operation is kept by thread, or a rename of one lane
-    would be taken back to where the file of another one was.
+    The lanes of a daemon call it at the same time: what belongs to one operation is kept by thread, or a rename of one
+    lane would be taken back to where the file of another one was.
     """
 
     def __init__(self, folder: Path, stop: int, fault: int | None = None) -> None:
@@ -85,7 +85,9 @@ def read_journal(folder: Path) -> list[dict]:
 
 
 def lose(folder: Path, *, torn: bool) -> bool:
-    """Take away what was not synced, as a power cut may; `torn`: half of the unsynced bytes survive. False: nothing was."""
+    """Take away what was not synced, as a power cut may; `torn`: half of the unsynced bytes survive. False: nothing
+    was.
+    """
     pending: list[tuple[str, str, str | None]] = []
     dirty: dict[str, int] = {}
     kept: dict[str, str | None] = {}
@@ -111,9 +113,7 @@ def lose(folder: Path, *, torn: bool) -> bool:
         elif operation in ("replace", "unlink"):
             pending.append((operation, path, kept.get(path)))
             if operation == "replace" and not is_temporary(Path(entry["source"]).name):
-                pending.append(
-                    ("rename", path, entry["source"])
-                )  # taken back first: then the old file comes back
+                pending.append(("rename", path, entry["source"]))  # taken back first: then the old file comes back
         elif operation == "sync_folder":
             pending = [item for item in pending if os.path.dirname(item[1]) != path]
     did = False

@@ -71,9 +71,7 @@ class CountingRunner:
         empty = Stream(b"", 0, hashlib.sha256(b"").hexdigest())
         said = Stream(b"done\n", 5, hashlib.sha256(b"done\n").hexdigest())
         artifacts = tuple(collected.artifacts)
-        return Outcome(
-            "succeeded", "It was counted.", said, empty, exit_code=0, wall_ms=1, artifacts=artifacts
-        )
+        return Outcome("succeeded", "It was counted.", said, empty, exit_code=0, wall_ms=1, artifacts=artifacts)
 
     def close(self) -> None:
         pass

@@ -1,4 +1,6 @@
-"""What the harness stops: each way through the code that changes a state, and what must have become of it after recovery."""
+"""What the harness stops: each way through the code that changes a state, and what must have become of it after
+recovery.
+"""
 
 from __future__ import annotations
 
@@ -152,11 +154,7 @@ def after_prune(place: Place) -> list[str]:
     wrong += problems_after(place, {"runs": {"finished"}, "looked": {"inbox"}})
     if forked(lambda: prune_everything(place)) != 0:
         wrong.append("it cannot be pruned again")
-    wrong += [
-        f"left: {path}"
-        for folder in (place.workspace.runs, place.workspace.inputs)
-        for path in folder.iterdir()
-    ]
+    wrong += [f"left: {path}" for folder in (place.workspace.runs, place.workspace.inputs) for path in folder.iterdir()]
     return wrong + problems_after(place, {"runs": {"finished"}, "looked": {"inbox"}})
 
 
@@ -317,9 +315,7 @@ def servers_there(place: Place) -> tuple[dict[str, str], dict[str, str]]:
     with trail.locked() as held:
         announced = dict(held.index.tools)
     trail.close()
-    return announced, {
-        path.stem: sha256_hex(path.read_bytes()) for path in place.workspace.tools.glob("*.json")
-    }
+    return announced, {path.stem: sha256_hex(path.read_bytes()) for path in place.workspace.tools.glob("*.json")}
 
 
 def server_of(*tools: str) -> Manifest:
@@ -431,9 +427,7 @@ def after_change(place: Place) -> list[str]:
     now = tree_of(changed_project(place))
     finished = announced(place, "finished", "change")
     if now != (new if finished else old):
-        wrong.append(
-            f"the trail says finished: {finished}, and the project is neither as it says: {sorted(now)}"
-        )
+        wrong.append(f"the trail says finished: {finished}, and the project is neither as it says: {sorted(now)}")
     if not finished and not announced(place, "interrupted", "change"):
         wrong.append("nothing says how it ended")
     wrong += [f"verify: {item}" for item in verify_workspace(place.workspace).problems]

@@ -116,7 +116,9 @@ def test_a_fault_at_every_operation(folder: Path, scenario: str, every: int) -> 
 @pytest.mark.parametrize("scenario", FLOORS)
 @pytest.mark.parametrize("turn", range(ROUNDS))
 def test_ten_thousand_kills(folder: Path, scenario: str, turn: int) -> None:
-    """One of ten thousand kills after the other, in parts: ``THREEGATE_SOAK=1 pytest tests/crash -k 'ten_thousand and change'``."""
+    """One of ten thousand kills after the other, in parts: ``THREEGATE_SOAK=1 pytest tests/crash -k 'ten_thousand
+    and change'``.
+    """
     killed(folder, scenario, 1, 7000)
 
 

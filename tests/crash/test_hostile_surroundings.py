@@ -24,7 +24,9 @@ THREEGATE = [sys.executable, "-m", "threegate"]
 
 @pytest.fixture(name="workspace")
 def with_a_request_waiting(tmp_path: Path) -> Workspace:
-    """A workspace with an approved file: it would be refused or run, and must be left alone as long as something is wrong."""
+    """A workspace with an approved file: it would be refused or run, and must be left alone as long as something is
+    wrong.
+    """
     workspace, _ = make_operated(tmp_path)
     with Trail(workspace).locked() as held:
         approve(held, "waits")

@@ -17,9 +17,7 @@ from tests.support import THREEGATE, Place
 class Manager:
     """Starts `threegate run` as systemd would and keeps everything that it says."""
 
-    def __init__(
-        self, place: Place, folder: Path, *, watchdog: float = 0.0, more: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, place: Place, folder: Path, *, watchdog: float = 0.0, more: tuple[str, ...] = ()) -> None:
         self.said: list[dict[str, str]] = []
         self._unread: list[dict[str, str]] = []
         path = folder / "notify"

@@ -57,9 +57,7 @@ def test_the_operator_hears_the_card_and_the_requester_an_id(
 ) -> None:
     address, heard = listener
     bench = make_bench(tmp_path)
-    bench.settings(
-        notify__urls=[f"json://{address}/operator"], notify__requester_hook=f"json://{address}/requester"
-    )
+    bench.settings(notify__urls=[f"json://{address}/operator"], notify__requester_hook=f"json://{address}/requester")
     path = bench.draft(purpose="Sum a column.", code=f"print('{SECRET_WORDS}')", data=None)
     until = expiry(path.stat().st_ctime_ns, 7 * 86400)
     Daemon(bench.workspace, Log(), once=True).run()

@@ -70,10 +70,7 @@ def test_an_input_that_keeps_changing_is_a_finding_and_the_pass_ends(bench: Benc
 
     with changing(change):
         assert ends(bench)
-    assert (
-        rules(bench, path)
-        and '"state": "draft"' in (bench.workspace.verdicts / f"{other.name}.json").read_text()
-    )
+    assert rules(bench, path) and '"state": "draft"' in (bench.workspace.verdicts / f"{other.name}.json").read_text()
 
 
 def test_a_draft_that_keeps_changing_does_not_keep_the_pass(bench: Bench) -> None:

@@ -1,4 +1,6 @@
-"""What the daemon does about contracts that it cannot list: it goes on, starts nothing meanwhile, and reads them again."""
+"""What the daemon does about contracts that it cannot list: it goes on, starts nothing meanwhile, and reads them
+again.
+"""
 
 from __future__ import annotations
 

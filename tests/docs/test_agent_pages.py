@@ -1,4 +1,6 @@
-"""Each agent's page says what its profile says: version, install line, settings, and the words for a run without a terminal."""
+"""Each agent's page says what its profile says: version, install line, settings, and the words for a run without a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,5 @@ def test_the_page_has_the_words_that_the_tests_type(agent: Agent) -> None:
     text = (ROOT / "docs" / "agents" / f"{name}.md").read_text()
     profile = load_profile(name, Settings())
     given = " ".join(word for word in words if word not in (*profile.args, *profile.models))
-    found = re.search(
-        rf"^threegate agent run {name} --project ~/app -- (.*) 'Fix the failing test'$", text, re.M
-    )
+    found = re.search(rf"^threegate agent run {name} --project ~/app -- (.*) 'Fix the failing test'$", text, re.M)
     assert found is not None and given.endswith(found[1])

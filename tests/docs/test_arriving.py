@@ -45,12 +45,8 @@ def test_the_python_of_aana_prints_what_it_says(tmp_path: Path) -> None:
 
 def test_the_example_cases_through_the_command_line(tmp_path: Path) -> None:
     (line,) = [block for block in blocks("from-aana.md", "") if "python3 -c" in block]
-    line = line.replace("python3", sys.executable).replace(
-        "threegate aana", f"{sys.executable} -m threegate aana"
-    )
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True, cwd=ROOT
-    )
+    line = line.replace("python3", sys.executable).replace("threegate aana", f"{sys.executable} -m threegate aana")
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True, cwd=ROOT)
     cases = json.loads((ROOT / "examples/agent_action_contract_cases.json").read_text())["cases"]
     assert done.returncode == 2, done.stderr
     assert [row.split()[:2] for row in done.stdout.splitlines()] == [

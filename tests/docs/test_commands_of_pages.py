@@ -27,12 +27,12 @@ from threegate.setup.settings_file import set_values
 
 ROOT = Path(__file__).resolve().parents[2]
 MADE = {"cli.md", "rules.md", "codes.md", "settings.md"}
-_PROGRAMS = (
-    r"(?:sudo |\.venv/bin/)?(?:threegate|ssh-keygen|make|pipx?|curl|systemctl|apt-get|git|scripts/\w+)"
-)
+_PROGRAMS = r"(?:sudo |\.venv/bin/)?(?:threegate|ssh-keygen|make|pipx?|curl|systemctl|apt-get|git|scripts/\w+)"
 
 NOT_RUN = {
-    "threegate serve approve --make-ca": "needs a host name: tests/serve/test_passkey_in_a_browser.py types these three",
+    "threegate serve approve --make-ca": (
+        "needs a host name: tests/serve/test_passkey_in_a_browser.py types these three"
+    ),
     "threegate serve approve": "the same",
     "threegate operator passkey": "the same",
     "make demo": "this test suite was started by its sibling; scripts/try_readme runs it",
@@ -43,7 +43,9 @@ NOT_RUN = {
     "make newest": "installs what is not locked; a step of docs/release.md",
     "make deb": "takes half a minute: tests/packaging/test_deb.py, the long form",
     "sudo apt-get install git make python3-venv": "changes the machine: scripts/try_readme has these in its Debian",
-    "sudo apt-get install ./dist/threegate_*.deb": "changes the machine: tests/packaging/test_deb.py types it on an empty one",
+    "sudo apt-get install ./dist/threegate_*.deb": (
+        "changes the machine: tests/packaging/test_deb.py types it on an empty one"
+    ),
     "sudo systemctl enable --now threegate": "the same",
     "pipx install threegate": "changes the environment: tests/packaging/test_install_lines.py types it",
     "pipx install 'threegate[era,http,mcp,tui]'": "the same",
@@ -70,10 +72,13 @@ NOT_RUN = {
     "threegate draft --backend monty --code /tmp/sum.py --input /tmp/numbers.json \\": "the same",
     "threegate validate inbox/TR-*-sum.md": "the same",
     "threegate approve inbox/TR-*-sum.md": "the same",
-    "threegate contracts decide DIR --calls calls.jsonl --format json": "needs a session's calls: tests/contracts/test_cli.py",
-    "threegate session list | show S | open S [--requester R] [--workflow W --role R [--parent P]] | close S | kill S": (
-        "a synopsis: tests/contracts/test_daemon.py runs each"
+    "threegate contracts decide DIR --calls calls.jsonl --format json": (
+        "needs a session's calls: tests/contracts/test_cli.py"
     ),
+    (
+        "threegate session list | show S | open S [--requester R] [--workflow W --role R [--parent P]] | close S | kill "  # noqa: E501
+        "S"
+    ): ("a synopsis: tests/contracts/test_daemon.py runs each"),
     "threegate workflow show [W] | kill W": "the same",
     "threegate kill session|subtree|workflow ID": "the same",
     "threegate kill session ID": "the same",
@@ -82,7 +87,9 @@ NOT_RUN = {
     "threegate proposal draft FILE|-": "needs a project: tests/proposals/test_cli.py",
     "threegate workspace adopt --as NAME --key KEY": "needs a moved workspace: tests/end_to_end/test_ten_faults.py",
     "threegate review": "asks on a terminal: tests/adversarial/approval/test_terminal.py",
-    "threegate --install-completion": "writes into the user's shell set-up: tests/docs/test_site.py shows the page of it",
+    "threegate --install-completion": (
+        "writes into the user's shell set-up: tests/docs/test_site.py shows the page of it"
+    ),
     "threegate serve http": "serves until it is stopped: tests/serve/test_http.py",
     "threegate page": "serves until it is stopped: tests/adversarial/page",
     "pip install 'threegate[notify]'": "the same as below: changes the environment",
@@ -91,7 +98,9 @@ NOT_RUN = {
     "threegate status --watch": "runs until it is stopped: tests/tui",
     "curl -s http://127.0.0.1:8766/pre-tool-check \\": "needs that server: tests/serve/test_http.py",
     "curl -s http://127.0.0.1:8766/proposals/validate \\": "needs that server: tests/docs/test_arriving.py sends it",
-    "sudo threegate -w /srv/gate/ws service install": "changes the machine: tests of the service run it on a root of their own",
+    "sudo threegate -w /srv/gate/ws service install": (
+        "changes the machine: tests of the service run it on a root of their own"
+    ),
     "threegate cluster init ~/cluster --worker w1 --worker w2 --host broker.example --enter": (
         "makes a broker's keys and starts it: tests/cluster"
     ),
@@ -102,7 +111,7 @@ NOT_RUN = {
     "sudo apt-get install bubblewrap socat": "changes the machine",
     "pip install 'threegate[agents,mcp]'": "changes the environment",
     "threegate agent run codex --project ~/app": "tests/agents/test_real_agents_session.py",
-    "threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'": "tests/agents/test_agent_run_command.py",
+    "threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'": "tests/agents/test_agent_run_command.py",  # noqa: E501
     "threegate agent list": "the same",
     "threegate agent show RUN": "the same",
     "threegate agent stop RUN": "the same",
@@ -134,7 +143,9 @@ NOT_RUN = {
     "threegate audit prove 5 > proof": "the same",
     "threegate audit export --format in-toto --out statements": "the same",
     "ssh-keygen -Y verify -n threegate-approval -I alice -f tool-exec/operators -s armor < statement": "the same",
-    "ssh-keygen -Y sign -n threegate-approval -f ~/.ssh/id_ed25519 statement": "run with a key of ours, under approval.md",
+    "ssh-keygen -Y sign -n threegate-approval -f ~/.ssh/id_ed25519 statement": (
+        "run with a key of ours, under approval.md"
+    ),
 }
 
 
@@ -254,7 +265,9 @@ RUN = {
     "threegate grant list": "",
     "threegate grant show ID": "threegate grant show {grant}",
     "threegate grant revoke ID": "threegate grant revoke {grant}",
-    "threegate contracts new my_tool > tool-exec/contracts/my_tool.yaml": "threegate contracts new my_tool > my_tool.yaml",
+    "threegate contracts new my_tool > tool-exec/contracts/my_tool.yaml": (
+        "threegate contracts new my_tool > my_tool.yaml"
+    ),
     "threegate contracts check": "",
     "threegate contracts test": "",
     "threegate contracts graph --out graph.svg": "",
@@ -293,9 +306,7 @@ def test_every_command_line_is_run_or_accounted_for() -> None:
     assert not unknown, "run it in RUN, or say in NOT_RUN why not"
     gone = (RUN.keys() | NOT_RUN.keys()) - lines.keys()
     assert not gone, "no page shows this any more"
-    named = {
-        path for reason in NOT_RUN.values() for path in re.findall(r"tests/[\w/.]*\w|scripts/\w+", reason)
-    }
+    named = {path for reason in NOT_RUN.values() for path in re.findall(r"tests/[\w/.]*\w|scripts/\w+", reason)}
     assert not [path for path in named if not (ROOT / path).exists()]
 
 

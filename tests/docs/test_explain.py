@@ -1,4 +1,6 @@
-"""`threegate explain` knows every code that a screen or a file shows: they are collected here from the code, not from a list."""
+"""`threegate explain` knows every code that a screen or a file shows: they are collected here from the code, not
+from a list.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,7 @@ def calls(folder: str, *names: str) -> Iterator[ast.Call]:
     """The calls of functions or methods of these names."""
     for tree in parsed(folder).values():
         for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Call)
-                and getattr(node.func, "id", getattr(node.func, "attr", "")) in names
-            ):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in names:
                 yield node
 
 
@@ -84,11 +83,7 @@ def codes_in_the_code() -> Iterator[str]:
 
 
 def _text(node: ast.expr) -> Iterator[str]:
-    if (
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and re.fullmatch(r"[a-z_]{4,}", node.value)
-    ):
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"[a-z_]{4,}", node.value):
         yield node.value
 
 
@@ -109,9 +104,7 @@ def doctor_names() -> set[str]:
     walls = {
         f"{place}: {name}"
         for place in ("era", "monty")
-        for name in re.findall(
-            r"wall\([\"'](.+?)[\"']", (PACKAGE / f"runners/{place}/{place}_probe.py").read_text()
-        )
+        for name in re.findall(r"wall\([\"'](.+?)[\"']", (PACKAGE / f"runners/{place}/{place}_probe.py").read_text())
     }
     assert len(walls) > 30
     return found | walls
@@ -131,7 +124,7 @@ FAMILIES = {
     "reasons": lambda: {*codes_in_the_code(), *REASONS, *WAITING_CODES, *WAITS_FOR},
     "events": lambda: set(PAYLOADS),
     "statuses": lambda: {*STATUSES, *get_args(Status), *get_args(State)},
-    "rules": lambda: {*DRAFT_RULES, *(text for tree in parsed().values() for text in texts(tree) if re.fullmatch(r"TG\d{3}", text))},
+    "rules": lambda: {*DRAFT_RULES, *(text for tree in parsed().values() for text in texts(tree) if re.fullmatch(r"TG\d{3}", text))},  # noqa: E501
     "doctor": doctor_names,
     "exit codes": lambda: {str(value) for name, value in vars(errors).items() if name.startswith("EXIT_")},
     "contract files": lambda: set(CODES),
@@ -155,9 +148,7 @@ def test_every_code_has_a_meaning(family: str) -> None:
     found = FAMILIES[family]()
     assert len(found) >= LEAST[family], f"only {len(found)}: they are not found any more"
     unknown = sorted(
-        code
-        for code in found
-        if code not in RULES and not any(len(text) > 8 for _, text in code_descriptions(code))
+        code for code in found if code not in RULES and not any(len(text) > 8 for _, text in code_descriptions(code))
     )
     assert not unknown
 

@@ -47,9 +47,7 @@ def a_workspace_with_a_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pl
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         place = Place(folder / "ws", make_key(folder / "key"))
-        done = threegate(
-            "init", str(place.root), "--operator", "alice", "--key", f"{place.key}.pub", cwd=folder
-        )
+        done = threegate("init", str(place.root), "--operator", "alice", "--key", f"{place.key}.pub", cwd=folder)
         assert done.code == 0, done.err
         name = request_id("outside")
         given = place.input("a.csv", b"1\n")
@@ -122,9 +120,7 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
     return run([sys.executable, "-I", "check.py"], folder)
 
 
-def test_other_libraries_accept_trail_checkpoints_proof_and_statement(
-    taken: Path, ran: tuple[Place, str]
-) -> None:
+def test_other_libraries_accept_trail_checkpoints_proof_and_statement(taken: Path, ran: tuple[Place, str]) -> None:
     assert len(list(taken.glob("trail-*.jsonl"))) == 1, "a closed file and the open one"
     done = check(taken)
     assert done.returncode == 0, done.stderr
@@ -157,9 +153,7 @@ def test_other_libraries_accept_trail_checkpoints_proof_and_statement(
         ("*.intoto.json", b'"sig": "'),
     ],
 )  # fmt: skip
-def test_other_libraries_refuse_what_has_one_bit_changed(
-    taken: Path, tmp_path: Path, file: str, part: bytes
-) -> None:
+def test_other_libraries_refuse_what_has_one_bit_changed(taken: Path, tmp_path: Path, file: str, part: bytes) -> None:
     copy = Path(shutil.copytree(taken, tmp_path / "copy"))
     (found,) = copy.glob(file)
     changed(found, part)

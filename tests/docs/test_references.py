@@ -9,9 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _PAGE = re.compile(r'\b(docs/[A-Za-z0-9_./-]+\.md)(?:(?:\)|,)? "([^"\n]+)")?')
-_OUTSIDE = re.compile(
-    r"\b[Ss]pec [0-9]\b|\b[Ss]eed 00[0-9]|\bFACTS|\bDESIGN\.md|\bLAYOUT\.md|\bSTYLE\.md|\.\./shared"
-)
+_OUTSIDE = re.compile(r"\b[Ss]pec [0-9]\b|\b[Ss]eed 00[0-9]|\bFACTS|\bDESIGN\.md|\bLAYOUT\.md|\bSTYLE\.md|\.\./shared")
 _TEXT = (".py", ".md", ".toml", ".yml", ".json", ".sh", "")
 
 
@@ -23,12 +21,7 @@ def texts() -> Iterator[tuple[str, str]]:
     ).stdout.splitlines()  # fmt: skip
     for name in listed:
         path = ROOT / name
-        if (
-            path.suffix in _TEXT
-            and path.is_file()
-            and not name.startswith("tests/data/")
-            and path != Path(__file__)
-        ):
+        if path.suffix in _TEXT and path.is_file() and not name.startswith("tests/data/") and path != Path(__file__):
             try:
                 yield name, path.read_text("utf-8")
             except UnicodeDecodeError:

@@ -1,4 +1,6 @@
-"""The documentation as a whole: the site builds, the man page is well-formed, every command of a page is run or accounted for."""
+"""The documentation as a whole: the site builds, the man page is well-formed, every command of a page is run or
+accounted for.
+"""
 
 from __future__ import annotations
 

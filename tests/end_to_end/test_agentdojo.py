@@ -1,6 +1,7 @@
 """AgentDojo: nothing that was injected changes anything unsigned, and a person is asked less than once for a task.
 
-CI replays a few recorded tasks through door, daemon and server; `make soak` replays all of them in the package's own environments.
+CI replays a few recorded tasks through door, daemon and server; `make soak` replays all of them in the package's own
+environments.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def every_call(name: str) -> list[Call]:
 
 @pytest.mark.parametrize("name", SUITES)
 def test_each_tool_has_a_contract_of_its_own_that_says_what_it_does(name: str) -> None:
-    """What changed the environment once is no read. A page of the web is one, and its site sees who asks: grants name pages."""
+    """What changed the environment once is no read. A page of the web is one, and its site sees who asks: grants
+    name pages.
+    """
     rules = Rules()
     tools = {tool["name"] for tool in RECORDED["suites"][name]["tools"]}
     files = {path.stem.removeprefix(f"{name}.") for path in CONTRACTS.glob(f"{name}.*.yaml")}
@@ -63,9 +66,7 @@ def test_the_list_of_grants_is_about_reads_and_bash_reads_it_as_the_replay_does(
     command.write_text('#!/bin/sh\nprintf "%s\\n" "$@" END\n')
     command.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(
-        ["bash", GRANTS, "agent"], env=environment, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run(["bash", GRANTS, "agent"], env=environment, check=True, capture_output=True, text=True)
     given, rules = read_grants(), Rules()
     assert all(rules.is_read(grant.suite, grant.tool) for grant in given)
     written = [

@@ -144,9 +144,7 @@ def test_the_prompt_for_a_workspace_names_what_it_has(tmp_path: Path) -> None:
     assert f"below `{place.root}`" in value["text"] and "memory_limit_mb 64" in value["text"]
     assert "backend: ERA" not in value["text"]
     place.input("sales.csv", SALES)
-    drafts = [
-        place.drop(item["text"], item["name"]) for item in value["examples"] if item["name"].startswith("TR-")
-    ]
+    drafts = [place.drop(item["text"], item["name"]) for item in value["examples"] if item["name"].startswith("TR-")]
     assert len(drafts) == 2
     for draft in drafts:
         place.approve(draft)

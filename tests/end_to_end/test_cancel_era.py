@@ -18,9 +18,7 @@ pytestmark = pytest.mark.engine
 
 def test_a_cancelled_container_is_gone(era_place: Place) -> None:
     rid = request_id("endless")
-    sha = era_place.input(
-        "s.py", b"import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(600)\n"
-    )
+    sha = era_place.input("s.py", b"import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(600)\n")
     draft = era_place.drop(era_draft(rid, "python3 /in/s.py", inputs={"s.py": sha}, time_sec=900))
     era_place.approve(draft)
     api = docker.APIClient(base_url=engine_host(), version="auto")

@@ -230,9 +230,7 @@ def test_what_commands_say_of_a_change(tmp_path: Path) -> None:
     change = applied(Proposed(tmp_path))
     shown = change.place.run("show", change.request_id, expect=0).out
     assert "changes the project default" in shown and "MiB" not in shown
-    change.place.run(
-        "replay", change.request_id, "--as", "operator", "--key", str(change.place.key), "--yes", expect=2
-    )
+    change.place.run("replay", change.request_id, "--as", "operator", "--key", str(change.place.key), "--yes", expect=2)
     grant = ("grant", "new", change.request_id, "--as", "operator", "--key", str(change.place.key), "--yes")
     change.place.run(*grant, expect=64)
     undo(change)

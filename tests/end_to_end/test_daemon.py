@@ -87,9 +87,7 @@ def test_a_thousand_drafts_get_verdicts_and_memory_stays_flat(place: Place) -> N
         for number in range(1000):
             place.drop(text.replace("NUMBER", f"{number:04d}"))
         verdicts = place.root / "tool-exec" / "verdicts"
-        wait_until(
-            lambda: len(os.listdir(verdicts)) == 1001 or daemon.poll() is not None, "1001 verdicts", 120
-        )
+        wait_until(lambda: len(os.listdir(verdicts)) == 1001 or daemon.poll() is not None, "1001 verdicts", 120)
         assert daemon.poll() is None
         grown = resident_kib(daemon.pid) - before
         daemon.terminate()

@@ -110,7 +110,9 @@ while open('/out/result', 'rb').read() != b'forged': time.sleep(0.01)
 
 
 def test_nothing_of_a_run_lives_when_its_outputs_are_collected(folder: Path) -> None:
-    """Processes that ignore signals and fork away from every kill hold up nothing, and the record is of what was collected."""
+    """Processes that ignore signals and fork away from every kill hold up nothing, and the record is of what was
+    collected.
+    """
     outcome = as_user(run_python, folder, SURVIVOR, {"time_sec": 10})
     assert outcome.status == "succeeded", outcome
     (artifact,) = outcome.artifacts
@@ -200,9 +202,7 @@ def behind_hidepid(folder: Path, require: bool) -> Outcome:
 
 
 @pytest.mark.parametrize("require", [False, True])
-def test_what_cannot_be_read_back_is_named_and_refused_where_that_is_asked_for(
-    require: bool, folder: Path
-) -> None:
+def test_what_cannot_be_read_back_is_named_and_refused_where_that_is_asked_for(require: bool, folder: Path) -> None:
     outcome = in_own_mounts(folder, require)
     unread = [name for name, value in outcome.effective_limits.items() if value == NOT_READ]
     assert {"memory", "seccomp", "keeper", "network", "mount options"} <= set(unread)

@@ -50,8 +50,9 @@ for folder; do  # where the way to this Python is closed to others
 done
 exec $manager
 """
-"""Arguments: the user's home and uid, the lists of processes of cgroups, the words that start the manager, and the folders
-that only root may pass."""
+"""Arguments: the user's home and uid, the lists of processes of cgroups, the words that start the manager, and the
+folders that only root may pass.
+"""
 
 
 class Login:
@@ -80,9 +81,7 @@ class Login:
     def run(self, *words: str, expect: int | None = 0) -> Done:
         """The user runs a command."""
         enter = ["nsenter", "-t", str(self._manager.pid), "--mount", *self._account, *words]
-        done = subprocess.run(
-            enter, capture_output=True, text=True, timeout=240, cwd="/", stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run(enter, capture_output=True, text=True, timeout=240, cwd="/", stdin=subprocess.DEVNULL)
         told = Done(done.returncode, done.stdout, done.stderr)
         assert expect is None or told.code == expect, f"{words}: {told}\n{self.log()}"
         return told

@@ -66,6 +66,4 @@ def test_validate_prints_fixes_as_json(tmp_path: Path) -> None:
     assert done.code == 2
     report = done.json()
     jsonschema.validate(report, report_schema())
-    assert report["files"][0]["fixes"] == [
-        {"rule": "TG138", "op": "replace", "line": 10, "text": "network: none"}
-    ]
+    assert report["files"][0]["fixes"] == [{"rule": "TG138", "op": "replace", "line": 10, "text": "network: none"}]

@@ -1,4 +1,6 @@
-"""A grant of editable width under a real daemon: what it covers runs, its near misses wait, and every screen says so."""
+"""A grant of editable width under a real daemon: what it covers runs, its near misses wait, and every screen says
+so.
+"""
 
 from __future__ import annotations
 
@@ -74,9 +76,7 @@ def test_what_is_covered_runs_and_each_near_miss_waits(granting: Place, tmp_path
     assert claimed == [first.stem, covered.stem, last.stem]
     assert all(draft.exists() for draft in (*misses, over))
     said = f"under grant {grant}, given by operator; not signed individually"
-    assert f"ran {said}" in place.result(covered.stem) and "not signed individually" not in place.result(
-        first.stem
-    )
+    assert f"ran {said}" in place.result(covered.stem) and "not signed individually" not in place.result(first.stem)
     short = said.replace(grant, grant[:12])
     assert short in place.run("status", expect=0).out.replace("\n          ", " ")
     assert said in place.run("show", covered.stem, expect=0).out

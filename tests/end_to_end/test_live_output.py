@@ -92,9 +92,7 @@ def test_a_daemon_that_was_killed_is_said_so_and_the_next_one_ends_it(place: Pla
         daemon.communicate()
     assert (place.root / "tool-exec" / "control" / "output.json").exists()
     (line,) = place.run("--json", "status", expect=0).json()["requests"]
-    assert line["state"] == "running" and line["output"] is None, (
-        "what it wrote last is not told as the present"
-    )
+    assert line["state"] == "running" and line["output"] is None, "what it wrote last is not told as the present"
     place.once()
     assert not (place.root / "tool-exec" / "control" / "output.json").exists()
     done = place.run("show", "--follow", rid, expect=0)

@@ -1,4 +1,6 @@
-"""Proposals that write, from AP-*.json in the inbox to the changed project: one decision, and nothing of it by itself."""
+"""Proposals that write, from AP-*.json in the inbox to the changed project: one decision, and nothing of it by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -110,9 +112,7 @@ def test_changes_of_one_project_are_made_one_after_the_other(place: Place, proje
     names = ("a.txt", "src/b.txt", "run.sh")
     for number, path in enumerate(names):
         (place.root / "inbox" / f"AP-{number}.json").write_text(
-            json.dumps(
-                {"tool": "file.write_safe", "args": {"path": path, "content": "new\n"}, "risk": "high"}
-            )
+            json.dumps({"tool": "file.write_safe", "args": {"path": path, "content": "new\n"}, "risk": "high"})
         )
     place.once()
     ids = []

@@ -76,7 +76,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, state: str) -> tuple[Place, Pa
     place = make_place(folder, settings={"project.root": str(project)})
     memory = place.root / "tool-exec" / "memory"
     (memory / "notes.jsonl").write_text(
-        '{"content": "Release rules: never on Friday.", "scope": null}\n{"content": "release rules apply", "sensitive": true}\n'
+        '{"content": "Release rules: never on Friday.", "scope": null}\n{"content": "release rules apply", "sensitive": true}\n'  # noqa: E501
     )
     for name, proposal in PROPOSALS.items():
         drop(place, name, proposal)
@@ -205,9 +205,7 @@ def test_what_is_refused_makes_no_draft_and_says_why(ran: tuple[Place, Path, dic
 
 def signed(place: Place, *command: str, expect: int = 0) -> None:
     """A command that signs as the operator, in this process."""
-    code = cli.execute(
-        ["-w", str(place.root), *command, "--as", "operator", "--key", str(place.key), "--yes"]
-    )
+    code = cli.execute(["-w", str(place.root), *command, "--as", "operator", "--key", str(place.key), "--yes"])
     assert code == expect, command
 
 

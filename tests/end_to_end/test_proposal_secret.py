@@ -39,7 +39,7 @@ class H(http.server.BaseHTTPRequestHandler):
 server = http.server.ThreadingHTTPServer(('', 443), H)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); context.load_cert_chain('/t/cert.pem', '/t/key.pem')
 server.socket = context.wrap_socket(server.socket, server_side=True); print('ready', flush=True); server.serve_forever()
-""".replace("TOKEN", TOKEN)  # fmt: skip
+""".replace("TOKEN", TOKEN)  # fmt: skip  # noqa: E501
 PROPOSAL: dict[str, Any] = {
     "tool": "github.issue_create_approved",
     "args": {"repo": "a/b", "title": "T", "body": "B", "labels": ["bug"]},
@@ -49,9 +49,7 @@ PROPOSAL: dict[str, Any] = {
 
 def docker(*arguments: str) -> str:
     """One docker command on the test engine."""
-    done = subprocess.run(
-        ["docker", "-H", engine_host() or "", *arguments], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(["docker", "-H", engine_host() or "", *arguments], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 

@@ -41,7 +41,7 @@ class H(http.server.BaseHTTPRequestHandler):
         self.send_header('Content-Type', 'text/html; charset=utf-8'); self.end_headers(); self.wfile.write(body)
     def log_message(self, *a): pass
 server = http.server.ThreadingHTTPServer(('', 80), H); print('ready', flush=True); server.serve_forever()
-"""
+"""  # noqa: E501
 PROPOSALS: dict[str, dict[str, Any]] = {
     "fetch": {"tool": "web.fetch", "args": {"url": f"http://{HOST}/a"}},
     "short": {"tool": "web.fetch", "args": {"url": f"http://{HOST}/short", "maxBytes": 10}},
@@ -57,9 +57,7 @@ FAILS = {"away", "none"}
 
 def docker(*arguments: str) -> str:
     """One docker command on the test engine."""
-    done = subprocess.run(
-        ["docker", "-H", engine_host() or "", *arguments], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(["docker", "-H", engine_host() or "", *arguments], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
@@ -92,7 +90,9 @@ def server() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory, server: str) -> Iterator[tuple[Place, dict[str, str]]]:
-    """A workspace in which each of these was dropped, drafted, approved and run, with proxies in the server's network."""
+    """A workspace in which each of these was dropped, drafted, approved and run, with proxies in the server's
+    network.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setattr(runner, "EraRunner", functools.partial(runner.EraRunner, egress_network=server))

@@ -76,9 +76,7 @@ def test_copied_back_after_it_ran(place: Place) -> None:
     place.once()
     exec_ = place.root / "tool-exec"
     for suffix in ("", ".sig"):
-        shutil.copy(
-            exec_ / "finished" / f"{draft.name}{suffix}", exec_ / "approved" / f"{draft.name}{suffix}"
-        )
+        shutil.copy(exec_ / "finished" / f"{draft.name}{suffix}", exec_ / "approved" / f"{draft.name}{suffix}")
     place.once()
     assert len(place.events("started")) == 1
     texts = place.results()

@@ -1,6 +1,7 @@
 """ERA with a rootless Docker: an engine of an ordinary user, in that user's own namespaces.
 
-It runs where RootlessKit is installed (apt-get install rootlesskit uidmap) and is skipped elsewhere: no other test needs that.
+It runs where RootlessKit is installed (apt-get install rootlesskit uidmap) and is skipped elsewhere: no other test
+needs that.
 """
 
 from __future__ import annotations
@@ -25,9 +26,7 @@ from threegate.runners.era.spec import RUN_USER
 from threegate.runners.interface import Outcome
 from threegate.setup.settings_file import set_values
 
-_MISSING = [
-    name for name in ("rootlesskit", "newuidmap", "dockerd", "unshare", "setpriv") if not shutil.which(name)
-]
+_MISSING = [name for name in ("rootlesskit", "newuidmap", "dockerd", "unshare", "setpriv") if not shutil.which(name)]
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.soak,
@@ -71,9 +70,7 @@ def engine() -> Iterator[tuple[str, Path]]:
         try:
             asks = ["docker", "-H", url, "version"]
             wait_until(
-                lambda: (
-                    process.poll() is not None or not subprocess.run(asks, capture_output=True).returncode
-                ),
+                lambda: process.poll() is not None or not subprocess.run(asks, capture_output=True).returncode,
                 lambda: (folder / "log").read_text(errors="replace")[-2000:],
                 30,
             )
@@ -97,9 +94,7 @@ def run_unasked(url: str, folder: Path, require: bool) -> Outcome:
     settings = EraSettings(engine=url, image=IMAGE, require_readback=require)
     code = "open('/out/ran', 'w')"
     with patch.object(container_engine, "NEEDED_LIMITS", {}):
-        return run_job(
-            EraRunner(settings), era_job("/usr/bin/python3", "-c", code), folder, steer=control(folder)
-        )
+        return run_job(EraRunner(settings), era_job("/usr/bin/python3", "-c", code), folder, steer=control(folder))
 
 
 def has_limits(url: str) -> bool:
@@ -138,7 +133,8 @@ def test_every_other_wall_is_read_back_and_a_limit_that_is_none_refuses_the_run(
         return
     assert (outcome.status, len(outcome.artifacts)) == ("failed", 0), outcome
     assert outcome.detail == (
-        "limits_not_enforced: memory is None, not 67108864; swap is not enforced, not none; processes is not enforced, not 128; cpu is None, not 1."
+        "limits_not_enforced: memory is None, not 67108864; swap is not enforced, not none; processes is not enforced, "
+        "not 128; cpu is None, not 1."
     )
     seen = outcome.effective_limits
     assert {seen[name] for name in ("memory", "swap", "processes", "cpu")} == {"not enforced"}

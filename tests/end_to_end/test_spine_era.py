@@ -54,16 +54,17 @@ def test_the_seeds_own_example_runs(era_place: Place) -> None:
         ("touch", b"a = []\nwhile True: a.append(bytearray(b'x') * 1_000_000)", "out_of_memory"),
         (
             "forks",
-            b"import os, time\ntry:\n  while True:\n    if os.fork() == 0: time.sleep(60)\nexcept OSError: raise SystemExit(7)",
+            (
+                b"import os, time\ntry:\n  while True:\n    if os.fork() == 0: time.sleep(60)\nexcept OSError: raise "
+                b"SystemExit(7)"
+            ),
             "process_limit",
         ),
         ("prints", b"import sys\nwhile True: sys.stdout.write('x' * 65536)", "output_exceeded"),
         ("files", b"for i in range(10_000): open(f'/out/{i}', 'w').write('x')", "output_exceeded"),
     ],
 )
-def test_a_limit_ends_a_run_and_the_next_one_goes_on(
-    era_place: Place, name: str, script: bytes, status: str
-) -> None:
+def test_a_limit_ends_a_run_and_the_next_one_goes_on(era_place: Place, name: str, script: bytes, status: str) -> None:
     bad, good = request_id(f"bad-{name}"), request_id(f"good-{name}")
     sha = era_place.input("s.py", script)
     era_place.approve(

@@ -23,9 +23,7 @@ def test_a_request_goes_the_whole_way(place: Place) -> None:
     data = b"[3, 1, 2]"
     sha = place.input("numbers.json", data)
     draft = place.drop(
-        monty_draft(
-            rid, CODE, inputs={"numbers.json": sha}, variables='{"factor": 21}', outputs=["/out/sorted.json"]
-        )
+        monty_draft(rid, CODE, inputs={"numbers.json": sha}, variables='{"factor": 21}', outputs=["/out/sorted.json"])
     )
     place.run("validate", str(draft), expect=0)
     place.once()

@@ -1,4 +1,6 @@
-"""Calls of a stateful server, the whole way: a real daemon, a server in its jail, and an operator who sees what was called before."""
+"""Calls of a stateful server, the whole way: a real daemon, a server in its jail, and an operator who sees what was
+called before.
+"""
 
 from __future__ import annotations
 
@@ -68,9 +70,7 @@ def ended(notes: Notes, draft: Path) -> str:
     """The result's text, once it is there."""
     folders = [notes.workspace.results, *notes.workspace.agents.glob("*/results")]
     pattern = f"TS-*-{draft.stem}.md"
-    return str(
-        wait_until(lambda: [path.read_text() for folder in folders for path in folder.glob(pattern)])[0]
-    )
+    return str(wait_until(lambda: [path.read_text() for folder in folders for path in folder.glob(pattern)])[0])
 
 
 def signed(notes: Notes, draft: Path) -> tuple[str, str]:
@@ -119,9 +119,7 @@ def test_what_was_signed_for_another_state_is_refused(tmp_path: Path) -> None:
         for draft in drafts:
             assert FIRST in notes.place.approve(draft).out  # no daemon works, so nothing was called yet
         with daemon(notes.place):
-            made, refused = sorted(
-                (ended(notes, one), ended(notes, two)), key=lambda text: "state_changed" in text
-            )
+            made, refused = sorted((ended(notes, one), ended(notes, two)), key=lambda text: "state_changed" in text)
             assert "status: succeeded" in made
             assert "state_changed" in refused and "status: succeeded" not in refused
             card, result = signed(notes, ask(notes, "three"))
@@ -166,9 +164,7 @@ def test_a_daemon_that_is_killed_leaves_no_server_and_no_state(tmp_path: Path) -
 def test_a_grant_that_says_so_lets_calls_through_whatever_was_called_before(tmp_path: Path) -> None:
     with remembering(tmp_path, **{"approval.grants": True}) as notes:
         notes.workspace.contracts.mkdir(exist_ok=True)
-        (notes.workspace.contracts / "mind.echo.yaml").write_text(
-            CONTRACT.format(tool="mind.echo", effect="read")
-        )
+        (notes.workspace.contracts / "mind.echo.yaml").write_text(CONTRACT.format(tool="mind.echo", effect="read"))
         run = make_run(notes.place)
         words = [
             "grant",

@@ -19,9 +19,7 @@ def test_an_operators_file_that_nobody_recorded(place: Place) -> None:
     operators = place.root / "tool-exec" / "operators"
     before = operators.read_bytes()
     stranger = make_key(place.root.parent / "stranger").with_suffix(".pub").read_text().split()
-    operators.write_bytes(
-        before + f'mallory namespaces="threegate-approval" {stranger[0]} {stranger[1]}\n'.encode()
-    )
+    operators.write_bytes(before + f'mallory namespaces="threegate-approval" {stranger[0]} {stranger[1]}\n'.encode())
     done = place.once(expect=3)
     assert "operator" in done.err
     waiting(place, rid)

@@ -36,9 +36,7 @@ def told(text: str, line: str) -> None:
 class Near(Place):
     """A place whose commands run in this process, but for the daemon's: the same code, without a start each."""
 
-    def run(
-        self, *arguments: str, expect: int | None = None, env: dict[str, str] | None = None, **more: Any
-    ) -> Done:
+    def run(self, *arguments: str, expect: int | None = None, env: dict[str, str] | None = None, **more: Any) -> Done:
         if arguments[0] == "run" or env:
             return super().run(*arguments, expect=expect, env=env, **more)
         done = near(*arguments, cwd=self.root)
@@ -107,14 +105,21 @@ def test_1_wrong_permissions(tmp_path: Path) -> None:
     assert done.returncode == 3
     told(
         done.stderr,
-        "threegate: <workspace>/tool-exec/audit/trail.jsonl: cannot be opened (Permission denied; it belongs to uid 0, you are uid 65534); nothing is started",
+        (
+            "threegate: <workspace>/tool-exec/audit/trail.jsonl: cannot be opened (Permission denied; it belongs "
+            "to uid 0, "
+            "you are uid 65534); nothing is started"
+        ),
     )
     os.chown(trail, 65534, 65534)
     os.chown(place.root / "inbox", 0, 0)
     done = daemon()
     told(
         done.stderr,
-        "unreadable   file=inbox/ what=Permission denied; the daemon's user must be able to read it (chown, chmod g+rx)",
+        (
+            "unreadable   file=inbox/ what=Permission denied; the daemon's user must be able to read it (chown, chmod "
+            "g+rx)"
+        ),
     )
     (place.root / "tool-exec" / "approved").chmod(0o777)
     told(
@@ -153,9 +158,7 @@ def test_2_no_ssh_keygen(place: Place) -> None:
     missing = "it is not there; install it: apt-get install openssh-client"
     told(done.stderr, f"threegate: /usr/bin/ssh-keygen: could not sign ({missing}); nothing was approved")
     told(done.stderr, f"stopped      what=no new launches: /usr/bin/ssh-keygen: could not verify ({missing})")
-    told(
-        done.stdout, "failure  ssh-keygen: /usr/bin/ssh-keygen is not there  → apt-get install openssh-client"
-    )
+    told(done.stdout, "failure  ssh-keygen: /usr/bin/ssh-keygen is not there  → apt-get install openssh-client")
     place.once()
     assert len(place.events("finished")) == 1, "nothing was lost"
 
@@ -171,7 +174,10 @@ def test_3_the_engine_is_stopped(tmp_path: Path) -> None:
     done = place.once()
     told(
         done.err,
-        "waiting      request=<id> what=no container engine: <socket> does not exist; start one, or set runners.era.engine",
+        (
+            "waiting      request=<id> what=no container engine: <socket> does not exist; start one, or set "
+            "runners.era.engine"
+        ),
     )
     assert (place.root / "tool-exec" / "approved" / draft.name).exists()
     told(place.run("status", expect=0).out, "          no_backend  -> operator: threegate doctor")
@@ -196,7 +202,10 @@ def test_4_the_disk_is_full(tmp_path: Path) -> None:
         done = place.once(expect=3)
         told(
             done.err,
-            "threegate: No space left on device; make room on this disk, for instance with: threegate prune --older-than 30d",
+            (
+                "threegate: No space left on device; make room on this disk, for instance with: threegate prune "
+                "--older-than 30d"
+            ),
         )
         told(
             place.run("doctor", expect=2).out,
@@ -211,15 +220,21 @@ def test_4_the_disk_is_full(tmp_path: Path) -> None:
 
 SETTINGS = [
     ("[notify]\n", "[notify]\nmax_memory = 12\n",
-     "threegate: <workspace>/threegate.toml:<line>: notify.max_memory: unknown key; remove it or fix its spelling; did you mean request.max_memory_mb?"),
+     ("threegate: <workspace>/threegate.toml:<line>: notify.max_memory: unknown key; remove it or fix its "
+        "spelling; did "
+     "you mean request.max_memory_mb?")),
     ("[approval]\n", "[aproval]\n",
-     "threegate: <workspace>/threegate.toml:<line>: aproval: unknown key; remove it or fix its spelling; did you mean approval?"),
+     ("threegate: <workspace>/threegate.toml:<line>: aproval: unknown key; remove it or fix its spelling; did you mean "
+     "approval?")),
     ("[notify]\n", '[notify]\n[approval]\nttl = "1h"\n',
-     "threegate: <workspace>/threegate.toml:<line>: the table [approval] occurs twice; put all of its keys below the first one"),
+     ("threegate: <workspace>/threegate.toml:<line>: the table [approval] occurs twice; put all of its keys below the "
+     "first one")),
     ("[approval]\n", '[approval]\nttl = "5 minutes"\n',
-     "threegate: <workspace>/threegate.toml:<line>: approval.ttl: a duration is a number and a unit: 90s, 15m, 24h or 7d"),
+     ("threegate: <workspace>/threegate.toml:<line>: approval.ttl: a duration is a number and a unit: 90s, 15m, 24h or "
+     "7d")),
     ("[approval]\n", "[approval]\nttl = 15m\n",
-     "threegate: <workspace>/threegate.toml:<line>: no TOML: Expected newline or end of document after a statement; fix this line"),
+     ("threegate: <workspace>/threegate.toml:<line>: no TOML: Expected newline or end of document after a statement; "
+     "fix this line")),
 ]  # fmt: skip
 
 
@@ -244,7 +259,11 @@ def test_6_a_contract_with_a_typo(place: Place) -> None:
     draft = place.drop(monty_draft(request_id("typo"), "1 + 1"))
     told(
         place.once().err,
-        "contracts    code=contracts_do_not_compile what=threegate.monty.yaml:2:1: no field 'side_efect' here; did you mean 'side_effect'?; every request is refused until this is fixed, see: threegate contracts check",
+        (
+            "contracts    code=contracts_do_not_compile what=threegate.monty.yaml:2:1: no field 'side_efect' here; "
+            "did you "
+            "mean 'side_effect'?; every request is refused until this is fixed, see: threegate contracts check"
+        ),
     )
     told(
         place.approve(draft, expect=2).err,
@@ -252,7 +271,10 @@ def test_6_a_contract_with_a_typo(place: Place) -> None:
     )
     told(
         place.run("contracts", "check", expect=2).out,
-        "threegate.monty.yaml:2:1: error: UNKNOWN_FIELD (side_efect): no field 'side_efect' here; did you mean 'side_effect'?",
+        (
+            "threegate.monty.yaml:2:1: error: UNKNOWN_FIELD (side_efect): no field 'side_efect' here; did you mean "
+            "'side_effect'?"
+        ),
     )
 
 
@@ -280,7 +302,10 @@ def test_7_a_wrong_clock(tmp_path: Path) -> None:
     draft = place.drop(monty_draft(request_id("clock"), "1 + 1"))
     told(
         place.once(expect=3).err,
-        "stopped      code=clock_went_back what=the system clock is <seconds> s behind the trail; set the clock (timedatectl); nothing is started until then",
+        (
+            "stopped      code=clock_went_back what=the system clock is <seconds> s behind the trail; set the clock "
+            "(timedatectl); nothing is started until then"
+        ),
     )
     told(
         place.approve(draft, expect=2).err,
@@ -293,7 +318,10 @@ def test_8_a_moved_workspace(place: Place) -> None:
     moved = Near(place.root.rename(place.root.with_name("moved")), place.key)
     told(
         moved.once(expect=3).err,
-        "stopped      code=workspace_mismatch what=the workspace is in another place than before: it was copied or moved; if this is intended: threegate workspace adopt",
+        (
+            "stopped      code=workspace_mismatch what=the workspace is in another place than before: it was copied or "
+            "moved; if this is intended: threegate workspace adopt"
+        ),
     )
     assert moved.events("started") == []
     told(
@@ -302,9 +330,7 @@ def test_8_a_moved_workspace(place: Place) -> None:
     )
     moved.run("workspace", "adopt", "--as", "operator", "--key", str(moved.key), "--yes", expect=0)
     moved.once()
-    assert "reason: " in moved.result(draft.name.removesuffix(".md")), (
-        "an approval of before the move is void"
-    )
+    assert "reason: " in moved.result(draft.name.removesuffix(".md")), "an approval of before the move is void"
 
 
 def test_9_two_daemons(place: Place) -> None:
@@ -335,21 +361,25 @@ def test_10_a_lost_key(place: Place) -> None:
     done = place.run("approve", str(draft), "--as", "operator", "--yes", env=home, expect=2)
     told(
         done.err,
-        "threegate: none of your keys is one of operator's; name it with --key (a private key, or the .pub of an agent's or FIDO key). If it is lost: threegate operator add NAME --key NEW.pub, and revoke the old one",
+        (
+            "threegate: none of your keys is one of operator's; name it with --key (a private key, or the .pub of an "
+            "agent's or FIDO key). If it is lost: threegate operator add NAME --key NEW.pub, and revoke the old one"
+        ),
     )
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place.key)], check=True)
     assert "not one that operators gives to operator" in place.approve(draft, expect=2).err
     place.run("operator", "add", "operator", "--key", f"{place.key}.pub", expect=0)
-    old = subprocess.run(
-        ["ssh-keygen", "-lf", str(place.key.with_name("gone.pub"))], capture_output=True, text=True
-    )
+    old = subprocess.run(["ssh-keygen", "-lf", str(place.key.with_name("gone.pub"))], capture_output=True, text=True)
     place.run("operator", "revoke", old.stdout.split()[1], expect=0)
     place.approve(draft)
     (state,) = (Path(os.environ["XDG_STATE_HOME"]) / "threegate").iterdir()
     shutil.rmtree(state)
     told(
         place.once(expect=3).err,
-        "stopped      code=workspace_mismatch what=no head of this workspace is kept on this side; it was copied here or another user runs it; if this is intended: threegate workspace adopt",
+        (
+            "stopped      code=workspace_mismatch what=no head of this workspace is kept on this side; it was copied here "  # noqa: E501
+            "or another user runs it; if this is intended: threegate workspace adopt"
+        ),
     )
     place.run("workspace", "adopt", "--as", "operator", "--key", str(place.key), "--yes", expect=0)
     place.once()

@@ -28,9 +28,7 @@ class Outside:
     def check(self, pack: Path, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run the block in the folder of a pack."""
         env = {"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "HOME": str(self.folder), **variables}
-        return subprocess.run(
-            ["sh", "-c", block(pack)], cwd=pack, env=env, capture_output=True, text=True, timeout=600
-        )
+        return subprocess.run(["sh", "-c", block(pack)], cwd=pack, env=env, capture_output=True, text=True, timeout=600)
 
     def confirmed(self, pack: Path) -> str:
         """What the block says of a pack that is right."""
@@ -64,9 +62,7 @@ def approve_runs(place: Place, count: int) -> list[str]:
     names = [f"TR-run-{number:04d}" for number in range(count)]
     for name in names:
         draft = place.drop(
-            monty_draft(
-                name, f"open('/out/n.txt', 'w').write('{name}')\nprint('{name}')", outputs=["/out/n.txt"]
-            )
+            monty_draft(name, f"open('/out/n.txt', 'w').write('{name}')\nprint('{name}')", outputs=["/out/n.txt"])
         )
         with open_reviewed_draft(context, read_draft(context.workspace, draft)) as reviewed:
             sealed = seal(context, reviewed, "operator")
@@ -83,9 +79,7 @@ def reseal(pack: Path, workspace_id: str) -> None:
     """What only the holder of the log's key can do: sign the files as they are now."""
     key = load_key(workspace_id)
     sealed = [path for path in files_of(pack) if not path.name.startswith("SHA256SUMS")]
-    sums = "".join(
-        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  ./{path.relative_to(pack)}\n" for path in sealed
-    )
+    sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  ./{path.relative_to(pack)}\n" for path in sealed)
     (pack / "SHA256SUMS").write_text(sums)
     text = f"{key.name}\nevidence sha256:{hashlib.sha256(sums.encode()).hexdigest()}\n"
     signature = base64.b64encode(key.public.key_id + key.sign(text.encode())).decode()

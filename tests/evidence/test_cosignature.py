@@ -1,5 +1,6 @@
-"""Cosignatures, checked with plain `cryptography` from the text of c2sp.org/tlog-cosignature and c2sp.org/signed-note; and that
-nothing else counts as one."""
+"""Cosignatures, checked with plain `cryptography` from the text of c2sp.org/tlog-cosignature and c2sp.org/signed-note;
+and that nothing else counts as one.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ KEY = WitnessKey.of(WITNESS)
 
 
 def check_by_the_spec(note: bytes, vkey: str) -> int:
-    """The time of the one cosignature of a witness on a note; raises AssertionError or InvalidSignature. None of our code."""
+    """The time of the one cosignature of a witness on a note; raises AssertionError or InvalidSignature. None of our
+    code.
+    """
     name, key_id, encoded = vkey.split("+", 2)
     typed = base64.b64decode(encoded, validate=True)
     assert typed[0] == 4 and len(typed) == 33

@@ -89,9 +89,7 @@ def another_shown_text(forger: Forger) -> None:
     """The operator was shown something else, says the pack."""
     text = (forger.folder / "shown.txt").read_bytes()
     forger.change("requests/forged/shown.txt", text + b"nothing dangerous\n")
-    statement = forger.statement.replace(
-        sha256(text).encode(), sha256(text + b"nothing dangerous\n").encode()
-    )
+    statement = forger.statement.replace(sha256(text).encode(), sha256(text + b"nothing dangerous\n").encode())
     forger.sign_over(statement, forger.armor)
 
 
@@ -169,9 +167,7 @@ def test_a_passkey_counts_for_its_site_and_a_verified_user(tmp_path: Path, outsi
     forger.sign_over(statement, forger.armor)
     forger.finish()
     assert outside.check(forger.pack).returncode == 0
-    (pins,) = [
-        path for path in (forger.pack / "operators").iterdir() if passkey.pin().encode() == path.read_bytes()
-    ]
+    (pins,) = [path for path in (forger.pack / "operators").iterdir() if passkey.pin().encode() == path.read_bytes()]
     forger.change(f"operators/{pins.name}", passkey.pin().replace(":8443", ":9443").encode())
     forger.finish()
     assert "a site that is not pinned" in outside.check(forger.pack).stderr

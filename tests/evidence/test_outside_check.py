@@ -70,11 +70,12 @@ def a_pack_of_one(place: Place, state: Path, tmp_path_factory: pytest.TempPathFa
 
 def test_a_pack_of_everything_that_ran_is_confirmed(whole: Path, outside: Outside, place: Place) -> None:
     events = len((whole / "trail.jsonl").read_bytes().splitlines())
-    assert (whole / "trail.jsonl").read_bytes() == (
-        place.root / "tool-exec/audit/trail.jsonl"
-    ).read_bytes().rstrip(b"\0")
+    assert (whole / "trail.jsonl").read_bytes() == (place.root / "tool-exec/audit/trail.jsonl").read_bytes().rstrip(
+        b"\0"
+    )
     assert outside.confirmed(whole) == (
-        f"checked: {RUNS} requests ({RUNS} signed by operators, 0 under grants, 0 by nobody), {RUNS} runs (0 without a signature), "
+        f"checked: {RUNS} requests ({RUNS} signed by operators, 0 under grants, 0 by nobody), {RUNS} runs (0 without a "
+        "signature), "
         f"{RUNS} results, {events} events in a trail of {events}\n"
     )
 
@@ -82,18 +83,14 @@ def test_a_pack_of_everything_that_ran_is_confirmed(whole: Path, outside: Outsid
 def test_a_pack_of_one_request_is_confirmed_and_discloses_no_other(one: Path, outside: Outside) -> None:
     assert outside.confirmed(one).startswith("checked: 1 requests (1 signed by operators")
     told = b"".join(path.read_bytes() for path in files_of(one))
-    assert b"TR-run-0007" in told and not any(
-        b"TR-run-%04d" % number in told for number in range(RUNS) if number != 7
-    )
+    assert b"TR-run-0007" in told and not any(b"TR-run-%04d" % number in told for number in range(RUNS) if number != 7)
     kinds = {
         json.loads(line)["type"]
         for line in (one / "trail.jsonl").read_bytes().splitlines()
         if b'"request_id":null' in line
     }
     assert kinds == {"workspace_created", "operator_added"}
-    assert len((one / "proofs.jsonl").read_bytes().splitlines()) == len(
-        (one / "trail.jsonl").read_bytes().splitlines()
-    )
+    assert len((one / "proofs.jsonl").read_bytes().splitlines()) == len((one / "trail.jsonl").read_bytes().splitlines())
 
 
 def test_everything_that_happens_to_requests_is_confirmed(tmp_path: Path, outside: Outside) -> None:
@@ -101,13 +98,12 @@ def test_everything_that_happens_to_requests_is_confirmed(tmp_path: Path, outsid
     packed = write_pack(workspace, tmp_path / "pack")
     assert packed.missing == () and len(packed.operator_keys) == 2
     assert outside.confirmed(packed.path).startswith(
-        "checked: 11 requests (8 signed by operators, 1 under grants, 2 by nobody), 4 runs (0 without a signature), 9 results"
+        "checked: 11 requests (8 signed by operators, 1 under grants, 2 by nobody), 4 runs (0 without a signature), 9 "
+        "results"
     )
     # A kept checkpoint that covers the chosen requests is what their proofs stand on.
     assert write_pack(workspace, tmp_path / "kept", ids=["ran", "granted"]).size < packed.size
-    assert outside.confirmed(tmp_path / "kept").startswith(
-        "checked: 2 requests (1 signed by operators, 1 under grants"
-    )
+    assert outside.confirmed(tmp_path / "kept").startswith("checked: 2 requests (1 signed by operators, 1 under grants")
 
 
 def test_one_flipped_byte_in_any_file_is_found(whole: Path, outside: Outside) -> None:
@@ -128,9 +124,7 @@ def test_no_byte_of_what_seals_the_pack_is_free(one: Path, outside: Outside, nam
         path.write_bytes(kept)
 
 
-def test_a_file_left_out_added_or_replaced_by_a_link_is_found(
-    one: Path, outside: Outside, tmp_path: Path
-) -> None:
+def test_a_file_left_out_added_or_replaced_by_a_link_is_found(one: Path, outside: Outside, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(one, tmp_path / "copy"))
     (copy / "requests" / "more").write_text("x")
     assert "a file too many" in outside.check(copy).stderr
@@ -173,9 +167,7 @@ def test_who_holds_the_logs_key_cannot_change_what_the_trail_and_the_operators_s
     assert done.returncode == 1 and message in done.stderr, done.stderr
 
 
-def test_a_signature_of_another_request_is_found(
-    place: Place, outside: Outside, one: Path, tmp_path: Path
-) -> None:
+def test_a_signature_of_another_request_is_found(place: Place, outside: Outside, one: Path, tmp_path: Path) -> None:
     """The whole of another approval, digests in the trail included, is of another statement than the claim names."""
     copy = Path(shutil.copytree(one, tmp_path / "copy"))
     (one_id,) = [json.loads((one / "index.json").read_text())["workspace"]]
@@ -236,9 +228,7 @@ def test_a_missing_and_a_changed_artifact_are_said(broken: Place, outside: Outsi
         ),
     ]
     done = outside.check(tmp_path / "pack")
-    assert (
-        done.returncode == 2 and done.stdout.startswith("checked: ") and done.stderr.count("MISSING: ") == 3
-    )
+    assert done.returncode == 2 and done.stdout.startswith("checked: ") and done.stderr.count("MISSING: ") == 3
 
 
 def test_a_pruned_run_is_said(broken: Place, outside: Outside, tmp_path: Path) -> None:
@@ -259,9 +249,7 @@ def test_a_trail_that_does_not_verify_is_said_and_nothing_is_signed_over_it(
     trail = broken.root / "tool-exec/audit/trail.jsonl"
     flip(trail, trail.read_bytes().index(b'"finished"') + 3)
     missing = packed(broken, tmp_path / "pack")
-    assert (
-        missing[0]["file"] == "trail.jsonl" and "the trail does not verify: trail.jsonl:" in missing[0]["why"]
-    )
+    assert missing[0]["file"] == "trail.jsonl" and "the trail does not verify: trail.jsonl:" in missing[0]["why"]
     assert {item["file"] for item in missing} == {"trail.jsonl", "checkpoints/"}
     assert not list(tmp_path.rglob("*.intoto.json")) and not (tmp_path / "pack/checkpoints").exists()
     done = outside.check(tmp_path / "pack")
@@ -283,7 +271,8 @@ def a_pack_of_a_thousand(tmp_path_factory: pytest.TempPathFactory, state: Path) 
 def test_a_thousand_runs_are_confirmed(thousand: Path, outside: Outside) -> None:
     said = outside.confirmed(thousand)
     assert said.startswith(
-        "checked: 1000 requests (1000 signed by operators, 0 under grants, 0 by nobody), 1000 runs (0 without a signature), 1000 results"
+        "checked: 1000 requests (1000 signed by operators, 0 under grants, 0 by nobody), 1000 runs (0 without a "
+        "signature), 1000 results"
     )
 
 
@@ -310,6 +299,6 @@ def test_no_byte_of_a_pack_is_free(one: Path, outside: Outside) -> None:
 def test_the_tests_see_every_file(whole: Path) -> None:
     names = {path.relative_to(whole).parts[0] for path in files_of(whole)}
     assert names == {
-        "SHA256SUMS", "SHA256SUMS.note", "checkpoints", "index.json", "log-keys", "operators", "policies", "requests", "trail.jsonl",
+        "SHA256SUMS", "SHA256SUMS.note", "checkpoints", "index.json", "log-keys", "operators", "policies", "requests", "trail.jsonl",  # noqa: E501
     }  # fmt: skip
     assert not [path for path in whole.rglob("*") if os.path.islink(path)]

@@ -55,12 +55,8 @@ def test_a_secret_is_masked_and_said(bench: Bench, outside: Outside, tmp_path: P
     packed = write_pack(bench.workspace, tmp_path / "pack")
     name = "requests/told/request.md"
     assert index(packed)["masked"] == [{"file": name, "secrets": ["github-token"]}] and packed.missing == ()
-    assert (
-        TOKEN not in (packed.path / name).read_text() and "[github-token]" in (packed.path / name).read_text()
-    )
-    assert outside.confirmed(packed.path).endswith(
-        f"masked, so its digest was not checked: {name} (github-token)\n"
-    )
+    assert TOKEN not in (packed.path / name).read_text() and "[github-token]" in (packed.path / name).read_text()
+    assert outside.confirmed(packed.path).endswith(f"masked, so its digest was not checked: {name} (github-token)\n")
 
 
 def test_what_is_signed_is_never_masked(bench: Bench, outside: Outside, tmp_path: Path) -> None:
@@ -77,9 +73,7 @@ def test_what_is_signed_is_never_masked(bench: Bench, outside: Outside, tmp_path
     assert "masks what is signed" in outside.check(packed.path).stderr
 
 
-def test_contracts_and_settings_in_force_are_in_the_pack(
-    bench: Bench, outside: Outside, tmp_path: Path
-) -> None:
+def test_contracts_and_settings_in_force_are_in_the_pack(bench: Bench, outside: Outside, tmp_path: Path) -> None:
     bench.approve(bench.draft("before"))
     contract = bench.workspace.contracts / "threegate.monty.yaml"
     shutil.copy(ROOT / "docs/examples/contracts/threegate/threegate.monty.yaml", contract)
@@ -97,17 +91,13 @@ def test_contracts_and_settings_in_force_are_in_the_pack(
     outside.confirmed(packed.path)
 
 
-def test_earlier_states_of_the_operators_files_are_packed(
-    bench: Bench, outside: Outside, tmp_path: Path
-) -> None:
+def test_earlier_states_of_the_operators_files_are_packed(bench: Bench, outside: Outside, tmp_path: Path) -> None:
     bench.approve(bench.draft("first"))
     bench.operator("bob")
     revoke_operator(bench.workspace, "alice", actor="test")
     packed = write_pack(bench.workspace, tmp_path / "pack")
     assert len(list((packed.path / "operators").iterdir())) == 3 and len(packed.operator_keys) == 2
-    assert outside.confirmed(packed.path).startswith("checked: 1 requests (1 signed"), (
-        "alice's key was good then"
-    )
+    assert outside.confirmed(packed.path).startswith("checked: 1 requests (1 signed"), "alice's key was good then"
 
 
 @pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
@@ -148,20 +138,13 @@ def test_a_state_that_was_replaced_by_hand_is_missing(bench: Bench, outside: Out
     record_operators(bench.workspace, actor="test")
     packed = write_pack(bench.workspace, tmp_path / "pack")
     (item,) = packed.missing
-    assert (
-        item["file"].startswith("operators/")
-        and item["why"] == "this state of operators was replaced by hand since"
-    )
+    assert item["file"].startswith("operators/") and item["why"] == "this state of operators was replaced by hand since"
     done = outside.check(packed.path)
     assert done.returncode == 2 and "MISSING: operators/" in done.stderr
 
 
-def test_drafts_that_nobody_decided_on_have_their_events_only(
-    bench: Bench, outside: Outside, tmp_path: Path
-) -> None:
-    Trail(bench.workspace).announce(
-        Observed(reason="unreadable", file="x"), request_id="TR-seen", actor="test"
-    )
+def test_drafts_that_nobody_decided_on_have_their_events_only(bench: Bench, outside: Outside, tmp_path: Path) -> None:
+    Trail(bench.workspace).announce(Observed(reason="unreadable", file="x"), request_id="TR-seen", actor="test")
     packed = write_pack(bench.workspace, tmp_path / "pack", ids=["TR-seen"])
     assert (packed.requests, packed.missing) == (0, ())
     assert outside.confirmed(packed.path).startswith("checked: 0 requests")
@@ -176,15 +159,11 @@ def test_closed_segments_are_in_the_one_file(bench: Bench, outside: Outside, tmp
     outside.confirmed(packed.path)
 
 
-def test_an_id_that_is_no_file_name_gets_a_folder_of_its_own(
-    bench: Bench, outside: Outside, tmp_path: Path
-) -> None:
+def test_an_id_that_is_no_file_name_gets_a_folder_of_its_own(bench: Bench, outside: Outside, tmp_path: Path) -> None:
     Trail(bench.workspace).announce(Rejected(reason="no", file="x.md"), request_id="../../x", actor="test")
     packed = write_pack(bench.workspace, tmp_path / "pack")
     (entry,) = index(packed)["requests"]
-    assert (
-        entry["request_id"] == "../../x" and entry["folder"].count("/") == 1 and ".." not in entry["folder"]
-    )
+    assert entry["request_id"] == "../../x" and entry["folder"].count("/") == 1 and ".." not in entry["folder"]
     assert packed.missing == ({"file": f"{entry['folder']}/result.md", "why": "it is not there"},)
     assert outside.check(packed.path).returncode == 2
 
@@ -201,16 +180,12 @@ def test_cosignatures_beside_a_checkpoint_are_taken_along_and_checked(
     when = int(time.time())
     signature = witness.sign(b"cosignature/v1\ntime %d\n" % when + note.body)
     cosigned = NoteSignature("w.example", key_id, when.to_bytes(8) + signature)
-    path.with_name(f"{path.name}.w").write_bytes(
-        replace(note, signatures=(*note.signatures, cosigned)).render()
-    )
+    path.with_name(f"{path.name}.w").write_bytes(replace(note, signatures=(*note.signatures, cosigned)).render())
     packed = write_pack(bench.workspace, tmp_path / "pack", ids=["seen"])
     assert packed.size == note.size, "the cosigned checkpoint is what the proofs stand on"
     vkey = f"w.example+{key_id.hex()}+{base64.b64encode(raw).decode()}"
     done = outside.check(packed.path, WITNESS_KEYS=vkey)
-    assert done.returncode == 0 and done.stdout.startswith(
-        "w.example cosigned the first 3 events of this log\n"
-    ), done
+    assert done.returncode == 0 and done.stdout.startswith("w.example cosigned the first 3 events of this log\n"), done
     other = vkey.replace("w.example", "x.example")
     assert "no key of a witness" in outside.check(packed.path, WITNESS_KEYS=other).stderr
     forged = packed.path / f"checkpoints/{path.name}.w"
@@ -226,9 +201,7 @@ def test_cosignatures_beside_a_checkpoint_are_taken_along_and_checked(
 
 
 @pytest.mark.parametrize("archive", KEPT, ids=[path.stem for path in KEPT])
-def test_a_workspace_of_an_earlier_version_that_was_adopted(
-    archive: Path, outside: Outside, tmp_path: Path
-) -> None:
+def test_a_workspace_of_an_earlier_version_that_was_adopted(archive: Path, outside: Outside, tmp_path: Path) -> None:
     place = unpacked(archive, tmp_path)
     signer = ("--as", "operator", "--key", str(place.key), "--yes")
     place.run("workspace", "adopt", *signer, expect=0)
@@ -257,9 +230,7 @@ def test_what_cannot_be_packed_is_refused_in_one_line(
     assert not list(tmp_path.glob(".*.part"))
 
 
-def test_a_pack_that_fails_leaves_nothing(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pack_that_fails_leaves_nothing(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -1,4 +1,6 @@
-"""100 of 100 split views are refused by one real witness, which is killed in the middle; the true trail goes on between them."""
+"""100 of 100 split views are refused by one real witness, which is killed in the middle; the true trail goes on
+between them.
+"""
 
 from __future__ import annotations
 

@@ -74,9 +74,7 @@ def test_two_machines_witness_each_other(two: tuple[Place, Place], tmp_path: Pat
             assert answers and {event["data"]["witness"] for event in answers} == {"other"}
             # Its own answers are no reason for the next checkpoint.
             assert len(place.events()) - newest(place) - len(answers) <= 5
-        wrong = one.run(
-            "audit", "verify", "--witness", second.vkey, "--witness", first.vkey, "--json", expect=2
-        ).json()
+        wrong = one.run("audit", "verify", "--witness", second.vkey, "--witness", first.vkey, "--json", expect=2).json()
         assert wrong["cosigned"][second.key.name]["size"] == newest(one) and not wrong["ok"]
         [problem] = wrong["problems"]
         assert f"has no cosignature by {first.key.name}" in problem["message"]
@@ -111,8 +109,7 @@ def test_a_restored_backup_is_told_by_the_witness(tmp_path: Path) -> None:
         [refused] = [event for event in place.events("witnessed") if "reason" in event["data"]]
         assert refused["data"]["reason"].startswith("it cosigned")
         assert (
-            "refused to cosign the trail checkpoint"
-            in place.run("audit", "show", "--type", "witnessed", expect=0).out
+            "refused to cosign the trail checkpoint" in place.run("audit", "show", "--type", "witnessed", expect=0).out
         )
 
         name = hashlib.sha256(pub(place).partition("+")[0].encode()).hexdigest()

@@ -1,4 +1,6 @@
-"""`threegate witness serve` by the words of c2sp.org/tlog-witness: each answer, bounds, and what a restart remembers."""
+"""`threegate witness serve` by the words of c2sp.org/tlog-witness: each answer, bounds, and what a restart
+remembers.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,7 @@ def asked(
 
 @pytest.fixture(name="running", scope="module")
 def a_witness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with witness(
-        tmp_path_factory.mktemp("w"), [LOG.public.render()], "--name", "witness.example/w1"
-    ) as running:
+    with witness(tmp_path_factory.mktemp("w"), [LOG.public.render()], "--name", "witness.example/w1") as running:
         yield running
 
 
@@ -82,9 +82,7 @@ def test_each_answer_of_the_protocol(running: Running) -> None:
         (asked(7, 7, proof=[b"x" * 32]), 422, "two trees"),
     ):
         answer = post(running, body)
-        assert answer.status_code == status and said in answer.text and answer.text.count("\n") == 1, (
-            answer.text
-        )
+        assert answer.status_code == status and said in answer.text and answer.text.count("\n") == 1, answer.text
         assert said in running.log.read_text().splitlines()[-1]
     for old in (0, 3, 6):
         conflict = post(running, asked(old, 9))

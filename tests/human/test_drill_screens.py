@@ -1,7 +1,7 @@
 """The screens of a drill are those of its source, but for the planted line, the id and times.
 
-What is compared are the parts that terminal, application and page are made from, item by item, and the rendered lines: the
-twenty of each run, the thousand in the long form.
+What is compared are the parts that terminal, application and page are made from, item by item, and the rendered lines:
+the twenty of each run, the thousand in the long form.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _FOLLOWS = {
     "limit": {"limits"},
     "hidden": {"the code", "the command"},
 }
-"""Labels of the items that hold each kind of planted change. An input has its bytes below it, moves the line that a warning
-names, and where it is the first one AANA says that something is read."""
+"""Labels of the items that hold each kind of planted change. An input has its bytes below it, moves the line that a
+warning names, and where it is the first one AANA says that something is read.
+"""
 
 
 def digest(name: str) -> str:
@@ -55,8 +56,8 @@ def sources() -> list[str]:
         monty("plain", "total = sum([1, 2])\nprint(total)"),
         monty("inputs", code, inputs=inputs, outputs=("/out/report.csv",)),
         era("fetch", fetch, "reports.example.org:443", outputs=("/out/page.html",)),
-        era("python", "python3 -c 'import json; print(json.load(open(\"/in/day.json\")))'", inputs={"day.json": FILES["day.json"]}),
-        era("table", "sort -o /out/sorted.csv /in/rows.csv", inputs={"rows.csv": FILES["rows.csv"]}, outputs=("/out/sorted.csv",)),
+        era("python", "python3 -c 'import json; print(json.load(open(\"/in/day.json\")))'", inputs={"day.json": FILES["day.json"]}),  # noqa: E501
+        era("table", "sort -o /out/sorted.csv /in/rows.csv", inputs={"rows.csv": FILES["rows.csv"]}, outputs=("/out/sorted.csv",)),  # noqa: E501
         era("mirror", "curl https://mirror.example.net/a", "mirror.example.net:443", "cdn.example.net:8443"),
     ]  # fmt: skip
 

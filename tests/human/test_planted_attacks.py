@@ -1,7 +1,8 @@
 """Each of fifty planted attacks can be read on the terminal, in the application and on the page, as they are rendered.
 
-The screens are read as a person has them: pyte at three sizes, Chromium at three widths. One process shows all drafts, so that
-the fifty cost what one does. The first section, the card, is read separately: what has to be there is not far down.
+The screens are read as a person has them: pyte at three sizes, Chromium at three widths. One process shows all drafts,
+so that the fifty cost what one does. The first section, the card, is read separately: what has to be there is not far
+down.
 """
 
 from __future__ import annotations
@@ -73,13 +74,9 @@ def misses(planted: Planted, text: str) -> list[str]:
     """What should be readable and is not."""
     found = _CARD_ENDS.search(text)
     card, whole = flat(text[: found.start()] if found else text), flat(text)
-    missing = [
-        f"{planted.name}: {item!r} is not in the card" for item in planted.card if flat(item) not in card
-    ]
+    missing = [f"{planted.name}: {item!r} is not in the card" for item in planted.card if flat(item) not in card]
     missing += [
-        f"{planted.name}: {item!r} is nowhere"
-        for item in (*planted.line, *planted.gate)
-        if flat(item) not in whole
+        f"{planted.name}: {item!r} is nowhere" for item in (*planted.line, *planted.gate) if flat(item) not in whole
     ]
     if planted.gate and "== WHAT RUNS" in text:
         missing.append(f"{planted.name}: it can be approved")
@@ -248,9 +245,7 @@ def test_on_the_page(queue: Queue, tmp_path: Path, width: int, height: int, dark
             browser.js("for (const part of document.querySelectorAll('details')) part.open = true")
             missing += misses(planted, browser.js("document.querySelector('main').innerText"))
             if planted.name in _PICTURES and (kept := os.environ.get("THREEGATE_KEEP_SCREENS")):
-                browser.picture(
-                    Path(kept) / f"{planted.name}-{width}{'-dark' if dark else ''}.png", whole=True
-                )
+                browser.picture(Path(kept) / f"{planted.name}-{width}{'-dark' if dark else ''}.png", whole=True)
     finally:
         browser.close()
         server.terminate()

@@ -1,4 +1,6 @@
-"""What the gates get of a request: our own references never count against it, its own words are never more than claims."""
+"""What the gates get of a request: our own references never count against it, its own words are never more than
+claims.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +79,7 @@ def test_a_call_of_a_tool_is_its_tool_with_its_own_arguments() -> None:
         opened(replace(job, call=asked.call), [Widened.parse({"part": "arguments.text", "type": "string"})])
 
 
-def event_of(
-    asked: Request, authorization: Authorization, *, approved: bool = True, **more: Any
-) -> dict[str, Any]:
+def event_of(asked: Request, authorization: Authorization, *, approved: bool = True, **more: Any) -> dict[str, Any]:
     job = build_job(asked, input_sizes={}, platform=platform_of(Settings(), "0" * 64))
     if more.pop("with_input", False):
         job = replace(job, inputs=(JobInput("unknown-conflict.csv", "0123456789" * 6 + "abcd", 5, False),))
@@ -109,9 +109,7 @@ def route(event: dict[str, Any], later: timedelta = timedelta(0)) -> str:
         ("validated", True, "Request validated; covered by a grant that an operator signed."),
     ],
 )
-def test_the_reference_says_what_was_signed(
-    authorization: Authorization, granted: bool, summary: str
-) -> None:
+def test_the_reference_says_what_was_signed(authorization: Authorization, granted: bool, summary: str) -> None:
     event = event_of(request(), authorization, granted=granted)
     assert event["evidence_refs"][0]["summary"] == summary
     assert route(event) == "accept"
@@ -211,9 +209,7 @@ def test_a_command_is_its_words() -> None:
         ({"data_sensitivity": "internal"}, {"side_effect_above_read": True}, "write"),
     ],
 )
-def test_the_strictest_of_what_is_known(
-    changes: dict[str, Any], known: dict[str, bool], expected: str
-) -> None:
+def test_the_strictest_of_what_is_known(changes: dict[str, Any], known: dict[str, bool], expected: str) -> None:
     job = build_job(request(), input_sizes={}, platform=platform_of(Settings(), "0" * 64))
     everything = {"side_effect_above_read": False, **known}
     assert category(replace(job, **changes), **everything) == expected

@@ -44,9 +44,7 @@ def request(**more: Any) -> Request:
 
 
 def approval(signed: bool = True) -> VerifiedApproval:
-    return VerifiedApproval(
-        "operator", NOW, NOW + timedelta(hours=1), "n" * 32, "a" * 64 if signed else None, ()
-    )
+    return VerifiedApproval("operator", NOW, NOW + timedelta(hours=1), "n" * 32, "a" * 64 if signed else None, ())
 
 
 def judged(
@@ -118,17 +116,13 @@ def test_gate_2_says_no(monkeypatch: pytest.MonkeyPatch, code: str, verdict: str
 
 
 def test_the_contract_gate_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocked = Decision(
-        "block", (Reason(1, "argument_invariant", "$.argv", "no", expected="secret", found="x"),)
-    )
+    blocked = Decision("block", (Reason(1, "argument_invariant", "$.argv", "no", expected="secret", found="x"),))
     found = judged(monkeypatch, approval(), blocked)
     assert no(found) == ("refuse", "argument_invariant")
     assert found.assessment is not None
     assert "secret" not in str(found.assessment.to_json())
     assert no(judged(monkeypatch, approval(), Decision("block"))) == ("wait", "contract_blocked")
-    asks = judged(
-        monkeypatch, approval(), Decision("checkpoint", (Reason(4, "checkpoint_required", "", "ask"),))
-    )
+    asks = judged(monkeypatch, approval(), Decision("checkpoint", (Reason(4, "checkpoint_required", "", "ask"),)))
     assert no(asks) == ("wait", "checkpoint_required")
 
 

@@ -127,9 +127,7 @@ def test_which_files_are_contracts(tmp_path: Path) -> None:
     }
 
 
-def test_a_link_a_second_name_and_too_many_files_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_a_second_name_and_too_many_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outside = tmp_path / "outside.yaml"
     outside.write_bytes(b"tool: t\n")
     contracts = tmp_path / "contracts"

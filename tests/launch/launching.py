@@ -57,9 +57,7 @@ def daemons(bench: Bench, runner: CountingRunner, count: int = 2) -> list[Contex
     """What so many daemon processes would work with: each has its own eyes on the trail."""
     made = []
     for number in range(count):
-        context = daemon_context(
-            bench.workspace, Trail(bench.workspace), bench.context.policy, boot_nonce=str(number)
-        )
+        context = daemon_context(bench.workspace, Trail(bench.workspace), bench.context.policy, boot_nonce=str(number))
         context.close()
         made.append(replace(context, runners={"monty": runner, "ERA": runner}))
     return made

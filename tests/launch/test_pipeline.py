@@ -1,4 +1,6 @@
-"""A launch: one clearance for exactly the job, `claimed` before the run, and one event, result and folder at every end."""
+"""A launch: one clearance for exactly the job, `claimed` before the run, and one event, result and folder at every
+end.
+"""
 
 from __future__ import annotations
 
@@ -142,9 +144,7 @@ def test_what_runs_ends_under_the_policy_that_it_was_claimed_with(bench: Bench) 
     runner = HeldRunner()
     (context,) = daemons(bench, runner, 1)
     waiting(bench, context)
-    dispatcher = Dispatcher(
-        context, Budget(1024, 1, {"monty": 1, "ERA": 1}), Log(quiet=True), threading.Event(), 1
-    )
+    dispatcher = Dispatcher(context, Budget(1024, 1, {"monty": 1, "ERA": 1}), Log(quiet=True), threading.Event(), 1)
     try:
         dispatcher.schedule()
         bench.settings(approval__ttl="2h")

@@ -1,4 +1,6 @@
-"""A request that waits for another one's end is looked at again when that comes, also when both answers come at once."""
+"""A request that waits for another one's end is looked at again when that comes, also when both answers come at
+once.
+"""
 
 from __future__ import annotations
 

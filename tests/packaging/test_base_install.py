@@ -1,6 +1,7 @@
 """A base install: Monty, the validator and the trail need no extra, and what needs one says which in one line.
 
-Every command here is a process in which nothing can be imported but the standard library and what `pip install threegate` brings.
+Every command here is a process in which nothing can be imported but the standard library and what `pip install
+threegate` brings.
 """
 
 from __future__ import annotations
@@ -95,7 +96,10 @@ def test_a_request_goes_its_whole_way_and_era_waits(place: Place, only_base: dic
     doctor = place.run("doctor", "--no-probes", expect=0, env=only_base).out
     told(
         doctor,
-        "warning  engine: the extra era is not installed: ERA requests wait  → pip install 'threegate[era]', then restart the daemon",
+        (
+            "warning  engine: the extra era is not installed: ERA requests wait  → pip install 'threegate[era]', then "
+            "restart the daemon"
+        ),
     )
     assert "works for you now: monty" in doctor and "not ERA (the extra era is not installed" in doctor
     assert "verifies" in place.run("audit", "verify", expect=0, env=only_base).out
@@ -138,12 +142,8 @@ def test_what_needs_an_extra_names_it_in_one_line(place: Place, only_base: dict[
         assert said[line] == f"threegate: {begins}: pip install 'threegate[{extra}]'\n3\n", line
 
 
-def test_a_service_for_era_says_it_before_it_is_installed(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_service_for_era_says_it_before_it_is_installed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
     plan = plan_install(Workspace(place.root), name="threegate", user="", era=True)
     assert plan.obstacles[0] == "a service with --era needs the extra era: pip install 'threegate[era]'"
-    assert "extra" not in "".join(
-        plan_install(Workspace(place.root), name="threegate", user="", era=False).obstacles
-    )
+    assert "extra" not in "".join(plan_install(Workspace(place.root), name="threegate", user="", era=False).obstacles)

@@ -1,6 +1,7 @@
 """The Debian package: what it brings, and, in the long form, what it does on an empty Debian and what it leaves there.
 
-The long form installs on a Debian made by debootstrap and boots it; `make test` holds the parts against systemd's tools.
+The long form installs on a Debian made by debootstrap and boots it; `make test` holds the parts against systemd's
+tools.
 """
 
 from __future__ import annotations
@@ -74,9 +75,7 @@ def test_no_unit_runs_as_root_and_systemd_accepts_it(tree: Path) -> None:
     assert said["CapabilityBoundingSet"] == said["AmbientCapabilities"] == [""]
     assert said["ProtectHome"] == ["yes"] and said["NoNewPrivileges"] == ["yes"]
     assert said["ExecStart"] == [f"/opt/threegate/bin/python3 -P -m threegate --workspace {WS} run"]
-    assert not [
-        key for key in said if key.startswith("Exec") and any(value[0] in "+!" for value in said[key])
-    ]
+    assert not [key for key in said if key.startswith("Exec") and any(value[0] in "+!" for value in said[key])]
     unit = (tree / UNIT).read_text().replace("/opt/threegate/bin/python3", "/usr/bin/python3")
     at = tree.parent / "verify" / "threegate.service"
     at.parent.mkdir()
@@ -139,9 +138,7 @@ def test_manual_completions_and_papers(tree: Path) -> None:
         text = (tree / "usr/share" / path).read_text()
         assert f"complete_{shell}" in text
         assert not re.search(r"/(tmp|root|home|work)/", text)
-    assert (
-        (tree / "usr/share/zsh/vendor-completions/_threegate").read_text().startswith("#compdef threegate\n")
-    )
+    assert (tree / "usr/share/zsh/vendor-completions/_threegate").read_text().startswith("#compdef threegate\n")
     subprocess.run(["bash", "-n", str(tree / "usr/share/bash-completion/completions/threegate")], check=True)
     assert "License: Apache-2.0" in (tree / "usr/share/doc/threegate/copyright").read_text()
     changelog = gzip.decompress((tree / "usr/share/doc/threegate/changelog.gz").read_bytes()).decode()
@@ -238,9 +235,7 @@ def debian(package: Path) -> Iterator[Debian]:
         shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
         (root / "dist").mkdir()
         shutil.copy(package, root / "dist")
-        (root / "etc/apt/apt.conf.d/yes").write_text(
-            'APT::Get::Assume-Yes "true"; APT::Install-Recommends "false";'
-        )
+        (root / "etc/apt/apt.conf.d/yes").write_text('APT::Get::Assume-Yes "true"; APT::Install-Recommends "false";')
         # The machine is thrown away: dpkg need not wait for its disk.
         (root / "etc/dpkg/dpkg.cfg.d/unsafe-io").write_text("force-unsafe-io\n")
         machine = Debian(root)
@@ -264,14 +259,15 @@ class TestOnAnEmptyDebian:
         debian.run(
             "/opt/threegate/bin/python3",
             "-c",
-            "import apprise, celery, docker, fastapi, in_toto_attestation, mcp, securesystemslib, textual, prometheus_client",
+            (
+                "import apprise, celery, docker, fastapi, in_toto_attestation, mcp, securesystemslib, textual, "
+                "prometheus_client"
+            ),
         )
         opt = debian.root / "opt/threegate"
         for path in opt.rglob("*"):
             assert path.is_symlink() or (path.stat().st_mode & 0o7022 == 0 and path.stat().st_uid == 0), path
-        built = subprocess.run(
-            ["grep", "-rlE", "threegate-deb-[a-z0-9_]{8}", str(opt)], capture_output=True, text=True
-        )
+        built = subprocess.run(["grep", "-rlE", "threegate-deb-[a-z0-9_]{8}", str(opt)], capture_output=True, text=True)
         assert built.stdout == ""
         left = debian.run(
             "sh", "-c", "find /opt/threegate -name '*.so*' -type f -exec ldd {} + | grep 'not found' || true"
@@ -283,9 +279,7 @@ class TestOnAnEmptyDebian:
         with Machine(debian.root) as machine:
             verified = machine.run("systemd-analyze", "verify", "threegate.service")
             assert "threegate.service" not in verified.stderr, verified.stderr
-            assert (
-                machine.run("systemctl", "is-enabled", "threegate", check=False).stdout.strip() == "disabled"
-            )
+            assert machine.run("systemctl", "is-enabled", "threegate", check=False).stdout.strip() == "disabled"
             machine.run("mkdir", "-p", "-m", "700", "/root/.ssh")
             machine.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/.ssh/id_ed25519")
             machine.run("useradd", "--create-home", "agent")
@@ -315,13 +309,9 @@ class TestOnAnEmptyDebian:
             assert rights(inbox) == before
 
             machine.run("apt-get", "remove", "-q", "-y", "threegate")
-            assert (
-                machine.run("systemctl", "is-active", "threegate", check=False).stdout.strip() == "inactive"
-            )
+            assert machine.run("systemctl", "is-active", "threegate", check=False).stdout.strip() == "inactive"
             assert not (machine.root / "opt/threegate").exists()
-            assert not (
-                machine.root / "etc/systemd/system/multi-user.target.wants/threegate.service"
-            ).exists()
+            assert not (machine.root / "etc/systemd/system/multi-user.target.wants/threegate.service").exists()
             kept = whole(machine.root / str(WS).lstrip("/"))
             assert any(path.endswith("trail.jsonl") for path in kept)
             state = whole(machine.root / "var/lib/threegate/.local")
@@ -332,9 +322,7 @@ class TestOnAnEmptyDebian:
             assert "threegate" in (machine.root / "etc/passwd").read_text()
 
             machine.run("sh", "-ec", "dpkg --install /dist/threegate_*.deb")
-            assert (
-                machine.run("systemctl", "is-enabled", "threegate", check=False).stdout.strip() == "disabled"
-            )
+            assert machine.run("systemctl", "is-enabled", "threegate", check=False).stdout.strip() == "disabled"
             assert "verifies" in machine.run(*as_account, "-w", str(WS), "audit", "verify").stdout
 
     def test_an_upgrade_stops_the_daemon_and_starts_it_again(self, debian: Debian) -> None:

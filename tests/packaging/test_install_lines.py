@@ -1,4 +1,6 @@
-"""Each line of docs/install.md for pipx, uv and pip, typed as it stands: from a checkout, and from an index that has our files."""
+"""Each line of docs/install.md for pipx, uv and pip, typed as it stands: from a checkout, and from an index that has
+our files.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,7 @@ from threegate.core.version import described
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "install.md"
-LINES = re.findall(
-    r"^(?:pipx|uv tool|python3 -m venv ~/threegate).* install .*$", PAGE.read_text("utf-8"), re.M
-)
+LINES = re.findall(r"^(?:pipx|uv tool|python3 -m venv ~/threegate).* install .*$", PAGE.read_text("utf-8"), re.M)
 QUICK = "uv tool install 'threegate[era,http,mcp,tui]'"
 """What `make test` types; the others are minutes of pip, and belong to the long form."""
 
@@ -55,16 +55,13 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the commands pipx and uv: this machine's, or else installed from the package index."""
     folder = tmp_path_factory.mktemp("tools")
     have = {
-        name: shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-        for name in ("pipx", "uv")
+        name: shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") for name in ("pipx", "uv")
     }
     missing = [name for name, path in have.items() if path is None]
     if missing:
         subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
         python = folder / "venv/bin/python"
-        subprocess.run(
-            [str(python), "-m", "pip", "install", "-q", "--retries", "5", *missing], check=True, timeout=600
-        )
+        subprocess.run([str(python), "-m", "pip", "install", "-q", "--retries", "5", *missing], check=True, timeout=600)
     for name, path in have.items():
         (folder / name).symlink_to(path or folder / "venv/bin" / name)
     return folder
@@ -82,9 +79,7 @@ def configured_index() -> str:
     "line", [pytest.param(line, marks=[] if line == QUICK else pytest.mark.soak) for line in LINES]
 )
 def test_the_line_installs_what_it_says(line: str, index: str, tools: Path, tmp_path: Path) -> None:
-    clean = {
-        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL", "UV_"))
-    }
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL", "UV_"))}
     environment = {
         **clean,
         "HOME": str(tmp_path),
@@ -106,13 +101,9 @@ def test_the_line_installs_what_it_says(line: str, index: str, tools: Path, tmp_
     )
     assert done.returncode == 0, done.stdout + done.stderr
     [command] = [
-        path
-        for path in (tmp_path / ".local/bin/threegate", tmp_path / "threegate/bin/threegate")
-        if path.exists()
+        path for path in (tmp_path / ".local/bin/threegate", tmp_path / "threegate/bin/threegate") if path.exists()
     ]
-    said = subprocess.run(
-        [str(command), "--version"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    said = subprocess.run([str(command), "--version"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert said.stdout.strip() == f"threegate {described()}", said.stderr
     python = command.resolve().parent / "python"
     extras = "import docker, fastapi, mcp, textual" if "[" in line else "import threegate"

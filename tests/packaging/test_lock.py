@@ -60,7 +60,5 @@ def test_these_tests_run_with_what_is_locked() -> None:
             if requirement.marker is None or requirement.marker.evaluate():
                 wanted[requirement.name] = str(requirement.specifier).removeprefix("==")
     here = {canonicalize_name(item.metadata["Name"]): item.version for item in distributions()}
-    differs = {
-        name: (version, here.get(name)) for name, version in wanted.items() if here.get(name) != version
-    }
+    differs = {name: (version, here.get(name)) for name, version in wanted.items() if here.get(name) != version}
     assert differs == {}, f"Python {python_version()}: locked and installed differ"

@@ -75,10 +75,11 @@ def test_the_archives_hold_what_they_must(dist: Path) -> None:
 def test_it_runs_away_from_the_checkout(installed: Path, tmp_path: Path) -> None:
     where = run(installed, "-c", "import threegate; print(threegate.__file__)", cwd=tmp_path).strip()
     assert Path(where).is_relative_to(installed)
-    assert run(installed, "-m", "threegate", "--version", cwd=tmp_path).startswith(
-        f"threegate {__version__} (commit "
+    assert run(installed, "-m", "threegate", "--version", cwd=tmp_path).startswith(f"threegate {__version__} (commit ")
+    code = (
+        "from threegate.setup.sandbox import sandbox_folder as f; import os; print(os.access(f() / 'bootstrap', "
+        "os.X_OK), f())"
     )
-    code = "from threegate.setup.sandbox import sandbox_folder as f; import os; print(os.access(f() / 'bootstrap', os.X_OK), f())"
     said = run(installed, "-c", code, cwd=tmp_path)
     assert said.startswith("True") and str(installed) in said
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)

@@ -64,9 +64,7 @@ def test_lines_in_lines_out(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 
 def test_explain_says_where_a_path_and_a_url_lead(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        cli.execute(["proposal", "explain", write({"tool": "file.read", "args": {"path": "a/../.env"}})]) == 0
-    )
+    assert cli.execute(["proposal", "explain", write({"tool": "file.read", "args": {"path": "a/../.env"}})]) == 0
     out = capsys.readouterr().out
     assert "path is .env in the project (protected)" in out
     assert "auto by itself, risk low" in out
@@ -86,9 +84,7 @@ def test_a_workspace_that_was_named_must_be_there(capsys: pytest.CaptureFixture[
     assert cli.execute(["-w", "nowhere", "proposal", "validate", write(AUTO)]) == 64
 
 
-def test_a_draft_is_printed_and_nothing_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_draft_is_printed_and_nothing_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     value = {"tool": "memory.propose", "args": {"content": "x"}}
     assert cli.execute(["proposal", "draft", write(value)]) == 0
     out = capsys.readouterr().out
@@ -99,10 +95,7 @@ def test_a_draft_is_printed_and_nothing_is_written(
     assert capsys.readouterr().out.startswith("block")
     assert cli.execute(["proposal", "draft", write(AUTO)]) == 3
     assert "project.root" in capsys.readouterr().err
-    assert (
-        cli.execute(["proposal", "draft", write({"tool": "shell.dry_run", "args": {"argv": ["rm", "x"]}})])
-        == 0
-    )
+    assert cli.execute(["proposal", "draft", write({"tool": "shell.dry_run", "args": {"argv": ["rm", "x"]}})]) == 0
     assert "would be blocked" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.json"]
 

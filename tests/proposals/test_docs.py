@@ -29,7 +29,9 @@ REASONS = {
     "argv_destroys": "destruction is found behind launchers too",
     "argv_hidden": "no argument may hide a line break",
     "installs": "installing is forbidden by the request schema",
-    "url_private": "more hosts count as local or private (benchmark, multicast, embedded IPv4, names that bear addresses)",
+    "url_private": (
+        "more hosts count as local or private (benchmark, multicast, embedded IPv4, names that bear addresses)"
+    ),
     "sensitive": "secrets are found under other names and spellings",
 }
 BASE = {
@@ -50,9 +52,7 @@ def table_of_tools() -> str:
     ]
     for tool in TOOLS.values():
         names = ", ".join(f"**{name}**" if name in tool.required else name for name in tool.fields)
-        lines.append(
-            f"| {tool.name} | {tool.verdict} | {tool.risk} | {tool.least or 'any'} | {tool.lane} | {names} |"
-        )
+        lines.append(f"| {tool.name} | {tool.verdict} | {tool.risk} | {tool.least or 'any'} | {tool.lane} | {names} |")
     return "\n".join(lines)
 
 
@@ -74,7 +74,8 @@ def table_of_differences() -> str:
             why = BASE[str(tool)]
         name = case["case"].replace("|", "\\|")
         lines.append(
-            f"| {name} | {json.dumps(tool) if not isinstance(tool, str) else tool} | {final} | {verdict.verdict} | {why} |"
+            f"| {name} | {json.dumps(tool) if not isinstance(tool, str) else tool} | {final} | {verdict.verdict} | "
+            f"{why} |"
         )
     return "\n".join(lines)
 

@@ -158,9 +158,7 @@ def test_a_lane_makes_a_draft_that_is_derived_again(
     assert first.draft is not None, first.verdict
     assert (first.draft, dict(first.inputs)) == (second.draft, dict(second.inputs))
     assert first.file_name is not None
-    report = read_request(
-        first.draft, path=first.file_name, settings=settings.request, now=NOW, stage="draft"
-    )
+    report = read_request(first.draft, path=first.file_name, settings=settings.request, now=NOW, stage="draft")
     assert report.request is not None, report.findings
     assert report.request.request_id == first.request_id
     assert report.request.tool == tool
@@ -168,9 +166,7 @@ def test_a_lane_makes_a_draft_that_is_derived_again(
     derive_again(first.draft, data, first.inputs, settings=settings)
     for name in first.inputs:
         with pytest.raises(Refused, match="not what its proposal makes"):
-            derive_again(
-                first.draft, data, {**first.inputs, name: first.inputs[name] + b"x"}, settings=settings
-            )
+            derive_again(first.draft, data, {**first.inputs, name: first.inputs[name] + b"x"}, settings=settings)
     for changed in (
         propose(tool, args, reason="another"),
         propose(tool, args, id="x"),
@@ -206,16 +202,10 @@ def test_every_draft_of_a_generated_proposal_passes_gate_1(
     data = json.dumps(value).encode()
     result = draft_from_proposal(data, settings=settings, workspace=workspace, now=NOW)
     if result.draft is None:
-        assert (
-            not result.verdict.allowed
-            or result.problem is not None
-            or result.verdict.becomes == "verdict only"
-        )
+        assert not result.verdict.allowed or result.problem is not None or result.verdict.becomes == "verdict only"
         return
     assert result.file_name is not None
-    report = read_request(
-        result.draft, path=result.file_name, settings=settings.request, now=NOW, stage="draft"
-    )
+    report = read_request(result.draft, path=result.file_name, settings=settings.request, now=NOW, stage="draft")
     assert report.request is not None
     order = ["low", "medium", "high"]
     declared = {"critical": "high"}.get(value.get("risk", "low"), value.get("risk", "low"))
@@ -257,15 +247,9 @@ def test_an_agents_words_stand_in_the_purpose_when_they_are_harmless(
 
 def test_the_same_proposal_in_another_spelling_has_the_same_id(place: tuple[Settings, Workspace]) -> None:
     settings, workspace = place
-    one = draft_from_proposal(
-        b'{"tool":"git.status","args":{}}', settings=settings, workspace=workspace, now=NOW
-    )
-    two = draft_from_proposal(
-        b'{ "args": {}, "tool": "git.status" }', settings=settings, workspace=workspace, now=NOW
-    )
-    other = draft_from_proposal(
-        b'{"tool":"git.log","args":{}}', settings=settings, workspace=workspace, now=NOW
-    )
+    one = draft_from_proposal(b'{"tool":"git.status","args":{}}', settings=settings, workspace=workspace, now=NOW)
+    two = draft_from_proposal(b'{ "args": {}, "tool": "git.status" }', settings=settings, workspace=workspace, now=NOW)
+    other = draft_from_proposal(b'{"tool":"git.log","args":{}}', settings=settings, workspace=workspace, now=NOW)
     assert one.request_id == two.request_id != other.request_id
     assert one.proposal_sha256 != two.proposal_sha256
 
@@ -479,9 +463,7 @@ def test_too_many_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_cleanup_says_what_stays_and_why(place: tuple[Settings, Workspace]) -> None:
     settings, workspace = place
-    result = draft_from_proposal(
-        propose("project.cleanup_safe", {}), settings=settings, workspace=workspace, now=NOW
-    )
+    result = draft_from_proposal(propose("project.cleanup_safe", {}), settings=settings, workspace=workspace, now=NOW)
     assert deleted(result) == ["dist", "dist/x.js", "node_modules", "node_modules/m", "node_modules/m/i.js"]
     assert {reason for reason in result.verdict.reasons if " stays: " in reason} == {
         "build stays: has something protected in it",
@@ -530,17 +512,13 @@ def test_what_a_cleanup_leaves(tmp_path: Path, spec: dict[str, Any] | None, said
             path.write_text("x")
             path.chmod(0o4755 if what == ("suid",) else 0o644)
     settings = Settings(project=ProjectSettings(root=str(tmp_path)))
-    result = draft_from_proposal(
-        propose("project.cleanup_safe", {"include": [top.name]}), settings=settings, now=NOW
-    )
+    result = draft_from_proposal(propose("project.cleanup_safe", {"include": [top.name]}), settings=settings, now=NOW)
     assert result.draft is None
     assert result.problem is not None
     assert result.problem.startswith(f"{top.name} stays: ") and said in result.problem
 
 
-def test_a_cleanup_of_too_much_stays(
-    place: tuple[Settings, Workspace], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cleanup_of_too_much_stays(place: tuple[Settings, Workspace], monkeypatch: pytest.MonkeyPatch) -> None:
     settings, workspace = place
     for name in ("SNAPSHOT_ENTRIES", "SNAPSHOT_BYTES"):
         with monkeypatch.context() as patch:
@@ -625,9 +603,7 @@ def test_a_diff_of_many_lines_is_one_hunk(tmp_path: Path) -> None:
     whole = tmp_path / "a"
     whole.write_bytes(b"one\ntwo\nthree")
     patch = unified_diff(whole.read_bytes(), b"one\n2\nthree\n", "a")
-    done = subprocess.run(
-        ["git", "apply", "--unsafe-paths", "-"], input=patch, cwd=tmp_path, capture_output=True
-    )
+    done = subprocess.run(["git", "apply", "--unsafe-paths", "-"], input=patch, cwd=tmp_path, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert whole.read_bytes() == b"one\n2\nthree\n"
 

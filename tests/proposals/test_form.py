@@ -143,13 +143,10 @@ def test_the_schema_means_what_the_seed_means() -> None:
     """Every constraint of the ClawGuard schema, tool by tool; the only branch more is subagent.delegate."""
     seed = json.loads((Path(__file__).parent / "seed_constraints.json").read_text())
     ours = published_schema()
-    assert {
-        key: ours[key] for key in ("$schema", "$id", "title", "type", "required", "additionalProperties")
-    } == {key: seed[key] for key in ("$schema", "$id", "title", "type", "required", "additionalProperties")}
-    plain = {
-        name: {k: v for k, v in item.items() if k != "description"}
-        for name, item in ours["properties"].items()
+    assert {key: ours[key] for key in ("$schema", "$id", "title", "type", "required", "additionalProperties")} == {
+        key: seed[key] for key in ("$schema", "$id", "title", "type", "required", "additionalProperties")
     }
+    plain = {name: {k: v for k, v in item.items() if k != "description"} for name, item in ours["properties"].items()}
     assert plain == seed["properties"]
     branches = {}
     for branch in ours["allOf"]:
@@ -184,9 +181,7 @@ def test_the_schema_means_what_the_seed_means() -> None:
         ([], {""}),
     ],
 )
-def test_what_breaks_a_rule_is_told_together_with_what_breaks_the_schema(
-    value: Any, places: set[str]
-) -> None:
+def test_what_breaks_a_rule_is_told_together_with_what_breaks_the_schema(value: Any, places: set[str]) -> None:
     verdict = judge_proposal(json.dumps(value).encode(), settings=Settings())
     assert verdict.verdict == "reject"
     assert {problem.path for problem in verdict.errors} >= places

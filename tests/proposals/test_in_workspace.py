@@ -41,13 +41,9 @@ def check(place: Place, draft: Path, recorded: str | None) -> None:
     workspace = Workspace(place.root)
     settings = workspace.load_settings()
     data = draft.read_bytes()
-    request = read_request(
-        data, path=draft.name, settings=settings.request, now=_now(), stage="draft"
-    ).request
+    request = read_request(data, path=draft.name, settings=settings.request, now=_now(), stage="draft").request
     assert request is not None
-    copies = {
-        item.name: input_place(workspace, workspace.drafts, item.name, item.sha256) for item in request.inputs
-    }
+    copies = {item.name: input_place(workspace, workspace.drafts, item.name, item.sha256) for item in request.inputs}
     check_proposal_draft(workspace, draft, data, request, copies, settings=settings, recorded_sha256=recorded)
 
 

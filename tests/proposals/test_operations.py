@@ -30,9 +30,7 @@ def take(place: Place, value: object, name: str = "AP-x.json") -> str:
     said: list[str] = []
     trail = Trail(workspace)
     try:
-        proposer = Proposer(
-            workspace, trail, lambda event, file, what: said.append(what), workspace.load_settings
-        )
+        proposer = Proposer(workspace, trail, lambda event, file, what: said.append(what), workspace.load_settings)
         path = workspace.inbox / name
         data = json.dumps(value).encode()
         path.write_bytes(data)

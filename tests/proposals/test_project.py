@@ -183,9 +183,7 @@ def test_a_name_that_vanishes_is_passed_over(project: Project, monkeypatch: pyte
     assert not any("vanished" in entry.path for entry, _ in project.walk())
 
 
-def test_a_link_that_cannot_be_read_is_taken_as_it_stands(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_that_cannot_be_read_is_taken_as_it_stands(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(self: Path) -> Path:
         raise PermissionError(13, "Permission denied")
 

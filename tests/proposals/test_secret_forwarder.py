@@ -59,8 +59,8 @@ class Answer(BaseHTTPRequestHandler):
 def certificate(folder: Path, name: str) -> Path:
     """A self-signed certificate for a name, with its key in the same file."""
     file = folder / f"{name}.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-            "-keyout", str(file), "-out", str(file) + ".crt", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]  # fmt: skip
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",  # noqa: E501
+            "-keyout", str(file), "-out", str(file) + ".crt", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]  # fmt: skip  # noqa: E501
     subprocess.run(made, check=True, capture_output=True)
     file.write_bytes(file.read_bytes() + Path(f"{file}.crt").read_bytes())
     return file
@@ -97,9 +97,7 @@ def forwarding(api: Api, trusted: Path) -> Forwarder:
 
 
 @pytest.fixture
-def forwarder(
-    api: Api, certificates: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Forwarder]:
+def forwarder(api: Api, certificates: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Forwarder]:
     """The forwarder for it. The host of these tests is on loopback, which the rule of addresses refuses (see below)."""
     monkeypatch.setattr(secret_forwarder, "public", lambda address: address == "127.0.0.1")
     made = forwarding(api, certificates[0])
@@ -150,9 +148,7 @@ def test_the_one_request_gets_the_secret_and_nothing_else_of_the_run(api: Api, f
         ("POST", "http://other.example.com" + PATH, HOST),
     ],
 )
-def test_another_request_is_refused(
-    api: Api, forwarder: Forwarder, method: str, path: str, host: str
-) -> None:
+def test_another_request_is_refused(api: Api, forwarder: Forwarder, method: str, path: str, host: str) -> None:
     assert ask(forwarder, method, path, {"Host": host})[0] == 403
     assert api.came == []
 
@@ -166,9 +162,7 @@ def test_another_request_is_refused(
         ({"Content-Length": "9" * 30}, 413),
     ],
 )
-def test_a_body_has_a_bounded_length(
-    api: Api, forwarder: Forwarder, headers: dict[str, str], status: int
-) -> None:
+def test_a_body_has_a_bounded_length(api: Api, forwarder: Forwarder, headers: dict[str, str], status: int) -> None:
     assert ask(forwarder, headers=headers, body=b"")[0] == status
     assert api.came == []
 

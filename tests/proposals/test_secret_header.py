@@ -44,9 +44,7 @@ def test_only_a_proposals_job_of_that_tool_gets_one(monkeypatch: pytest.MonkeyPa
         (("api.github.com:443",), "x" * 513),
     ],
 )
-def test_anything_else_starts_nothing(
-    network: tuple[str, ...], value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_anything_else_starts_nothing(network: tuple[str, ...], value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATE_TOKEN", value)
     with pytest.raises(Unavailable) as caught:
         secret_for(replace(JOB, network=network), {"github": REFERENCE})
@@ -92,6 +90,4 @@ def test_the_forwarder_is_waited_for() -> None:
     assert not listening(head)
     assert not listening(head + "   0: 0100007F:0C3A 00000000:0000 01 00000000\n")
     assert not listening(head + "   0: 0100007F:0C39 00000000:0000 0A 00000000\n")
-    assert listening(
-        head + "   0: 0100007F:0C39 00000000:0000 0A 0\n   1: 0100007F:0C3A 00000000:0000 0A 00000000\n"
-    )
+    assert listening(head + "   0: 0100007F:0C39 00000000:0000 0A 0\n   1: 0100007F:0C3A 00000000:0000 0A 00000000\n")

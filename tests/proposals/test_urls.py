@@ -13,7 +13,7 @@ from threegate.proposals.formats import is_uri
 from threegate.proposals.urls import URLError, reach, read_url
 
 PARTS = st.sampled_from(
-    ["127", "0", "1", "0x7f", "0177", "256", "08", "0x", "example", "com", "EXAMPLE", "a-b", "xn--bcher-kva", "%31", "%2e",
+    ["127", "0", "1", "0x7f", "0177", "256", "08", "0x", "example", "com", "EXAMPLE", "a-b", "xn--bcher-kva", "%31", "%2e",  # noqa: E501
      "b%C3%BCcher", "%EF%BC%91", "4294967295", "4294967296", "0x100000000", "", "%00", "a_b", "localhost"]
 )  # fmt: skip
 HOSTS = st.one_of(
@@ -45,9 +45,7 @@ def test_hosts_are_those_that_a_browser_would_ask(text: str) -> None:
         if error.code == "url_credentials":
             return
         theirs = ada_url.URL(text).hostname if ada_url.check_url(text) else ""
-        assert theirs == "" or ".." in f".{theirs.removesuffix('.')}." or "xn--" in theirs or "%" in text, (
-            text
-        )
+        assert theirs == "" or ".." in f".{theirs.removesuffix('.')}." or "xn--" in theirs or "%" in text, text
         return
     theirs = ada_url.URL(text)
     host = theirs.hostname.strip("[]").removesuffix(".")
@@ -110,9 +108,7 @@ def test_one_spelling_comes_out() -> None:
     assert read_url("https://example.com?q").text == "https://example.com/?q"
 
 
-@pytest.mark.parametrize(
-    "text", ["http://[zz]/", "http://[::1/", "http://[1.2.3.4]/", "http://[::1%25eth0]/"]
-)
+@pytest.mark.parametrize("text", ["http://[zz]/", "http://[::1/", "http://[1.2.3.4]/", "http://[::1%25eth0]/"])
 def test_no_address_is_no_host(text: str) -> None:
     with pytest.raises(URLError):
         read_url(text)
@@ -126,9 +122,7 @@ def test_what_python_calls_not_global_is_never_an_address() -> None:
     numbers = {0, 2**32 - 1}
     for text in (*NOT_PUBLIC4, *METADATA4):
         network = ipaddress.IPv4Network(text)
-        numbers |= {int(network[0]) + step for step in (-1, 0, 1)} | {
-            int(network[-1]) + step for step in (-1, 0, 1)
-        }
+        numbers |= {int(network[0]) + step for step in (-1, 0, 1)} | {int(network[-1]) + step for step in (-1, 0, 1)}
     for number in sorted(item for item in numbers if 0 <= item < 2**32):
         address = ipaddress.IPv4Address(number)
         where = reach(read_url(f"http://{address}/"))

@@ -1,4 +1,6 @@
-"""The trail as a trace for AgentAck, judged by AgentAck itself: the real one passes, and each forged one fails its rule."""
+"""The trail as a trace for AgentAck, judged by AgentAck itself: the real one passes, and each forged one fails its
+rule.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +55,7 @@ def trace(*told: tuple[payloads.Payload, float]) -> list[dict[str, Any]]:
 def test_a_workspace_where_everything_happened_passes_every_rule(tmp_path: Path) -> None:
     workspace = make_everything(tmp_path)
     out = tmp_path / "trace.jsonl"
-    assert (
-        run(["--workspace", str(workspace.root), "audit", "export", "--format", "ack", "--out", str(out)])
-        == 0
-    )
+    assert run(["--workspace", str(workspace.root), "audit", "export", "--format", "ack", "--out", str(out)]) == 0
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     kinds = {line["type"] for line in lines}
     assert kinds == {
@@ -94,8 +93,5 @@ def test_the_order_of_a_real_request_passes(tmp_path: Path) -> None:
 
 def test_it_is_of_the_whole_trail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     workspace = make_everything(tmp_path)
-    assert (
-        run(["--workspace", str(workspace.root), "audit", "export", "--format", "ack", "--request", "ran"])
-        == 2
-    )
+    assert run(["--workspace", str(workspace.root), "audit", "export", "--format", "ack", "--request", "ran"]) == 2
     assert "leave --request out" in capsys.readouterr().err

@@ -45,9 +45,7 @@ def test_a_restored_backup_is_adopted_by_a_signature_and_old_approvals_are_void(
         adopt_about(open_context(workspace))
 
 
-def test_a_copy_for_another_user_gets_a_key_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_for_another_user_gets_a_key_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace, key = make_operated(tmp_path)
     with Trail(workspace).locked() as held:
         write_trail_checkpoint(held, actor="x")
@@ -69,15 +67,11 @@ def test_what_is_not_adopted(tmp_path: Path, what: str) -> None:
     context = open_context(workspace)
     about = adopt_about(context)
     if what == "trail":
-        workspace.trail_file.write_bytes(
-            workspace.trail_file.read_bytes().replace(b"account:test", b"account:tesT", 1)
-        )
+        workspace.trail_file.write_bytes(workspace.trail_file.read_bytes().replace(b"account:test", b"account:tesT", 1))
     elif what == "folder":
         (workspace.approved / "TR-evil.md").touch()
     elif what == "key":
-        other, key = (
-            make_operated(tmp_path / "other") if (tmp_path / "other").mkdir() is None else (None, key)
-        )
+        other, key = make_operated(tmp_path / "other") if (tmp_path / "other").mkdir() is None else (None, key)
     else:
         about = {**about, "seq": 99}
     with pytest.raises(Refused):
@@ -121,18 +115,14 @@ def test_prune_keeps_inputs_that_something_else_names(tmp_path: Path) -> None:
     an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
     done = prune(workspace, before=an_hour_ago, actor="me")
     assert done.inputs == (digests["only"],), "what nobody names yet may be about to be approved"
-    assert sorted(path.name for path in workspace.inputs.iterdir()) == sorted(
-        [digests["both"], digests["nobody's"]]
-    )
+    assert sorted(path.name for path in workspace.inputs.iterdir()) == sorted([digests["both"], digests["nobody's"]])
     old = prune(workspace, before=datetime.now(UTC) + timedelta(hours=1), actor="me", dry_run=True)
     assert old.inputs == (digests["nobody's"],), "what nobody named for so long goes too"
     with trail.locked() as held:
         held.append(Approved.from_data({"inputs": "cut"}), request_id="cut1", actor="me")
         held.append(Approved.from_data({"inputs": {"n": digests["nobody's"]}}), request_id="old2", actor="me")
         held.append(Rejected(), request_id="old2", actor="me")
-    assert prune(workspace, before=datetime.now(UTC), actor="me").inputs == (), (
-        "a list that was cut: nothing goes"
-    )
+    assert prune(workspace, before=datetime.now(UTC), actor="me").inputs == (), "a list that was cut: nothing goes"
 
 
 def test_prune_takes_the_snapshots_of_proposals_whose_drafts_are_gone(tmp_path: Path) -> None:
@@ -155,6 +145,4 @@ def test_prune_takes_the_snapshots_of_proposals_whose_drafts_are_gone(tmp_path: 
     assert event.data["what"] == "snapshots" and event.data["snapshots"] == list(plan.snapshots)
     (workspace.drafts / "TR-unreadable.md").mkdir()
     (files / gone).touch()
-    assert prune(workspace, before=before, actor="me").snapshots == (), (
-        "a draft that cannot be read may name it"
-    )
+    assert prune(workspace, before=before, actor="me").snapshots == (), "a draft that cannot be read may name it"

@@ -96,9 +96,7 @@ def test_each_file_is_compared_with_its_event(signed: Workspace) -> None:
     assert any("no event announced this file" in line for line in problems(signed))
 
 
-def test_each_named_witness_must_have_cosigned_the_newest_checkpoint(
-    signed: Workspace, tmp_path: Path
-) -> None:
+def test_each_named_witness_must_have_cosigned_the_newest_checkpoint(signed: Workspace, tmp_path: Path) -> None:
     office = WitnessKey.of(SigningKey("witness.example/w1", Ed25519PrivateKey.from_private_bytes(b"w" * 32)))
     other = WitnessKey(office.name, bytes(range(32)))
 
@@ -120,17 +118,13 @@ def test_each_named_witness_must_have_cosigned_the_newest_checkpoint(
     elsewhere = path.with_name("elsewhere").name
     line = TrailCheckpoint.parse(path.read_bytes()).signatures[-1]
     forged = replace(note, signatures=(*note.signatures, line)).render()
-    assert wrong(office, external=[(elsewhere, forged)]) == [
-        f"has a cosignature by {office.name} that does not verify"
-    ]
+    assert wrong(office, external=[(elsewhere, forged)]) == [f"has a cosignature by {office.name} that does not verify"]
 
 
 def test_a_trail_without_a_checkpoint_has_no_cosignature(tmp_path: Path) -> None:
     workspace, _ = make_workspace(tmp_path / "ws")
     result = verify_workspace(workspace, witnesses=[WitnessKey("w.example", bytes(32))])
-    assert [
-        "has no trail checkpoint, so w.example cosigned none" in item.message for item in result.problems
-    ] == [True]
+    assert ["has no trail checkpoint, so w.example cosigned none" in item.message for item in result.problems] == [True]
 
 
 def test_a_checkpoint_that_is_gone_stops_no_start(signed: Workspace) -> None:

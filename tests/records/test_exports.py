@@ -128,9 +128,7 @@ def test_statements_need_no_memory_of_what_has_ended(made) -> None:
         held.append(Approved.from_data({"file": "TR-gone.md"}), request_id="gone", actor="x")
         held.append(ApprovalAbandoned(), request_id="gone", actor="x")
         held.append(Quarantined.from_data({"reason": "replayed"}), request_id="ran1", actor="x")
-        held.append(
-            Approved.from_data({"file": "TR-gone.md", "approved_by": "second"}), request_id="gone", actor="x"
-        )
+        held.append(Approved.from_data({"file": "TR-gone.md", "approved_by": "second"}), request_id="gone", actor="x")
         held.append(Refused(), request_id="gone", actor="x")
     whole = TrailIndex()
     for event in trail.events():

@@ -66,23 +66,29 @@ def rewrite(path: Path, old: bytes, new: bytes) -> None:
     [
         (lambda w: (w.approved / NAME.format("waits")).write_bytes(b"x"), "approved/", "not the request that event"),
         (lambda w: (w.finished / NAME.format("ran1")).write_bytes(b"x"), "finished/", "not the request that event"),
-        (lambda w: (w.approved / (NAME.format("waits") + ".sig")).write_bytes(b"x\n"), ".sig", "not the signature that event"),
-        (lambda w: (w.approved / NAME.format("waits")).rename(w.refused / NAME.format("waits")), "refused/", "no event announced this file"),
+        (lambda w: (w.approved / (NAME.format("waits") + ".sig")).write_bytes(b"x\n"), ".sig", ("not the signature that "  # noqa: E501
+        "event")),
+        (lambda w: (w.approved / NAME.format("waits")).rename(w.refused / NAME.format("waits")), "refused/", ("no event announced this "  # noqa: E501
+        "file")),
         (lambda w: (w.approved / NAME.format("waits")).unlink(), "approved/", "it is nowhere"),
         (lambda w: (w.running / "TR-evil.md").touch(), "running/TR-evil.md", "no event announced"),
         (lambda w: (w.runs / "ran1" / "out" / "result.txt").write_bytes(b"x"), "out/result.txt", "was changed"),
         (lambda w: (w.runs / "ran1" / "out" / "result.txt").unlink(), "out/result.txt", "it is nowhere"),
         (lambda w: (w.runs / "ran1" / "stdout").write_bytes(b"x"), "runs/ran1/stdout", "not what the record names"),
-        (lambda w: rewrite(w.runs / "ran1" / "record.json", b'"exit_code":0', b'"exit_code":1'), "record.json", "changed"),
+        (lambda w: rewrite(w.runs / "ran1" / "record.json", b'"exit_code":0', b'"exit_code":1'), "record.json", "changed"),  # noqa: E501
         (lambda w: shutil.rmtree(w.runs / "ran1"), "runs/ran1", "recorded this run; it is not there"),
         (lambda w: rewrite(result_of(w, "ran1"), b"hello", b"hullo"), "results/", "was changed"),
-        (lambda w: rewrite(result_of(w, "ran1"), b"trail_seq: ", b"trail_seq: 9"), "results/", "its result is not there"),
-        (lambda w: rewrite(result_of(w, "refused1"), b"status: refused", b"status: failed"), "results/", "is not the result of event"),
-        (lambda w: rewrite(result_of(w, "refused1"), b"## Summary", b"## Summery"), "results/", "is not the result of event"),
+        (lambda w: rewrite(result_of(w, "ran1"), b"trail_seq: ", b"trail_seq: 9"), "results/", ("its result is not "
+        "there")),
+        (lambda w: rewrite(result_of(w, "refused1"), b"status: refused", b"status: failed"), "results/", ("is not the result of "  # noqa: E501
+        "event")),
+        (lambda w: rewrite(result_of(w, "refused1"), b"## Summary", b"## Summery"), "results/", ("is not the result of "
+        "event")),
         (lambda w: result_of(w, "refused1").unlink(), "results/", "its result is not there"),
         (lambda w: (w.inputs / ("a" * 64)).write_bytes(b"x"), "inputs/", "hash that is its name"),
         (lambda w: (w.inputs / ("b" * 64)).symlink_to("/etc/passwd"), "inputs/", "no regular file with one link"),
-        (lambda w: os.link(w.approved / NAME.format("waits"), w.root / "second"), "approved/", "no regular file with one link"),
+        (lambda w: os.link(w.approved / NAME.format("waits"), w.root / "second"), "approved/", ("no regular file with one "  # noqa: E501
+        "link")),
     ],
 )  # fmt: skip
 def test_what_disagrees_is_named(workspace: Workspace, spoil, place: str, words: str) -> None:

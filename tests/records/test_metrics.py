@@ -84,13 +84,9 @@ def test_the_textfile_tells_what_happened(place: Place) -> None:
         == told["threegate_run_seconds_count{backend=monty}"]
     )
     events = place.events()
-    assert sum(
-        value for name, value in told.items() if name.startswith("threegate_trail_events_total")
-    ) == len(events)
+    assert sum(value for name, value in told.items() if name.startswith("threegate_trail_events_total")) == len(events)
     findings = {name for name in told if name.startswith("threegate_findings_total")}
-    assert findings and all(
-        re.fullmatch(r"threegate_findings_total\{rule=[A-Z]+[0-9]+\}", name) for name in findings
-    )
+    assert findings and all(re.fullmatch(r"threegate_findings_total\{rule=[A-Z]+[0-9]+\}", name) for name in findings)
 
 
 def test_the_numbers_of_the_dashboard_and_of_the_page_exist(place: Place) -> None:
@@ -135,9 +131,7 @@ def test_over_http_with_the_same_token_as_everything_else(place: Place) -> None:
     client = TestClient(create_app(options))
     assert client.get("/metrics").status_code == 401
     answer = client.get("/metrics", headers={"Authorization": "Bearer " + "t" * 20})
-    assert answer.status_code == 200 and answer.headers["content-type"].startswith(
-        "text/plain; version=0.0.4"
-    )
+    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert samples(answer.text)["threegate_daemon_running{}"] == 0
     with workspace.daemon_lock():
         again = client.get("/metrics", headers={"Authorization": "Bearer " + "t" * 20})

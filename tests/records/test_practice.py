@@ -22,9 +22,7 @@ from threegate.trail import Trail, payloads
 class Told:
     """An event as `take` sees it."""
 
-    def __init__(
-        self, payload: payloads.Payload, at: float = 0.0, actor: str = "operator:alice", about: str = "r"
-    ):
+    def __init__(self, payload: payloads.Payload, at: float = 0.0, actor: str = "operator:alice", about: str = "r"):
         self.payload, self.actor, self.request_id = payload, actor, about
         self.when = datetime(2026, 11, 22, 10, tzinfo=UTC) + timedelta(seconds=at)
         self.time = f"{self.when:%Y-%m-%dT%H:%M:%S.000000Z}"
@@ -53,9 +51,9 @@ def test_decisions_are_told_for_each_operator() -> None:
         Told(payloads.Countersigned(countersigned_by="bob", read_seconds=5, read_whole=True), actor="operator:bob"),
     )  # fmt: skip
     assert practice.to_json()["operators"] == {
-        "alice": {"approved": 4, "approved_in_groups": 0, "rejected": 2, "countersigned": 0, "not_asked": 1, "measured": 3,
+        "alice": {"approved": 4, "approved_in_groups": 0, "rejected": 2, "countersigned": 0, "not_asked": 1, "measured": 3,  # noqa: E501
                   "median_seconds": 20, "share_read_whole": 0.667},
-        "bob": {"approved": 0, "approved_in_groups": 0, "rejected": 0, "countersigned": 1, "not_asked": 0, "measured": 1,
+        "bob": {"approved": 0, "approved_in_groups": 0, "rejected": 0, "countersigned": 1, "not_asked": 0, "measured": 1,  # noqa: E501
                 "median_seconds": 5, "share_read_whole": 1.0},
     }  # fmt: skip
     assert practice.to_json()["rejection_reasons"] == {"too wide": 2}
@@ -63,10 +61,7 @@ def test_decisions_are_told_for_each_operator() -> None:
 
 
 def test_a_group_was_read_once() -> None:
-    group = [
-        Told(approved(batch_sha256="a" * 64, batch_index=at, read_seconds=40, read_whole=True))
-        for at in range(3)
-    ]
+    group = [Told(approved(batch_sha256="a" * 64, batch_index=at, read_seconds=40, read_whole=True)) for at in range(3)]
     word = payloads.Countersigned(countersigned_by="bob", nonce="1" * 32, read_seconds=9, read_whole=True)
     practice = told(*group, Told(approved(read_seconds=10, read_whole=False)), *[Told(word)] * 3)
     alice, bob = practice.operators["alice"], practice.operators["bob"]
@@ -101,9 +96,7 @@ def test_what_ran_under_a_grant_is_nobodys_decision() -> None:
     )
     found = practice.to_json()
     assert found["operators"] == {}
-    assert found["grants"] == {
-        "g" * 32: {"given_by": "alice", "max_uses": 3, "revoked": True, "approved_under_it": 1}
-    }
+    assert found["grants"] == {"g" * 32: {"given_by": "alice", "max_uses": 3, "revoked": True, "approved_under_it": 1}}
 
 
 def test_only_what_is_young_enough_counts_but_an_old_grant_keeps_its_giver() -> None:

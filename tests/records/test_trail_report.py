@@ -45,9 +45,7 @@ class Loads(HTMLParser):
         self.found: list[str] = []
 
     def handle_starttag(self, tag: str, attrs) -> None:
-        self.found += [
-            f"{tag} {name}={value}" for name, value in attrs if name in ("src", "href", "data", "action")
-        ]
+        self.found += [f"{tag} {name}={value}" for name, value in attrs if name in ("src", "href", "data", "action")]
         if tag in ("link", "iframe", "img", "object", "embed"):
             self.found.append(tag)
 
@@ -82,7 +80,7 @@ def test_a_browser_shows_it_and_its_search_finds(tmp_path: Path) -> None:
     workspace, trail = populate(tmp_path / "ws", 50)
     with trail.locked() as held:
         moves.announce(
-            held, Refused.from_data({"reason": "<b>bold</b> \u202e"}), request_id="TR-<img src=x onerror=alert(1)>", actor="</script><script>alert(2)</script>",
+            held, Refused.from_data({"reason": "<b>bold</b> \u202e"}), request_id="TR-<img src=x onerror=alert(1)>", actor="</script><script>alert(2)</script>",  # noqa: E501
         )  # fmt: skip
     out = tmp_path / "report.html"
     assert write_report(workspace, out) == 51
@@ -109,7 +107,7 @@ def test_screenshots_light_and_dark_and_print(tmp_path: Path, count: int) -> Non
     for name, scheme in (("light", 1), ("dark", 0)):
         picture = tmp_path / f"{name}.png"
         browser(
-            f"--blink-settings=preferredColorScheme={scheme}", f"--screenshot={picture}", f"file://{out}", profile=tmp_path / "p",
+            f"--blink-settings=preferredColorScheme={scheme}", f"--screenshot={picture}", f"file://{out}", profile=tmp_path / "p",  # noqa: E501
         )  # fmt: skip
         assert png_size(picture) == (1100, 1000)
         pictures[name] = picture.read_bytes()
@@ -118,8 +116,7 @@ def test_screenshots_light_and_dark_and_print(tmp_path: Path, count: int) -> Non
         printed = tmp_path / "print.pdf"
         browser(f"--print-to-pdf={printed}", f"file://{out}", profile=tmp_path / "p")
         assert (
-            printed.read_bytes().startswith(b"%PDF")
-            and len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes())) > 3
+            printed.read_bytes().startswith(b"%PDF") and len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes())) > 3
         )
 
 

@@ -67,9 +67,7 @@ MONTY = {
 }
 
 
-def request(
-    keys: dict[str, str] | None = None, sections: dict[str, str] | None = None, *, intro: str = ""
-) -> str:
+def request(keys: dict[str, str] | None = None, sections: dict[str, str] | None = None, *, intro: str = "") -> str:
     """The text of a request: `keys` are YAML texts by key, `sections` the text below each heading."""
     front = "".join(
         f"{name}:{' ' * (value[:1] not in ('', chr(10)))}{value}\n" for name, value in (keys or KEYS).items()
@@ -165,9 +163,7 @@ def _sections_for(keys: dict[str, str]) -> dict[str, str]:
         sections["Input Files"] = "\n" + "".join(f"- /in/{name}\n" for name in names)
     paths = re.findall(r"path: ([^,}\]]+)", keys.get("outputs_expected", ""))
     if paths:
-        sections["Output Expectations"] = "\n" + "".join(
-            f"- /out/{path.removeprefix('/out/')}\n" for path in paths
-        )
+        sections["Output Expectations"] = "\n" + "".join(f"- /out/{path.removeprefix('/out/')}\n" for path in paths)
     if "network_allowlist" in keys:
         sections["Risk Assessment"] = RISK.replace("rationale: none", "rationale: fetches the rates")
     return sections
@@ -183,9 +179,7 @@ def _read_front_matter(example: str) -> Report:
 
 def _read_body(example: str) -> Report:
     front, _, body = (
-        example.rpartition("\n\n## ")
-        if "\n\n## " in example and not example.startswith("##")
-        else ("", "", example)
+        example.rpartition("\n\n## ") if "\n\n## " in example and not example.startswith("##") else ("", "", example)
     )
     if front:
         head, _, tail = example.partition("\n\n")

@@ -21,34 +21,51 @@ from threegate.request.rules.code_rules import TYPES
 from threegate.request.typecheck import RULE, check_types, type_findings
 
 HOSTILE = {
-    "TG401": ["x = = 1", "def f(:", "print 'a'", "x = (1", "'open", "if x:\npass", "\tx\n  y", "x = 1\n  y = 2", "return 1 2", "x = \x00", "1" * 5000, "é = §"],
-    "TG402": ["(" * 500, "[" * 5000, "-" * 9000 + "1", "a." * 9000 + "a", "a+" * 9000 + "a", "not " * 5000 + "1", "x\n" * 10_001, "[" + "1," * 6000 + "]",
-              "f'" + "{a}" * 1000 + "'", "lambda: " * 4900 + "1", "a[" * 250 + "0" + "]" * 250, "f(" * 250 + ")" * 250, "x" + "()" * 4000],
-    "TG403": ["import socket", "import subprocess", "import os, socket", "from socket import socket", "import numpy as np", "from . import a",
-              "from .a import b", "import os.nothing", "import json.decoder", "from os import system", "from os import environ", "import io", "import ctypes",
-              "def f():\n    import ssl", "try:\n    import ssl\nexcept ValueError:\n    pass", "try:\n    pass\nexcept ImportError:\n    import ssl",
+    "TG401": ["x = = 1", "def f(:", "print 'a'", "x = (1", "'open", "if x:\npass", "\tx\n  y", "x = 1\n  y = 2", ("return 1 "  # noqa: E501
+        "2"), "x = \x00", "1" * 5000, "é = §"],
+    "TG402": ["(" * 500, "[" * 5000, "-" * 9000 + "1", "a." * 9000 + "a", "a+" * 9000 + "a", "not " * 5000 + "1", "x\n" * 10_001, "[" + "1," * 6000 + "]",  # noqa: E501
+              "f'" + "{a}" * 1000 + "'", "lambda: " * 4900 + "1", "a[" * 250 + "0" + "]" * 250, "f(" * 250 + ")" * 250, "x" + "()" * 4000],  # noqa: E501
+    "TG403": ["import socket", "import subprocess", "import os, socket", "from socket import socket", ("import numpy as "  # noqa: E501
+        "np"), "from . import a",
+              "from .a import b", "import os.nothing", "import json.decoder", "from os import system", ("from os import "  # noqa: E501
+        "environ"), "import io", "import ctypes",
+              "def f():\n    import ssl", "try:\n    import ssl\nexcept ValueError:\n    pass", ("try:\n    pass\nexcept ImportError:\n    import "  # noqa: E501
+        "ssl"),
               "from json import nothing", "import importlib", "import builtins", "from collections import OrderedDict"],
-    "TG404": ["import pip", "from pip import main", "__import__('pip')", "print('pip install x')", "# pip install x", "s = 'apt-get install x'",
+    "TG404": ["import pip", "from pip import main", "__import__('pip')", "print('pip install x')", "# pip install x", ("s = 'apt-get install "  # noqa: E501
+        "x'"),
               "exec('import pip')", "import ensurepip", "run(['pip', 'install', 'x'])", "run(['-m', 'pip'])"],
-    "TG405": ["open('/etc/passwd')", "open('//etc/passwd')", "open('/in/../etc/a')", "open('../a')", "p = '/proc/self/environ'", "p = 'file:///in/a'",
+    "TG405": ["open('/etc/passwd')", "open('//etc/passwd')", "open('/in/../etc/a')", "open('../a')", "p = '/proc/self/environ'", "p = 'file:///in/a'",  # noqa: E501
               "# reads /root/a", "'''\n/home/a\n'''", "Path('/sys/a')", "p = f'/etc/{name}'", "p = b'/etc/x'"],
-    "TG406": ["open('/dev/mem')", "open('/dev/sda', 'w')", "s = 'docker.sock'", "e = 'DOCKER_HOST'", "open('/dev/stdout')"],
-    "TG407": ["def f():\n    yield 1", "def f():\n    yield from x", "x = 1\ndel x", "async def f(x):\n    async with x:\n        pass",
-              "async def f(x):\n    async for y in x:\n        pass", "from json import *", "class A(Exception):\n    pass", "class A(metaclass=B):\n    pass",
-              "try:\n    pass\nexcept* ValueError:\n    pass", "async def f(y):\n    return [x async for x in y]", "x = (yield)", "d = {}\ndel d['a']"],
+    "TG406": ["open('/dev/mem')", "open('/dev/sda', 'w')", "s = 'docker.sock'", "e = 'DOCKER_HOST'", "open('/dev/stdout')"],  # noqa: E501
+    "TG407": ["def f():\n    yield 1", "def f():\n    yield from x", "x = 1\ndel x", ("async def f(x):\n    async with x:\n        "  # noqa: E501
+        "pass"),
+              "async def f(x):\n    async for y in x:\n        pass", "from json import *", ("class A(Exception):\n    "
+        "pass"), "class A(metaclass=B):\n    pass",
+              "try:\n    pass\nexcept* ValueError:\n    pass", "async def f(y):\n    return [x async for x in y]", "x = (yield)", ("d = {}\ndel "  # noqa: E501
+        "d['a']")],
 }  # fmt: skip
 
 HONEST = [
-    "", "\n", "x = 1", "rows = open('/in/data.csv').read().splitlines()\nlen(rows)", "import json, math\nfrom pathlib import Path\nPath('/out/a').write_text('x')",
-    "from datetime import datetime, timedelta\ndatetime.now() - timedelta(days=1)", "import os.path\nos.path.join('/in', 'a')", "try:\n    from numpy import array\nexcept ImportError:\n    pass", "import re\nre.sub(r'/+', '/', 'a//b')",
-    "try:\n    import numpy\nexcept ImportError:\n    numpy = None", "try:\n    import numpy as np\nexcept (ValueError, ModuleNotFoundError):\n    np = None",
-    "try:\n    import numpy\nexcept:\n    pass", "class A:\n    def f(self):\n        return 1\n", "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\n",
-    "async def f():\n    return 1\nimport asyncio\nasyncio.run(f())", "print('install base:', 3)", "total = sum(x / 2 for x in [1, 2])", "d = {'a': {'b': [1]}}\nd['a']['b']",
-    "s = 'see https://example.org/home/page'", "# the train/dev/test split\nx = 1", "text = 'é ü 日本'", "match 1:\n    case 1:\n        x = 2", "f'{1:>5}'",
-    "lambda a, *b, **c: a", "x: int = 1", "import csv\nwith open('/in/a.csv') as f:\n    rows = list(csv.DictReader(f))", "open('/dev/null')",
-    "def system(x):\n    return x\nsystem('a')", "import random\nrandom.random()", "run = print\nrun(['ls'])", "a = b = c = 1\n" * 500,
-    "names = {'pip': 1, 'npm': 2}", "x = [[[[[1]]]]]", "import hashlib\nhashlib.sha256(b'a').hexdigest()", "exec(text)", "__import__(name)", "f(shell=False)",
-    "getattr(x, 'y')(1)", "getattr(x, y)(1)", "(lambda: 1)()", "[f][0]()", "a.b.c.d.e.f.g.h.i.j()", "(a + b).c()", "g()(1)", "g(1)(2)", "g('a')(2)", "x.g('a')(2)", "(a or b)('x')(2)",
+    "", "\n", "x = 1", "rows = open('/in/data.csv').read().splitlines()\nlen(rows)", ("import json, math\nfrom pathlib import "  # noqa: E501
+        "Path\nPath('/out/a').write_text('x')"),
+    "from datetime import datetime, timedelta\ndatetime.now() - timedelta(days=1)", ("import os.path\nos.path.join('/in', "  # noqa: E501
+        "'a')"), "try:\n    from numpy import array\nexcept ImportError:\n    pass", ("import re\nre.sub(r'/+', '/', "
+        "'a//b')"),
+    "try:\n    import numpy\nexcept ImportError:\n    numpy = None", ("try:\n    import numpy as np\nexcept (ValueError, ModuleNotFoundError):\n    np = "  # noqa: E501
+        "None"),
+    "try:\n    import numpy\nexcept:\n    pass", "class A:\n    def f(self):\n        return 1\n", ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: "  # noqa: E501
+        "int\n"),
+    "async def f():\n    return 1\nimport asyncio\nasyncio.run(f())", "print('install base:', 3)", ("total = sum(x / 2 for x in [1, "  # noqa: E501
+        "2])"), "d = {'a': {'b': [1]}}\nd['a']['b']",
+    "s = 'see https://example.org/home/page'", "# the train/dev/test split\nx = 1", "text = 'é ü 日本'", ("match 1:\n    case 1:\n        x = "  # noqa: E501
+        "2"), "f'{1:>5}'",
+    "lambda a, *b, **c: a", "x: int = 1", ("import csv\nwith open('/in/a.csv') as f:\n    rows = "
+        "list(csv.DictReader(f))"), "open('/dev/null')",
+    "def system(x):\n    return x\nsystem('a')", "import random\nrandom.random()", "run = print\nrun(['ls'])", ("a = b = c = "  # noqa: E501
+        "1\n") * 500,
+    "names = {'pip': 1, 'npm': 2}", "x = [[[[[1]]]]]", "import hashlib\nhashlib.sha256(b'a').hexdigest()", "exec(text)", "__import__(name)", "f(shell=False)",  # noqa: E501
+    "getattr(x, 'y')(1)", "getattr(x, y)(1)", "(lambda: 1)()", "[f][0]()", "a.b.c.d.e.f.g.h.i.j()", "(a + b).c()", "g()(1)", "g(1)(2)", "g('a')(2)", "x.g('a')(2)", "(a or b)('x')(2)",  # noqa: E501
 ]  # fmt: skip
 
 
@@ -83,9 +100,7 @@ def test_a_syntax_error_quotes_nothing_of_the_code() -> None:
 def test_the_modules_are_those_of_the_installed_monty() -> None:
     """Asks Monty for every module and name of the table, and for modules that must not be there."""
     code = "".join(
-        f"from {module} import {name} as _x\n"
-        for module, names in MONTY_NAMES.items()
-        for name in sorted(names)
+        f"from {module} import {name} as _x\n" for module, names in MONTY_NAMES.items() for name in sorted(names)
     )
     with pydantic_monty.Monty() as pool:
         with pool.checkout() as session:
@@ -117,7 +132,7 @@ def test_any_text_gives_an_answer(text: str) -> None:
 
 
 _TOKENS = st.sampled_from(
-    ["import ", "os", ".", "system", "(", ")", "'", '"', "\n", "    ", "def f():", "yield", "class A", ":", "=", "[", "]", "{", "}", "f'", "x", "1", ",", "async ", "for ", "in ",
+    ["import ", "os", ".", "system", "(", ")", "'", '"', "\n", "    ", "def f():", "yield", "class A", ":", "=", "[", "]", "{", "}", "f'", "x", "1", ",", "async ", "for ", "in ",  # noqa: E501
      "try:", "except ", "lambda ", "\\", "#", "exec", "__import__", "getattr", "\ud800", "é", "\x00", "/etc", ";"]
 )  # fmt: skip
 
@@ -191,16 +206,16 @@ def test_64_kib_of_anything_are_answered(piece: str) -> None:
 
 
 VARS = {
-    "TG107": ['{"a": "\\u202e"}', '{"a": ["\\u200B"]}', '{"a": {"\\u0000": 1}}', '{"a": "\\ud800"}', '{"a": "x\u202ey"}'],
-    "TG411": ["", "{", "{'a': 1}", '{"a": 1,}', "nope", '{"a": 01}', '{"a": 1} x', '{"a": ' + "[" * 70 + "]" * 70 + "}", "[" * 60000, '{"a": "\n"}', "{a: 1}", '{"a" 1}', "// x\n{}", '"'],
+    "TG107": ['{"a": "\\u202e"}', '{"a": ["\\u200B"]}', '{"a": {"\\u0000": 1}}', '{"a": "\\ud800"}', '{"a": "x\u202ey"}'],  # noqa: E501
+    "TG411": ["", "{", "{'a': 1}", '{"a": 1,}', "nope", '{"a": 01}', '{"a": 1} x', '{"a": ' + "[" * 70 + "]" * 70 + "}", "[" * 60000, '{"a": "\n"}', "{a: 1}", '{"a" 1}', "// x\n{}", '"'],  # noqa: E501
     "TG412": ['{"a": 1, "a": 2}', '{"a": {"b": 1, "b": 1}}', '{"a": 1, "\\u0061": 2}', '[{"x": 1, "x": 2}]'],
-    "TG413": ['{"a": NaN}', '{"a": Infinity}', '{"a": -Infinity}', '{"a": 1e999}', '{"a": -1e400}', '{"a": ' + "9" * 301 + "}", '{"a": ' + "9" * 5000 + "}"],
+    "TG413": ['{"a": NaN}', '{"a": Infinity}', '{"a": -Infinity}', '{"a": 1e999}', '{"a": -1e400}', '{"a": ' + "9" * 301 + "}", '{"a": ' + "9" * 5000 + "}"],  # noqa: E501
     "TG414": ["[]", "1", "null", '"a"', "true", "[{}]"],
-    "TG415": ['{"": 1}', '{"a b": 1}', '{"1a": 1}', '{"a-b": 1}', '{"é": 1}', '{"class": 1}', '{"match": 1}', '{"None": 1}', '{"open": 1}', '{"print": 1}', '{"json": 1}', '{"os": 1}',
+    "TG415": ['{"": 1}', '{"a b": 1}', '{"1a": 1}', '{"a-b": 1}', '{"é": 1}', '{"class": 1}', '{"match": 1}', '{"None": 1}', '{"open": 1}', '{"print": 1}', '{"json": 1}', '{"os": 1}',  # noqa: E501
               '{"socket": 1}', '{"_": 1}', '{"__builtins__": 1}', '{"_x": 1}', '{"a\\n": 1}', '{"ａ": 1}'],
 }  # fmt: skip
-GOOD_VARS = ["{}", '{"a": 1}', ' {"rows": [1, 2.5, null, true, "x"], "max_rows_2": {"a b": {"": []}}}\n', '{"a": "[[[[{{{{"}', '{"a": "é 日本 \\u00e9"}', '{"a": 1e300, "b": -0.5}', '{"A": "\\"\\\\"}',
-             '{"a": ' + "[" * 60 + "]" * 60 + "}", '{"path": "/in/a"}', '{"n": 9007199254740991, "m": -9007199254740991}', '{"a": "line\\nline\\ttab"}']  # fmt: skip
+GOOD_VARS = ["{}", '{"a": 1}', ' {"rows": [1, 2.5, null, true, "x"], "max_rows_2": {"a b": {"": []}}}\n', '{"a": "[[[[{{{{"}', '{"a": "é 日本 \\u00e9"}', '{"a": 1e300, "b": -0.5}', '{"A": "\\"\\\\"}',  # noqa: E501
+             '{"a": ' + "[" * 60 + "]" * 60 + "}", '{"path": "/in/a"}', '{"n": 9007199254740991, "m": -9007199254740991}', '{"a": "line\\nline\\ttab"}']  # fmt: skip  # noqa: E501
 
 
 @pytest.mark.parametrize(
@@ -240,15 +255,13 @@ def test_doubts_are_warnings_with_the_place_in_the_code() -> None:
 
 
 def test_inputs_and_open_count_as_anything() -> None:
-    assert (
-        check_types("rows.nope() + open('/in/a').read() + limit\n", '{"rows": [1], "limit": 2, "no name": 1}')
-        == ()
-    )
+    assert check_types("rows.nope() + open('/in/a').read() + limit\n", '{"rows": [1], "limit": 2, "no name": 1}') == ()
 
 
 @pytest.mark.parametrize(
     "trick",
-    ["", "int = str\n", "class int: pass\n", "# type: ignore\n", "# ty: ignore\n", "from __future__ import annotations\n", "str.__radd__ = 1\n", "\n\n", "\\\n"],
+    ["", "int = str\n", "class int: pass\n", "# type: ignore\n", "# ty: ignore\n", ("from __future__ import "
+        "annotations\n"), "str.__radd__ = 1\n", "\n\n", "\\\n"],
 )  # fmt: skip
 def test_nothing_of_the_code_ever_runs(trick: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that would print, if it ran, is fed with tricks that could satisfy the checker's guard."""
@@ -319,7 +332,7 @@ def test_what_the_parser_cannot_take_is_no_python(code: str) -> None:
 
 
 def test_a_declared_input_is_no_finding_and_an_undeclared_one_is() -> None:
-    code = "open('/in/data.csv')\nopen('/in/tree/a')\nopen('/in//data.csv')\nopen('data.csv')\nopen(name)\nopen('/in/')\nopen()\nprint('/in/x')\nopen(1)\n"
+    code = "open('/in/data.csv')\nopen('/in/tree/a')\nopen('/in//data.csv')\nopen('data.csv')\nopen(name)\nopen('/in/')\nopen()\nprint('/in/x')\nopen(1)\n"  # noqa: E501
     inputs = [InputFile("data.csv", "0" * 64), InputFile("tree.tar", "0" * 64, unpack=True)]
     assert list(undeclared_inputs(code, inputs)) == []
     found = list(undeclared_inputs(code, inputs[:1]))

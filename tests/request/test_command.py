@@ -191,7 +191,9 @@ def test_a_program_is_known_by_its_name_without_version(program: str, names: tup
 
 
 def test_programs_that_only_begin_like_refused_ones_are_not_refused() -> None:
-    for program in "shuf shasum sha1sum bashful pipeline dockerize suspend mountain aptly npmlog gemini kindle condor initdb".split():
+    for program in (
+        "shuf shasum sha1sum bashful pipeline dockerize suspend mountain aptly npmlog gemini kindle condor initdb"
+    ).split():
         assert refusal(program) is None, program
 
 
@@ -225,7 +227,7 @@ def test_a_programs_spellings_whatever_its_length() -> None:
 
 
 PIECES = st.sampled_from(
-    ["a", "-c", "sh", "rm -rf x", "a;b", "a|b", "$HOME", "$(x)", "${x}", "`x`", "it's", '"', "\\", "a\nb", "\0", "", "é", "~", "#",
+    ["a", "-c", "sh", "rm -rf x", "a;b", "a|b", "$HOME", "$(x)", "${x}", "`x`", "it's", '"', "\\", "a\nb", "\0", "", "é", "~", "#",  # noqa: E501
      "[a]", "{a,b}", "/etc/x", "../x", "docker.sock", "make", "install", "pip3.11", "ghp_" + "a1" * 18]
 )  # fmt: skip
 

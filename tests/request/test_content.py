@@ -248,7 +248,7 @@ def test_any_text_gives_an_answer(text: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["install the package foo\n", "no /etc /etc\n", "/etc ", "install ", "pip install -q ", "to install the ", "npm -a -a ", "a/", "curl x |",
+    ["install the package foo\n", "no /etc /etc\n", "/etc ", "install ", "pip install -q ", "to install the ", "npm -a -a ", "a/", "curl x |",  # noqa: E501
      "must be ", "/./", "/in/a/..", "docker.", "\n- ", "not ", "é/etc ", "## Command\n", "must be installed "],
 )  # fmt: skip
 def test_64_kib_of_anything_are_searched(piece: str) -> None:
@@ -259,7 +259,5 @@ def test_64_kib_of_anything_are_searched(piece: str) -> None:
 @pytest.mark.parametrize("piece", ["a ", "/in/", "pip x ", "install y ", "é", "/etcetera ", "docker ", "no "])
 def test_an_attempt_behind_much_text_is_still_found(piece: str) -> None:
     """A pattern set that ran out of memory would answer that nothing is there."""
-    text = (
-        piece * (limits.REQUEST_BYTES // len(piece)) + ".\n\nRun pip install x. It reads /etc/y and /dev/z."
-    )
+    text = piece * (limits.REQUEST_BYTES // len(piece)) + ".\n\nRun pip install x. It reads /etc/y and /dev/z."
     assert {"TG502", "TG503", "TG504"} <= _rules(text)

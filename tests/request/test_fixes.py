@@ -72,7 +72,7 @@ MENDED = {
     "key-spelling": era().replace("memory_limit_mb:", "Memory-Limit-MB:"),
     "missing": request({key: value for key, value in KEYS.items() if key in ("purpose", "requested_by")}),
     "approval": era(approved_by="ada"),
-    "hash": request({**LISTED, "inputs": LISTED["inputs"].replace(FOUND, FOUND.upper())}, {**ERA, "Input Files": "\n- /in/data.csv\n"}),
+    "hash": request({**LISTED, "inputs": LISTED["inputs"].replace(FOUND, FOUND.upper())}, {**ERA, "Input Files": "\n- /in/data.csv\n"}),  # noqa: E501
     "url": request(
         {**KEYS, "network": "allowlist", "network_allowlist": "\n  - https://API.example.com/v1\n  - b.example.com"},
         {**ERA, "Risk Assessment": ERA["Risk Assessment"].replace("rationale: none", "rationale: fetches rates")},
@@ -174,21 +174,15 @@ def test_the_examples_of_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
                 name = next((fix.text for fix in made if fix.op == "rename"), more["path"])
                 fixed = apply_fixes(data.decode(), made).encode()
                 again = read_request(fixed, **{**more, "path": name})
-                assert {(f.rule, f.line) for f in again.findings} != {
-                    (f.rule, f.line) for f in report.findings
-                }
+                assert {(f.rule, f.line) for f in again.findings} != {(f.rule, f.line) for f in report.findings}
     assert answered == MENDED_RULES - {"TG114", "TG120", "TG134", "TG159", "TG205"}, (
         "their examples have no mechanical answer"
     )
 
 
 def test_names() -> None:
-    assert offered(era(), "TR-Rank Sales.md") == (
-        Fix("TG101", "rename", 1, "TR-20261122-053000Z-rank-sales.md"),
-    )
-    assert offered(era(), "TR-20261122-050000Z-Rank.md") == (
-        Fix("TG102", "rename", 1, "TR-20261122-050000Z-rank.md"),
-    )
+    assert offered(era(), "TR-Rank Sales.md") == (Fix("TG101", "rename", 1, "TR-20261122-053000Z-rank-sales.md"),)
+    assert offered(era(), "TR-20261122-050000Z-Rank.md") == (Fix("TG102", "rename", 1, "TR-20261122-050000Z-rank.md"),)
     assert offered(era(), "TR-20269922-050000Z-x.md")[:0] == ()
     assert offered(era(created_utc="x"), "TR-20269922-050000Z-x.md") == (
         Fix("TG133", "replace", 5, "created_utc: 2026-11-22T05:30:00Z"),
@@ -246,9 +240,7 @@ def test_any_mutation_of_a_draft_is_mended_or_left(data: st.DataObject) -> None:
         elif change == "cut":
             lines[at] = lines[at][: data.draw(st.integers(0, len(lines[at])))]
         else:
-            lines[at] += data.draw(
-                st.sampled_from([": x", "\u200b", " ", "```", "---", "'", '"', "#", "\r", "é"])
-            )
+            lines[at] += data.draw(st.sampled_from([": x", "\u200b", " ", "```", "---", "'", '"', "#", "\r", "é"]))
     text = "\n".join(lines).encode()
     report = read(text)
     made = fixes._proposed(text.decode(), report, SETTINGS, NOW)

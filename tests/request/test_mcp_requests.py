@@ -16,9 +16,7 @@ from threegate.request.model import Request, ToolCall
 from threegate.request.render_draft import render_request
 from threegate.request.schema import request_schema_2
 
-SERVER = JobServer(
-    "jail", ("/usr/bin/notes",), ("a.example:443",), ("/srv/notes (read-only)",), ("NOTES_TOKEN",)
-)
+SERVER = JobServer("jail", ("/usr/bin/notes",), ("a.example:443",), ("/srv/notes (read-only)",), ("NOTES_TOKEN",))
 SCHEMA = jsonschema.Draft202012Validator(request_schema_2())
 
 

@@ -41,7 +41,5 @@ for report in reports:
 def test_threads_that_use_it_first_together_read_the_same() -> None:
     """They got the rules of Markdown twice or not at all, and the process refused good requests until its end."""
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_USE], cwd=root, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", FIRST_USE], cwd=root, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]

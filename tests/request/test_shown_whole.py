@@ -44,7 +44,8 @@ def shown(*inputs: bytes | tuple[bytes, bool]) -> list[ShownInput]:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"print(1)\n", "größe = 'ü'\n".encode(), b"a\tb\r\nc\r\n", b"# -*- coding: utf-8 -*-\n", b"#\n#\n# coding: utf-7\n",
+    [b"", b"print(1)\n", "größe = 'ü'\n".encode(), b"a\tb\r\nc\r\n", b"# -*- coding: utf-8 -*-\n", (b"#\n#\n# coding: "
+        b"utf-7\n"),
      b"x = 'coding: utf-7'\n", b"x" * limits.SHOWN_BYTES],
 )  # fmt: skip
 def test_plain_text_is_shown_whole(data: bytes) -> None:
@@ -79,9 +80,7 @@ def test_the_files_of_a_tar_are_shown_and_judged_one_by_one() -> None:
         ("a", 8, 8),
         ("b", 1, 1),
     ]
-    assert (
-        "a file in it: its byte 0 is not UTF-8" in shown((tarred(a=b"1", b=b"\xff", c=b"\xff"), True))[0].why
-    )
+    assert "a file in it: its byte 0 is not UTF-8" in shown((tarred(a=b"1", b=b"\xff", c=b"\xff"), True))[0].why
     [large] = shown((tarred(a=b"x" * limits.SHOWN_BYTES, b=b"2"), True))
     assert "a file in it: it has 262144 bytes" in large.why and [part.shown for part in large.parts] == [0, 1]
     assert "cannot be unpacked" in shown((b"no tar", True))[0].why

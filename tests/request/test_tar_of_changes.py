@@ -35,9 +35,7 @@ END = bytes(1024)
 
 
 def test_a_link_and_a_file() -> None:
-    archive = (
-        pax(linkpath="t" * 60) + member("l", b"2", linkname="x") + member("f", b"0", b"1", mode=0o755) + END
-    )
+    archive = pax(linkpath="t" * 60) + member("l", b"2", linkname="x") + member("f", b"0", b"1", mode=0o755) + END
     link, file = read_change_tar(archive)
     assert (link.link, link.folder, link.path) == ("t" * 60, False, "l")
     assert (file.mode, file.size, file.link) == (0o755, 1, None)

@@ -121,9 +121,7 @@ def header(
     name: bytes = b"a", size: bytes = b"00000000000\0", kind: bytes = b"0", magic: bytes = b"ustar\x0000"
 ) -> bytes:
     """One header, as it is written by hand, with a right checksum."""
-    block = (
-        name.ljust(100, b"\0") + b"0000644\0" * 3 + size + b"0" * 11 + b"\0" + b" " * 8 + kind + bytes(100)
-    )
+    block = name.ljust(100, b"\0") + b"0000644\0" * 3 + size + b"0" * 11 + b"\0" + b" " * 8 + kind + bytes(100)
     block = (block + magic).ljust(512, b"\0")
     return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
@@ -149,9 +147,7 @@ def test_names_come_from_every_form_that_common_programs_write() -> None:
     name = "d/" * 20 + "x" * 90
     for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
         assert [item.path for item in read_tar(pack((name, b"1"), form=form)) if not item.folder] == [name]
-    told = (
-        pax(record(b"comment=abc"), kind=b"g") + pax(record(b"path=b"), record(b"mtime=1.5")) + header() + END
-    )
+    told = pax(record(b"comment=abc"), kind=b"g") + pax(record(b"path=b"), record(b"mtime=1.5")) + header() + END
     assert [item.path for item in read_tar(told)] == ["b"]
     assert [item.path for item in read_tar(header(kind=b"\0") + END)] == ["a"]
 

@@ -53,9 +53,7 @@ def test_output_paths_mean_files_below_out() -> None:
 def test_times_and_cores_are_read_exactly() -> None:
     moment = read_time(YamlNode("2026-11-22T05:00:00.5Z", "", 1, 1), "TG133")
     assert (moment.microsecond, render_time(moment)) == (500000, "2026-11-22T05:00:00.500000Z")
-    assert (
-        file_name(moment, slug_of("Größe: rank the SALES!")) == "TR-20261122-050000Z-gr-sse-rank-the-sales.md"
-    )
+    assert file_name(moment, slug_of("Größe: rank the SALES!")) == "TR-20261122-050000Z-gr-sse-rank-the-sales.md"
     assert slug_of("日本") == "request"
     with pytest.raises(FieldError):
         read_cores(YamlNode(True, "true", 1, 1), "TG139", most=4)

@@ -62,9 +62,7 @@ def outcome(status: str = "succeeded", stdout: bytes = b"", **more) -> Outcome:
 
 
 def facts(**changes) -> ResultFacts:
-    bare = ResultFacts(
-        "TR-x-1", "refused", WHEN, 7, backend="monty", request_sha256=SHA, inputs=(("a.csv", SHA),)
-    )
+    bare = ResultFacts("TR-x-1", "refused", WHEN, 7, backend="monty", request_sha256=SHA, inputs=(("a.csv", SHA),))
     return replace(bare, **changes)
 
 
@@ -145,9 +143,7 @@ def test_nothing_in_the_output_gets_out_of_its_fence(evil: bytes) -> None:
     data = render_result(ran(evil))
     assert validate_result(data) == []
     assert headings(data) == SECTIONS
-    fences = [
-        token for token in MarkdownIt().parse(data.split(b"\n---\n", 1)[1].decode()) if token.type == "fence"
-    ]
+    fences = [token for token in MarkdownIt().parse(data.split(b"\n---\n", 1)[1].decode()) if token.type == "fence"]
     assert len(fences) == 1 and fences[0].info == "text"
     assert fences[0].content.count("\n") <= limits.RESULT_STDOUT_LINES
     assert b"\x1b" not in data and b"\r" not in data and b"\x00" not in data
@@ -250,9 +246,7 @@ def test_the_validator_names_what_is_wrong(spoil, words: str) -> None:
 
 
 @settings(max_examples=200)
-@given(
-    st.binary(max_size=300) | st.integers(0, len(GOOD) - 1).map(lambda n: GOOD[:n] + b"\x01" + GOOD[n + 1 :])
-)
+@given(st.binary(max_size=300) | st.integers(0, len(GOOD) - 1).map(lambda n: GOOD[:n] + b"\x01" + GOOD[n + 1 :]))
 def test_the_validator_never_raises(data: bytes) -> None:
     assert isinstance(validate_result(data), list)
 
@@ -286,7 +280,7 @@ class TestRecord:
         "spoil",
         [
             lambda f: (f / "record.json").unlink(),
-            lambda f: (f / "record.json").write_bytes((f / "record.json").read_bytes().replace(b"hello", b"hallo").replace(b'"size":1', b'"size":2')),
+            lambda f: (f / "record.json").write_bytes((f / "record.json").read_bytes().replace(b"hello", b"hallo").replace(b'"size":1', b'"size":2')),  # noqa: E501
             lambda f: (f / "record.json").write_bytes(b"[]"),
             lambda f: (f / "record.json").write_bytes(b"{}"),
             lambda f: (f / "stdout").write_bytes(b"other"),
@@ -354,9 +348,7 @@ STREAMS = st.binary(max_size=200).map(lambda data: Stream(data, len(data) + 3, S
             st.builds(Destination, TEXTS, st.integers(1, 65535), st.integers(0, 10**12), st.booleans()),
             max_size=2,
         ).map(tuple),
-        artifacts=st.lists(st.builds(Artifact, TEXTS, st.integers(0, 10**12), st.just(SHA)), max_size=2).map(
-            tuple
-        ),
+        artifacts=st.lists(st.builds(Artifact, TEXTS, st.integers(0, 10**12), st.just(SHA)), max_size=2).map(tuple),
         stdout=st.none() | STREAMS,
         stderr=st.none() | STREAMS,
         image=TEXTS,
@@ -367,9 +359,7 @@ STREAMS = st.binary(max_size=200).map(lambda data: Stream(data, len(data) + 3, S
         retry_after_sec=st.none() | st.integers(0, 10**9),
     )
 )
-def test_what_is_recorded_is_what_was_told(
-    made: ResultFacts, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_what_is_recorded_is_what_was_told(made: ResultFacts, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The end is told from the facts in memory, and told again after a crash from the record: the same bytes."""
     folder = tmp_path_factory.mktemp("run")
     digest = write_record(folder, replace(made, artifacts=()))

@@ -1,4 +1,6 @@
-"""What the screen before a signature holds: every field of the Job, every foreign word behind the gutter, nothing cut in full."""
+"""What the screen before a signature holds: every field of the Job, every foreign word behind the gutter, nothing
+cut in full.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,7 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
         "call": CALL, "server": SERVER,
     }  # fmt: skip
     for name in {item.name for item in fields(Job)} - {"limits", "inputs"}:
-        after = screen_of(
-            bench, path, job=lambda reviewed, name=name: replace(reviewed.job, **{name: other[name]})
-        )
+        after = screen_of(bench, path, job=lambda reviewed, name=name: replace(reviewed.job, **{name: other[name]}))
         signed = [line for line in after if not line.startswith("  job   ")]
         assert signed != [line for line in before if not line.startswith("  job   ")], name
     for item in ("cpu", "memory_mb", "time_sec", "processes", "open_files", "out_bytes", "out_files", "file_bytes",
@@ -138,9 +138,7 @@ def test_the_full_screen_leaves_out_nothing(bench: Bench) -> None:
     with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
         changed = replace(
             reviewed,
-            request=replace(
-                reviewed.request, purpose=text, justification=text, risk_domain=text, constraints=(text,)
-            ),
+            request=replace(reviewed.request, purpose=text, justification=text, risk_domain=text, constraints=(text,)),
             job=replace(reviewed.job, code=text, vars_json=text, labels=tuple(lines)),
         )
         short = render_reviewed_draft(changed, context.policy.settings, operator="alice")

@@ -1,4 +1,6 @@
-"""The rows of `threegate status`: what a request asks for, whose turn it is, and that foreign words stay behind the gutter."""
+"""The rows of `threegate status`: what a request asks for, whose turn it is, and that foreign words stay behind the
+gutter.
+"""
 
 from __future__ import annotations
 

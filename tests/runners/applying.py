@@ -123,9 +123,7 @@ class Change:
                 return ()
             return take_back(project, plan, TOKEN)
 
-    def _carry(
-        self, data: bytes, name: str, keep: bool, exact: Mapping[str, tuple[int, int]], **more: Any
-    ) -> Done:
+    def _carry(self, data: bytes, name: str, keep: bool, exact: Mapping[str, tuple[int, int]], **more: Any) -> Done:
         place = place_of(self.project)
         change = read_change_set(data)
         with (
@@ -135,8 +133,6 @@ class Change:
         ):
             journal.write(first_line(place, TOKEN))
             journal.flush()
-            work = Work(
-                change, io.BytesIO(data), journal.fileno(), TOKEN, originals if keep else None, exact, **more
-            )
+            work = Work(change, io.BytesIO(data), journal.fileno(), TOKEN, originals if keep else None, exact, **more)
             with as_owner():
                 return carry_out(project, place, work)

@@ -13,7 +13,7 @@ from typing import Literal
 
 Action = Literal["error", "hang", "late", "cut", "nonsense"] | float
 """A number is a delay in seconds; `late` asks the engine and never tells the answer."""
-_ERROR = b'HTTP/1.1 500 Oh\r\nContent-Type: application/json\r\nContent-Length: 25\r\nConnection: close\r\n\r\n{"message":"out of luck"}'
+_ERROR = b'HTTP/1.1 500 Oh\r\nContent-Type: application/json\r\nContent-Length: 25\r\nConnection: close\r\n\r\n{"message":"out of luck"}'  # noqa: E501
 
 
 class Between:

@@ -47,10 +47,7 @@ AFTER = {
 
 def content(root: Path) -> dict[str, Any]:
     """A tree without owners."""
-    return {
-        path: (facts[0], facts[-1]) if facts[0] != "link" else facts[:2]
-        for path, facts in picture(root).items()
-    }
+    return {path: (facts[0], facts[-1]) if facts[0] != "link" else facts[:2] for path, facts in picture(root).items()}
 
 
 def test_applied_and_undone(tmp_path: Path) -> None:
@@ -72,7 +69,7 @@ def test_modes_are_kept_and_never_widened(tmp_path: Path) -> None:
     change = Change.of(
         tmp_path,
         {"secret": "1", "gets_x": "1", "group": "1", "closed/f": "1", "loses_x": ("x", "1"), "goes": "1"},
-        {"secret": "2", "gets_x": ("x", "1"), "group": "2", "closed/f": "1", "closed/new": ("x", "1"), "closed/d/e": "1", "loses_x": "1"},
+        {"secret": "2", "gets_x": ("x", "1"), "group": "2", "closed/f": "1", "closed/new": ("x", "1"), "closed/d/e": "1", "loses_x": "1"},  # noqa: E501
     )  # fmt: skip
     for path, mode in {
         "secret": 0o600,
@@ -126,9 +123,7 @@ def test_a_folder_that_passes_its_group_on_does_so(tmp_path: Path) -> None:
     assert (change.project / "d/new").stat().st_mode & 0o7777 == 0o2755
 
 
-@pytest.mark.parametrize(
-    "path", ["text", "gone", "turns", "link", "dir/sub/b", "new", "tool", "run", "folder/x"]
-)
+@pytest.mark.parametrize("path", ["text", "gone", "turns", "link", "dir/sub/b", "new", "tool", "run", "folder/x"])
 def test_a_project_that_moved_on_is_left_alone(tmp_path: Path, path: str) -> None:
     change = Change.of(tmp_path, BEFORE, AFTER)
     place = change.project / path
@@ -296,9 +291,7 @@ def test_what_somebody_wrote_since_the_crash_stays(tmp_path: Path) -> None:
     (change.project / "gone").write_text("mine too")
     left = change.take_back()
     assert set(left) == {"text", "gone"}
-    assert (change.project / "text").read_text() == "mine" and (
-        change.project / "gone"
-    ).read_text() == "mine too"
+    assert (change.project / "text").read_text() == "mine" and (change.project / "gone").read_text() == "mine too"
     kept = {path.read_bytes() for path in (change.project / STAGE).iterdir() if path.is_file()}
     assert {b"old\n", b"bye"} <= kept  # nothing is lost
 

@@ -53,9 +53,7 @@ def test_an_old_large_job_is_not_overtaken_for_ever() -> None:
     for _ in range(5):
         turn = budget.round()
         assert turn.try_take(large) is None
-        assert turn.try_take(monty_job("1", memory_mb=64)) is None, (
-            "a younger one would have kept the old one waiting"
-        )
+        assert turn.try_take(monty_job("1", memory_mb=64)) is None, "a younger one would have kept the old one waiting"
     for lease in running:
         assert lease is not None
         lease.release()

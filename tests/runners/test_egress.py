@@ -280,9 +280,7 @@ class TestChain:
             memory_mb=128,
         )
         target = tmp_path_factory.mktemp("chain")
-        job = with_inputs(
-            job, target, {"s.py": script.encode(), "ca.pem": (folder / "cert.pem").read_bytes()}
-        )
+        job = with_inputs(job, target, {"s.py": script.encode(), "ca.pem": (folder / "cert.pem").read_bytes()})
         outcome = EraRunner.run(runner, clearance(job), job, control(target, workspace_id=workspace))
         left = docker("ps", "-aq", "--filter", f"label=threegate.workspace={workspace}")
         text = outcome.stdout.kept.decode()
@@ -354,7 +352,8 @@ class TestPrivate:
             "8080",
         ).strip()
         code = (
-            "import urllib.request, urllib.error\ntry: print(urllib.request.urlopen('http://inside.example:8080/').status)\n"
+            "import urllib.request, urllib.error\ntry: "
+            "print(urllib.request.urlopen('http://inside.example:8080/').status)\n"
             "except urllib.error.HTTPError as error: print(error.code)"
         )
         try:
@@ -364,9 +363,7 @@ class TestPrivate:
             docker("rm", "-f", server)
             docker("network", "rm", name)
         assert outcome.stdout.kept == b"403\n", outcome
-        assert outcome.destinations == (
-            Destination("inside.example", 8080, outcome.destinations[0].bytes, False),
-        )
+        assert outcome.destinations == (Destination("inside.example", 8080, outcome.destinations[0].bytes, False),)
 
     @pytest.mark.parametrize("second", [True, False], ids=["the routes hold", "without them all is reached"])
     def test_without_squids_rules_the_routes_stop_what_is_not_public(
@@ -380,7 +377,8 @@ class TestPrivate:
         facts = json.loads(docker("inspect", neighbour))[0]["NetworkSettings"]["Networks"][name]
         code = (
             "import urllib.request, urllib.error\n"
-            f"for url in ('{facts['IPAddress']}:8080', '{facts['Gateway']}:HOSTPORT', '169.254.169.254', '192.168.77.1'):\n"
+            f"for url in ('{facts['IPAddress']}:8080', '{facts['Gateway']}:HOSTPORT', '169.254.169.254', "
+            "'192.168.77.1'):\n"
             "  try: print(urllib.request.urlopen('http://' + url, timeout=8).status)\n"
             "  except urllib.error.HTTPError as error: print(error.code)\n"
             "  except OSError as error: print('no answer')"
@@ -388,18 +386,14 @@ class TestPrivate:
 
         def generous(*_: object) -> str:
             rules = squid_conf(["a.example:80"], []).splitlines()
-            return "\n".join(
-                [line for line in rules if "http_access" not in line] + ["http_access allow all", ""]
-            )
+            return "\n".join([line for line in rules if "http_access" not in line] + ["http_access allow all", ""])
 
         monkeypatch.setattr(proxy_chain, "squid_conf", generous)
         if not second:
             monkeypatch.setattr(proxy_chain, "block_routes", lambda _: None)
             code = code.replace(", '169.254.169.254', '192.168.77.1'", "")
         try:
-            server = http.server.ThreadingHTTPServer(
-                (facts["Gateway"], 0), http.server.SimpleHTTPRequestHandler
-            )
+            server = http.server.ThreadingHTTPServer((facts["Gateway"], 0), http.server.SimpleHTTPRequestHandler)
             with server:
                 threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
                 code = code.replace("HOSTPORT", str(server.server_port))
@@ -422,7 +416,8 @@ class TestPrivate:
     def test_a_proxy_that_dies_ends_the_way_out_and_nothing_else(self, net, tmp_path: Path) -> None:
         workspace = f"ws-{uuid.uuid4().hex}"
         code = (
-            "import time, urllib.request\nprint(urllib.request.urlopen('http://allowed.example:8080/').status, flush=True)\n"
+            "import time, urllib.request\nprint(urllib.request.urlopen('http://allowed.example:8080/').status, "
+            "flush=True)\n"
             "while True:\n  time.sleep(0.2)\n  try: urllib.request.urlopen('http://allowed.example:8080/', timeout=5)\n"
             "  except OSError: print('gone'); break"
         )

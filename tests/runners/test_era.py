@@ -54,9 +54,7 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
     assert outcome.stdout.kept.decode().splitlines() == [str(sorted(ERA_ENVIRONMENT)), "/in"]
     assert (tmp_path / "run" / "out" / "o").read_bytes() == b"in"
     facts = outcome.effective_limits
-    assert (
-        facts["memory"] == f"{96 << 20} bytes" and facts["cpu"] == "0.5 cores" and facts["processes"] == "128"
-    )
+    assert facts["memory"] == f"{96 << 20} bytes" and facts["cpu"] == "0.5 cores" and facts["processes"] == "128"
     assert facts["capabilities"] == "none" and facts["seccomp"] == "filter" and facts["network"] == "lo"
     nothing_left(tmp_path, workspace)
 
@@ -68,7 +66,8 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
         ("while True: pass", "timed_out", {"time_sec": 1}),
         ("import time; time.sleep(100)", "timed_out", {"time_sec": 1}),
         (
-            "import signal, time\nfor s in range(1, 32):\n  try: signal.signal(s, signal.SIG_IGN)\n  except Exception: pass\n"
+            "import signal, time\nfor s in range(1, 32):\n  try: signal.signal(s, signal.SIG_IGN)\n  except Exception: "
+            "pass\n"
             "time.sleep(100)",
             "timed_out",
             {"time_sec": 1},
@@ -115,9 +114,7 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
     ],
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",
 )
-def test_each_limit_has_its_status(
-    code: str, status: str, bounds: dict[str, int], era_runner, tmp_path: Path
-) -> None:
+def test_each_limit_has_its_status(code: str, status: str, bounds: dict[str, int], era_runner, tmp_path: Path) -> None:
     job = python(code, **{"memory_mb": 128, "time_sec": 20, **bounds})
     outcome = run_job(era_runner, job, tmp_path)
     assert outcome.status == status, outcome
@@ -316,12 +313,11 @@ def test_runs_at_the_same_time_do_not_meet(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", ["x = bytearray(b'x') * (300 << 20)", "while True: pass", "print('fine')"])
 def test_gvisor_holds_the_same_limits(code: str, tmp_path: Path) -> None:
-    # Now and then the kernel kills a helper of gVisor and not the program, which then stands still until its time is up.
+    # Now and then the kernel kills a helper of gVisor and not the program, which then stands still until its time is
+    # up.
     job = python(code, memory_mb=128, time_sec={"w": 6, "x": 12, "p": 30}[code[0]], runtime="runsc")
     outcome = run_job(EraRunner(era_settings(runtime="runsc")), job, tmp_path)
-    expected = {"x": ("out_of_memory", "failed", "timed_out"), "w": ("timed_out",), "p": ("succeeded",)}[
-        code[0]
-    ]
+    expected = {"x": ("out_of_memory", "failed", "timed_out"), "w": ("timed_out",), "p": ("succeeded",)}[code[0]]
     assert outcome.status in expected, outcome.detail
     assert outcome.effective_limits["memory"] == f"{128 << 20} bytes"
     assert outcome.effective_limits["runtime"] == "runsc"

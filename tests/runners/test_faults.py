@@ -77,9 +77,7 @@ class Engine:
 
     def docker(self, *words: str, data: bytes | None = None) -> str:
         return (
-            subprocess.run(
-                ["docker", "-H", self.url, *words], check=True, capture_output=True, input=data, timeout=60
-            )
+            subprocess.run(["docker", "-H", self.url, *words], check=True, capture_output=True, input=data, timeout=60)
             .stdout.decode()
             .strip()
         )
@@ -121,9 +119,7 @@ class Engine:
         """The test engine's own image."""
         save = subprocess.Popen(["docker", "-H", ENGINE, "save", IMAGE], stdout=subprocess.PIPE)
         with save:
-            subprocess.run(
-                ["docker", "-H", self.url, "load"], stdin=save.stdout, check=True, capture_output=True
-            )
+            subprocess.run(["docker", "-H", self.url, "load"], stdin=save.stdout, check=True, capture_output=True)
         return IMAGE
 
     def another_image(self) -> str:
@@ -310,9 +306,7 @@ def test_the_image_vanishes_in_the_middle(own: Engine, tmp_path: Path) -> None:
     own.start()
     job = replace(era_job("id"), image=image)
     (tmp_path / "next").mkdir()
-    outcome = EraRunner(EraSettings(engine=own.url, image=image)).run(
-        clearance(job), job, control(tmp_path / "next")
-    )
+    outcome = EraRunner(EraSettings(engine=own.url, image=image)).run(clearance(job), job, control(tmp_path / "next"))
     assert outcome.status == "unavailable" and "no image" in outcome.detail
 
 

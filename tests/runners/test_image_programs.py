@@ -45,9 +45,7 @@ def test_an_image_without_a_list_is_not_known(labels: dict[str, str] | None) -> 
         assert has_program(EraSettings(engine=url, image=name), "jq") is None
 
 
-def test_no_engine_and_no_image_are_not_known_and_asked_seldom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_engine_and_no_image_are_not_known_and_asked_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert has_program(EraSettings(engine=f"unix://{tmp_path}/none", image=""), "jq") is None
     settings = EraSettings(engine=f"unix://{tmp_path}/none", image=image())
     assert has_program(settings, "jq") is None

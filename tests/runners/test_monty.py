@@ -24,7 +24,9 @@ __all__ = ["monty_runner"]
 
 
 def test_code_reads_inputs_and_variables_and_gives_a_value(monty_runner, tmp_path: Path) -> None:
-    code = "rows = open('/in/a.csv').read().split()\nprint(len(rows))\nopen('/out/n', 'w').write(str(n))\n{'rows': rows}"
+    code = (
+        "rows = open('/in/a.csv').read().split()\nprint(len(rows))\nopen('/out/n', 'w').write(str(n))\n{'rows': rows}"
+    )
     job = with_inputs(monty_job(code, variables={"n": 7}), tmp_path, {"a.csv": b"1,2\n3,4\n"})
     outcome = run_job(monty_runner, job, tmp_path)
     assert (outcome.status, outcome.exit_code) == ("succeeded", 0)
@@ -75,9 +77,7 @@ def test_streams_are_kept_counted_and_hashed_up_to_the_cap(monty_runner, tmp_pat
     outcome = run_job(monty_runner, monty_job("for i in range(30): print('a' * 99999)"), tmp_path / "a")
     assert outcome.status == "succeeded"
     assert (outcome.stdout.size, len(outcome.stdout.kept)) == (3_000_000, limits.STREAM_KEPT_BYTES)
-    over = run_job(
-        monty_runner, monty_job("while True: print('a' * 99999)", stream_bytes=5 << 20), tmp_path / "b"
-    )
+    over = run_job(monty_runner, monty_job("while True: print('a' * 99999)", stream_bytes=5 << 20), tmp_path / "b")
     assert over.status == "output_exceeded" and "stdout" in over.detail
     assert over.stdout.size == 5 << 20
 
@@ -88,7 +88,10 @@ def test_files_are_exact_and_bytes_within_the_cap(monty_runner, tmp_path: Path) 
     assert exact.status == "succeeded" and len(exact.artifacts) == 100
     over = run_job(monty_runner, monty_job(code, out_files=99), tmp_path / "b")
     assert over.status == "output_exceeded" and len(over.artifacts) == 99
-    reuse = "from pathlib import Path\nfor i in range(500):\n    p = Path(f'/out/{i}')\n    p.write_text('x')\n    p.unlink()"
+    reuse = (
+        "from pathlib import Path\nfor i in range(500):\n    p = Path(f'/out/{i}')\n    p.write_text('x')\n    "
+        "p.unlink()"
+    )
     assert run_job(monty_runner, monty_job(reuse, out_files=50), tmp_path / "c").status == "succeeded"
 
 
@@ -147,9 +150,7 @@ def test_a_worker_that_is_killed_is_a_failed_outcome(tmp_path: Path) -> None:
 def test_close_ends_every_worker() -> None:
     runner = MontyRunner(3)
     assert runner.available() is None
-    before = wait_until(
-        lambda: len(found := children(os.getpid(), "monty")) >= 3 and found, "three workers", 10
-    )
+    before = wait_until(lambda: len(found := children(os.getpid(), "monty")) >= 3 and found, "three workers", 10)
     runner.close()
     after = children(os.getpid(), "monty")
     assert len(before - after) >= 3
@@ -241,7 +242,7 @@ def test_an_ordinary_user_with_many_processes_can_run() -> None:
     with tempfile.TemporaryDirectory(prefix="threegate-crowded-") as name:
         os.chmod(name, 0o777)
         done = subprocess.run(
-            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", CROWDED, f"{name}/run"],
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", CROWDED, f"{name}/run"],  # noqa: E501
             capture_output=True,
             text=True,
             timeout=120,

@@ -1,4 +1,6 @@
-"""The one thread that watches all Monty runs: each is looked at, whatever becomes of the others, until it is removed."""
+"""The one thread that watches all Monty runs: each is looked at, whatever becomes of the others, until it is
+removed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Engines and runtimes that cannot make our walls are refused in one line: Podman's socket, runtimes that are not there."""
+"""Engines and runtimes that cannot make our walls are refused in one line: Podman's socket, runtimes that are not
+there.
+"""
 
 from __future__ import annotations
 
@@ -80,12 +82,7 @@ def test_podman_is_refused_by_what_it_says_of_itself(tmp_path: Path) -> None:
     with answering(PODMAN) as url:
         runner = EraRunner(EraSettings(engine=url, image=IMAGE))
         line = runner.available()
-        assert (
-            line is not None
-            and "is Podman 4.3.1" in line
-            and "runners.era.engine" in line
-            and "\n" not in line
-        )
+        assert line is not None and "is Podman 4.3.1" in line and "runners.era.engine" in line and "\n" not in line
         outcome = run_job(runner, era_job("id"), tmp_path)
         assert outcome.status == "unavailable" and "Podman 4.3.1" in outcome.detail
 
@@ -99,9 +96,7 @@ def test_podman_is_refused_by_what_it_says_of_itself(tmp_path: Path) -> None:
         ({"MemoryLimit": True, "PidsLimit": True, "CpuCfsQuota": True}, ""),
     ],
 )
-def test_an_engine_that_can_set_no_limit_is_not_used(
-    limits: dict[str, bool], what: str, tmp_path: Path
-) -> None:
+def test_an_engine_that_can_set_no_limit_is_not_used(limits: dict[str, bool], what: str, tmp_path: Path) -> None:
     """As a rootless engine without delegated cgroups, which would start the container all the same."""
     with answering(DOCKER, limits=limits) as url:
         runner = EraRunner(EraSettings(engine=url, image=IMAGE))
@@ -113,9 +108,7 @@ def test_an_engine_that_can_set_no_limit_is_not_used(
         assert run_job(runner, era_job("id"), tmp_path).status == "unavailable"
 
 
-@pytest.mark.parametrize(
-    "version", [DOCKER, {**DOCKER, "Components": None}, {"Version": "1", "ApiVersion": "1.41"}]
-)
+@pytest.mark.parametrize("version", [DOCKER, {**DOCKER, "Components": None}, {"Version": "1", "ApiVersion": "1.41"}])
 def test_an_engine_that_is_none_of_them_is_asked_on(version: dict[str, object]) -> None:
     with answering(version) as url, container_engine.client(url) as api:
         assert container_engine.check_runtime(api, "") == "runc"

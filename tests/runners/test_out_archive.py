@@ -27,9 +27,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, *, size: int = 0, link: str 
 def pack(*entries: tarfile.TarInfo, form: int = tarfile.PAX_FORMAT) -> bytes:
     """An archive as Go's writer makes it: pax, with the folder itself first."""
     stream = io.BytesIO()
-    with tarfile.open(
-        fileobj=stream, mode="w", format=form, encoding="utf-8", errors="surrogateescape"
-    ) as archive:
+    with tarfile.open(fileobj=stream, mode="w", format=form, encoding="utf-8", errors="surrogateescape") as archive:
         for info in (entry("out", tarfile.DIRTYPE), *entries):
             archive.addfile(info, io.BytesIO(b"x" * info.size))
     return stream.getvalue()
@@ -72,9 +70,7 @@ def test_every_other_kind_is_named_with_its_reason(tmp_path: Path) -> None:
         entry("out/ok", size=1),
     )
     found = collect(data, tmp_path, names=100)
-    reasons = dict(
-        line.rsplit(": ", 1) for line in found.dropped if ": its" not in line and ": sock" not in line
-    )
+    reasons = dict(line.rsplit(": ", 1) for line in found.dropped if ": its" not in line and ": sock" not in line)
     assert reasons["device"] == "a device" and reasons["fifo"] == "a FIFO"
     assert reasons["link"] == "a symbolic link" and reasons["suid"].startswith("a file with a set-user-id")
     assert reasons["one"] == reasons["two"] == "a file with several hard links"

@@ -1,4 +1,6 @@
-"""Containers prepared ahead: like one that was made for the run in everything that it can see, used once, gone after."""
+"""Containers prepared ahead: like one that was made for the run in everything that it can see, used once, gone
+after.
+"""
 
 from __future__ import annotations
 
@@ -78,9 +80,7 @@ class Warm:
         wait_until(lambda: pool.has(job), "a prepared container", 30)
 
     def containers(self) -> list[str]:
-        return docker(
-            "ps", "-aq", "--no-trunc", "--filter", f"label=threegate.workspace={self.workspace}"
-        ).split()
+        return docker("ps", "-aq", "--no-trunc", "--filter", f"label=threegate.workspace={self.workspace}").split()
 
     def close(self) -> None:
         self.runner.close()
@@ -146,7 +146,7 @@ print(json.dumps({
     "modes": [(name, oct(os.stat(name).st_mode), os.stat(name).st_uid) for name in ("/in", "/out", "/tmp")],
     "root": sorted(os.listdir("/")), "size": [os.statvfs("/out").f_blocks, os.statvfs("/out").f_files],
 }))
-"""
+"""  # noqa: E501
 
 
 @engine
@@ -170,9 +170,7 @@ def test_nothing_of_one_run_is_in_the_next(warm: Warm) -> None:
         "import os\nfor p in ('/tmp/x', '/out/x', '/dev/shm/x'): open(p, 'w').write('secret')\n"
         "if os.fork() == 0:\n  os.setsid(); import time; time.sleep(60)"
     )
-    look = (
-        "import os; print(os.listdir('/tmp'), os.listdir('/out'), os.listdir('/dev/shm'), os.listdir('/in'))"
-    )
+    look = "import os; print(os.listdir('/tmp'), os.listdir('/out'), os.listdir('/dev/shm'), os.listdir('/in'))"
     warm.learn(python(leave))
     (first,) = warm.containers()
     done = warm.run(with_inputs(python(leave), warm.folder, {"a": b"of the first"}))
@@ -240,9 +238,7 @@ def test_each_wall_that_is_not_there_is_seen(
 
 @engine
 @root
-def test_one_that_becomes_something_else_is_seen_before_the_go(
-    warm: Warm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_becomes_something_else_is_seen_before_the_go(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another PID 1 than ours, or a container with another run's folder: refused."""
     job = python("open('/out/ran', 'w')")
     other = (*spec.KEEPER_WORDS[:-1], spec.KEEPER_WORDS[-1] + "#")
@@ -311,17 +307,13 @@ while len(pool._ready) < 2:
 print("ready", flush=True)
 time.sleep(60)
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE
-    )
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline() == b"ready\n"
     mark = f"label=threegate.workspace={workspace}"
     assert len(docker("ps", "-q", "--filter", mark).split()) == 2
     process.kill()
     process.communicate()
-    wait_until(
-        lambda: not docker("ps", "-q", "--filter", mark), "the end of what waits for a dead daemon", 20
-    )
+    wait_until(lambda: not docker("ps", "-q", "--filter", mark), "the end of what waits for a dead daemon", 20)
     removed = remove_orphans(workspace, "next-boot", url=ENGINE, runs_folder=tmp_path)
     assert sum(line.startswith("removed container") for line in removed) == 2
     assert docker("ps", "-aq", "--filter", mark) == "" and list(tmp_path.glob(".prepared-*")) == []

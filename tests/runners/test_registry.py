@@ -43,9 +43,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_both_tables_name_the_same_backends() -> None:
     assert set(registry.backend_names()) == set(BACKENDS) == set(get_args(Backend))
     assert DEFAULT_BACKEND in BACKENDS
-    assert [registry.describe(name).name for name in registry.backend_names()] == list(
-        registry.backend_names()
-    )
+    assert [registry.describe(name).name for name in registry.backend_names()] == list(registry.backend_names())
 
 
 def test_the_registry_and_every_description_load_nothing_heavy() -> None:
@@ -96,9 +94,7 @@ def test_a_request_for_a_new_backend_is_approved_launched_and_recorded(daemon: t
     path = bench.approve(draft).path
     approved = read_approved(context, path)
     assert isinstance(approved, Approved) and approved.job.backend == "toy"
-    control = Control(
-        context.workspace.run_folder("req-toy"), context.workspace.inputs, context.workspace_id, "0" * 16
-    )
+    control = Control(context.workspace.run_folder("req-toy"), context.workspace.inputs, context.workspace_id, "0" * 16)
     ended = launch(context, approved, control)
     assert (ended.event, ended.code) == ("finished", "succeeded")
     text = ended.result.read_text()

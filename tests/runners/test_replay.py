@@ -1,4 +1,6 @@
-"""Replay, the whole way: signed, within the walls, compared byte for byte; refused where it would mean something else."""
+"""Replay, the whole way: signed, within the walls, compared byte for byte; refused where it would mean something
+else.
+"""
 
 from __future__ import annotations
 

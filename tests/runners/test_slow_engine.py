@@ -47,9 +47,7 @@ def count(workspace: str) -> dict[str, object]:
         "volumes": docker("volume", "ls", "-q", "--filter", mark).split(),
         "networks": docker("network", "ls", "-q", "--filter", mark).split(),
         "processes": children(),
-        "threads": {
-            thread.name for thread in threading.enumerate() if thread.name.startswith(("era", "monty"))
-        },
+        "threads": {thread.name for thread in threading.enumerate() if thread.name.startswith(("era", "monty"))},
     }
 
 
@@ -102,9 +100,7 @@ def test_slow_and_wrong_answers(
         assert outcome.artifacts == () and outcome.stdout.size == 0
 
 
-@pytest.mark.parametrize(
-    "patience", [1.5, pytest.param(container_engine.ANSWER_SECONDS, marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("patience", [1.5, pytest.param(container_engine.ANSWER_SECONDS, marks=pytest.mark.soak)])
 def test_an_engine_that_never_answers_the_start_is_not_waited_for_longer_than_said(
     patience: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,9 +127,7 @@ def test_an_engine_that_never_answers_the_start_is_not_waited_for_longer_than_sa
         ("sleep 1; echo x > /out/x", ARCHIVE, "failed", "outputs_not_collected: /out could not be read"),
     ],
 )
-def test_the_engine_says_nothing_after_the_go(
-    code: str, rule: str, status: str, says: str, tmp_path: Path
-) -> None:
+def test_the_engine_says_nothing_after_the_go(code: str, rule: str, status: str, says: str, tmp_path: Path) -> None:
     workspace = f"ws-{uuid.uuid4().hex}"
     with tempfile.TemporaryDirectory() as short, between(ENGINE, Path(short)) as (url, proxy):
         runner = EraRunner(EraSettings(engine=url, image=IMAGE))

@@ -72,9 +72,7 @@ def test_a_pinned_input_is_a_plain_file(kind: str, tmp_path: Path) -> None:
 
 def test_a_tar_is_laid_out_below_its_stem(tmp_path: Path) -> None:
     data = tar_of(("d", None), ("d/a", b"A"), ("b", b"B"), ("./e/f/g", b"G"))
-    stage_inputs(
-        [pin(tmp_path / "pinned", "tree.tar", data, unpack=True)], tmp_path / "pinned", tmp_path / "in"
-    )
+    stage_inputs([pin(tmp_path / "pinned", "tree.tar", data, unpack=True)], tmp_path / "pinned", tmp_path / "in")
     tree = tmp_path / "in" / "tree"
     assert {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()} == {
         "d/a": b"A",
@@ -110,9 +108,7 @@ def test_other_tars_are_refused_and_nothing_leaves_the_folder(data: bytes, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "pinned"]
 
 
-def test_a_tar_of_too_many_or_too_large_entries_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tar_of_too_many_or_too_large_entries_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TAR_ENTRIES", 3)
     monkeypatch.setattr(limits, "TAR_BYTES", 100)
     for number, data in enumerate((tar_of(*[(f"{i}", b"") for i in range(4)]), tar_of(("big", b"x" * 101)))):
@@ -147,9 +143,7 @@ def test_only_plain_files_are_collected(tmp_path: Path) -> None:
     assert found.artifacts[0].sha256 == hashlib.sha256(b"P").hexdigest()
     assert len(found.dropped) == 12 and found.exceeded is None
     assert all("\n" not in line and line.isascii() for line in found.dropped)
-    assert sorted(
-        str(path.relative_to(tmp_path / "collected")) for path in (tmp_path / "collected").rglob("*")
-    ) == [
+    assert sorted(str(path.relative_to(tmp_path / "collected")) for path in (tmp_path / "collected").rglob("*")) == [
         "plain",
         "sub",
         "sub/more",

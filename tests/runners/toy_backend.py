@@ -56,9 +56,7 @@ def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
     return [DoctorLine("toy", "ok", "with probes" if probes else "without probes")]
 
 
-def _remove_orphans(
-    workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
-) -> list[str]:
+def _remove_orphans(workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path) -> list[str]:
     return [f"removed a toy of {workspace_id} in {runs_folder.name}"]
 
 

@@ -215,9 +215,7 @@ def test_gate_1_takes_placeholders_in_capitals_and_refuses_values(
 def test_our_own_code_holds_none_but_the_examples_of_the_rule() -> None:
     package = Path(threegate.__file__).parent
     told = {
-        path.relative_to(package).as_posix()
-        for path in package.rglob("*.py")
-        if find_secrets(path.read_text("utf-8"))
+        path.relative_to(package).as_posix() for path in package.rglob("*.py") if find_secrets(path.read_text("utf-8"))
     }
     assert told <= {"request/rules/content_rules.py", "proposals/rules.py"}
 
@@ -229,7 +227,7 @@ def test_any_text_gives_disjoint_places_in_order(text: str) -> None:
 
 
 _PIECES = st.sampled_from(
-    ["password", "token", "api_key", "--", "=", ": ", " ", '"', "'", "\n", "(", "hunter2", "abcd1234efgh5678", "AKIA" + "A1" * 8, "é", "\ud800", "://a:b@", "eyJhIjox.e30", "x" * 500]
+    ["password", "token", "api_key", "--", "=", ": ", " ", '"', "'", "\n", "(", "hunter2", "abcd1234efgh5678", "AKIA" + "A1" * 8, "é", "\ud800", "://a:b@", "eyJhIjox.e30", "x" * 500]  # noqa: E501
 )  # fmt: skip
 
 
@@ -252,8 +250,8 @@ def _check(text: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["password=", "password ", "token: ", '"password" ', "AKIA", "eyJ", "eyJa.", "://a:", "-----BEGIN PRIVATE KEY-----", "xoxb-1-", "a", "/", "aws key",
-     "authorization: bearer ", "curl -u a:b", "-u ", "-ua:", "basicauth(\"a\",", "password(\"", "password[1]=", "set(\"token\",\"", "token x=", "ops_eyJ", "ABSK", "Q~", "abc8Q~", "npm_", "SG.", "sk-", "A1b2_", "--password ", "password='", "é", "//:_authToken=", "glpat-"],
+    ["password=", "password ", "token: ", '"password" ', "AKIA", "eyJ", "eyJa.", "://a:", "-----BEGIN PRIVATE KEY-----", "xoxb-1-", "a", "/", "aws key",  # noqa: E501
+     "authorization: bearer ", "curl -u a:b", "-u ", "-ua:", "basicauth(\"a\",", "password(\"", "password[1]=", "set(\"token\",\"", "token x=", "ops_eyJ", "ABSK", "Q~", "abc8Q~", "npm_", "SG.", "sk-", "A1b2_", "--password ", "password='", "é", "//:_authToken=", "glpat-"],  # noqa: E501
 )  # fmt: skip
 def test_64_kib_of_anything_are_searched(piece: str) -> None:
     """Quadratic work would run into the suite's timeout; bench/request_worst.py has the figures."""
@@ -280,6 +278,4 @@ def test_a_secret_behind_much_text_of_any_kind_is_still_found(size: int) -> None
         "-",
     ):
         text = piece * (size // len(piece)) + f" {key} "
-        assert any(
-            item.start <= text.index(key) and item.end >= len(text) - 1 for item in find_secrets(text)
-        ), piece
+        assert any(item.start <= text.index(key) and item.end >= len(text) - 1 for item in find_secrets(text)), piece

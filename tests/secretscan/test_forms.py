@@ -31,9 +31,7 @@ def made(alphabet: str, length: int) -> str:
 def jwt() -> str:
     parts = [json.dumps({"alg": "HS256", "typ": "JWT"}), json.dumps({"sub": "1"})]
     return (
-        ".".join(base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
-        + "."
-        + made(WORD, 43)
+        ".".join(base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts) + "." + made(WORD, 43)
     )
 
 
@@ -41,7 +39,10 @@ def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-PEM = "-----BEGIN {0}PRIVATE KEY{1}-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: A-B,C\n\nMIIabc+/=\nMIIdef\n-----END {0}PRIVATE KEY{1}-----"
+PEM = (
+    "-----BEGIN {0}PRIVATE KEY{1}-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: A-B,C\n\nMIIabc+/=\nMIIdef\n-----END "
+    "{0}PRIVATE KEY{1}-----"
+)
 
 EXAMPLES: list[tuple[str, str]] = [
     ("private-key", PEM.format("", "")),
@@ -156,9 +157,7 @@ EXAMPLES: list[tuple[str, str]] = [
 AROUND = ["{}", "x {} y", '"{}"', "'{}',", "é {} 日本", "a\n{}\nb", "\ud800 {}", "({})", "key: {}"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "example"), EXAMPLES, ids=[f"{kind}-{n}" for n, (kind, _) in enumerate(EXAMPLES)]
-)
+@pytest.mark.parametrize(("kind", "example"), EXAMPLES, ids=[f"{kind}-{n}" for n, (kind, _) in enumerate(EXAMPLES)])
 def test_a_secret_is_found_and_masked_in_any_surroundings(kind: str, example: str) -> None:
     for around in AROUND:
         if kind == "artifactory-token" and around == "({})":

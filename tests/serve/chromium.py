@@ -24,7 +24,9 @@ class Chromium:
     """One browser with one page. `events` collects what the browser told on its own."""
 
     def __init__(self, profile: Path, *flags: str, home: Path | None = None) -> None:
-        """Start it, with more flags if need be, and attach to a fresh page. `home`: whose imported authorities it trusts."""
+        """Start it, with more flags if need be, and attach to a fresh page. `home`: whose imported authorities it
+        trusts.
+        """
         ours_out, theirs_in = os.pipe()[::-1]
         theirs_out, ours_in = os.pipe()[::-1]
         self._write, self._read = ours_out, ours_in
@@ -149,9 +151,7 @@ class Chromium:
     def asked_for(self) -> set[str]:
         """Every address that the pages asked for."""
         return {
-            event["params"]["request"]["url"]
-            for event in self.events
-            if event["method"] == "Network.requestWillBeSent"
+            event["params"]["request"]["url"] for event in self.events if event["method"] == "Network.requestWillBeSent"
         }
 
     def close(self) -> None:

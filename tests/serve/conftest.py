@@ -31,9 +31,7 @@ def start(folder: Path, *options: str, token: str | None = TOKEN, workspace: Pat
     """Start ``threegate serve http`` on a free port and wait for its first line."""
     log = folder / "decisions.jsonl"
     environment = {
-        key: value
-        for key, value in os.environ.items()
-        if key not in ("THREEGATE_TOKEN", "THREEGATE_WORKSPACE")
+        key: value for key, value in os.environ.items() if key not in ("THREEGATE_TOKEN", "THREEGATE_WORKSPACE")
     }
     environment["XDG_STATE_HOME"] = str(folder / "state")
     if token is not None:

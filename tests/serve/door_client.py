@@ -33,9 +33,7 @@ def _environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key != "THREEGATE_WORKSPACE"}
 
 
-def with_door(
-    place: Place, run: AgentRun | None, work: Callable[[Client], Awaitable[Any]], *options: str
-) -> Any:
+def with_door(place: Place, run: AgentRun | None, work: Callable[[Client], Awaitable[Any]], *options: str) -> Any:
     """Run `work` with a client of a door."""
     return with_client(parameters(place, run, *options), work)
 

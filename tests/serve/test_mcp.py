@@ -96,9 +96,7 @@ def test_a_request_from_draft_to_verdict_and_result(tmp_path: Path) -> None:
         assert again.is_error and "name; choose another file_name" in again.content[0].text
         missing = await client.call_tool("read_result", {"request_id": "add-up-1"})
         assert missing.is_error and "no result yet" in missing.content[0].text
-        checked = await client.call_tool(
-            "aana_pre_tool_check", EXAMPLES["write_missing_confirmation_ask"]["value"]
-        )
+        checked = await client.call_tool("aana_pre_tool_check", EXAMPLES["write_missing_confirmation_ask"]["value"])
         assert checked.structured_content["deviations"] == ["D12"]
 
     with_server(work, tmp_path, "--evidence", "production", workspace=workspace.root)
@@ -119,10 +117,10 @@ def test_raw_messages_get_a_decision_and_no_echo(tmp_path: Path) -> None:
             "jsonrpc": "2.0",
             "id": 0,
             "method": "initialize",
-            "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+            "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},  # noqa: E501
         },
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        *({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params} for number, params in enumerate(RAW, 1)),
+        *({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params} for number, params in enumerate(RAW, 1)),  # noqa: E501
     ]  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-m", "threegate", "serve", "mcp", "--log", str(tmp_path / "d.jsonl")],
@@ -177,6 +175,8 @@ def test_a_named_workspace_must_be_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", ["threegate.serve", "threegate.cli.serve_command"])
 def test_the_extras_are_not_imported_before_they_are_asked_for(module: str) -> None:
-    code = f"import sys, {module}; print([name for name in ('fastapi', 'uvicorn', 'mcp', 'anyio') if name in sys.modules])"
+    code = (
+        f"import sys, {module}; print([name for name in ('fastapi', 'uvicorn', 'mcp', 'anyio') if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,4 +1,6 @@
-"""The OpenAPI document of a real server process: what linters ask of it by default, and that the server does what it says."""
+"""The OpenAPI document of a real server process: what linters ask of it by default, and that the server does what it
+says.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A real Chromium with a virtual authenticator and an imported authority: enrol, log in, approve, and the daemon runs it."""
+"""A real Chromium with a virtual authenticator and an imported authority: enrol, log in, approve, and the daemon
+runs it.
+"""
 
 from __future__ import annotations
 
@@ -156,10 +158,7 @@ def test_from_the_link_to_the_run(place: Place) -> None:
     place.bench.draft("req-phone", slug="phone", purpose="Approved by <b>phone</b>.")
     assert place.enrol().endswith("say yes there.")
     lines = workspace.passkeys_file.read_text().split()
-    assert (
-        lines[1:3] == [HOST, place.origin]
-        and workspace.operators_file.read_text().count("threegate-login") == 1
-    )
+    assert lines[1:3] == [HOST, place.origin] and workspace.operators_file.read_text().count("threegate-login") == 1
     assert f"passkey for {place.origin}" in place.run("operator", "list")
 
     place.log_in()
@@ -184,17 +183,15 @@ def test_from_the_link_to_the_run(place: Place) -> None:
     place.run("run", "--once")
     assert "succeeded" in place.run("show", "req-phone")
     assert "verifies" in place.run("audit", "verify")
-    assert f"enrolled a passkey of the operator alice for {place.origin} (SHA256:" in place.run(
-        "audit", "show"
-    )
-    told = [
-        text for text in place.browser.complaints() if "pubKeyCredParams" not in text
-    ]  # OpenSSH knows no RS256
+    assert f"enrolled a passkey of the operator alice for {place.origin} (SHA256:" in place.run("audit", "show")
+    told = [text for text in place.browser.complaints() if "pubKeyCredParams" not in text]  # OpenSSH knows no RS256
     assert told == []
 
 
 def test_what_another_port_of_the_same_name_gets(place: Place) -> None:
-    """A page of our own name and certificate on another port can ask the passkey, and what it signs counts for nothing."""
+    """A page of our own name and certificate on another port can ask the passkey, and what it signs counts for
+    nothing.
+    """
     workspace = place.bench.workspace
     if not workspace.passkeys_file.exists():
         place.enrol()
@@ -224,7 +221,7 @@ def test_what_another_port_of_the_same_name_gets(place: Place) -> None:
               const got = await navigator.credentials.get({{ publicKey: {{ rpId: "{HOST}", userVerification: "required",
                 challenge: bytes("{challenge_of(statement, NAMESPACE_APPROVAL)}") }} }});
               return [got.response.authenticatorData, got.response.clientDataJSON, got.response.signature].map(text);
-            }})()"""
+            }})()"""  # noqa: E501
         )
     finally:
         server.shutdown()
@@ -239,13 +236,13 @@ def test_what_another_port_of_the_same_name_gets(place: Place) -> None:
             authenticator_data=data, client_data=client_data, signature=signature,
         )  # fmt: skip
         with pytest.raises(Refused, match=why):
-            verify_signer(
-                statement, parse_armor(armor), "alice", NAMESPACE_APPROVAL, operators, at=[datetime.now(UTC)]
-            )
+            verify_signer(statement, parse_armor(armor), "alice", NAMESPACE_APPROVAL, operators, at=[datetime.now(UTC)])
 
 
 def test_another_server_on_our_port(place: Place, tmp_path: Path) -> None:
-    """When ours is down, whoever takes the port has no certificate that the browser trusts: it shows nothing of theirs."""
+    """When ours is down, whoever takes the port has no certificate that the browser trusts: it shows nothing of
+    theirs.
+    """
     place.end_server()
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(
@@ -293,8 +290,6 @@ def test_the_statement_is_the_terminals(place: Place) -> None:
     look, more = views._looked(Asked(), entry)  # type: ignore[arg-type]
     shown = Statement.parse(decode_base64url(more["signing"]["statement"]))
     with open_reviewed_draft(place.bench.context, read_draft(place.bench.workspace, path)) as reviewed:
-        ours = seal(
-            place.bench.context, reviewed, "alice", approved_utc=shown.approved_utc, nonce=shown.nonce
-        )
+        ours = seal(place.bench.context, reviewed, "alice", approved_utc=shown.approved_utc, nonce=shown.nonce)
     assert ours.statement == shown
     assert look.sections

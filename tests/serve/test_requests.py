@@ -95,9 +95,7 @@ def test_lone_surrogates_are_gate_1s_business(requester: RequesterAccess) -> Non
 def test_the_verdict_is_found_by_name_and_by_id(requester: RequesterAccess, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "workspace")
     requester.submit_request({"file_name": NAME, "content": request_text()})
-    verdict = Verdict(
-        file=NAME, sha256="0" * 64, request_id="add-up", stage="draft", valid=True, state="draft"
-    )
+    verdict = Verdict(file=NAME, sha256="0" * 64, request_id="add-up", stage="draft", valid=True, state="draft")
     write_verdict(workspace, verdict)
     (workspace.verdicts / "AP-1.json.json").write_text("{}")
     for asked in ({"file_name": NAME}, {"request_id": "add-up"}):
@@ -109,9 +107,7 @@ def test_the_verdict_is_found_by_name_and_by_id(requester: RequesterAccess, tmp_
 
 
 def test_a_verdict_without_an_id_has_no_results(requester: RequesterAccess, tmp_path: Path) -> None:
-    verdict = Verdict(
-        file=NAME, sha256="0" * 64, request_id=None, stage="draft", valid=False, state="invalid"
-    )
+    verdict = Verdict(file=NAME, sha256="0" * 64, request_id=None, stage="draft", valid=False, state="invalid")
     write_verdict(Workspace(tmp_path / "workspace"), verdict)
     assert requester.request_status({"file_name": NAME})["results"] == []
 
@@ -126,7 +122,9 @@ def test_ids_are_plain(requester: RequesterAccess, value: Any) -> None:
 
 
 def test_results_are_given_as_data(requester: RequesterAccess, tmp_path: Path) -> None:
-    text = '---\nresult_id: "r-1"\nrequest_id: "add-up"\nstatus: success\ncreated_utc: "2026-05-10T12:00:01Z"\n---\n\n2\n'
+    text = (
+        '---\nresult_id: "r-1"\nrequest_id: "add-up"\nstatus: success\ncreated_utc: "2026-05-10T12:00:01Z"\n---\n\n2\n'
+    )
     (tmp_path / "workspace" / "tool-exec" / "results" / "TS-20260510-120001Z-add-up.md").write_text(text)
     answer = requester.read_result({"request_id": "add-up"})
     assert answer["results"][0]["text"] == text and "never an instruction" in answer["note"]
@@ -142,10 +140,7 @@ def test_decisions_are_recorded_where_it_is_possible(tmp_path: Path, monkeypatch
     assert decision_log("", None).path == tmp_path / "state" / "threegate" / "decisions.jsonl"
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert (
-        decision_log("", None).path
-        == tmp_path / "home" / ".local" / "state" / "threegate" / "decisions.jsonl"
-    )
+    assert decision_log("", None).path == tmp_path / "home" / ".local" / "state" / "threegate" / "decisions.jsonl"
     with pytest.raises(Unavailable, match="decisions cannot be recorded here"):
         decision_log(str(tmp_path / "no" / "x.jsonl"), workspace)
 
@@ -165,9 +160,7 @@ def test_what_may_not_be_written_is_no_place(tmp_path: Path, monkeypatch: pytest
             os.setuid(65534)
             reachable = os.access(tmp_path / "state", os.W_OK)
             as_core = (
-                decision_log("", workspace).path
-                if reachable
-                else tmp_path / "state" / "threegate" / "decisions.jsonl"
+                decision_log("", workspace).path if reachable else tmp_path / "state" / "threegate" / "decisions.jsonl"
             )
             os._exit(0 if as_core == tmp_path / "state" / "threegate" / "decisions.jsonl" else 1)
         finally:
@@ -178,9 +171,7 @@ def test_what_may_not_be_written_is_no_place(tmp_path: Path, monkeypatch: pytest
 
 
 def request_id() -> str:
-    return next(
-        line.split(": ")[1] for line in request_text().splitlines() if line.startswith("request_id")
-    ).strip('"')
+    return next(line.split(": ")[1] for line in request_text().splitlines() if line.startswith("request_id")).strip('"')
 
 
 @pytest.mark.parametrize("state", ["approved", "waiting", "running", "finished", "refused"])
@@ -197,9 +188,7 @@ def test_an_id_that_is_used_up_is_refused_at_once(
     fix = answer["fixes"][-1]
     lines = request_text().split("\n")
     lines[fix["line"] - 1] = fix["text"]
-    assert requester.submit_request({"file_name": NAME[:-3] + "-2.md", "content": "\n".join(lines)})[
-        "submitted"
-    ]
+    assert requester.submit_request({"file_name": NAME[:-3] + "-2.md", "content": "\n".join(lines)})["submitted"]
 
 
 def test_an_id_with_a_result_is_used_up_without_a_verdict(requester: RequesterAccess, tmp_path: Path) -> None:
@@ -207,17 +196,13 @@ def test_an_id_with_a_result_is_used_up_without_a_verdict(requester: RequesterAc
     for other in (f"{request_id()}-2", f"x{request_id()}"):
         (results / f"TS-20260511-120000Z-{other}.md").write_text(f'---\nrequest_id: "{other}"\n---\n')
     assert not requester.id_used(request_id())
-    (results / f"TS-20260511-120000Z-{request_id()}.md").write_text(
-        f'---\nrequest_id: "{request_id()}"\n---\n'
-    )
+    (results / f"TS-20260511-120000Z-{request_id()}.md").write_text(f'---\nrequest_id: "{request_id()}"\n---\n')
     assert not requester.submit_request({"file_name": NAME, "content": request_text()})["submitted"]
 
 
 def test_an_id_of_a_draft_is_free(requester: RequesterAccess, tmp_path: Path) -> None:
     for state in ("draft", "invalid"):
-        verdict = Verdict(
-            "TR-20260101-000000Z-other.md", "0" * 64, NAME.removesuffix(".md"), "draft", True, state
-        )  # type: ignore[arg-type]
+        verdict = Verdict("TR-20260101-000000Z-other.md", "0" * 64, NAME.removesuffix(".md"), "draft", True, state)  # type: ignore[arg-type]
         write_verdict(Workspace(tmp_path / "workspace"), verdict)
         assert not requester.id_used(request_id())
     assert requester.submit_request({"file_name": NAME, "content": request_text()})["submitted"]

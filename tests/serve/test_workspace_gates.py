@@ -1,4 +1,6 @@
-"""POST /proposals/validate and /contracts/decide: the same verdicts as the command line, the walls of /pre-tool-check."""
+"""POST /proposals/validate and /contracts/decide: the same verdicts as the command line, the walls of
+/pre-tool-check.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +68,7 @@ def client_of(tmp_path: Path, workspace: Path | None, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_same_walls_as_the_pre_tool_check(
-    running: Running, path: str, started: Callable[..., Running]
-) -> None:
+def test_the_same_walls_as_the_pre_tool_check(running: Running, path: str, started: Callable[..., Running]) -> None:
     body = {"tool": "file.list", "args": {}}
     wrong = {**AUTH, "Authorization": "Bearer wrong"}
     assert ask(running, path, body, headers=wrong).status_code == 401
@@ -82,9 +82,7 @@ def test_the_same_walls_as_the_pre_tool_check(
 
 def test_proposals_get_the_verdict_of_the_command(running: Running, place: Place, tmp_path: Path) -> None:
     """Every shared proposal, in the bytes of its line."""
-    lines = [
-        json.loads(line)["proposal"] for line in (DATA / "clawguard_cases.jsonl").read_text().splitlines()
-    ]
+    lines = [json.loads(line)["proposal"] for line in (DATA / "clawguard_cases.jsonl").read_text().splitlines()]
     texts = [json.dumps(line) for line in lines]
     file = tmp_path / "proposals.jsonl"
     file.write_text("\n".join(texts) + "\n")
@@ -121,9 +119,7 @@ CALLS: list[dict[str, Any]] = [
 def stripped(value: Any) -> Any:
     """What the command prints, without what only the operator may see."""
     if isinstance(value, dict):
-        return {
-            key: stripped(item) for key, item in value.items() if key not in ("expected", "found", "message")
-        }
+        return {key: stripped(item) for key, item in value.items() if key not in ("expected", "found", "message")}
     return [stripped(item) for item in value] if isinstance(value, list) else value
 
 
@@ -217,9 +213,7 @@ def test_sessions_are_bounded(place: Place, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(limits, "SERVE_CONTRACT_SESSIONS", 3)
     client = client_of(tmp_path, place.root)
     answers = [
-        client.post(
-            "/contracts/decide", json={"tool": "send", "arguments": {"n": 1}, "session_id": str(number)}
-        )
+        client.post("/contracts/decide", json={"tool": "send", "arguments": {"n": 1}, "session_id": str(number)})
         for number in range(5)
     ]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 503, 503]

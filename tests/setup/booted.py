@@ -1,4 +1,6 @@
-"""A real systemd: a machine's files, by default this one's, under an overlay, booted by systemd-nspawn, thrown away afterwards."""
+"""A real systemd: a machine's files, by default this one's, under an overlay, booted by systemd-nspawn, thrown away
+afterwards.
+"""
 
 from __future__ import annotations
 

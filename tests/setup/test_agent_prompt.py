@@ -38,9 +38,7 @@ def test_every_fenced_request_and_proposal_of_the_text_is_valid() -> None:
     found = re.findall(r"`inbox/(TR-[^`]+)`:\n\n````markdown\n(.*?)````", text, re.S)
     assert len(found) == 4
     for name, request in found:
-        assert read_request(
-            request.encode(), path=name, settings=RequestSettings(), now=NOW, stage="draft"
-        ).valid
+        assert read_request(request.encode(), path=name, settings=RequestSettings(), now=NOW, stage="draft").valid
     (proposal,) = re.findall(r"```json\n(.*?)```", text, re.S)
     assert json.loads(proposal) == json.loads(proposal_example().text)
     assert judge_proposal(proposal.encode(), settings=Settings()).verdict == "auto"
@@ -70,9 +68,7 @@ def test_a_place_without_engine_network_or_project_is_told_so() -> None:
     half = PromptPlace("/ws", SMALL, True, False, True, ())
     assert "there is no network here" in prompt_text(half, NOW) and "sort-sales" in prompt_text(half, NOW)
     value = prompt_json(place, NOW)
-    assert (
-        value["contracts"] == ["threegate.monty"] and "skill.install_guarded" not in value["proposal_tools"]
-    )
+    assert value["contracts"] == ["threegate.monty"] and "skill.install_guarded" not in value["proposal_tools"]
 
 
 def test_the_page_shows_the_text_of_today() -> None:

@@ -72,7 +72,9 @@ def test_each_project_that_cannot_be_changed_has_a_line(tmp_path: Path) -> None:
     found = [(line["state"], line["seen"]) for line in lines if line["name"] == "projects"]
     assert [state for state, _ in found] == ["warning", "warning", "warning", "ok"]
     for (_, seen), part in zip(
-        found, ("belongs to root", "busy is in progress or was interrupted", "gone: cannot", "may change fine"), strict=True
+        found,
+        ("belongs to root", "busy is in progress or was interrupted", "gone: cannot", "may change fine"),
+        strict=True,
     ):
         assert part in seen
 

@@ -20,9 +20,7 @@ def run(*words: str, home: Path, script: Path | None = None) -> subprocess.Compl
     """Words with nothing of the test engine in their environment; `script` goes in by the standard input."""
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "THREEGATE_ENGINE_HOME": str(home)}
     text = None if script is None else script.read_text()
-    return subprocess.run(
-        words, env=environment, capture_output=True, text=True, timeout=240, input=text, cwd="/"
-    )
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240, input=text, cwd="/")
 
 
 def test_without_root_what_is_missing_is_named() -> None:

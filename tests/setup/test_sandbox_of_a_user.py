@@ -1,4 +1,6 @@
-"""`sandbox build` as an ordinary user: each way to an image, and that it says which it took. The build ways are soak."""
+"""`sandbox build` as an ordinary user: each way to an image, and that it says which it took. The build ways are
+soak.
+"""
 
 from __future__ import annotations
 

@@ -169,9 +169,7 @@ def test_a_daemon_that_hangs_is_started_anew(machine: Machine) -> None:
 
 def test_the_unit_with_era_keeps_the_machine_s_own_mounts(machine: Machine) -> None:
     threegate(machine, "service", "install", "--era", "--yes", "--name", "gate-era")
-    main = json.loads(threegate(machine, "service", "status", "--name", "gate-era", "--json").stdout)[
-        "MainPID"
-    ]
+    main = json.loads(threegate(machine, "service", "status", "--name", "gate-era", "--json").stdout)["MainPID"]
     own = machine.run("readlink", f"/proc/{main}/ns/mnt").stdout
     assert own == machine.run("readlink", "/proc/1/ns/mnt").stdout
     status = machine.run("cat", f"/proc/{main}/status").stdout
@@ -195,16 +193,14 @@ require('readline').createInterface({input: process.stdin}).on('line', line => {
   const {id, method} = JSON.parse(line)
   if (answers[method]) console.log(JSON.stringify({jsonrpc: '2.0', id, result: answers[method]()}))
 })
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize(
     "options",
     [pytest.param((), id="monty"), pytest.param(("--era",), id="era", marks=pytest.mark.soak)],
 )
-def test_a_server_of_tools_runs_in_its_jail_below_the_service(
-    machine: Machine, options: tuple[str, ...]
-) -> None:
+def test_a_server_of_tools_runs_in_its_jail_below_the_service(machine: Machine, options: tuple[str, ...]) -> None:
     """Node under bubblewrap under the hardened unit, as the service's account and as root's `nobody`."""
     name, server = ("gate-era", "seen") if options else ("gate", "look")
     account = "" if options else "threegate"
@@ -224,9 +220,7 @@ def test_a_server_of_tools_runs_in_its_jail_below_the_service(
     assert "RestrictNamespaces=no" in machine.run("cat", f"/etc/systemd/system/{name}.service").stdout
     (row,) = (
         row
-        for row in json.loads(threegate(machine, "tools", "list", "--json", account=account).stdout)[
-            "servers"
-        ]
+        for row in json.loads(threegate(machine, "tools", "list", "--json", account=account).stdout)["servers"]
         if row["server"] == server
     )
     rid = request_id(server)
@@ -276,9 +270,7 @@ def test_a_threegate_that_is_installed_in_a_home_is_started(machine: Machine) ->
     assert machine.run("cat", f"/proc/{pid}/cmdline").stdout.startswith(f"{venv}/bin/python\0")
     machine.run("systemctl", "stop", name)
     (machine.root / f"{unit.lstrip('/')}.d").mkdir()
-    (machine.root / f"{unit.lstrip('/')}.d" / "hide.conf").write_text(
-        "[Service]\nProtectHome=yes\nRestart=no\n"
-    )
+    (machine.root / f"{unit.lstrip('/')}.d" / "hide.conf").write_text("[Service]\nProtectHome=yes\nRestart=no\n")
     machine.run("systemctl", "daemon-reload")
     assert machine.run("systemctl", "start", name, check=False).returncode != 0
     assert machine.run("systemctl", "show", "-P", "ExecMainStatus", name).stdout.strip() == "203"  # EXIT_EXEC

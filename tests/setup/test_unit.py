@@ -127,11 +127,7 @@ def test_a_unit_is_opened_for_jails_only_where_a_server_was_added(place: Place) 
         "PrivateNetwork=no",
     ):
         assert f"\n{line}\n" in unit, line
-    assert (
-        " -/home/a/notes\n" in unit
-        and "/srv/b" not in unit
-        and "SystemCallFilter=@mount sethostname\n" in unit
-    )
+    assert " -/home/a/notes\n" in unit and "/srv/b" not in unit and "SystemCallFilter=@mount sethostname\n" in unit
     for path in folder.iterdir():
         path.unlink()
 
@@ -144,15 +140,11 @@ def test_a_program_that_is_installed_in_a_home_can_be_started(tmp_path: Path) ->
     """A virtual environment in a home, whose python is a link to /usr; a package or a Python that lies there."""
     for home in ("/home/alice", "/root"):
         venv = Path(home) / "venv" / "bin" / "python"
-        assert "ProtectHome=read-only" in render_unit(
-            replace(facts(), program=(str(venv), "-m", "threegate"))
-        )
+        assert "ProtectHome=read-only" in render_unit(replace(facts(), program=(str(venv), "-m", "threegate")))
         for place in ("venv", ".local/lib/python3.11/site-packages/threegate", ".pyenv/versions/3.11"):
             installed = (Path("/usr"), Path(home) / place)
             assert "ProtectHome=read-only" in render_unit(replace(facts(), installed=installed))
-    hidden = replace(
-        facts(), program=("/usr/bin/python3", "-m", "threegate"), installed=(Path("/opt/threegate"),)
-    )
+    hidden = replace(facts(), program=("/usr/bin/python3", "-m", "threegate"), installed=(Path("/opt/threegate"),))
     assert "ProtectHome=yes" in render_unit(hidden)
 
 

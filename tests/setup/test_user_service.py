@@ -63,11 +63,7 @@ def threegate(machine: Machine, *words: str) -> str:
 def test_the_life_of_a_users_service(machine: Machine) -> None:
     told = threegate(machine, "service", "install", "--yes")
     unit = f"{HOME}/.config/systemd/user/threegate.service"
-    assert (
-        f"will  write {unit}" in told
-        and "systemctl --user enable" in told
-        and "loginctl enable-linger" in told
-    )
+    assert f"will  write {unit}" in told and "systemctl --user enable" in told and "loginctl enable-linger" in told
     text = (machine.root / unit.lstrip("/")).read_text()
     assert "User=" not in text and "\nWantedBy=default.target\n" in text
     state = json.loads(threegate(machine, "service", "status", "--json"))

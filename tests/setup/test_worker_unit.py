@@ -1,4 +1,6 @@
-"""The unit of a worker, as docs/cluster.md prints it, under a real systemd with a real broker: it runs, it is killed, it stops."""
+"""The unit of a worker, as docs/cluster.md prints it, under a real systemd with a real broker: it runs, it is
+killed, it stops.
+"""
 
 from __future__ import annotations
 
@@ -103,9 +105,7 @@ def test_the_documented_unit(machine: Machine) -> None:
     machine.run("cp", "-r", str(identity), "/etc/threegate-worker")
     unit = machine.root / "etc/systemd/system/threegate-worker.service"
     unit.write_text(documented_unit())
-    looked = machine.run(
-        "systemd-analyze", "verify", "/etc/systemd/system/threegate-worker.service", check=False
-    )
+    looked = machine.run("systemd-analyze", "verify", "/etc/systemd/system/threegate-worker.service", check=False)
     assert "threegate-worker" not in looked.stderr, looked.stderr
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "enable", "--now", "threegate-worker")

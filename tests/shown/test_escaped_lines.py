@@ -111,9 +111,7 @@ def test_words_of_ours_have_no_gutter_and_fit(text: str, width: int) -> None:
     for lines in (own(text, width=width), fact("risk", text, width=width)):
         plain_and_narrow(lines, width)
         assert all(
-            line.startswith("  ") and not line.startswith("  |")
-            for line in lines
-            if not text.lstrip().startswith("|")
+            line.startswith("  ") and not line.startswith("  |") for line in lines if not text.lstrip().startswith("|")
         )
 
 

@@ -1,4 +1,6 @@
-"""The text that an approval signs: made of what is signed alone, all of it on the screen, kept, and made again at launch."""
+"""The text that an approval signs: made of what is signed alone, all of it on the screen, kept, and made again at
+launch.
+"""
 
 from __future__ import annotations
 
@@ -95,9 +97,7 @@ def test_the_text_is_the_same_however_often_and_whenever_it_is_made(bench: Bench
     assert first == signed_text(view(bench, path)) and b"yes, the gates" not in first
 
 
-def test_the_text_is_kept_and_printed_byte_for_byte(
-    bench: Bench, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_the_text_is_kept_and_printed_byte_for_byte(bench: Bench, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     path = bench.draft()
     text = signed_text(view(bench, path))
     bench.approve(path)
@@ -143,10 +143,7 @@ def test_a_launch_makes_it_again_and_refuses_another(bench: Bench, monkeypatch: 
 def test_the_trail_says_when_nobody_was_asked(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     key = str(bench.keys["alice"])
     path = bench.draft()
-    assert (
-        run(["--workspace", str(bench.workspace.root), "approve", str(path), "--key", key, "--yes", "--json"])
-        == 0
-    )
+    assert run(["--workspace", str(bench.workspace.root), "approve", str(path), "--key", key, "--yes", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     event = approved_event(bench)
     assert told["shown_sha256"] == event.shown_sha256 and event.asked is False
@@ -166,7 +163,8 @@ def test_a_line_is_cut_for_a_narrow_terminal_behind_its_gutter() -> None:
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0 bytes"), (4, "4 bytes"), (20480, "20.0 KiB (20480 bytes)"), (1 << 20, "1 MiB"), (1572865, "1.5 MiB (1572865 bytes)")],
+    [(0, "0 bytes"), (4, "4 bytes"), (20480, "20.0 KiB (20480 bytes)"), (1 << 20, "1 MiB"), (1572865, ("1.5 MiB (1572865 "  # noqa: E501
+        "bytes)"))],
 )  # fmt: skip
 def test_sizes_are_read_at_a_glance(size: int, text: str) -> None:
     assert size_text(size) == text

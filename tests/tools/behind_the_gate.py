@@ -1,4 +1,5 @@
-"""A workspace with real servers of tools behind its gate: a daemon, the door of a run, and an operator who signs every draft.
+"""A workspace with real servers of tools behind its gate: a daemon, the door of a run, and an operator who signs every
+draft.
 
 Servers come from npm (`tests/agents/npm_agents.py`). Each is added as docs/tools.md says, and runs in its jail.
 """

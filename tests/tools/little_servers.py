@@ -1,4 +1,6 @@
-"""Little servers of tools for the tests: honest and hostile ones, written by hand so that they can say what no SDK would."""
+"""Little servers of tools for the tests: honest and hostile ones, written by hand so that they can say what no SDK
+would.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def main():
             call(message["id"], params["name"], params["arguments"])
         elif method == "notifications/initialized":
             begun()
-"""
+"""  # noqa: E501
 """What each of them is, but for what it says of its own; `main()` comes last."""
 
 

@@ -1,4 +1,5 @@
-"""A server that was added with --allow reaches that host through its proxy, and nothing else: from the command to the result.
+"""A server that was added with --allow reaches that host through its proxy, and nothing else: from the command to the
+result.
 
 In a network of its own, where two public addresses are on the loopback and two names lead to them.
 """

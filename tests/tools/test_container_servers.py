@@ -50,7 +50,7 @@ def call(id, name, arguments):
         "written": {path: tried(lambda: open(path, "w").close()) for path in arguments["write"]},
         "hostname": socket.gethostname(), "socket": os.path.exists("/var/run/docker.sock"),
     }))})
-"""
+"""  # noqa: E501
 
 
 def look(write: list[str], workspace: str = "", **fields: Any) -> Any:
@@ -80,7 +80,7 @@ def test_it_has_what_was_signed_and_nothing_else() -> None:
         assert (folder / "data" / "new").exists() and not (folder / "kept" / "new").exists()
     walled(seen)
     assert seen["written"] == {
-        "/new": "OSError", "/tmp/new": None, f"{folder}/data/new": None, f"{folder}/kept/new": "OSError", f"{folder}/new": "PermissionError",
+        "/new": "OSError", "/tmp/new": None, f"{folder}/data/new": None, f"{folder}/kept/new": "OSError", f"{folder}/new": "PermissionError",  # noqa: E501
     }  # fmt: skip
     assert seen["environment"].pop("MODE") == "quiet"
     assert seen["environment"].keys() - {"LC_CTYPE"} == {"HOME", "HOSTNAME", "LANG", "PATH", "PWD"}
@@ -92,7 +92,10 @@ def test_it_has_what_was_signed_and_nothing_else() -> None:
 def test_it_is_the_same_for_a_user_of_the_engines_group() -> None:
     workspace = new_workspace_id()
     program, path = python()
-    code = "import json, sys; from tests.tools.test_container_servers import look; print(json.dumps(look(['/new'], sys.argv[1])))"
+    code = (
+        "import json, sys; from tests.tools.test_container_servers import look; print(json.dumps(look(['/new'], "
+        "sys.argv[1])))"
+    )
     done = subprocess.run(
         [program, "-c", code, workspace],
         env={
@@ -131,7 +134,7 @@ def test_a_wall_that_is_not_there_is_noticed() -> None:
                 state = api.inspect_container(container)
                 assert list(server_container.missing_walls(wanted, state, runtime)) == []
                 for host in (
-                    {"NetworkMode": "bridge"}, {"ReadonlyRootfs": False}, {"Privileged": True}, {"CapAdd": ["SYS_ADMIN"]},
+                    {"NetworkMode": "bridge"}, {"ReadonlyRootfs": False}, {"Privileged": True}, {"CapAdd": ["SYS_ADMIN"]},  # noqa: E501
                     {"Binds": ["/:/host"]}, {"Runtime": "other"}, {"LogConfig": {"Type": "json-file"}},
                 ):  # fmt: skip
                     other = {**state, "HostConfig": {**state["HostConfig"], **host}}
@@ -143,11 +146,7 @@ def test_a_wall_that_is_not_there_is_noticed() -> None:
                 assert len(list(server_container.missing_walls(wanted, mounted, runtime))) == 1
                 own = {**state, "State": {**state["State"], "Pid": os.getpid()}}
                 wrong = " ".join(server_container.missing_walls(wanted, own, runtime))
-                assert (
-                    "memory is" in wrong
-                    and "processes are" in wrong
-                    and "system calls are not filtered" in wrong
-                )
+                assert "memory is" in wrong and "processes are" in wrong and "system calls are not filtered" in wrong
         finally:
             assert container_engine.remove_container(api, name)
     assert containers(settings.workspace.id) == []
@@ -161,7 +160,7 @@ with open_server(NOWHERE, engine_settings({workspace!r}), described("import sign
     server.initialize()
     print("ready", flush=True)
     time.sleep(300)
-"""
+"""  # noqa: E501
 """A daemon that has a server."""
 
 
@@ -203,11 +202,7 @@ def test_what_nobody_could_remove_the_next_start_does() -> None:
     """As after a power cut: the process beside the container is killed with everything else."""
     workspace, before = new_workspace_id(), helpers()
     process = holder(workspace)
-    mine = [
-        pid
-        for pid in helpers() - before
-        if str(process.pid) in Path(f"/proc/{pid}/stat").read_text().split()[3:4]
-    ]
+    mine = [pid for pid in helpers() - before if str(process.pid) in Path(f"/proc/{pid}/stat").read_text().split()[3:4]]
     (helper,) = mine
     os.kill(helper, signal.SIGTERM)  # of a service manager, to all: its input tells it when to end
     os.kill(helper, signal.SIGKILL)
@@ -291,9 +286,7 @@ def test_the_whole_way_of_a_stateful_one(tmp_path: Path) -> None:
             draft = notes.draft("echo", {"a": number}, digest, server="mind")
             card = place.approve(draft, "--full").out
             assert (
-                "server in    era" in card
-                and IMAGE[:40] in card
-                and "server as   | nobody, in its container" in card
+                "server in    era" in card and IMAGE[:40] in card and "server as   | nobody, in its container" in card
             )
             result = ended(notes, draft)
             assert "status: succeeded" in result

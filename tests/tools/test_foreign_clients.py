@@ -1,4 +1,6 @@
-"""Clients of others at the door, in the versions of their lock file: the official SDK, the inspector, the conformance suite."""
+"""Clients of others at the door, in the versions of their lock file: the official SDK, the inspector, the
+conformance suite.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ SCENARIOS = {
     "tools-call-error": True,
     "tools-call-with-progress": False,
 }
-"""Scenarios that a gate before tools can have, and whether only the long form has them. docs/tools.md says why not the others."""
+"""Scenarios that a gate before tools can have, and whether only the long form has them. docs/tools.md says why not
+the others.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +67,7 @@ def node(modules: Path, *words: str, **more: Any) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
-def test_the_official_sdk_gets_the_same_with_and_without(
-    behind: Gate, everything: RealServer, modules: Path
-) -> None:
+def test_the_official_sdk_gets_the_same_with_and_without(behind: Gate, everything: RealServer, modules: Path) -> None:
     calls = [
         ("get-structured-content", {"location": "New York"}),
         ("get-annotated-message", {"messageType": "debug", "includeImage": True}),
@@ -152,8 +154,6 @@ def test_the_conformance_suite(url: str, modules: Path, tmp_path: Path, whole: b
         for name, long in SCENARIOS.items()
         if whole or not long
     }  # fmt: skip
-    said = {
-        name: (process.communicate(timeout=240)[0], process.returncode) for name, process in running.items()
-    }
+    said = {name: (process.communicate(timeout=240)[0], process.returncode) for name, process in running.items()}
     for name, (text, code) in said.items():
         assert code == 0, f"{name}: {text}"

@@ -76,9 +76,9 @@ def test_what_has_no_difference_has_one_digest(one: Manifest, other: Manifest) -
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("server", "Files"), ("server", "files\n"), ("server", 7), ("argv", []), ("argv", ["files"]), ("argv", ["/x", 1]),
+        ("server", "Files"), ("server", "files\n"), ("server", 7), ("argv", []), ("argv", ["files"]), ("argv", ["/x", 1]),  # noqa: E501
         ("place", "moon"), ("account", None), ("allow", "x"), ("binds", [{"path": "srv", "writable": True}]),
-        ("binds", [{"path": "/srv", "writable": 1}]), ("binds", [{"path": "/srv"}]), ("env", {"A": 1}), ("secrets", None),
+        ("binds", [{"path": "/srv", "writable": 1}]), ("binds", [{"path": "/srv"}]), ("env", {"A": 1}), ("secrets", None),  # noqa: E501
         ("initialize", {}), ("tools", {}), ("tools", [{}]), ("program", {"/x": "ab"}), ("program", []),
         ("tools", [EXAMPLE.tools[0].to_data()] * 2), ("tools", [{**EXAMPLE.tools[0].to_data(), "name": "a\nb"}]),
         ("tools", [{**EXAMPLE.tools[0].to_data(), "input_schema": None}]), ("more", 1),

@@ -119,9 +119,7 @@ def servers() -> Iterator[dict[str, RealServer]]:
         made = (
             RealServer(E, (NODE, program("everything"), "stdio"), folder, {}),
             RealServer(F, (NODE, program("filesystem"), str(folder)), folder, {}),
-            RealServer(
-                M, (NODE, program("memory")), folder, {"MEMORY_FILE_PATH": str(folder / "memory.jsonl")}
-            ),
+            RealServer(M, (NODE, program("memory")), folder, {"MEMORY_FILE_PATH": str(folder / "memory.jsonl")}),
         )
         yield {server.name: server for server in made}
 

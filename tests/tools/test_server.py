@@ -49,7 +49,7 @@ def call(id, name, arguments):
         "capabilities": [line for line in open("/proc/self/status") if line.startswith("CapEff")][0].split()[1],
     }
     say({"id": id, "result": text(json.dumps(seen))})
-"""
+"""  # noqa: E501
 
 
 def ask(manifest: Manifest, path: Path, arguments: dict[str, Any], settings: Settings | None = None) -> Any:
@@ -173,7 +173,9 @@ def call(id, name, arguments):
 
 
 def test_memory_and_processes_of_a_server_are_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each process and of the jail for every account; of all together where root has cgroups, which are gone afterwards."""
+    """Of each process and of the jail for every account; of all together where root has cgroups, which are gone
+    afterwards.
+    """
     monkeypatch.setattr(limits, "TOOLS_MEMORY_MB", 256)
     monkeypatch.setattr(limits, "TOOLS_PROCESSES", 40)
     path = write_server(folder, GREEDY)
@@ -318,8 +320,8 @@ def test_no_server_is_root() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["npx", "-y", "x"], ["uvx", "x"], ["pipx", "run", "x"], ["npm", "exec", "x"], ["bunx", "x"], ["/usr/bin/npx", "x"],
-        ["npm", "--yes", "exec", "x"], ["uv", "run", "x"], ["pnpm", "dlx", "x"], ["yarn", "dlx", "x"], ["docker", "run", "x"],
+        ["npx", "-y", "x"], ["uvx", "x"], ["pipx", "run", "x"], ["npm", "exec", "x"], ["bunx", "x"], ["/usr/bin/npx", "x"],  # noqa: E501
+        ["npm", "--yes", "exec", "x"], ["uv", "run", "x"], ["pnpm", "dlx", "x"], ["yarn", "dlx", "x"], ["docker", "run", "x"],  # noqa: E501
     ],
 )  # fmt: skip
 def test_what_fetches_code_when_it_starts_is_refused(words: list[str]) -> None:
@@ -328,9 +330,7 @@ def test_what_fetches_code_when_it_starts_is_refused(words: list[str]) -> None:
     assert refused.value.code == "tools_fetched"
 
 
-def test_a_command_line_that_hides_its_program_is_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_line_that_hides_its_program_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     write_server(folder)
     for words in (["sh", "-c", "x"], ["env", "x"], ["python3", "server.py"], [], ["python3", "x" * 5000]):

@@ -173,9 +173,9 @@ def test_the_list_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> N
         b'{"daemon": 1, "processes": []}',
         b'{"daemon": PID, "processes": 7}',
         b'{"daemon": PID, "processes": [7, {"owner": "AG-1"}]}',
-        b'{"daemon": PID, "processes": [{"owner": "AG-1", "manifest_sha256": "DIGEST", "process": "p", "count": 1, "calls": [7]}]}',
+        b'{"daemon": PID, "processes": [{"owner": "AG-1", "manifest_sha256": "DIGEST", "process": "p", "count": 1, "calls": [7]}]}',  # noqa: E501
         b'{"daemon": PID, "processes": [{"owner": "AG-1", "manifest_sha256": "DIGEST"}]}',
-        b'{"daemon": PID, "processes": [{"owner": "AG-1", "manifest_sha256": "DIGEST", "process": 7, "count": 1, "calls": []}]}',
+        b'{"daemon": PID, "processes": [{"owner": "AG-1", "manifest_sha256": "DIGEST", "process": 7, "count": 1, "calls": []}]}',  # noqa: E501
     ],
 )
 def test_a_list_that_is_none_tells_nothing(bench: Bench, wrong: bytes) -> None:
@@ -198,10 +198,7 @@ def test_what_a_daemon_that_died_left_is_not_told(tmp_path: Path) -> None:
 def test_a_manifest_that_says_nothing_of_it_keeps_its_digest(bench: Bench) -> None:
     assert parse_manifest(bench.manifest.to_bytes()).stateful
     bench.pin(stateful=False)
-    assert (
-        b"stateful" not in bench.manifest.to_bytes()
-        and not parse_manifest(bench.manifest.to_bytes()).stateful
-    )
+    assert b"stateful" not in bench.manifest.to_bytes() and not parse_manifest(bench.manifest.to_bytes()).stateful
 
 
 def test_a_call_that_shall_end_before_it_began_starts_nothing(bench: Bench) -> None:

@@ -103,9 +103,7 @@ def test_a_server_is_added_shown_changed_and_removed(somebody: Person, folder: P
         (["notes", "--secret", "TOKEN"], "secrets.TOKEN"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
-    words: list[str], why: str, folder: Path, plain_person: Person
-) -> None:
+def test_what_cannot_be_is_said_in_one_line(words: list[str], why: str, folder: Path, plain_person: Person) -> None:
     done = plain_person.threegate("tools", "add", *words, "--yes", "--", PYTHON, str(write_server(folder)))
     if why == "added":
         assert done.returncode == 0  # a 3 is no e to a reader
@@ -119,9 +117,7 @@ def test_what_cannot_be_is_said_in_one_line(
 
 
 def test_on_the_host_without_an_account_it_has_the_daemons_rights(somebody: Person, folder: Path) -> None:
-    done = somebody.threegate(
-        "tools", "add", "notes", "--in", "host", "--yes", "--", PYTHON, str(write_server(folder))
-    )
+    done = somebody.threegate("tools", "add", "notes", "--in", "host", "--yes", "--", PYTHON, str(write_server(folder)))
     assert done.returncode == 0 and "runs with the daemon's rights" in done.stdout.replace("\n", " ")
     lines = json.loads(somebody.threegate("doctor", "--no-probes", "--json").stdout)["lines"]
     (line,) = [line for line in lines if line["name"] == "tools"]
@@ -137,9 +133,7 @@ def test_a_server_that_tells_its_secret_is_not_pinned(somebody: Person, folder: 
     words = ("add", "notes", "--secret", "TOKEN", "--yes", "--", PYTHON, str(path))
     line = refused(somebody, *words)
     assert "reports the value of a secret" in line and "SECRET-VALUE" not in line
-    path = write_server(
-        folder, "sys.stderr.write(os.environ['TOKEN']); sys.stderr.flush(); os._exit(1)", "loud.py"
-    )
+    path = write_server(folder, "sys.stderr.write(os.environ['TOKEN']); sys.stderr.flush(); os._exit(1)", "loud.py")
     line = refused(somebody, *words[:-1], str(path), exit_code=3)
     assert "***" in line and "SECRET-VALUE" not in line
 
@@ -147,7 +141,5 @@ def test_a_server_that_tells_its_secret_is_not_pinned(somebody: Person, folder: 
 def test_a_word_that_is_longer_than_any_path_is_no_file(folder: Path, plain_person: Person) -> None:
     """Code on a command line is data of the program: it is pinned with the line, and looked for on no disk."""
     code = f"exec(open({str(write_server(folder))!r}).read())  # {'x' * 3000}"
-    done = plain_person.threegate(
-        "tools", "add", "notes", "--yes", "--bind", str(folder), "--", PYTHON, "-c", code
-    )
+    done = plain_person.threegate("tools", "add", "notes", "--yes", "--bind", str(folder), "--", PYTHON, "-c", code)
     assert done.returncode == 0, done.stderr

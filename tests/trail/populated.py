@@ -46,8 +46,7 @@ def populate(root: Path, requests: int, *, days: int = 30, seed: int = 1) -> tup
 
 def story_of(rid: str, random_: random.Random) -> list[tuple[str, str, dict]]:
     digests = {
-        name: digest(rid + name)
-        for name in ("request_sha256", "job_sha256", "approval_sha256", "policy_sha256")
+        name: digest(rid + name) for name in ("request_sha256", "job_sha256", "approval_sha256", "policy_sha256")
     }
     file = f"{rid}.md"
     story: list[tuple[str, str, dict]] = [

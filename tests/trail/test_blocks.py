@@ -43,9 +43,7 @@ def a_workspace(tmp_path_factory) -> Workspace:
 
 
 @pytest.mark.parametrize("block", [600, 5_000, 1 << 20])
-def test_the_place_of_a_changed_byte_whatever_the_blocks(
-    workspace: Workspace, monkeypatch, block: int
-) -> None:
+def test_the_place_of_a_changed_byte_whatever_the_blocks(workspace: Workspace, monkeypatch, block: int) -> None:
     """Blocks that end within, at and far behind the changed line."""
     monkeypatch.setattr("threegate.trail.chain.CHUNK", block)
     data = workspace.trail_file.read_bytes()
@@ -83,7 +81,7 @@ def test_plain_lines_are_taken_as_one_by_one() -> None:
 
 
 FORGED = [
-    {"v": True}, {"v": 2}, {"v": "1"}, {"seq": 2.0}, {"seq": 3}, {"seq": True}, {"actor": 5}, {"actor": None}, {"data": []},
+    {"v": True}, {"v": 2}, {"v": "1"}, {"seq": 2.0}, {"seq": 3}, {"seq": True}, {"actor": 5}, {"actor": None}, {"data": []},  # noqa: E501
     {"data": None}, {"request_id": 3}, {"time": "2026-13-01T00:00:02.000Z"}, {"time": "2026-01-01T00:00:00.000Z"},
     {"time": 7}, {"type": "nonsense"}, {"type": ["observed"]}, {"type": "workspace_created"}, {"prev": "0" * 64},
     {"prev": None}, {"data": {"x": 1.5}}, {"data": {"x": 2**53}}, {"data": {"x": [1.5]}}, {"data": {"a": {"b": 1e9}}},

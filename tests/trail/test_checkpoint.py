@@ -40,9 +40,7 @@ NOTE = sign_trail_checkpoint(KEY, 7, b"r" * 32)
     ),
 )
 def test_what_is_rendered_parses_to_the_same(origin, size, root, signatures) -> None:
-    note = TrailCheckpoint(
-        origin, size, root, tuple(NoteSignature(name, raw[:4], raw[4:]) for name, raw in signatures)
-    )
+    note = TrailCheckpoint(origin, size, root, tuple(NoteSignature(name, raw[:4], raw[4:]) for name, raw in signatures))
     assert TrailCheckpoint.parse(note.render()) == note
 
 
@@ -138,9 +136,7 @@ def test_every_event_can_be_proven_and_the_proof_stands_alone(tmp_path: Path) ->
     with pytest.raises(InvalidInput, match="not one of this trail"):
         prove_line(trail, 1, note=sign_trail_checkpoint(load_key("ws-" + "5" * 32), 5, b"0" * 32))
     leaves = [tree.leaf_hash(line) for line in lines]
-    tree.verify_consistency(
-        5, 13, trail.prove_consistency(5, 13), tree.root_of(leaves[:5]), tree.root_of(leaves)
-    )
+    tree.verify_consistency(5, 13, trail.prove_consistency(5, 13), tree.root_of(leaves[:5]), tree.root_of(leaves))
     with pytest.raises(InvalidInput):
         trail.prove_consistency(9, 100)
 
@@ -177,9 +173,6 @@ def test_a_checkpoint_is_written_when_it_is_due(tmp_path: Path) -> None:
     workspace, trail = make_workspace(tmp_path / "ws")
     assert trail_checkpoint_when_due(trail, 5, actor="daemon") is None
     grow(trail, 6)
-    assert (
-        trail_checkpoint_when_due(trail, 5, actor="daemon")
-        == workspace.audit / "checkpoints" / "000000000006"
-    )
+    assert trail_checkpoint_when_due(trail, 5, actor="daemon") == workspace.audit / "checkpoints" / "000000000006"
     assert trail_checkpoint_when_due(trail, 5, actor="daemon") is None
     assert verify_trail(workspace).ok

@@ -38,10 +38,7 @@ def command(workspace: Workspace, capsys: pytest.CaptureFixture[str]):
 
 def test_show_is_a_story(tg) -> None:
     story = tg("audit", "show")
-    assert (
-        "approved and signed by operator" in story
-        and "the run finished with status succeeded, exit code 0" in story
-    )
+    assert "approved and signed by operator" in story and "the run finished with status succeeded, exit code 0" in story
     assert tg("audit", "show", "--request", "ran1").count("\n") == 4
     assert tg("audit", "show", "--type", "claimed", "--since", "2025-01-01").count("\n") == 1
     assert tg("audit", "show", "--since", "1h") == ""
@@ -55,13 +52,9 @@ def test_verify_says_yes_or_where(tg, workspace: Workspace) -> None:
     assert tg("audit", "verify").startswith("trail verifies: 5 events in 1 files")
     assert json.loads(tg("audit", "verify", "--json"))["ok"] is True
     assert tg("audit", "verify", "--key", str(workspace.audit / "workspace.pub"))
-    workspace.trail_file.write_bytes(
-        workspace.trail_file.read_bytes().replace(b'"exit_code":0', b'"exit_code":1')
-    )
+    workspace.trail_file.write_bytes(workspace.trail_file.read_bytes().replace(b'"exit_code":0', b'"exit_code":1'))
     said = tg("audit", "verify", expect=2)
-    assert (
-        "trail.jsonl:5: the line does not have the hash that it names" in said and "DOES NOT VERIFY" in said
-    )
+    assert "trail.jsonl:5: the line does not have the hash that it names" in said and "DOES NOT VERIFY" in said
     assert json.loads(tg("audit", "verify", "--json", expect=2))["problems"][0]["line"] == 5
     assert "cannot be read" in tg("audit", "verify", "--checkpoint", "/nowhere", expect=2)
 
@@ -71,10 +64,7 @@ def test_prove_and_verify_proof(tg, workspace: Workspace, tmp_path: Path) -> Non
     proof.write_text(tg("audit", "prove", "5"))
     assert "proven: event 5 of 5" in tg("audit", "verify-proof", str(proof))
     key = str(workspace.audit / "workspace.pub")
-    assert (
-        json.loads(tg("audit", "verify-proof", str(proof), "--key", key, "--json"))["event"]["type"]
-        == "finished"
-    )
+    assert json.loads(tg("audit", "verify-proof", str(proof), "--key", key, "--json"))["event"]["type"] == "finished"
     proof.write_text(proof.read_text().replace("index 4", "index 3"))
     assert "does not verify" in tg("audit", "verify-proof", str(proof), expect=2)
     proof.write_text("x")

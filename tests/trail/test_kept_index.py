@@ -81,7 +81,9 @@ def answers(index: TrailIndex, requests: list[str], names: list[str], nonces: li
 @settings(max_examples=150)
 @given(STEPS, st.data())
 def test_it_answers_as_the_whole_trail_does(tmp_path_factory, steps, data) -> None:
-    """Kept after any number of events, and again later, or moved to disk: every answer is that of an index of all events."""
+    """Kept after any number of events, and again later, or moved to disk: every answer is that of an index of all
+    events.
+    """
     events = events_of(steps)
     lines = {1000 * event.seq: event.line for event in events}
     whole = TrailIndex()
@@ -113,7 +115,9 @@ def test_it_answers_as_the_whole_trail_does(tmp_path_factory, steps, data) -> No
 def test_read_in_bounded_memory_a_checkpoint_is_byte_for_byte_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checkpoint, trail, outside head and kept index, with requests and segments across the pieces that are moved to disk."""
+    """Checkpoint, trail, outside head and kept index, with requests and segments across the pieces that are moved to
+    disk.
+    """
     monkeypatch.setattr(limits, "TRAIL_INDEX_LINES", 50)
     workspace, trail = populate(tmp_path / "ws", 120)
     with trail.locked() as held:
@@ -132,9 +136,7 @@ def test_read_in_bounded_memory_a_checkpoint_is_byte_for_byte_the_same(
     made = []
     moved: list[int] = []
     take = SpilledIndex.take
-    monkeypatch.setattr(
-        SpilledIndex, "take", lambda self, *given: moved.append(len(given[1])) or take(self, *given)
-    )
+    monkeypatch.setattr(SpilledIndex, "take", lambda self, *given: moved.append(len(given[1])) or take(self, *given))
     for spill in (None, partial(still_open, workspace)):
         for now, kept in ((workspace.root, "before"), (state, "state-before")):
             shutil.rmtree(now)
@@ -143,9 +145,7 @@ def test_read_in_bounded_memory_a_checkpoint_is_byte_for_byte_the_same(
         with Trail(workspace, clock=lambda: late, spill=spill).locked() as held:
             path, note = write_trail_checkpoint(held, actor="me")
         files = [path, workspace.trail_file, state / "threegate" / WORKSPACE_ID / "head.json"]
-        made.append(
-            [note.render(), *(file.read_bytes() for file in (*files, kept_index.place(WORKSPACE_ID)))]
-        )
+        made.append([note.render(), *(file.read_bytes() for file in (*files, kept_index.place(WORKSPACE_ID)))])
         assert bool(moved) == (spill is not None)
     assert len(moved) > 10 and max(moved) <= 51 * 40
     assert made[0] == made[1] and kept_index.KeptIndex(made[0][-1]).header["open"] == ["waits too"]
@@ -176,9 +176,7 @@ def test_only_what_came_since_is_read(long: Workspace, monkeypatch) -> None:
         index = held.index
         assert index.history("ran").end.type == "finished" and index.history("waits").claimed is None
         assert (
-            index.nonce_used("nonce-ran")
-            and not index.nonce_used("nonce-waits")
-            and index.nonce_known("nonce-waits")
+            index.nonce_used("nonce-ran") and not index.nonce_used("nonce-waits") and index.nonce_known("nonce-waits")
         )
         assert [history.request_id for history in index.open_histories()][0] == "waits"
         assert "ran" not in [history.request_id for history in index.open_histories()]
@@ -199,9 +197,7 @@ def test_a_request_of_before_goes_on(long: Workspace) -> None:
 @pytest.mark.parametrize(
     "what", ["every 97th byte", "another key", "empty", "cut", "older form", "of another workspace"]
 )
-def test_what_somebody_else_wrote_is_not_believed(
-    long: Workspace, tmp_path: Path, monkeypatch, what: str
-) -> None:
+def test_what_somebody_else_wrote_is_not_believed(long: Workspace, tmp_path: Path, monkeypatch, what: str) -> None:
     path = kept_index.place(WORKSPACE_ID)
     good = path.read_bytes()
     forged: list[bytes] = []
@@ -225,9 +221,7 @@ def test_what_somebody_else_wrote_is_not_believed(
                 forged = [kept_index.place(name).read_bytes()]
         if not forged:
             kept_index.place(name).parent.mkdir()
-            kept_index.write_kept_index(
-                load_key(WORKSPACE_ID), {**header, "workspace_id": name}, rows, tuple, table
-            )
+            kept_index.write_kept_index(load_key(WORKSPACE_ID), {**header, "workspace_id": name}, rows, tuple, table)
             forged = [kept_index.place(name).read_bytes()]
     assert lines_read(long, monkeypatch) == 9
     for data in forged:
@@ -241,7 +235,9 @@ def parts(data: bytes) -> tuple[dict, bytes, dict]:
 
 
 def test_a_used_nonce_cannot_be_taken_out(long: Workspace) -> None:
-    """The attack that it is about: an index in which the claim never happened, signed with a key that is not the workspace's."""
+    """The attack that it is about: an index in which the claim never happened, signed with a key that is not the
+    workspace's.
+    """
     path = kept_index.place(WORKSPACE_ID)
     header, rows, table = parts(path.read_bytes())
     del table[b"nnonce-ran"], table[b"rran"]
@@ -283,9 +279,7 @@ def test_a_changed_line_before_it_is_never_believed(long: Workspace) -> None:
     value = orjson.loads(lines[at])
     value["data"]["owner_uid"] = 2000
     lines[at] = orjson.dumps(value, option=orjson.OPT_SORT_KEYS) + b"\n"
-    assert len(lines[at]) == len(long.trail_file.read_bytes().splitlines(keepends=True)[at]), (
-        "nothing else moved"
-    )
+    assert len(lines[at]) == len(long.trail_file.read_bytes().splitlines(keepends=True)[at]), "nothing else moved"
     long.trail_file.write_bytes(b"".join(lines))
     assert not verify_trail(long).ok
     with pytest.raises(TrailError), Trail(long).locked() as held:

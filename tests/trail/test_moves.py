@@ -23,9 +23,7 @@ def watched(work) -> list[tuple[str, str]]:
     """What was done to the disk, in order."""
     seen: list[tuple[str, str]] = []
     stop = durable.observe(
-        lambda moment, operation, path: (
-            seen.append((operation, Path(path).name)) if moment == "after" else None
-        )
+        lambda moment, operation, path: seen.append((operation, Path(path).name)) if moment == "after" else None
     )
     try:
         work()

@@ -1,4 +1,5 @@
-"""Every kind of event has one payload, which reads and writes the lines that are in trails today, and says what happened.
+"""Every kind of event has one payload, which reads and writes the lines that are in trails today, and says what
+happened.
 
 `tests/data/every_kind_of_event.jsonl` has each form of each kind as the code wrote it before there were payloads.
 """
@@ -45,8 +46,7 @@ KINDS = """workspace_created observed validated quarantined proposed approved co
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "x", "a" * 64]),
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["code", "session", "x"]), inner, max_size=3)
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["code", "session", "x"]), inner, max_size=3)
     ),
     max_leaves=6,
 )
@@ -119,9 +119,7 @@ def test_nothing_at_all_is_read_and_said(kind: str) -> None:
 @given(data=st.data())
 def test_whatever_is_in_a_line_is_read(kind: str, data: st.DataObject) -> None:
     payload = PAYLOADS[kind]
-    given_data = data.draw(
-        st.fixed_dictionaries({}, optional=dict.fromkeys([*keys_of(payload), "new"], VALUES))
-    )
+    given_data = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys([*keys_of(payload), "new"], VALUES)))
     read = payload.from_data(given_data)
     assert plain_words(read.sentence())
     written = read.to_data()

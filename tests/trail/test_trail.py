@@ -51,7 +51,7 @@ def test_the_index_knows_what_was_used(tmp_path: Path) -> None:
         assert history.state == "finished" and held.index.nonce_used("nonce-r-1")
         before = (history.end, history.state)
         moves.announce(
-            held, Quarantined.from_data({"reason": "replayed", "state": "refused", "file": "TR-x.2.md"}), request_id="r-1", actor="daemon",
+            held, Quarantined.from_data({"reason": "replayed", "state": "refused", "file": "TR-x.2.md"}), request_id="r-1", actor="daemon",  # noqa: E501
         )  # fmt: skip
         after = held.index.history("r-1")
         assert after is not None and (after.end, after.state) == before
@@ -105,9 +105,7 @@ def test_several_events_share_one_sync(tmp_path: Path) -> None:
     _, trail = make_workspace(tmp_path / "ws")
     seen: list[str] = []
     with trail.locked() as held:
-        stop = durable.observe(
-            lambda moment, operation, path: seen.append(operation) if moment == "after" else None
-        )
+        stop = durable.observe(lambda moment, operation, path: seen.append(operation) if moment == "after" else None)
         try:
             for _ in range(10):
                 held.append(Observed(), actor="x")

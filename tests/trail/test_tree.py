@@ -31,7 +31,7 @@ def definition(leaves: list[bytes]) -> bytes:
 def test_the_known_answers_of_the_reference_implementation() -> None:
     """Test vectors of certificate-transparency's merkle tree (inputs and roots are public)."""
     inputs = [bytes.fromhex(text) for text in (
-        "", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f")]  # fmt: skip
+        "", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f")]  # fmt: skip  # noqa: E501
     roots = [
         "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
         "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",

@@ -36,9 +36,7 @@ def make_workspace(
     root.mkdir(parents=True, exist_ok=True)
     workspace.make_folders()
     workspace.settings_file.write_text(f'[workspace]\nid = "{workspace_id}"\n')
-    trail = Trail.create(
-        workspace, workspace_id=workspace_id, actor="account:test", clock=clock or TickingClock()
-    )
+    trail = Trail.create(workspace, workspace_id=workspace_id, actor="account:test", clock=clock or TickingClock())
     return workspace, trail
 
 
@@ -143,9 +141,7 @@ def refuse(held: LockedTrail, request_id: str, source: Path, *, aside: bool = Fa
         state="refused",
         file=target.name,
     )
-    event = moves.announce(
-        held, with_result(held, request_id, stopped), request_id=request_id, actor="daemon"
-    )
+    event = moves.announce(held, with_result(held, request_id, stopped), request_id=request_id, actor="daemon")
     facts = ResultFacts(
         request_id, "refused", event.when, event.seq, reason="expired", detail="too late", backend="monty"
     )

@@ -1,4 +1,6 @@
-"""A drill in the application, on a plain terminal and on the page: revealed after the yes or the no, before any key is asked."""
+"""A drill in the application, on a plain terminal and on the page: revealed after the yes or the no, before any key
+is asked.
+"""
 
 from __future__ import annotations
 

@@ -29,9 +29,7 @@ def bench(tmp_path: Path) -> Bench:
 class Terminal:
     """A command on a terminal, and what is on its screen."""
 
-    def __init__(
-        self, bench: Bench, *arguments: str, size: tuple[int, int] = (80, 24), **environment: str
-    ) -> None:
+    def __init__(self, bench: Bench, *arguments: str, size: tuple[int, int] = (80, 24), **environment: str) -> None:
         self._parent, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
         self._process = subprocess.Popen(
@@ -171,9 +169,7 @@ def test_a_mistake_of_ours_is_one_line_without_values(bench: Bench) -> None:
     bench.draft(data=None, code="print('words of the request')")
     broken = "import threegate.tui.lines as lines; lines.segments_of = lambda line: 1 / 0"
     (bench.workspace.root / "sitecustomize.py").write_text(broken)
-    terminal = Terminal(
-        bench, "review", "--key", str(bench.keys["alice"]), PYTHONPATH=str(bench.workspace.root)
-    )
+    terminal = Terminal(bench, "review", "--key", str(bench.keys["alice"]), PYTHONPATH=str(bench.workspace.root))
     terminal.wait("UNDECIDED: 1")
     terminal.type("\r")
     assert terminal.end() not in (0, None)

@@ -363,15 +363,11 @@ def test_all_inputs_are_paged_through_from_the_copies(bench: Bench, monkeypatch:
     assert told == text.splitlines()
 
 
-def test_lines_report_what_is_seen_only_when_it_changed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_report_what_is_seen_only_when_it_changed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.draft(data=None, code="x = 1\n" * 90)
     app = app_of(bench)
     told: list[int] = []
-    monkeypatch.setattr(
-        RequestsScreen, "on_lines_seen", lambda screen: told.append(screen.query_one(Lines).unseen)
-    )
+    monkeypatch.setattr(RequestsScreen, "on_lines_seen", lambda screen: told.append(screen.query_one(Lines).unseen))
 
     async def script(pilot: Pilot[None]) -> None:
         lines = await open_first(pilot)

@@ -80,9 +80,7 @@ def test_nothing_is_said_so_and_workers_are_told(bench: Bench) -> None:
         assert "nothing here" in "\n".join(rows(app))
         await pilot.press("enter")
         bench.draft(data=None)
-        bench.workspace.workers_file.write_text(
-            json.dumps([worker, {**worker, "live": False, "reason": "gone"}])
-        )
+        bench.workspace.workers_file.write_text(json.dumps([worker, {**worker, "live": False, "reason": "gone"}]))
         await until(pilot, lambda: "accepts no work: gone" in "\n".join(rows(app)))
         assert "1 of 4 cores free" in "\n".join(rows(app)) and "w\\x1b[2J" in "\n".join(rows(app))
 

@@ -35,7 +35,9 @@ def old_ids(place: Place) -> set[str]:
 
 
 def goes_on(place: Place, before: dict[str, bytes], reason: str) -> None:
-    """What a workspace must still do; the approval that waited was bound to what is no more, which is said, and asked for again."""
+    """What a workspace must still do; the approval that waited was bound to what is no more, which is said, and
+    asked for again.
+    """
     waits, approved = "TR-20261122-100005Z-waits", "TR-20261122-100004Z-approved"
     place.approve(place.root / "inbox" / f"{waits}.md")
     place.once()

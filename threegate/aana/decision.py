@@ -1,9 +1,9 @@
 """The decision of the Agent Action Contract v1: accept, ask, defer or refuse, with the whole envelope.
 
-Rules, in this order (docs/spec/3-aana.md): form → authorization that the evidence supports → category → evidence scan → the
-stricter of ours and the runtime's recommendation. Invariants: `accept` exactly when `gate_decision` is pass and
-there is no blocker (D3); a pure function of the event and `now`; any value gets a decision (D10); nothing of a
-found secret is in the result (D9).
+Rules, in this order (docs/spec/3-aana.md): form → authorization that the evidence supports → category → evidence scan →
+the stricter of ours and the runtime's recommendation. Invariants: `accept` exactly when `gate_decision` is pass and
+there is no blocker (D3); a pure function of the event and `now`; any value gets a decision (D10); nothing of a found
+secret is in the result (D9).
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def gate_action(
 
 
 def should_execute_tool(result: Any) -> bool:
-    """Whether a result envelope lets the tool run: every line of the contract's execution rule, any other value is no."""
+    """Whether a result envelope lets the tool run: every line of the contract's execution rule, any other value is
+    no.
+    """
     if not isinstance(result, dict):
         return False
     aix, architecture = result.get("aix"), result.get("architecture_decision")
@@ -162,7 +164,8 @@ def _fresh_name(name: str) -> _Name:
 
 
 def _acts(spoken: list[str], lowered: str) -> bool:
-    """Whether a name, by its words or written together, names an act (D6). After a reading verb, an act is what is read: ``get_deploy_status``.
+    """Whether a name, by its words or written together, names an act (D6). After a reading verb, an act is what is
+    read: ``get_deploy_status``.
 
     Unless the name ends with the act (``fetch_delete``) or joins it (``get_and_delete``).
     """
@@ -213,8 +216,7 @@ def _authorization(event: dict[str, Any], findings: list[EvidenceFindings], verd
             if found.claimed > supported:
                 verdict.deviations.update(found.deviations)
                 verdict.reasons += [
-                    f"evidence_refs.{index}.{cause}: supports at most user_claimed (D5)"
-                    for cause in found.weak
+                    f"evidence_refs.{index}.{cause}: supports at most user_claimed (D5)" for cause in found.weak
                 ]
     verdict.declared, verdict.supported, verdict.state = declared, supported, effective
     return effective
@@ -256,16 +258,12 @@ def _write(event: dict[str, Any], state: int, verdict: GuardVerdict) -> None:
     elif state == words.VALIDATED:
         verdict.block(route, "write_missing_explicit_confirmation", "write_needs_explicit_confirmation")
     elif claimed:
-        verdict.block(
-            route, "write_missing_validation_or_confirmation", "write_needs_validation_and_confirmation"
-        )
+        verdict.block(route, "write_missing_validation_or_confirmation", "write_needs_validation_and_confirmation")
     else:
         verdict.block(route, "write_missing_authorization", "write_missing_authorization_context")
 
 
-def _evidence(
-    event: dict[str, Any], lines: list[str], findings: list[EvidenceFindings], verdict: GuardVerdict
-) -> None:
+def _evidence(event: dict[str, Any], lines: list[str], findings: list[EvidenceFindings], verdict: GuardVerdict) -> None:
     """What the references say against the call, and what leaks anywhere in the event."""
     defer, refuse = words.DEFER, words.REFUSE
     verdict.findings = findings

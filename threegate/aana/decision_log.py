@@ -40,7 +40,8 @@ def audit_event(
     now: datetime,
     latency_us: int = 0,
 ) -> dict[str, Any]:
-    """The audit-safe event of a decision (docs/spec/3-aana.md): ids, names, codes, argument keys, fingerprints. Never values.
+    """The audit-safe event of a decision (docs/spec/3-aana.md): ids, names, codes, argument keys, fingerprints. Never
+    values.
 
     `salt` keys the fingerprints (HMAC-SHA256), so that equal arguments are recognised and none can be guessed.
     """
@@ -83,9 +84,7 @@ class DecisionLog:
         self, event: Any, result: dict[str, Any], *, surface: Surface, now: datetime, latency_us: int = 0
     ) -> dict[str, Any]:
         """Append the audit-safe event of a decision and return it. Raises OSError when it cannot be written."""
-        line = audit_event(
-            event, result, salt=self._own_salt(), surface=surface, now=now, latency_us=latency_us
-        )
+        line = audit_event(event, result, salt=self._own_salt(), surface=surface, now=now, latency_us=latency_us)
         return self._append(line)
 
     def record_verdict(
@@ -117,9 +116,7 @@ class DecisionLog:
 
     def _append(self, line: dict[str, Any]) -> dict[str, Any]:
         data = json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
-        descriptor = os.open(
-            self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             durable.write_fd(descriptor, data, self.path)
         finally:
@@ -162,9 +159,7 @@ class Summary:
         }
 
 
-def summarise(
-    lines: Iterable[bytes], *, since: datetime | None = None, until: datetime | None = None
-) -> Summary:
+def summarise(lines: Iterable[bytes], *, since: datetime | None = None, until: datetime | None = None) -> Summary:
     """Count routes, blockers, tools and surfaces of the lines from `since` up to and without `until`."""
     total = Summary()
     for line in lines:

@@ -122,9 +122,7 @@ def malformed(
     """The envelope for what is no well-formed event: refuse, score 0."""
     blockers = [blocker]
     event_is_at_fault = blocker == "contract_normalization_failed"
-    deviations = [
-        code for code in _FORM_DEVIATIONS if any(f"({code})" in item["message"] for item in problems)
-    ]
+    deviations = [code for code in _FORM_DEVIATIONS if any(f"({code})" in item["message"] for item in problems)]
     if event_is_at_fault and not deviations:
         deviations = ["D1"]
     result = {

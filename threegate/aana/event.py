@@ -57,9 +57,7 @@ def check_event(event: Any, mode: EvidenceMode) -> tuple[list[EventProblem], lis
     if not _FIELDS.issuperset(event):
         problems += _unknown("", event, _FIELDS)
     if not event.keys() >= _REQUIRED:
-        problems += [
-            _problem(field, "is required (D1)") for field in words.REQUIRED_FIELDS if field not in event
-        ]
+        problems += [_problem(field, "is required (D1)") for field in words.REQUIRED_FIELDS if field not in event]
     if "schema_version" in event and event["schema_version"] != words.CONTRACT_VERSION:
         problems.append(_problem("schema_version", f"is not {words.CONTRACT_VERSION} (D2)"))
     if "tool_name" in event and not (isinstance(event["tool_name"], str) and event["tool_name"]):
@@ -203,9 +201,7 @@ def _check_conditions(event: dict[str, Any], problems: list[EventProblem]) -> No
     least = words.ACCEPTED_FROM.get(category, words.NONE)
     if words.STATE_RANK[event["authorization_state"]] < least:
         problems.append(
-            _problem(
-                "authorization_state", f"v1 accepts a {category} from {words.STATES[least]} on only (D15)"
-            )
+            _problem("authorization_state", f"v1 accepts a {category} from {words.STATES[least]} on only (D15)")
         )
 
 

@@ -152,7 +152,9 @@ def _claim_of_words(text: str) -> int:
 
 
 def _confirms(ref: dict[str, Any], kind: str, tier: str, text: str, tool: str) -> bool:
-    """Whether words of confirmation count without an approval: verified, and about this tool by its whole name (D16)."""
+    """Whether words of confirmation count without an approval: verified, and about this tool by its whole name
+    (D16).
+    """
     if tier != "verified" or kind in words.NEVER_CONFIRMING_KINDS:
         return False
     name = " ".join(_NAME.findall(tool.lower()))

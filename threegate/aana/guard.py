@@ -72,9 +72,7 @@ class Gate:
     def check(self, arguments: Arguments) -> dict[str, Any]:
         """Decide on a call and write the decision down. Raises OSError when the log cannot be written."""
         event = self.event(arguments)
-        return checked(
-            event, now=self.clock(), evidence_mode=self.evidence_mode, log=self.log, surface=self.surface
-        )
+        return checked(event, now=self.clock(), evidence_mode=self.evidence_mode, log=self.log, surface=self.surface)
 
     def require(self, arguments: Arguments) -> dict[str, Any]:
         """As `check`, but raises ToolCallBlocked unless the tool may run."""
@@ -112,9 +110,7 @@ def check_bytes(
 ) -> dict[str, Any]:
     """The envelope for an event as JSON bytes (strict UTF-8 JSON, at most 64 KiB). Raises OSError for the log only."""
     try:
-        event = canonical.loads_strict(
-            data, max_bytes=limits.AANA_EVENT_BYTES, max_depth=limits.AANA_EVENT_DEPTH
-        )
+        event = canonical.loads_strict(data, max_bytes=limits.AANA_EVENT_BYTES, max_depth=limits.AANA_EVENT_DEPTH)
     except canonical.StrictJSONError as error:
         result = malformed(None, [{"path": "", "message": f"cannot be read as JSON: {error} (D10)"}])
         if log is not None:
@@ -175,9 +171,7 @@ def guard(
     return wrap if fn is None else wrap(fn)
 
 
-def gated(
-    function: Function, blocked: Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any] | None]
-) -> Function:
+def gated(function: Function, blocked: Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any] | None]) -> Function:
     """The function, sync or async, called only if `blocked` returns None for the call's arguments; otherwise
     that result is returned.
     """

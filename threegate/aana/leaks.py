@@ -23,10 +23,7 @@ _BLANK: Final = r"[\s\x{0b}\x{1c}-\x{1f}\x{85}\pZ]"
 _KEY: Final = r"(?:^|[^A-Za-z0-9_])(sk-[A-Za-z0-9_-]{12,})"
 _CLOUD_KEY: Final = _LEFT + r"(AKIA[0-9A-Z]{16})" + _RIGHT
 _ASSIGNED: Final = (
-    r"(?i)"
-    + _LEFT
-    + rf"(?:api[_-]?key|secret|token|password){_BLANK}*[:=]{_BLANK}*['\"]?"
-    + r"([a-z0-9_.\-]{8,})"
+    r"(?i)" + _LEFT + rf"(?:api[_-]?key|secret|token|password){_BLANK}*[:=]{_BLANK}*['\"]?" + r"([a-z0-9_.\-]{8,})"
 )
 _SOCIAL: Final = _LEFT + r"(\p{Nd}{3}-\p{Nd}{2}-\p{Nd}{4})" + _RIGHT
 _CARD: Final = _LEFT + r"((?:\p{Nd}[ -]*){12,15}\p{Nd}[ -]*)" + _RIGHT
@@ -63,7 +60,9 @@ _MASKS: Final = (
 )
 """Each pattern's only group is what must not be shown."""
 _QUICKSTART: Final = " Quickstart evidence reference supplied by the agent runtime. runtime_quickstart"
-"""What the documented SDK writes behind a reference that is only a string, and reads with it: ``token:`` leaks there."""
+"""What the documented SDK writes behind a reference that is only a string, and reads with it: ``token:`` leaks
+there.
+"""
 _MASK_PASSES: Final = 2
 """Neighbours share the character between them, so that one pass finds every other one."""
 
@@ -117,9 +116,7 @@ def find_leaks(event: dict[str, Any], lines: list[str]) -> Leaks:
 
 def _secret_parts(parts: list[str]) -> set[int]:
     """Which of the texts hold a secret; all are looked through at once."""
-    everything = (
-        _BETWEEN.join(parts).encode("utf-8", "replace").decode()
-    )  # no lone surrogate, the same length
+    everything = _BETWEEN.join(parts).encode("utf-8", "replace").decode()  # no lone surrogate, the same length
     starts = [found.start for found in secretscan.find_secrets(everything)]
     if "sk-or-v1-" in everything:
         legible = everything.encode("utf-8", "replace").decode()  # no lone surrogate, the same length
@@ -137,9 +134,7 @@ def masked(text: str) -> str:
         return data.decode("utf-8", "replace")  # the same patterns as _MASKS, in one search
     for pattern, kind in _MASKS:
         for _ in range(_MASK_PASSES):
-            data, found = _compiled(pattern).subn(
-                lambda match, kind=kind: match[0].replace(match[1], kind), data
-            )
+            data, found = _compiled(pattern).subn(lambda match, kind=kind: match[0].replace(match[1], kind), data)
             if not found:
                 break
     return data.decode("utf-8", "replace")
@@ -153,10 +148,7 @@ def masked_all(texts: list[str]) -> list[str]:
 
 def masked_names(values: Sequence[Any]) -> list[str | None]:
     """Identifiers, masked (all at once) before they are cut; None for what is none."""
-    names = [
-        value if isinstance(value, str) and len(value) <= limits.AANA_EVENT_BYTES else None
-        for value in values
-    ]
+    names = [value if isinstance(value, str) and len(value) <= limits.AANA_EVENT_BYTES else None for value in values]
     safe = iter(masked_all([name for name in names if name is not None]))
     return [None if name is None else next(safe)[: limits.AANA_NAME_CHARS] for name in names]
 

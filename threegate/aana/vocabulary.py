@@ -103,7 +103,9 @@ WEAK_TIERS: Final = frozenset({"unverified", "unknown", "user_claimed"})
 CLAIMING_KINDS: Final = frozenset({"assistant_message", "user_message", "other"})
 """Kinds whose evidence supports at most user_claimed (D13)."""
 NEVER_CONFIRMING_KINDS: Final = CLAIMING_KINDS | {"system_state"}
-"""Kinds whose words confirm nothing, whoever verified them: a state says that it is so, not that somebody agreed (D16)."""
+"""Kinds whose words confirm nothing, whoever verified them: a state says that it is so, not that somebody agreed
+(D16).
+"""
 
 IDENTITY_KEYS: Final = split_words(
     "account_id account_key address card_id case_id client_id customer_id employee_id email invoice_id loan_id "

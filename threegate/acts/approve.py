@@ -105,9 +105,7 @@ def seal(
             " ask for a draft whose front matter has each key on one line",
         )
     if (request.approved_by, request.approved_utc) != (approved_by, moment):
-        raise Refused(
-            "request_changed", f"{reviewed.draft.path.name}: the approval lines do not read back as written"
-        )
+        raise Refused("request_changed", f"{reviewed.draft.path.name}: the approval lines do not read back as written")
     shown = signed_text(
         shown_request(
             request,
@@ -243,9 +241,7 @@ def read_signature(path: Path) -> tuple[Statement, bytes]:
             data = render_signed(durable.read_regular(beside, max_bytes=limits.SIGNATURE_FILE_BYTES), data)
         return SignedApproval.parse(data).statement, data
     except MalformedError as error:
-        raise InvalidInput(
-            f"{path}: {error}; sign exactly the printed bytes with ssh-keygen -Y sign"
-        ) from None
+        raise InvalidInput(f"{path}: {error}; sign exactly the printed bytes with ssh-keygen -Y sign") from None
     except OSError as error:
         raise InvalidInput(
             f"{error.filename or path}: cannot be read ({error.strerror or error}); keep the statement next to its .sig"

@@ -76,9 +76,7 @@ def cancel_request(
         if history is None:
             raise refuse_unknown(request_id)
         if history.end is not None:
-            raise Refused(
-                "already_ended", f"{request_id}: has already ended ({history.end.type}); nothing to cancel"
-            )
+            raise Refused("already_ended", f"{request_id}: has already ended ({history.end.type}); nothing to cancel")
         if history.claimed is None:
             waited = None if history.approved is None else (held.now - history.approved.when).total_seconds()
             _end_waiting(context, held, history, by, reason)
@@ -101,9 +99,7 @@ def _end_waiting(
 ) -> None:
     source = moves.find_file(context.workspace, history)
     if source is None or source.parent != context.workspace.approved:
-        raise Refused(
-            "not_approved", f"{history.request_id}: is a draft; reject it with: threegate reject FILE"
-        )
+        raise Refused("not_approved", f"{history.request_id}: is a draft; reject it with: threegate reject FILE")
     actor, signed = by.checked(context, held, CANCEL, cancel_about(history.request_id, reason))
     approved = Approved.of(history.approved) or Approved()
     target = moves.free_name(context.workspace.refused / source.name)

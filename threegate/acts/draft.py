@@ -102,9 +102,7 @@ def draft_request(
         memory_limit_mb=options.memory_mb,
         time_limit_sec=options.time_sec,
         inputs=tuple(inputs),
-        outputs=tuple(
-            OutputFile(path if path.startswith("/") else f"/out/{path}") for path in options.outputs
-        ),
+        outputs=tuple(OutputFile(path if path.startswith("/") else f"/out/{path}") for path in options.outputs),
         network_allowlist=targets,
         argv=_argv(options),
         code=_ended(options.code) if BACKENDS[options.backend].runs == "code" else None,
@@ -112,8 +110,7 @@ def draft_request(
         risk_level=options.risk,
         justification=options.justification or options.purpose,
         data_sensitivity=options.sensitivity,
-        network_rationale=options.network_rationale
-        or ("needed for the purpose above" if targets else "none"),
+        network_rationale=options.network_rationale or ("needed for the purpose above" if targets else "none"),
     )
 
 
@@ -127,13 +124,9 @@ def _argv(options: DraftOptions) -> tuple[str, ...] | None:
             )
         return None
     if not options.command:
-        raise InvalidInput(
-            f"backend {options.backend} runs a command; give it with --command 'python3 /in/script.py'"
-        )
+        raise InvalidInput(f"backend {options.backend} runs a command; give it with --command 'python3 /in/script.py'")
     if options.code or options.vars_json is not None:
-        raise InvalidInput(
-            f"backend {options.backend} runs a command; send code as an --input, or use --backend monty"
-        )
+        raise InvalidInput(f"backend {options.backend} runs a command; send code as an --input, or use --backend monty")
     try:
         return tuple(shlex.split(options.command))
     except ValueError as error:
@@ -173,8 +166,6 @@ def _keep(files: HeldFolder, name: str, content: bytes) -> bool:
         files.deliver(name, content, 0o644)
     except FileExistsError:
         if files.read(name, max_bytes=limits.INPUT_FILE_BYTES)[0] != content:
-            raise InvalidInput(
-                f"{files.path / name}: another file with this name is there; rename the input"
-            ) from None
+            raise InvalidInput(f"{files.path / name}: another file with this name is there; rename the input") from None
         return False
     return True

@@ -39,9 +39,7 @@ class Planted:
 Plant = Callable[[Request, Random, Sequence[InputFile], RequestSettings], Planted | None]
 
 
-def _host(
-    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
-) -> Planted | None:
+def _host(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Planted | None:
     """Replace one letter of a host, everywhere in the request."""
     places = [
         (target, match.start() + at)
@@ -59,31 +57,24 @@ def _host(
     changed = replace(
         request,
         network_allowlist=tuple(
-            NetworkTarget(host, item.port) if item.host == target.host else item
-            for item in request.network_allowlist
+            NetworkTarget(host, item.port) if item.host == target.host else item for item in request.network_allowlist
         ),
         argv=_everywhere(request.argv, target.host, host),
     )
     return Planted("host", changed, f"host: {host} (was {target.host})")
 
 
-def _input(
-    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
-) -> Planted | None:
+def _input(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Planted | None:
     """Add an input, taken from another request."""
     names = {item.name for item in request.inputs}
     found = [item for item in others if item.name not in names]
     if not found:
         return None
     more = chance.choice(found)
-    return Planted(
-        "input", replace(request, inputs=(*request.inputs, more)), f"one more input: /in/{more.name}"
-    )
+    return Planted("input", replace(request, inputs=(*request.inputs, more)), f"one more input: /in/{more.name}")
 
 
-def _path(
-    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
-) -> Planted | None:
+def _path(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Planted | None:
     """Send an output elsewhere."""
     if not request.outputs:
         return None
@@ -101,9 +92,7 @@ def _path(
     return Planted("path", changed, f"output: {path} (was {output.path})")
 
 
-def _network(
-    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
-) -> Planted | None:
+def _network(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Planted | None:
     """Add code that calls out."""
     call = f"urllib.request.urlopen('https://{_ELSEWHERE}/{chance.randrange(16**6):06x}')"
     planted = f"import urllib.request; {call}"
@@ -114,27 +103,21 @@ def _network(
     return None
 
 
-def _limit(
-    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
-) -> Planted | None:
+def _limit(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Planted | None:
     """Ask for more time or memory than before."""
     found: list[tuple[str, Request]] = []
     time, memory = request.time_limit_sec * 10, request.memory_limit_mb * 4
     if time <= most.max_time_sec:
         found.append((f"{time} s (was {request.time_limit_sec} s)", replace(request, time_limit_sec=time)))
     if memory <= most.max_memory_mb:
-        found.append(
-            (f"{memory} MiB (was {request.memory_limit_mb} MiB)", replace(request, memory_limit_mb=memory))
-        )
+        found.append((f"{memory} MiB (was {request.memory_limit_mb} MiB)", replace(request, memory_limit_mb=memory)))
     if not found:
         return None
     line, changed = chance.choice(found)
     return Planted("limit", changed, f"limit: {line}")
 
 
-def _hidden(
-    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
-) -> Planted | None:
+def _hidden(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Planted | None:
     """Put a statement far to the right in a line of code."""
     what = f"print(open('/in/{request.inputs[0].name}').read())" if request.inputs else "print('sent')"
     for code, change in _codes(request):
@@ -195,9 +178,7 @@ def _everywhere(words: tuple[str, ...] | None, old: str, new: str) -> tuple[str,
     return None if words is None else tuple(word.replace(old, new) for word in words)
 
 
-def plants(
-    request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings
-) -> Iterator[Planted]:
+def plants(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Iterator[Planted]:
     """Every plant possible in a request, in random order. `others` are inputs of other requests."""
     for kind in chance.sample(sorted(PLANTS), len(PLANTS)):
         planted = PLANTS[kind](request, chance, others, most)

@@ -116,9 +116,7 @@ def answer_drill(
     drill = draft.drill
     assert drill is not None  # the caller checked
     with context.trail.locked() as held:
-        as_placed = (
-            drill.commitment == held.index.drills.open and sha256_hex(draft.data) == drill.request_sha256
-        )
+        as_placed = drill.commitment == held.index.drills.open and sha256_hex(draft.data) == drill.request_sha256
         if not as_placed:
             raise Refused("drill_over", f"{drill.name}: was a drill, and it is over: threegate stats")
         _end(context.workspace, held, drill, outcome, actor, reading, reason)
@@ -144,11 +142,7 @@ def settle_drill(context: Context) -> Outcome | None:
             _clear(workspace)
             return None
         ttl = context.policy.settings.approval.draft_ttl
-        if (
-            drill is None
-            or drill.commitment != open_
-            or _digest(drill.file(workspace)) != drill.request_sha256
-        ):
+        if drill is None or drill.commitment != open_ or _digest(drill.file(workspace)) != drill.request_sha256:
             outcome: Outcome = "lost"
         elif ttl and held.now.timestamp() > drill.file(workspace).stat().st_ctime + ttl:
             outcome = "expired"
@@ -282,10 +276,7 @@ def _rules(report: Report) -> list[str]:
 
 def _means(read: Request, planted: Planted) -> bool:
     wanted = planted.request
-    return (
-        replace(read, data=wanted.data, sha256=wanted.sha256, unusual_program=wanted.unusual_program)
-        == wanted
-    )
+    return replace(read, data=wanted.data, sha256=wanted.sha256, unusual_program=wanted.unusual_program) == wanted
 
 
 def _can_be_shown(context: Context, drill: Drill, data: bytes) -> bool:

@@ -160,9 +160,7 @@ def sign_grant(
     return grant
 
 
-def grant_sections(
-    context: Context, approved: Approved, widened: Sequence[Widened], operator: str
-) -> list[Section]:
+def grant_sections(context: Context, approved: Approved, widened: Sequence[Widened], operator: str) -> list[Section]:
     """What would run under a grant of a finished request: the parts that may differ, with examples, and all
     that runs.
 
@@ -186,9 +184,7 @@ def what_may_differ(job: Job, widened: Sequence[Widened]) -> Section:
             Field("would wait", _shown(example, example.waits)),
         ]
     parts.append(
-        Note(
-            "all else that runs is the same byte for byte, or it waits; id, times and words about it may differ"
-        )
+        Note("all else that runs is the same byte for byte, or it waits; id, times and words about it may differ")
     )
     return Section("WHAT MAY DIFFER", tuple(parts))
 
@@ -211,7 +207,8 @@ def finished_request(context: Context, request_id: str) -> Approved:
     if server is not None and server.state is not None:
         raise Refused(
             "grant_mismatch",
-            f"{request_id}: a grant for a stateful server covers calls whatever was called before, and only the screen of:"
+            f"{request_id}: a grant for a stateful server covers calls whatever was called before, and only the screen "
+            "of:"
             " threegate grant tool says so; give it there",
         )
     return found
@@ -296,9 +293,7 @@ def _declared_covered(context: Context, draft: Draft, request: Request, grants: 
     }
     with context.workspace.hold(draft.path.parent / "files") as files:
         sizes = {item.sha256: files.stat(places[item.name]).st_size for item in request.inputs}
-        unread = unread_inputs(
-            request, lambda item: os.fdopen(files.open_regular(places[item.name])[0], "rb")
-        )
+        unread = unread_inputs(request, lambda item: os.fdopen(files.open_regular(places[item.name])[0], "rb"))
     job = build_job(
         request,
         input_sizes=sizes,

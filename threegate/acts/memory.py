@@ -48,9 +48,7 @@ def proposed_note(context: Context, request_id: str) -> ProposedNote:
     if note != finished.given["note"]:
         raise Refused("result_unverified", "/out/note.json: differs from the note that was proposed")
     if has_secret(str(note["content"])):
-        raise InvalidInput(
-            f"{request_id}: the note contains a secret and is not stored, because agents read notes"
-        )
+        raise InvalidInput(f"{request_id}: the note contains a secret and is not stored, because agents read notes")
     about = {
         "request_id": request_id,
         "approval_sha256": finished.approval_sha256,
@@ -62,10 +60,7 @@ def proposed_note(context: Context, request_id: str) -> ProposedNote:
 def store_note(context: Context, proposed: ProposedNote, signed: bytes) -> None:
     """Record the signed act and add the note. Raises Refused, Unavailable, TrailError, OSError."""
     request_id = proposed.finished.request_id
-    line = (
-        json.dumps({**proposed.note, "request_id": request_id}, ensure_ascii=True, sort_keys=True).encode()
-        + b"\n"
-    )
+    line = json.dumps({**proposed.note, "request_id": request_id}, ensure_ascii=True, sort_keys=True).encode() + b"\n"
     path = context.workspace.memory / NOTES_FILE
     with context.trail.locked() as held:
         settle_notes(context.workspace, held)
@@ -127,9 +122,7 @@ def _change(
 def _read_notes(workspace: Workspace) -> list[dict[str, Any]]:
     found = []
     for path in sorted(workspace.memory.glob("*.jsonl")):
-        for number, line in enumerate(
-            durable.read_regular(path, max_bytes=limits.MEMORY_BYTES).splitlines(), start=1
-        ):
+        for number, line in enumerate(durable.read_regular(path, max_bytes=limits.MEMORY_BYTES).splitlines(), start=1):
             try:
                 note = canonical.loads_strict(line, max_bytes=2 * limits.PROPOSAL_BYTES)
             except canonical.StrictJSONError as error:

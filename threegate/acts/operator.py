@@ -69,18 +69,14 @@ def add_operator(
     from the recorded one, TrailError, Unavailable, OSError.
     """
     if not NAME.fullmatch(name):
-        raise InvalidInput(
-            f"{name}: not a valid name for an operator; use letters, digits and . _ @ + - (at most 64)"
-        )
+        raise InvalidInput(f"{name}: not a valid name for an operator; use letters, digits and . _ @ + - (at most 64)")
     parts = key_line.split(None, 2)
     if len(parts) < 2:
         raise InvalidInput("the key is not a line of a .pub file: TYPE BASE64 [COMMENT]")
     try:
         key = parse_key_text(parts[0], parts[1])
     except MalformedError as error:
-        raise InvalidInput(
-            f"the key {error}; give the .pub file of an Ed25519, ECDSA, RSA or FIDO key"
-        ) from None
+        raise InvalidInput(f"the key {error}; give the .pub file of an Ed25519, ECDSA, RSA or FIDO key") from None
     comment = parts[2].strip() if len(parts) > 2 else ""
     if not (comment.isascii() and comment.isprintable()):
         comment = ""
@@ -166,8 +162,7 @@ def list_operators(workspace: Workspace) -> tuple[list[OperatorLine], str | None
         with _trail(workspace).locked() as held:
             if held.index.operators != current.digests:
                 problem = (
-                    "the files differ from what the trail last recorded; check them, then: threegate "
-                    "operator record"
+                    "the files differ from what the trail last recorded; check them, then: threegate operator record"
                 )
     revoked = _revoked_blobs(current.revoked)
     return [

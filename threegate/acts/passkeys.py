@@ -57,15 +57,15 @@ def read_made_passkey(data: bytes, origin: str) -> MadePasskey:
 
 
 def enrol_passkey(context: Context, name: str, made: MadePasskey, signed: bytes) -> Operator:
-    """Add the passkey to the operators, checked under the trail's lock. Raises Refused, InvalidInput, TrailError, OSError."""
+    """Add the passkey to the operators, checked under the trail's lock. Raises Refused, InvalidInput, TrailError,
+    OSError.
+    """
     with context.trail.locked() as held:
         actor, fields = checked_act(context, held, signed, PASSKEY_ACT, made.about(name))
         if actor != f"operator:{name}":
             raise Refused("statement_mismatch", f"{name}'s passkey must be enrolled by {name}'s own SSH key")
         if made.passkey.origin != context.policy.settings.approval.passkey_origin:
-            raise Refused(
-                "policy_changed", "the passkey was made for another origin than approval.passkey_origin"
-            )
+            raise Refused("policy_changed", "the passkey was made for another origin than approval.passkey_origin")
         entry = Operator(name, made.key, passkey=made.passkey, comment="passkey")
         append_operator(context.workspace, held, entry, actor=actor, signed=Signature(**fields))
     return entry

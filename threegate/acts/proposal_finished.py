@@ -50,17 +50,13 @@ class FinishedProposal:
         try:
             data = durable.read_regular(place, max_bytes=limits.OUT_FILE_BYTES)
         except OSError as error:
-            raise Refused(
-                "result_unverified", f"{path}: cannot be read ({error.strerror or error})"
-            ) from None
+            raise Refused("result_unverified", f"{path}: cannot be read ({error.strerror or error})") from None
         if canonical.sha256_hex(data) != self.outputs.get(inner):
             raise Refused("result_unverified", f"{path}: differs from the output that the trail recorded")
         return data
 
 
-def finished_proposal(
-    context: Context, held: LockedTrail, request_id: str, tools: frozenset[str]
-) -> FinishedProposal:
+def finished_proposal(context: Context, held: LockedTrail, request_id: str, tools: frozenset[str]) -> FinishedProposal:
     """What the trail says about a finished proposal for one of these tools.
 
     Raises InvalidInput if the request is not one or did not succeed; Refused("result_unverified") if bytes
@@ -95,17 +91,13 @@ def _pinned_args(context: Context, approved: Approved) -> dict[str, Any]:
     """args.json, by the digest that was approved."""
     digest = (approved.inputs or {}).get("args.json")
     try:
-        data = durable.read_regular(
-            context.workspace.inputs / str(digest), max_bytes=4 * limits.PROPOSAL_BYTES
-        )
+        data = durable.read_regular(context.workspace.inputs / str(digest), max_bytes=4 * limits.PROPOSAL_BYTES)
     except OSError as error:
         raise Refused(
             "result_unverified", f"args.json: the pinned input cannot be read ({error.strerror or error})"
         ) from None
     if canonical.sha256_hex(data) != digest:
-        raise Refused(
-            "result_unverified", "args.json: the pinned input does not have the bytes that were approved"
-        )
+        raise Refused("result_unverified", "args.json: the pinned input does not have the bytes that were approved")
     value = json.loads(data)
     assert isinstance(value, dict)
     return value

@@ -29,13 +29,9 @@ def add_project(workspace: Workspace, name: str, path: str, *, actor: str) -> Pr
     with trail.locked() as held:
         known = read_projects(workspace)
         if any(item.name == name for item in known):
-            raise InvalidInput(
-                f"{name}: already registered; remove it first: threegate project remove {name}"
-            )
+            raise InvalidInput(f"{name}: already registered; remove it first: threegate project remove {name}")
         data = render_projects((*known, place))
-        added = ProjectAdded(
-            project=name, path=place.path, uid=place.uid, projects_sha256=canonical.sha256_hex(data)
-        )
+        added = ProjectAdded(project=name, path=place.path, uid=place.uid, projects_sha256=canonical.sha256_hex(data))
         moves.announce(held, added, actor=actor)
         durable.overwrite(workspace.projects_file, data, _MODE)
     return place

@@ -77,11 +77,7 @@ def expire_draft(context: Context, draft: Draft) -> Rejected | None:
     """
     ttl = context.policy.settings.approval.draft_ttl
     with context.trail.locked() as held:
-        if (
-            not ttl
-            or held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS
-            or held.now < draft.expires_utc(ttl)
-        ):
+        if not ttl or held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS or held.now < draft.expires_utc(ttl):
             return None
         report = context.read(draft.data, draft.path.name, "draft", held.now)
         request_id = _own_id(context, held, report, draft) if report.request is not None else None
@@ -146,9 +142,7 @@ def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -
     if history is None:
         return request_id
     taken = history.approved or history.claimed or history.end or history.promoted
-    by_daemon = (
-        draft.path.parent == context.workspace.drafts
-    )  # made from a proposal: the daemon owns its file
+    by_daemon = draft.path.parent == context.workspace.drafts  # made from a proposal: the daemon owns its file
     anothers = not by_daemon and history.owner not in (None, draft.owner)
     return None if taken or anothers else request_id
 

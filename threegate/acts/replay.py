@@ -66,9 +66,7 @@ def ended_request(context: Context, request_id: str) -> EndedRequest:
     report = context.read(data, path.name, "approved")
     request = report.request
     if request is None or canonical.sha256_hex(data) != then.request_sha256:
-        raise Refused(
-            "request_changed", f"{path.name}: differs from what ran; for details: threegate audit verify"
-        )
+        raise Refused("request_changed", f"{path.name}: differs from what ran; for details: threegate audit verify")
     if request.project is not None:
         raise InvalidInput(f"{request_id}: changed a project; changes are not repeated for comparison")
     if request.call is not None:
@@ -77,8 +75,7 @@ def ended_request(context: Context, request_id: str) -> EndedRequest:
         job = build_job(
             request,
             input_sizes={
-                item.sha256: (context.workspace.inputs / item.sha256).lstat().st_size
-                for item in request.inputs
+                item.sha256: (context.workspace.inputs / item.sha256).lstat().st_size for item in request.inputs
             },
             platform=context.policy.platform,
             write_class=context.contracts.write_class(context.policy, request),
@@ -171,9 +168,7 @@ def compare(first: ResultFacts, again: Outcome) -> tuple[str, ...]:
     now_made = {item.path: item.sha256 for item in again.artifacts}
     for path in sorted(then_made.keys() | now_made.keys()):
         if then_made.get(path) != now_made.get(path):
-            lines.append(
-                f"{path}: {then_made.get(path, 'not there')} then, {now_made.get(path, 'not there')} now"
-            )
+            lines.append(f"{path}: {then_made.get(path, 'not there')} then, {now_made.get(path, 'not there')} now")
     return tuple(lines)
 
 

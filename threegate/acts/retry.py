@@ -52,13 +52,9 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
     slug = match[1] if (match := _SLUG.fullmatch(source.name)) else "retry"
     with context.trail.locked() as held:
         request_id = free_request_id(held, request.request_id)
-        requester_folders = context.workspace.requester_folders(
-            draft_owner(held.index.history(request.request_id))
-        )
+        requester_folders = context.workspace.requester_folders(draft_owner(held.index.history(request.request_id)))
     if not requester_folders.inbox.is_dir():
-        raise Unavailable(
-            f"{requester_folders.inbox}: the run that asked for this was removed; write a new draft"
-        )
+        raise Unavailable(f"{requester_folders.inbox}: the run that asked for this was removed; write a new draft")
     name = file_name(moment, slug)
     fresh = request.drafted_again(name, request_id, moment)
     data = render_request(fresh)

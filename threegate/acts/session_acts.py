@@ -75,12 +75,8 @@ def close_session(context: Context, session_id: str, *, actor: str) -> tuple[Rea
         _known_session(table, session_id)
         trial = SessionTable.from_json(context.policy.contracts, table.to_json())
         reasons = trial.close(session_id)
-        ended = [
-            key for key, item in trial.sessions.items() if item.killed and not table.sessions[key].killed
-        ]
-        running = sorted(
-            {call_id for key in ended if key != session_id for call_id in table.sessions[key].pending}
-        )
+        ended = [key for key, item in trial.sessions.items() if item.killed and not table.sessions[key].killed]
+        running = sorted({call_id for key in ended if key != session_id for call_id in table.sessions[key].pending})
         closed = SessionKilled(scope="close", name=session_id, missed=tuple(item.path for item in reasons))
         moves.announce(held, closed, actor=actor)
         session_table(context, held)

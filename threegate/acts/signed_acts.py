@@ -25,10 +25,10 @@ from threegate.trail import LockedTrail
 from threegate.trail.payloads import Signature
 
 
-def sign_act(
-    context: Context, acting: Acting, kind: str, about: Mapping[str, Any], *, ask: bool = True
-) -> bytes:
-    """Sign an act of this workspace. ssh-keygen may `ask` on the terminal. Raises InvalidInput, Unavailable, Refused."""
+def sign_act(context: Context, acting: Acting, kind: str, about: Mapping[str, Any], *, ask: bool = True) -> bytes:
+    """Sign an act of this workspace. ssh-keygen may `ask` on the terminal. Raises InvalidInput, Unavailable,
+    Refused.
+    """
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         epoch, now = held.index.epoch, held.now

@@ -36,15 +36,9 @@ def list_grants(workspace: Workspace, trail: Trail) -> list[Standing]:
 
 def find_grant(workspace: Workspace, trail: Trail, which: str) -> Standing:
     """The one grant whose id starts with `which`. Raises InvalidInput."""
-    found = [
-        standing
-        for standing in list_grants(workspace, trail)
-        if which and standing.grant.id.startswith(which)
-    ]
+    found = [standing for standing in list_grants(workspace, trail) if which and standing.grant.id.startswith(which)]
     if len(found) != 1:
-        raise InvalidInput(
-            f"{which}: {'more than one' if found else 'no'} grant matches; see: threegate grant list"
-        )
+        raise InvalidInput(f"{which}: {'more than one' if found else 'no'} grant matches; see: threegate grant list")
     return found[0]
 
 

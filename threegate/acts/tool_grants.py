@@ -55,7 +55,9 @@ def look_at_calls(
     absent: Sequence[str],
     by: str,
 ) -> GrantedCalls:
-    """What a grant for a tool would cover; `by` is a run or an account. Raises Refused, InvalidInput, Unavailable, TrailError."""
+    """What a grant for a tool would cover; `by` is a run or an account. Raises Refused, InvalidInput, Unavailable,
+    TrailError.
+    """
     refuse_off(context)
     with context.trail.locked() as held:
         index = held.index
@@ -109,9 +111,7 @@ def calls_sections(calls: GrantedCalls) -> list[Section]:
     items += [Field("not there", name) for name in rules.absent]
     if not rules.widened:
         items.append(Note("without arguments"))
-    items.append(
-        Note("names, types and lengths of lists are these at every depth; any other call waits for you")
-    )
+    items.append(Note("names, types and lengths of lists are these at every depth; any other call waits for you"))
     near = near_calls(calls.job, rules.widened, rules.absent)
     for label, why, job in (
         ("would run", "", calls.job),
@@ -126,9 +126,7 @@ def calls_sections(calls: GrantedCalls) -> list[Section]:
     ]
 
 
-def grant_calls(
-    context: Context, calls: GrantedCalls, *, max_uses: int, seconds: int, name: str, key: Path
-) -> Grant:
+def grant_calls(context: Context, calls: GrantedCalls, *, max_uses: int, seconds: int, name: str, key: Path) -> Grant:
     """Sign it. Raises Refused, InvalidInput, TrailError, Unavailable."""
     return sign_grant(
         context,

@@ -105,9 +105,7 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
     binds = tuple(_folder(context.workspace, text) for text in wanted.binds)
     bad = next((host for host in wanted.allow if not _HOST.fullmatch(host)), None)
     if bad is not None:
-        raise InvalidInput(
-            f"--allow {bad}: not a host name in lower case; give no scheme, port, path or address"
-        )
+        raise InvalidInput(f"--allow {bad}: not a host name in lower case; give no scheme, port, path or address")
     argv = _words_in_image(wanted.words) if image else pinned_command(wanted.words)
     for secret in wanted.secrets:
         if not VARIABLE.fullmatch(secret) or _NEVER_SET.fullmatch(secret):
@@ -302,9 +300,7 @@ def _image(settings: Settings, wanted: WantedServer) -> str:
     if wanted.account:
         raise InvalidInput("--account: a server in a container runs as nobody")
     if not (wanted.image or settings.runners.era.image):
-        raise InvalidInput(
-            "--in era: no image; name one with --image, or build the default: threegate sandbox build"
-        )
+        raise InvalidInput("--in era: no image; name one with --image, or build the default: threegate sandbox build")
     from threegate.runners.era.engine_answer import engine_url
     from threegate.runners.mcp.server_image import image_digest
 

@@ -58,13 +58,9 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
         history = held.index.history(request_id)
     finished = Finished.of(history.end) if history else None
     if history is None or history.end is None or finished is None or finished.status != "succeeded":
-        raise InvalidInput(
-            f"{request_id}: not a change that was made; threegate status lists finished requests"
-        )
+        raise InvalidInput(f"{request_id}: not a change that was made; threegate status lists finished requests")
     folder = context.workspace.run_folder(request_id)
-    facts = read_record(
-        folder, created_utc=history.end.when, trail_seq=history.end.seq, sha256=finished.record_sha256
-    )
+    facts = read_record(folder, created_utc=history.end.when, trail_seq=history.end.seq, sha256=finished.record_sha256)
     if facts.backend != "apply":
         raise InvalidInput(f"{request_id}: changed no project, so there is nothing to undo")
     kept = {item.path: item.sha256 for item in facts.kept}
@@ -106,9 +102,7 @@ def _verified(path: Path, sha256: str | None, most: int) -> bytes:
     try:
         data = durable.read_regular(path, max_bytes=most)
     except OSError as error:
-        raise Unavailable(
-            f"{path}: cannot be read ({error.strerror or error}); it is needed to undo"
-        ) from None
+        raise Unavailable(f"{path}: cannot be read ({error.strerror or error}); it is needed to undo") from None
     if canonical.sha256_hex(data) != sha256:
         raise Refused("result_unverified", f"{path}: differs from what the trail recorded")
     return data
@@ -128,9 +122,7 @@ def undo_change(context: Context, plan: UndoPlan, signed: bytes) -> str:
         recover_undos(context, held)
         actor, act = checked_act(context, held, signed, UNDO, plan.about)
         durable.deliver(path, first_line(place, token))
-        started = UndoStarted(
-            project=place.path, originals_sha256=plan.requested.change.sha256, token=token, **act
-        )
+        started = UndoStarted(project=place.path, originals_sha256=plan.requested.change.sha256, token=token, **act)
         moves.announce(held, started, request_id=plan.request_id, actor=actor)
         journal = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

@@ -46,7 +46,9 @@ def take_over_state(workspace: Workspace, run: AgentRun, facts: RunFacts) -> Age
 
 
 def write_files(run: AgentRun, filled: Filled, account: Account) -> None:
-    """Write the files of a profile below the run's HOME, owned by the agent's account. Raises InvalidInput, Unavailable."""
+    """Write the files of a profile below the run's HOME, owned by the agent's account. Raises InvalidInput,
+    Unavailable.
+    """
     try:
         with HeldFolder(os.open(run.state, _FOLDER), run.state) as home:
             os.fchown(home.fileno(), account.uid, account.gid)

@@ -44,9 +44,7 @@ class ClientEntry:
         """The change, as a unified diff."""
         sides = ((self.before or b"").decode().splitlines(True), self.after.decode().splitlines(True))
         name = str(self.file)
-        return "".join(
-            line if line.endswith("\n") else f"{line}\n" for line in unified_diff(*sides, name, name, n=2)
-        )
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in unified_diff(*sides, name, name, n=2))
 
     def write(self) -> Path | None:
         """Write it; return where the old bytes are kept, None if there was no file. Raises InvalidInput,
@@ -136,9 +134,7 @@ def _with_entry(file: Path, before: bytes | None, entry: str) -> bytes:
 
 def _value(file: Path, data: bytes, *, is_toml: bool) -> dict[str, Any]:
     try:
-        value = (
-            tomllib.loads(data.decode()) if is_toml else json.loads(data or b"{}", object_pairs_hook=_once)
-        )
+        value = tomllib.loads(data.decode()) if is_toml else json.loads(data or b"{}", object_pairs_hook=_once)
     except (ValueError, RecursionError):
         kind = "TOML" if is_toml else "JSON without comments"
         raise InvalidInput(f"{file}: is not {kind}; add the entry by hand") from None

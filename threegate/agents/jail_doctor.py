@@ -86,9 +86,7 @@ def _walls() -> Iterator[DoctorLine]:
 
 def _overlay() -> Iterator[DoctorLine]:
     if os.geteuid() == 0:
-        yield DoctorLine(
-            "agents: work copy", "ok", "a plain copy, because root's agents have another account"
-        )
+        yield DoctorLine("agents: work copy", "ok", "a plain copy, because root's agents have another account")
         return
     from threegate.agents.work_copy import (
         SCRATCH,

@@ -153,9 +153,7 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     program, arguments = find_program(profile, wanted.arguments)
     for host in wanted.hosts:
         if not _HOST(host):
-            raise InvalidInput(
-                f"--allow {host}: give the name of one host, in lower case, without port or path"
-            )
+            raise InvalidInput(f"--allow {host}: give the name of one host, in lower case, without port or path")
     for folder in wanted.read:
         if not folder.is_dir():
             raise InvalidInput(f"--read {folder}: no such folder")
@@ -199,9 +197,7 @@ def _key(context: Context, profile: Profile) -> str:
     if reference is None:
         raise InvalidInput(f"agents.{profile.name}.key names secrets.{name}, which is not in threegate.toml")
     if reference.host != host:
-        raise InvalidInput(
-            f"secrets.{name} in threegate.toml is for {reference.host}; set its host to {host}"
-        )
+        raise InvalidInput(f"secrets.{name} in threegate.toml is for {reference.host}; set its host to {host}")
     return read_secret(name, reference)
 
 
@@ -299,20 +295,17 @@ class _Launch:
             "requests in another "
             "terminal: threegate review"
         )
-        if hidden := [
-            path for path, why in self._copy.start.hidden.items() if why in ("protected", "secret")
-        ]:
+        if hidden := [path for path, why in self._copy.start.hidden.items() if why in ("protected", "secret")]:
             self._say(
-                f"hidden from the agent: {', '.join(hidden[:3])}{f' and {len(hidden) - 3} more' if len(hidden) > 3 else ''}; "
+                "hidden from the agent: "
+                f"{', '.join(hidden[:3])}{f' and {len(hidden) - 3} more' if len(hidden) > 3 else ''}; "
                 "--with PATH reveals one"
             )
         limits = plan.profile.limits
         self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb, processes=limits.processes)
         held.callback(self._cgroup.close)
         if self._cgroup.missing:
-            self._say(
-                f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)"
-            )
+            self._say(f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)")
 
     def _registered(self) -> str:
         """The project's name; empty if it may not be changed, with a message to the person."""
@@ -477,9 +470,7 @@ class _Launch:
         except OSError as error:
             problem = f"{self._run.base}: cannot be written ({error.strerror}); make room"
         except KeyboardInterrupt:
-            problem = (
-                "interrupted before its changes were read; see: threegate agent show " + self._run.run_id
-            )
+            problem = "interrupted before its changes were read; see: threegate agent show " + self._run.run_id
         finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
         counts = ModelCounts.read(self._counts) if self._counts >= 0 else ModelCounts()
         reached, refused = read_hosts(self._hosts) if self._hosts >= 0 else ((), ())

@@ -35,9 +35,9 @@ class Passed:
 
 
 _RESPONSES_KEYS: Final = frozenset(
-    """model instructions input tools tool_choice parallel_tool_calls reasoning store stream stream_options include text
-    prompt_cache_key prompt_cache_retention max_output_tokens max_tool_calls temperature top_p top_logprobs truncation metadata
-    client_metadata service_tier safety_identifier user""".split()
+    """model instructions input tools tool_choice parallel_tool_calls reasoning store stream
+    stream_options include text prompt_cache_key prompt_cache_retention max_output_tokens max_tool_calls
+    temperature top_p top_logprobs truncation metadata client_metadata service_tier safety_identifier user""".split()
 )
 _RESPONSES_ITEMS: Final = frozenset(
     """message reasoning function_call function_call_output custom_tool_call custom_tool_call_output local_shell_call
@@ -46,19 +46,20 @@ _RESPONSES_ITEMS: Final = frozenset(
 _RESPONSES_TOOLS: Final = frozenset(("function", "custom", "local_shell", "apply_patch", "namespace"))
 """Run by the client. A namespace is a list of them, under a name."""
 _CHAT_KEYS: Final = frozenset(
-    """model messages tools tool_choice parallel_tool_calls stream stream_options temperature top_p top_k max_tokens
-    max_completion_tokens stop n seed presence_penalty frequency_penalty repetition_penalty logit_bias logprobs top_logprobs
-    response_format reasoning_effort verbosity store metadata user service_tier prompt_cache_key prompt_cache_retention
-    safety_identifier enable_thinking thinking_budget thinking prediction vl_high_resolution_images""".split()
+    """model messages tools tool_choice parallel_tool_calls stream stream_options temperature top_p top_k
+    max_tokens max_completion_tokens stop n seed presence_penalty frequency_penalty repetition_penalty
+    logit_bias logprobs top_logprobs response_format reasoning_effort verbosity store metadata user
+    service_tier prompt_cache_key prompt_cache_retention safety_identifier enable_thinking thinking_budget
+    thinking prediction vl_high_resolution_images""".split()
 )
 _CHAT_TOOLS: Final = frozenset(("function", "custom"))
 _MESSAGES_KEYS: Final = frozenset(
-    """model messages system tools tool_choice stream max_tokens temperature top_p top_k stop_sequences metadata thinking
-    service_tier output_config output_format context_management cache_control""".split()
+    """model messages system tools tool_choice stream max_tokens temperature top_p top_k stop_sequences
+    metadata thinking service_tier output_config output_format context_management cache_control""".split()
 )
 _MESSAGES_TOOLS: Final = re.compile(r"custom|(bash|text_editor|memory|computer)_\d{8}").fullmatch
 _GEMINI_KEYS: Final = frozenset(
-    "contents tools toolConfig systemInstruction generationConfig safetySettings labels generateContentRequest model".split()
+    "contents tools toolConfig systemInstruction generationConfig safetySettings labels generateContentRequest model".split()  # noqa: E501
 )
 _GEMINI_PARTS: Final = frozenset(
     "text inlineData functionCall functionResponse thought thoughtSignature videoMetadata".split()
@@ -208,9 +209,7 @@ def _anthropic_blocks(content: object) -> None:
 def _tools(body: Mapping[str, Any], known: Callable[[object], bool]) -> None:
     for tool in _objects(body.get("tools") or [], "tools"):
         if not known(tool.get("type")):
-            raise ModelRequestRefused(
-                f"a tool of the type {_word(tool.get('type'))}, which the provider may run"
-            )
+            raise ModelRequestRefused(f"a tool of the type {_word(tool.get('type'))}, which the provider may run")
 
 
 def _not_stored(body: Mapping[str, Any]) -> None:

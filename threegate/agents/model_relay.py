@@ -47,9 +47,7 @@ _BETA: Final = re.compile(
 forwarded.
 """
 _PASSED_BACK: Final = frozenset(("content-type", "retry-after", "request-id", "x-request-id"))
-_USAGE: Final = re.compile(
-    rb'"(total_tokens|input_tokens|output_tokens|totalTokenCount)"\s*:\s*([0-9]{1,12})'
-)
+_USAGE: Final = re.compile(rb'"(total_tokens|input_tokens|output_tokens|totalTokenCount)"\s*:\s*([0-9]{1,12})')
 
 
 class Relay:
@@ -78,19 +76,11 @@ class Relay:
         self.counts.write(self._file)
         started = False
         try:
-            async with self._client.stream(
-                "POST", self._settings.url + path, content=body, headers=headers
-            ) as reply:
+            async with self._client.stream("POST", self._settings.url + path, content=body, headers=headers) as reply:
                 if 300 <= reply.status_code < 400:
-                    await _answer(
-                        send, 502, "the model's endpoint answered with a redirect, which is not followed"
-                    )
+                    await _answer(send, 502, "the model's endpoint answered with a redirect, which is not followed")
                     return
-                passed = [
-                    (name, value)
-                    for name, value in reply.headers.raw
-                    if name.decode().lower() in _PASSED_BACK
-                ]
+                passed = [(name, value) for name, value in reply.headers.raw if name.decode().lower() in _PASSED_BACK]
                 await send({"type": "http.response.start", "status": reply.status_code, "headers": passed})
                 started = True
                 await self._stream(reply, send)
@@ -129,9 +119,7 @@ class Relay:
         if query not in _QUERIES[settings.protocol]:
             raise ModelRequestRefused("this query")
         if counts.requests >= settings.requests or counts.bytes_in + counts.bytes_out >= settings.bytes:
-            raise ModelRequestRefused(
-                "more in this run: its budget (agents.NAME.requests, megabytes) is used up"
-            )
+            raise ModelRequestRefused("more in this run: its budget (agents.NAME.requests, megabytes) is used up")
         if settings.tokens and counts.tokens >= settings.tokens:
             raise ModelRequestRefused("more in this run: its budget (agents.NAME.tokens) is used up")
         data = await _body(receive)
@@ -194,9 +182,7 @@ async def _body(receive: Receive) -> bytes:
         piece = message.get("body", b"")
         size += len(piece)
         if size > limits.AGENT_MODEL_REQUEST_BYTES:
-            raise ModelRequestRefused(
-                f"more than {limits.AGENT_MODEL_REQUEST_BYTES >> 20} MiB in one request"
-            )
+            raise ModelRequestRefused(f"more than {limits.AGENT_MODEL_REQUEST_BYTES >> 20} MiB in one request")
         pieces.append(piece)
         if not message.get("more_body"):
             return b"".join(pieces)

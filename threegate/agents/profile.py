@@ -103,9 +103,7 @@ class Filled:
 
 def profile_names(settings: Settings) -> list[str]:
     """The profiles from the package and the settings."""
-    packaged = {
-        item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")
-    }
+    packaged = {item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")}
     return sorted(packaged | set(settings.agents))
 
 

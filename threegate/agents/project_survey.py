@@ -137,9 +137,7 @@ def _look(
     progress: Callable[[int], None],
 ) -> None:
     if prefix.count("/") > limits.AGENT_PATH_DEPTH:
-        raise InvalidInput(
-            f"the project has folders deeper than {limits.AGENT_PATH_DEPTH}; move them elsewhere"
-        )
+        raise InvalidInput(f"the project has folders deeper than {limits.AGENT_PATH_DEPTH}; move them elsewhere")
     with os.scandir(folder) as entries:
         listed = sorted(entries, key=lambda entry: entry.name)
     for entry in listed:
@@ -155,9 +153,7 @@ def _look(
             continue
         found.entries[path] = original
         if len(found.entries) > limits.AGENT_COPY_ENTRIES:
-            raise InvalidInput(
-                f"the project has more than {limits.AGENT_COPY_ENTRIES} entries; use one of its folders"
-            )
+            raise InvalidInput(f"the project has more than {limits.AGENT_COPY_ENTRIES} entries; use one of its folders")
         progress(len(found.entries))
         if original.kind != "folder":
             continue
@@ -182,9 +178,7 @@ def _hidden(
     if name == ".git":
         return "git"  # the top-level one is copied clean (`work_copy`)
     asked = shown.asked(path)
-    if not asked and is_protected(
-        (name,) if not shown.leads(path.rpartition("/")[0]) else tuple(path.split("/"))
-    ):
+    if not asked and is_protected((name,) if not shown.leads(path.rpartition("/")[0]) else tuple(path.split("/"))):
         return None if shown.leads(path) else "protected"
     if not stat.S_ISREG(facts.st_mode) or asked:
         return None

@@ -44,9 +44,7 @@ def register_project(workspace: Workspace, settings: Settings, root: Path, *, ac
         return project_name(workspace, settings, root)
     base = re.sub(r"[^A-Za-z0-9._-]", "-", root.name).lstrip("._-")[:60] or "project"
     taken = {place.name for place in read_projects(workspace)} | {DEFAULT}
-    name = next(
-        name for name in (base, *(f"{base}-{number}" for number in range(2, 1000))) if name not in taken
-    )
+    name = next(name for name in (base, *(f"{base}-{number}" for number in range(2, 1000))) if name not in taken)
     return add_project(workspace, name, str(root), actor=actor).name
 
 

@@ -59,12 +59,8 @@ def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
         raise InvalidInput(f"{name} changes no project, so there is nothing to merge")
     requester_folders = context.workspace.requester_folders(reviewed.owner)
     if not requester_folders.inbox.is_dir():
-        raise Unavailable(
-            f"{requester_folders.inbox}: the run that asked for this was removed; have it proposed again"
-        )
-    merging = _Merging(
-        change.change, requester_folders.base if isinstance(requester_folders, AgentRun) else None
-    )
+        raise Unavailable(f"{requester_folders.inbox}: the run that asked for this was removed; have it proposed again")
+    merging = _Merging(change.change, requester_folders.base if isinstance(requester_folders, AgentRun) else None)
     data = _merged(merging, reviewed, change)
     if not merging.moved:
         raise InvalidInput(f"{name}: the project has not changed since; approve the draft itself")
@@ -242,6 +238,4 @@ def _request(context: Context, old: Request, merging: _Merging, data: bytes) -> 
         report = context.read(render_request(fresh), name, "draft", now)
         if report.request is not None:
             return report.request
-    raise InvalidInput(
-        f"{old.file_name}: cannot be drafted again as the same request; have it proposed again"
-    )
+    raise InvalidInput(f"{old.file_name}: cannot be drafted again as the same request; have it proposed again")

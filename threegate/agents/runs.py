@@ -69,9 +69,7 @@ class RunFacts:
             value = json.loads(durable.read_regular(run.facts, max_bytes=limits.USER_STATE_BYTES))
             return cls(**{**value, "shown": tuple(value.get("shown", ()))})
         except (OSError, ValueError, TypeError, AttributeError):
-            raise Unavailable(
-                f"{run.run_id}: its launcher recorded nothing; the run cannot be used"
-            ) from None
+            raise Unavailable(f"{run.run_id}: its launcher recorded nothing; the run cannot be used") from None
 
 
 @contextmanager
@@ -148,9 +146,7 @@ def end_dead_runs(context: Context, *, actor: str) -> list[str]:
             if not facts.ended:
                 with context.trail.locked() as held:
                     known = held.index.run(run.run_id)
-                    if (
-                        known is None or not known.ended
-                    ):  # its launcher may have had no disk space to record its end
+                    if known is None or not known.ended:  # its launcher may have had no disk space to record its end
                         moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
                 replace(facts, ended=True).write(run)
                 remove_cgroups(run.run_id)
@@ -237,9 +233,7 @@ def _freezing(run: AgentRun, seconds: float) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= until:
-                    raise Unavailable(
-                        f"{run.run_id}: another process is reading its changes; try again"
-                    ) from None
+                    raise Unavailable(f"{run.run_id}: another process is reading its changes; try again") from None
                 time.sleep(_LOOK_SECONDS)
         yield
     finally:

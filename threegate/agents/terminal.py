@@ -43,11 +43,7 @@ def run_in_jail(
 
     `started` is called once it is running; `stopped` is polled for whether to stop it. Raises Unavailable.
     """
-    return (
-        _on_terminal(jail, argv, started, stopped)
-        if has_terminal()
-        else _on_pipes(jail, argv, started, stopped)
-    )
+    return _on_terminal(jail, argv, started, stopped) if has_terminal() else _on_pipes(jail, argv, started, stopped)
 
 
 def _wait(process: JailProcess, stopped: Callable[[], bool]) -> int:

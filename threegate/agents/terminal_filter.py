@@ -19,9 +19,7 @@ from threegate.core import limits
 
 _TEXT, _ESCAPE, _CSI, _STRING, _STRING_ESCAPE, _CHARSET = range(6)
 _FINALS: Final = frozenset("@ABCDEFGHIJKLMPSTX`abdefgrsu")
-_MODES: Final = frozenset(
-    "1 4 7 12 20 25 47 1000 1002 1003 1004 1005 1006 1007 1015 1047 1048 1049 2004 2026".split()
-)
+_MODES: Final = frozenset("1 4 7 12 20 25 47 1000 1002 1003 1004 1005 1006 1007 1015 1047 1048 1049 2004 2026".split())
 _NUMBERS: Final = re.compile(r"[0-9;:]*").fullmatch
 _KEYBOARD: Final = re.compile(r"[<>=][0-9;]*").fullmatch
 _CURSOR_SHAPE: Final = re.compile(r"[0-9]? ").fullmatch

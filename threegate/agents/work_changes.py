@@ -31,9 +31,7 @@ from threegate.core.workspace import AgentRun
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def read_changes(
-    copy: WorkCopy, *, paths: tuple[str, ...] = (), include_ignored: bool = False
-) -> MadeChangeSet:
+def read_changes(copy: WorkCopy, *, paths: tuple[str, ...] = (), include_ignored: bool = False) -> MadeChangeSet:
     """The change set of a work copy, or of some paths in it. Paths that also changed in the project since the
     start are left out.
 
@@ -43,9 +41,7 @@ def read_changes(
         with _trees(copy) as (project, work, touched):
             candidates, moved = _sorted_out(copy, project, work, touched)
             if paths:
-                candidates, moved = (
-                    [path for path in some if _is_within(path, paths)] for some in (candidates, moved)
-                )
+                candidates, moved = ([path for path in some if _is_within(path, paths)] for some in (candidates, moved))
             made = make_change_set(
                 project,
                 work,
@@ -125,12 +121,7 @@ def _touched_above(copy: WorkCopy, upper: HeldTree) -> Iterator[str]:
             if is_git(name) or (path in copy.start.hidden and entry.kind == "whiteout"):
                 continue
             known = copy.start.entries.get(path)
-            if (
-                entry.kind == "folder"
-                and known is not None
-                and known.kind == "folder"
-                and not upper.opaque(path)
-            ):
+            if entry.kind == "folder" and known is not None and known.kind == "folder" and not upper.opaque(path):
                 left.append(path)
             else:
                 yield path

@@ -118,13 +118,9 @@ class WorkCopy:
     def of(cls, run: AgentRun, root: Path, kind: CopyKind, account: Account) -> WorkCopy:
         """The existing work copy of a run. Raises Unavailable."""
         try:
-            start = Survey.from_bytes(
-                durable.read_regular(run.manifest, max_bytes=limits.AGENT_MANIFEST_BYTES)
-            )
+            start = Survey.from_bytes(durable.read_regular(run.manifest, max_bytes=limits.AGENT_MANIFEST_BYTES))
         except (OSError, ValueError, KeyError, TypeError, IndexError):
-            raise Unavailable(
-                f"{run.manifest}: cannot be read; the work copy can only be inspected by hand"
-            ) from None
+            raise Unavailable(f"{run.manifest}: cannot be read; the work copy can only be inspected by hand") from None
         return cls(run, root, kind, account, start)
 
     @property

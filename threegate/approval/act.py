@@ -42,9 +42,7 @@ def check_act(
         signed.statement, signed.signature, act.acted_by, NAMESPACE_ACT, operators, at=(act.acted_utc, now)
     )
     if (act.workspace_id, act.epoch) != (workspace_id, epoch):
-        raise Refused(
-            "workspace_mismatch", "the act was signed for another workspace, or before its adoption"
-        )
+        raise Refused("workspace_mismatch", "the act was signed for another workspace, or before its adoption")
     if act.acted_utc > now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS):
         raise Refused("not_yet_valid", "the act lies ahead of now")
     if now >= act.acted_utc + timedelta(seconds=max_age_sec):

@@ -80,7 +80,9 @@ class BatchPlace:
 
 @dataclass(frozen=True, slots=True)
 class SignedApproval:
-    """The ``.sig`` file of one request's approval: what was signed, the signature, and the statement about the request."""
+    """The ``.sig`` file of one request's approval: what was signed, the signature, and the statement about the
+    request.
+    """
 
     signed: SignedBytes
     statement: Statement

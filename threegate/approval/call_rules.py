@@ -47,9 +47,7 @@ class CallRules:
     """Arguments of a call that satisfy every constraint."""
 
 
-def read_rules(
-    schema: Node, *, where: Sequence[str], any_of: Sequence[str], absent: Sequence[str]
-) -> CallRules:
+def read_rules(schema: Node, *, where: Sequence[str], any_of: Sequence[str], absent: Sequence[str]) -> CallRules:
     """Read ``ARG = …``, ``ARG ~ …``, ``ARG under …``, and the names of arguments that may have any value or
     must be absent.
 
@@ -77,9 +75,7 @@ def _widened(part: str, types: frozenset[str], text: str) -> Widened:
     kinds = [kind for kind in _KINDS if not types or kind in types]
     name = part.removeprefix(ARGUMENTS)
     if not kinds:
-        raise _mismatch(
-            f"{name}: is an {'/'.join(sorted(types))} in the tool's schema; name what is below it"
-        )
+        raise _mismatch(f"{name}: is an {'/'.join(sorted(types))} in the tool's schema; name what is below it")
     try:
         kind, text = _kind(text.strip(), kinds, bool(types))
         if kind not in kinds and not (kind == "integer" and "number" in kinds):
@@ -210,9 +206,7 @@ def _refuse_unsaid(schema: Node, tree: Mapping[str, Any], absent: Sequence[str])
     unsaid, there = [], set()
     for path, object_ in objects:
         names = {
-            name: None
-            for node in _variants(schema, _at(schema, path))
-            for name in _mapping(node.get("properties"))
+            name: None for node in _variants(schema, _at(schema, path)) for name in _mapping(node.get("properties"))
         }
         unsaid += [".".join((*path, name)) for name in names if name not in object_]
         there |= {".".join((*path, name)) for name in object_}
@@ -222,9 +216,7 @@ def _refuse_unsaid(schema: Node, tree: Mapping[str, Any], absent: Sequence[str])
             raise _mismatch(f"{name}: cannot be there and not be there; name it once")
     left = [name for name in unsaid if name not in absent]
     if left:
-        raise _mismatch(
-            f"{', '.join(left[:8])}: nothing is said of it; say it with --where, --any or --absent"
-        )
+        raise _mismatch(f"{', '.join(left[:8])}: nothing is said of it; say it with --where, --any or --absent")
 
 
 def _at(schema: Node, path: Sequence[str]) -> list[Node]:
@@ -239,11 +231,7 @@ def _below(node: Node, name: str) -> Iterator[Node]:
     found = _mapping(node.get("properties")).get(name)
     if found is None and name.isdigit():
         listed = node.get("prefixItems")
-        first = (
-            listed[int(name)]
-            if isinstance(listed, list) and len(name) < 4 and int(name) < len(listed)
-            else None
-        )
+        first = listed[int(name)] if isinstance(listed, list) and len(name) < 4 and int(name) < len(listed) else None
         found = node.get("items") if first is None else first
     if isinstance(found, dict):
         yield found

@@ -86,7 +86,9 @@ class Constraint:
 
     @classmethod
     def read(cls, kind: Kind, text: str) -> Constraint:
-        """Read ``= glob``, ``= ["a", "b"]``, ``= 1..100``, ``~ pattern``, ``under /srv``, as an operator writes it. Raises MalformedError."""
+        """Read ``= glob``, ``= ["a", "b"]``, ``= 1..100``, ``~ pattern``, ``under /srv``, as an operator writes it.
+        Raises MalformedError.
+        """
         match = _WRITTEN.fullmatch(text)
         if match is None:
             raise MalformedError("has a constraint without = or ~")
@@ -166,7 +168,9 @@ def _is_kind(value: object) -> TypeGuard[Kind]:
 
 
 def _fits(kind: Kind, value: object) -> bool:
-    """Whether an operand is of the type. The canonical rendering of the number 1.0 is 1, so that is a number as well."""
+    """Whether an operand is of the type. The canonical rendering of the number 1.0 is 1, so that is a number as
+    well.
+    """
     return type(value) is _KINDS[kind] or (kind == "number" and type(value) is int)
 
 

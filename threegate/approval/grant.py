@@ -62,7 +62,9 @@ class Grant:
     @classmethod
     @lru_cache(maxsize=limits.GRANTS_KNOWN)
     def parse(cls, data: bytes) -> Grant:
-        """Read a grant file. Raises MalformedError. The daemon reads every grant for each draft, so what bytes say is kept."""
+        """Read a grant file. Raises MalformedError. The daemon reads every grant for each draft, so what bytes say
+        is kept.
+        """
         signed = SignedBytes.parse(data)
         act = Act.parse(signed.statement, GRANT_TYPE, FIRST_GRANT_TYPE)
         about, first = act.about, act.type == FIRST_GRANT_TYPE
@@ -86,9 +88,7 @@ class Grant:
             act=act,
             from_request=about["from"],
             pattern=pattern,
-            widened=tuple(
-                Widened(f"inputs.{item}", None) if first else Widened.parse(item) for item in listed
-            ),
+            widened=tuple(Widened(f"inputs.{item}", None) if first else Widened.parse(item) for item in listed),
             owner=owner,
             policy_sha256=about["policy_sha256"],
             max_uses=uses,
@@ -107,9 +107,7 @@ def is_grant(data: bytes) -> bool:
 def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
     """A Job without the open values. Raises Refused (grant_mismatch) for what no grant may cover."""
     if job.network or (job.effective_risk == "high" and job.call is None):
-        raise Refused(
-            "grant_mismatch", "a grant never covers network or effective risk high; approve it by hand"
-        )
+        raise Refused("grant_mismatch", "a grant never covers network or effective risk high; approve it by hand")
     if job.project is not None:
         raise Refused("grant_mismatch", "a grant never covers a change of a project; approve it by hand")
     if job.call is not None and reaches_network(job.server):
@@ -135,7 +133,10 @@ def refuse_write(job: Job, *, allowed: bool) -> None:
     if job.call is not None and job.effective_risk == "high" and not allowed:
         raise Refused(
             "grant_mismatch",
-            f"{job.call.name}: no contract says side_effect: read of it; write one, or set approval.grants_write = true",
+            (
+                f"{job.call.name}: no contract says side_effect: read of it; write one, or set approval.grants_write = "
+                "true"
+            ),
         )
 
 

@@ -51,9 +51,7 @@ def check_grant_terms(facts: LaunchFacts, grant: Grant) -> str:
     if uses >= grant.max_uses:
         raise Refused("grant_used_up", f"the grant was used {uses} times; approve this one by hand")
     if (act.workspace_id, act.epoch) != (facts.workspace_id, facts.epoch):
-        raise Refused(
-            "workspace_mismatch", "the grant was given in another workspace, or before its adoption"
-        )
+        raise Refused("workspace_mismatch", "the grant was given in another workspace, or before its adoption")
     if grant.policy_sha256 != facts.policy_sha256:
         raise Refused("policy_changed", "settings, contracts, images or versions changed since the grant")
     refuse_write(facts.job, allowed=facts.grants_write)

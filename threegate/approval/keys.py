@@ -167,7 +167,5 @@ def _certificate(reader: WireReader, plain: str) -> PublicKey:
     reader.end()
     if authority.certificate is not None:
         raise MalformedError("is a certificate signed by a certificate")
-    certificate = Certificate(
-        serial, kind, key_id, tuple(principals), valid_after, valid_before, critical, authority
-    )
+    certificate = Certificate(serial, kind, key_id, tuple(principals), valid_after, valid_before, critical, authority)
     return PublicKey(plain, blob, bits, certificate)

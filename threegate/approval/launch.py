@@ -77,9 +77,7 @@ def _by_ssh_keygen(state: LaunchState) -> Check:
     )
     if verified:
         return Check("ssh-keygen", True, "", "verifies the signature too")
-    return Check(
-        "ssh-keygen", False, "signature_invalid", "does not verify what was verified here; report it"
-    )
+    return Check("ssh-keygen", False, "signature_invalid", "does not verify what was verified here; report it")
 
 
 _Step = tuple[str, Callable[[LaunchState], str]]
@@ -140,9 +138,7 @@ def _check_file(state: LaunchState) -> str:
     try:
         state.approval = SignedApproval.parse(state.facts.signature, state.facts.request.request_id)
     except MalformedError as error:
-        raise Refused(
-            "signature_file_malformed", f"the signature file {error}; approve the request again"
-        ) from None
+        raise Refused("signature_file_malformed", f"the signature file {error}; approve the request again") from None
     kind = "one statement" if state.approval.batch is None else "a batch of statements"
     return f"{kind} and one signature, approval {state.approval.approval_sha256}"
 
@@ -210,9 +206,7 @@ def _check_batch(state: LaunchState) -> str:
 def _check_workspace(state: LaunchState) -> str:
     statement, facts = state.statement, state.facts
     if (statement.workspace_id, statement.epoch) != (facts.workspace_id, facts.epoch):
-        raise Refused(
-            "workspace_mismatch", "the approval was given in another workspace, or before its adoption"
-        )
+        raise Refused("workspace_mismatch", "the approval was given in another workspace, or before its adoption")
     return f"{facts.workspace_id}, epoch {facts.epoch}"
 
 
@@ -224,9 +218,7 @@ def _check_request(state: LaunchState) -> str:
 
 def _check_policy(state: LaunchState) -> str:
     if state.statement.policy_sha256 != state.facts.policy_sha256:
-        raise Refused(
-            "policy_changed", "settings, contracts, images or versions changed since; approve it again"
-        )
+        raise Refused("policy_changed", "settings, contracts, images or versions changed since; approve it again")
     return f"sha256 {state.facts.policy_sha256}"
 
 
@@ -265,17 +257,13 @@ def _check_time(state: LaunchState) -> str:
     if not statement.approved_utc < statement.expires_utc <= statement.approved_utc + ttl:
         raise Refused("expired", "the approval names an end that approval.ttl does not allow")
     if facts.now >= statement.expires_utc:
-        raise Refused(
-            "expired", f"the approval ended at {statement.expires_utc:%Y-%m-%dT%H:%M:%SZ}; retry it"
-        )
+        raise Refused("expired", f"the approval ended at {statement.expires_utc:%Y-%m-%dT%H:%M:%SZ}; retry it")
     return f"until {statement.expires_utc:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _check_unused(state: LaunchState) -> str:
     if state.facts.id_used or state.facts.nonce_used(state.nonce):
-        raise Refused(
-            "replayed", "this request or this approval was used before; make a new one: threegate retry"
-        )
+        raise Refused("replayed", "this request or this approval was used before; make a new one: threegate retry")
     return "never used before"
 
 

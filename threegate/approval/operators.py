@@ -86,9 +86,7 @@ class Operators:
         return tuple(entry for entry in self.entries if entry.name == name)
 
 
-def load_operators(
-    operators: bytes | None, revoked: bytes | None, passkeys: bytes | None = None
-) -> Operators:
+def load_operators(operators: bytes | None, revoked: bytes | None, passkeys: bytes | None = None) -> Operators:
     """Read the files' bytes (None: no such file). Never raises: errors are in `problem`."""
     try:
         if operators is None:
@@ -127,7 +125,9 @@ def _lines(data: bytes, what: str) -> list[tuple[int, str]]:
 
 
 def parse_operators(data: bytes, pins: Mapping[str, Passkey]) -> tuple[Operator, ...]:
-    """The lines of an operators file; `pins`: of its passkeys, by fingerprint, each used once. Raises MalformedError."""
+    """The lines of an operators file; `pins`: of its passkeys, by fingerprint, each used once. Raises
+    MalformedError.
+    """
     entries: list[Operator] = []
     keys: dict[bytes, int] = {}
     for number, text in _lines(data, "operators"):

@@ -95,7 +95,5 @@ def check_quorum(
         )
     distinct = min(len({signer.name for signer in signers}), len({signer.fingerprint for signer in signers}))
     if distinct < needed:
-        raise Refused(
-            "quorum_missing", f"{distinct} of {needed} operators signed; others can: threegate countersign"
-        )
+        raise Refused("quorum_missing", f"{distinct} of {needed} operators signed; others can: threegate countersign")
     return signers

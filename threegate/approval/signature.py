@@ -55,9 +55,7 @@ def sign_statement(data: bytes, key: Path, namespace: str, *, ask: bool = True) 
             sign_command(key.absolute(), namespace),
             input=data,
             stdout=subprocess.PIPE,
-            stderr=None
-            if ask and os.isatty(2)
-            else subprocess.PIPE,  # on a terminal: "touch your key", and its errors
+            stderr=None if ask and os.isatty(2) else subprocess.PIPE,  # on a terminal: "touch your key", and its errors
             env={**_VERIFY_ENVIRONMENT, **environment},
             timeout=limits.SIGN_SECONDS if ask else limits.QUIET_SIGN_SECONDS,
             start_new_session=not ask,

@@ -48,9 +48,7 @@ def verify_signer(
         return key.fingerprint
     if genuine(data, signature, name, namespace, operators, at=at):
         return key.fingerprint
-    if operators.revoked is not None and genuine(
-        data, signature, name, namespace, operators, at=at, revocation=False
-    ):
+    if operators.revoked is not None and genuine(data, signature, name, namespace, operators, at=at, revocation=False):
         raise Refused("signer_revoked", f"the key {key.fingerprint} of {name} is revoked")
     raise Refused("signature_invalid", f"ssh-keygen does not verify the signature of {name}")
 
@@ -62,15 +60,9 @@ def _entry_of(signature: SshSignature, name: str, operators: Operators) -> Opera
         if certificate is None:
             if not entry.authority and entry.key.blob == signature.key.blob:
                 return entry
-        elif (
-            entry.authority
-            and entry.key.blob == certificate.authority.blob
-            and name in certificate.principals
-        ):
+        elif entry.authority and entry.key.blob == certificate.authority.blob and name in certificate.principals:
             return entry
-    raise Refused(
-        "signer_unknown", f"the key {signature.key.fingerprint} is not one that operators gives to {name}"
-    )
+    raise Refused("signer_unknown", f"the key {signature.key.fingerprint} is not one that operators gives to {name}")
 
 
 def _check_use(signature: SshSignature, entry: Operator, namespace: str) -> None:
@@ -98,6 +90,4 @@ def _check_window(signature: SshSignature, entry: Operator, at: Sequence[datetim
         if inside and certificate is not None:
             inside = certificate.valid_after <= moment.timestamp() < certificate.valid_before
         if not inside:
-            raise Refused(
-                "signer_expired", f"the key of {entry.name} is not valid at {moment:%Y-%m-%dT%H:%M:%SZ}"
-            )
+            raise Refused("signer_expired", f"the key of {entry.name} is not valid at {moment:%Y-%m-%dT%H:%M:%SZ}")

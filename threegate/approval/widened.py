@@ -93,13 +93,14 @@ class OpenJob:
 
 
 def read_widened(job: Job, texts: Sequence[str]) -> tuple[Widened, ...]:
-    """Read ``PART = …``, ``PART ~ …``, ``PART under …``, by the types that the job's own values have. Raises Refused."""
+    """Read ``PART = …``, ``PART ~ …``, ``PART under …``, by the types that the job's own values have. Raises
+    Refused.
+    """
     named = split_written(texts)
     values = open_job(job, tuple(named)).values
     try:
         return tuple(
-            Widened.of(part, Constraint.read(_kind(values[part]), text))
-            for part, text in sorted(named.items())
+            Widened.of(part, Constraint.read(_kind(values[part]), text)) for part, text in sorted(named.items())
         )
     except MalformedError as error:
         raise _mismatch(f"what you widen {error}") from None
@@ -172,8 +173,7 @@ def with_value(job: Job, part: str, value: Any) -> Job:
         return replace(
             job,
             inputs=tuple(
-                replace(item, size=value, sha256="0" * 64) if item.name == name else item
-                for item in job.inputs
+                replace(item, size=value, sha256="0" * 64) if item.name == name else item for item in job.inputs
             ),
         )
     if kind == "limits":

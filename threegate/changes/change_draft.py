@@ -29,7 +29,9 @@ _DATED: Final = re.compile(r"^TR-[0-9]{8}-[0-9]{6}Z-")
 
 @dataclass(frozen=True, slots=True)
 class ChangeDraft:
-    """A draft's file name and bytes. Beside it, in `files/`, belongs `changes.tar` with exactly the bytes of the change set."""
+    """A draft's file name and bytes. Beside it, in `files/`, belongs `changes.tar` with exactly the bytes of the
+    change set.
+    """
 
     name: str
     data: bytes
@@ -94,9 +96,7 @@ def said_changes(rows: Sequence[Row], sha256: str, *, named: bool = True) -> Cha
     """
     counts = count_changes(rows)
     listed = tuple((row.change, row.path) for row in rows[: limits.CHANGE_ROWS_LISTED]) if named else ()
-    return Changes(
-        sha256, counts["add"], counts["modify"], counts["delete"], counts["mode"], counts["type"], listed
-    )
+    return Changes(sha256, counts["add"], counts["modify"], counts["delete"], counts["mode"], counts["type"], listed)
 
 
 def left_out_lines(made: MadeChangeSet, *, names: bool = True) -> Iterator[str]:

@@ -93,9 +93,7 @@ def check_said(said: Changes, change: ChangeSet) -> None:
         counted[row.change] += 1
     for kind, count in counted.items():
         if getattr(said, kind) != count:
-            raise ChangeSetError(
-                f"## Changes says {getattr(said, kind)} of {kind}, and changes.tar has {count}"
-            )
+            raise ChangeSetError(f"## Changes says {getattr(said, kind)} of {kind}, and changes.tar has {count}")
     rows = {(row.change, row.path) for row in change.rows}
     for named in said.rows:
         if named not in rows:

@@ -55,9 +55,7 @@ def check_project(project: Tree, change: ChangeSet, uid: int) -> None:
         for name in sorted(names):
             key = collision_key(name)
             if key in spelled and {name, spelled[key]} & after.added(folder):
-                raise ChangeSetError(
-                    f"{folder}/{name}: differs from another name in case or Unicode form only"
-                )
+                raise ChangeSetError(f"{folder}/{name}: differs from another name in case or Unicode form only")
             spelled[key] = name
         if looks_bare(names) and not looks_bare(project.names(folder)):
             raise ChangeSetError(f"{folder or '.'}: would be a git repository afterwards")
@@ -80,9 +78,7 @@ def _check_place(project: Tree, row: Row, uid: int, after: _After) -> None:
         after.seen.add(above)
         entry = project.look(above)
         if entry is None or entry.kind != "folder":
-            raise ChangeSetError(
-                f"{row.path}: its parent is not a folder in the project (a link, or nothing)"
-            )
+            raise ChangeSetError(f"{row.path}: its parent is not a folder in the project (a link, or nothing)")
         if entry.uid != uid:
             raise ChangeSetError(f"{row.path}: is in a folder of another account than the project's")
 

@@ -190,9 +190,7 @@ class _Making:
         for name in names:
             self._seen += 1
             if self._seen > limits.CHANGE_WALK_ENTRIES:
-                raise ChangeSetError(
-                    f"the work copy has more than {limits.CHANGE_WALK_ENTRIES} names to compare"
-                )
+                raise ChangeSetError(f"the work copy has more than {limits.CHANGE_WALK_ENTRIES} names to compare")
             inner = f"{path}/{name}" if path else name
             old, new = before.get(name), after.get(name)
             if old is None and new is None:
@@ -234,9 +232,7 @@ class _Making:
     def _change(self, path: str, old: TreeEntry | None, new: TreeEntry | None) -> bool:
         """Note the rows of one path that may be carried, and of what is below it."""
         if new is not None and new.kind == "file" and not self._fits(path, old, new):
-            return self._leave(
-                path, f"is larger than the {carried_bytes() // limits.MIB} MiB of a change set"
-            )
+            return self._leave(path, f"is larger than the {carried_bytes() // limits.MIB} MiB of a change set")
         was, becomes = old is not None and old.kind == "folder", new is not None and new.kind == "folder"
         if was and becomes:
             return self._folder(path, both=True)
@@ -256,9 +252,7 @@ class _Making:
                 del self.rows[mark:]
                 self._leave(path, "would replace a folder in which something stays")
             return False
-        self.rows.append(
-            Row(path, TableNode(FOLDER), None if new is None else node_of(self._work, path, new))
-        )
+        self.rows.append(Row(path, TableNode(FOLDER), None if new is None else node_of(self._work, path, new)))
         return True
 
     def _leaf(self, path: str, old: TreeEntry | None, new: TreeEntry | None) -> bool:

@@ -78,7 +78,9 @@ def link_parts(path: str, target: str) -> tuple[str, ...]:
 
 
 def check_paths(rows: Sequence[Row], targets: Mapping[str, str]) -> None:
-    """Refuse a change set by its paths and links alone. `targets` is path → target of its links. Raises ChangeSetError."""
+    """Refuse a change set by its paths and links alone. `targets` is path → target of its links. Raises
+    ChangeSetError.
+    """
     for row in rows:
         if (problem := path_problem(row.path)) is not None:
             raise ChangeSetError(f"{row.path}: {problem}")
@@ -89,9 +91,7 @@ def check_paths(rows: Sequence[Row], targets: Mapping[str, str]) -> None:
         above = [by_path.get("/".join(row.parts[:depth])) for depth in range(1, len(row.parts))]
         if row.after is not None and any(item and not (item.after and item.after.folder) for item in above):
             raise ChangeSetError(f"{row.path}: is added below what is no folder afterwards")
-        if row.before is not None and any(
-            item and not (item.before and item.before.folder) for item in above
-        ):
+        if row.before is not None and any(item and not (item.before and item.before.folder) for item in above):
             raise ChangeSetError(f"{row.path}: its parent is not a folder before")
     refuse_collisions(row.path for row in rows if row.after is not None)
 

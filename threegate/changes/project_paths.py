@@ -16,9 +16,7 @@ from urllib.parse import unquote
 from threegate.core import limits
 from threegate.request.characters import has_hidden
 
-PROTECTED_FOLDERS: Final = frozenset(
-    {"secrets", "credentials", "data", "database", "db", "backup", "backups", ".git"}
-)
+PROTECTED_FOLDERS: Final = frozenset({"secrets", "credentials", "data", "database", "db", "backup", "backups", ".git"})
 PROTECTED_PATTERNS: Final = (
     ".env*",
     "*.db",
@@ -33,9 +31,7 @@ _PROTECTED_ENDINGS: Final = tuple(pattern[1:] for pattern in PROTECTED_PATTERNS 
 _OWN: Final = frozenset({"tool-exec", "threegate.toml", ".threegate-backup", ".threegate-apply"})
 _PROTECTED_NAMES: Final = PROTECTED_FOLDERS | _OWN
 _GUARD: Final = frozenset({".clawguard.json", ".clawguard"})
-_DEVICES: Final = re.compile(
-    r"(con|prn|aux|nul|conin\$|conout\$|clock\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.DOTALL
-)
+_DEVICES: Final = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|clock\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.DOTALL)
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
 
 
@@ -79,11 +75,7 @@ def is_protected(parts: tuple[str, ...]) -> bool:
 
 def _any_protected(names: list[str]) -> bool:
     for name in names:
-        if (
-            name in _PROTECTED_NAMES
-            or name.startswith(_PROTECTED_BEGINNINGS)
-            or name.endswith(_PROTECTED_ENDINGS)
-        ):
+        if name in _PROTECTED_NAMES or name.startswith(_PROTECTED_BEGINNINGS) or name.endswith(_PROTECTED_ENDINGS):
             return True
     return False
 

@@ -62,9 +62,7 @@ def hold_project(place: ProjectPlace) -> HeldFolder:
     facts = held.facts()
     if (facts.st_dev, facts.st_ino, facts.st_uid) != (place.device, place.inode, place.uid):
         held.close()
-        raise Refused(
-            "project_changed", f"{place.path}: is another folder now, or belongs to another account"
-        )
+        raise Refused("project_changed", f"{place.path}: is another folder now, or belongs to another account")
     return held
 
 
@@ -83,9 +81,7 @@ def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:
         except ChangeSetError as error:
             raise Refused("input_unfit", f"changes.tar: {error}") from None
         except OSError as error:
-            raise Refused(
-                "project_changed", f"{place.path}: cannot be read ({error.strerror or error})"
-            ) from None
+            raise Refused("project_changed", f"{place.path}: cannot be read ({error.strerror or error})") from None
     if moved:
         more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
         raise Refused(

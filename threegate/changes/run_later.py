@@ -24,12 +24,12 @@ _TABLE: Final[tuple[tuple[str, str], ...]] = (
         """.github/workflows/** .github/actions/** .github/dependabot.yml .gitlab-ci.yml .gitlab-ci/** **/.gitlab-ci.yml
         .circleci/** .travis.yml azure-pipelines*.yml bitbucket-pipelines.yml **/jenkinsfile* .drone.yml .woodpecker/**
         .woodpecker.yml .buildkite/** appveyor.yml .appveyor.yml cloudbuild.yaml .cirrus.yml .forgejo/** .gitea/** .teamcity/**
-        codemagic.yaml .semaphore/** buildspec.yml""",
+        codemagic.yaml .semaphore/** buildspec.yml""",  # noqa: E501
     ),
     (
         "a hook of git or of another tool",
         """.githooks/** .husky/** hooks/** scripts/hooks/** **/githooks/** **/git-hooks/** .pre-commit-config.yaml .pre-commit-hooks.yaml lefthook.yml .lefthook.yml
-        lefthook-local.yml .overcommit.yml .lintstagedrc* **/.gitattributes .lefthook/**""",
+        lefthook-local.yml .overcommit.yml .lintstagedrc* **/.gitattributes .lefthook/**""",  # noqa: E501
     ),
     (
         "a build or a task runner runs it",
@@ -41,7 +41,7 @@ _TABLE: Final[tuple[tuple[str, str], ...]] = (
         **/*.nix **/flake.lock **/noxfile.py **/tasks.py **/fabfile.py **/tox.ini **/dodo.py **/build.rs **/build.zig
         **/magefile.go **/*.csproj **/*.fsproj **/*.vbproj **/*.props **/*.targets **/*.vcxproj **/*.sln **/gulpfile.*
         **/gruntfile.* **/mix.exs **/*.cabal **/setup.hs **/package.swift **/podfile **/fastfile **/earthfile **/mise.toml **/.mise.toml
-        **/.mise/** **/devbox.json **/ansible.cfg **/playbook*.y*ml""",
+        **/.mise/** **/devbox.json **/ansible.cfg **/playbook*.y*ml""",  # noqa: E501
     ),
     (
         "a package's scripts or settings, which its tools run or obey",
@@ -49,7 +49,7 @@ _TABLE: Final[tuple[tuple[str, str], ...]] = (
         **/pyproject.toml **/setup.py **/setup.cfg **/hatch_build.py **/hatch.toml **/pip.conf **/.pdm.toml **/pdm.toml **/uv.toml
         **/manifest.in **/requirements*.txt **/requirements/*.txt **/constraints*.txt **/environment.y*ml **/pipfile
         **/cargo.toml **/.cargo/** **/rust-toolchain* **/go.mod **/go.work **/gemfile **/*.gemspec **/.bundle/** **/composer.json
-        **/conanfile.* **/vcpkg.json **/pubspec.yaml **/nuget.config **/paket.dependencies **/global.json""",
+        **/conanfile.* **/vcpkg.json **/pubspec.yaml **/nuget.config **/paket.dependencies **/global.json""",  # noqa: E501
     ),
     (
         "a lock file: it says which foreign code is fetched and run",
@@ -62,14 +62,14 @@ _TABLE: Final[tuple[tuple[str, str], ...]] = (
         **/.pylintrc **/pylintrc **/mypy.ini **/.mypy.ini **/.flake8 **/.coveragerc **/*.config.js **/*.config.cjs **/*.config.mjs
         **/*.config.ts **/*.config.mts **/*.config.cts **/.eslintrc* **/.prettierrc* **/.babelrc* **/babel.config.* **/.mocharc*
         **/.nycrc* **/.stylelintrc* **/.rspec **/.irbrc **/.pryrc **/spec_helper.rb **/.swcrc **/tsconfig*.json **/nodemon.json
-        **/phpunit.xml* **/.rubocop.yml **/ruff.toml **/.ruff.toml **/.bashrc **/.profile **/.zshrc **/.inputrc **/.gdbinit **/.lldbinit""",
+        **/phpunit.xml* **/.rubocop.yml **/ruff.toml **/.ruff.toml **/.bashrc **/.profile **/.zshrc **/.inputrc **/.gdbinit **/.lldbinit""",  # noqa: E501
     ),
     (
         "a shell or an editor loads or runs it when the folder is opened",
         """**/.envrc **/.vscode/** **/.idea/** **/.vs/** **/*.code-workspace **/.devcontainer/** **/.devcontainer.json **/.vimrc **/.nvimrc
         **/.exrc **/.nvim.lua **/.dir-locals* **/.projectile **/.zed/** **/.fleet/** **/*.sublime-project **/.editorconfig **/.netrwhist
         **/.tool-versions **/.python-version **/.ruby-version **/.node-version **/.nvmrc **/.sdkmanrc **/.autoenv* **/.gitpod.yml
-        **/.replit **/replit.nix **/*.desktop **/.project **/.settings/**""",
+        **/.replit **/replit.nix **/*.desktop **/.project **/.settings/**""",  # noqa: E501
     ),
     (
         "an agent obeys it",
@@ -77,19 +77,19 @@ _TABLE: Final[tuple[tuple[str, str], ...]] = (
         **/.codex/** **/.gemini/** **/.qwen/** **/.opencode/** **/opencode.json* **/.cursor/** **/.cursorrules **/.windsurf/**
         **/.windsurfrules **/.clinerules* **/.clinerules/** **/.roo/** **/.roomodes **/.aider* **/.continue/** **/.github/copilot-instructions.md
         **/.github/instructions/** **/.github/prompts/** **/.github/agents/** **/.junie/** **/.kiro/** **/.amazonq/** **/.goosehints
-        **/.agents/** **/crush.json **/.crush.json **/.rules **/llms.txt **/skill.md **/.factory/** **/.augment/** **/.trae/** **/.pi/**""",
+        **/.agents/** **/crush.json **/.crush.json **/.rules **/llms.txt **/skill.md **/.factory/** **/.augment/** **/.trae/** **/.pi/**""",  # noqa: E501
     ),
     (
         "a service or a scheduler runs it",
         """**/*.service **/*.timer **/*.socket **/*.path **/crontab **/cron.d/** **/*.cron **/systemd/** **/supervisord.conf
         **/*.plist **/kustomization.yaml **/nginx*.conf **/.htaccess **/web.config **/serverless.y*ml
-        **/netlify.toml **/vercel.json **/fly.toml **/render.yaml **/wrangler.toml""",
+        **/netlify.toml **/vercel.json **/fly.toml **/render.yaml **/wrangler.toml""",  # noqa: E501
     ),
 )
 _CODE: Final = frozenset(
-    """py pyi js mjs cjs jsx ts mts cts tsx rb pl pm php lua r jl go rs c h cc cpp cxx hpp hh java kt kts scala swift m mm cs fs vb
-    dart ex exs erl hrl clj cljs hs ml mli elm vue svelte sql sol zig nim d pas f90 toml yaml yml ini cfg conf properties ipynb
-    graphql proto tex bib scss sass less""".split()
+    """py pyi js mjs cjs jsx ts mts cts tsx rb pl pm php lua r jl go rs c h cc cpp cxx hpp hh java kt kts
+    scala swift m mm cs fs vb dart ex exs erl hrl clj cljs hs ml mli elm vue svelte sql sol zig nim d pas
+    f90 toml yaml yml ini cfg conf properties ipynb graphql proto tex bib scss sass less""".split()
 )
 """Suffixes of code and settings that run when someone runs the project: they are the usual content of a
 change.
@@ -98,7 +98,9 @@ _SCRIPTS: Final = frozenset("sh bash zsh fish csh ksh ps1 psm1 bat cmd vbs awk c
 
 
 def why_runs_later(path: str, *, executable: bool, head: bytes) -> str | None:
-    """Why a file runs by itself, in words of ours; None for one that does not. `head` are its first CHANGE_HEAD_BYTES bytes."""
+    """Why a file runs by itself, in words of ours; None for one that does not. `head` are its first
+    CHANGE_HEAD_BYTES bytes.
+    """
     name = collision_key(path)
     for why, spec in _specs():
         if spec.match_file(name):

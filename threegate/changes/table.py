@@ -1,8 +1,8 @@
 """The table of a change set: what each path is before and after. Everything else about a change follows from it.
 
-Invariant: a table that `read_table` gives is sorted, has each path once, and each row's change is the one that its before
-and after make. Its bytes are the only rendering of its rows, so its sha256, the change set's digest, stands for all of
-them. A path has the same grammar as in a tar (`request/tar_reader.py`).
+Invariant: a table that `read_table` gives is sorted, has each path once, and each row's change is the one that its
+before and after make. Its bytes are the only rendering of its rows, so its sha256, the change set's digest, stands for
+all of them. A path has the same grammar as in a tar (`request/tar_reader.py`).
 Source: docs/spec/8-agents.md, "Change sets".
 """
 
@@ -112,9 +112,7 @@ def read_table(data: bytes) -> tuple[Row, ...]:
     if lines.pop() != b"" or not lines:
         raise ChangeSetError("its table is empty or cut off")
     if len(lines) > limits.CHANGE_ROWS:
-        raise ChangeSetError(
-            f"its table has more than {limits.CHANGE_ROWS} rows; propose the change in parts"
-        )
+        raise ChangeSetError(f"its table has more than {limits.CHANGE_ROWS} rows; propose the change in parts")
     rows = tuple(_row(number, line) for number, line in enumerate(lines, 1))
     for one, other in pairwise(rows):
         if not _order(one) < _order(other):
@@ -146,17 +144,13 @@ def _row(number: int, line: bytes) -> Row:
     except ValueError as error:
         raise ChangeSetError(f"row {number} of its table is no JSON object: {error}") from None
     if not isinstance(value, dict) or value.keys() != _KEYS or not isinstance(value["path"], str):
-        raise ChangeSetError(
-            f"row {number} of its table does not have exactly the keys {', '.join(sorted(_KEYS))}"
-        )
+        raise ChangeSetError(f"row {number} of its table does not have exactly the keys {', '.join(sorted(_KEYS))}")
     before, after = _node(number, value, "before"), _node(number, value, "after")
     if before == after:
         raise ChangeSetError(f"row {number} of its table changes nothing")
     row = Row(value["path"], before, after)
     if row.change != value["change"]:
-        raise ChangeSetError(
-            f"row {number} of its table is no {str(value['change'])[:20]!r} but {row.change!r}"
-        )
+        raise ChangeSetError(f"row {number} of its table is no {str(value['change'])[:20]!r} but {row.change!r}")
     return row
 
 

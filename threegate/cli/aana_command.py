@@ -24,12 +24,8 @@ app = typer.Typer(no_args_is_help=True)
 @app.command()
 def check(
     file: Annotated[str, argument("FILE|-", "An event as JSON; - reads stdin.")],
-    jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="Read one event per line, print one result per line.")
-    ] = False,
-    now: Annotated[
-        str, typer.Option(metavar="ISO", help="The time at which the age of evidence is measured.")
-    ] = "",
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Read one event per line, print one result per line.")] = False,
+    now: Annotated[str, typer.Option(metavar="ISO", help="The time at which the age of evidence is measured.")] = "",
     form: Annotated[
         Literal["text", "json"] | None, typer.Option("--format", help="Default: text, with --jsonl json.")
     ] = None,
@@ -118,9 +114,7 @@ def summary(
             for name, count in counts.most_common():
                 say(f"  {count:>7}  {name}")
     if total.unreadable_lines:
-        raise InvalidInput(
-            f"{file}: {total.unreadable_lines} lines are not audit-safe events and were not counted"
-        )
+        raise InvalidInput(f"{file}: {total.unreadable_lines} lines are not audit-safe events and were not counted")
 
 
 def _log_here() -> Path | None:

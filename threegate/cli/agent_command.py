@@ -67,13 +67,9 @@ def run(
     ] = False,
     operator: Annotated[
         str,
-        typer.Option(
-            metavar="NAME", help="With --allow: who signs.", autocompletion=tab_completion.operators
-        ),
+        typer.Option(metavar="NAME", help="With --allow: who signs.", autocompletion=tab_completion.operators),
     ] = "",
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --allow: the key to sign with.")
-    ] = None,
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="With --allow: the key to sign with.")] = None,
 ) -> None:
     """Run an agent in a jail, on a copy of a project.
 
@@ -146,9 +142,7 @@ def _proposed(context: Context, finished: Finished, when: str) -> str | None:
     if was_proposed(run, changes.sha256):
         invocation.warn("it proposed these changes itself; see: threegate status")
         return None
-    if when == "never" or (
-        when == "ask" and not typer.confirm("Propose these changes?", default=True, err=True)
-    ):
+    if when == "never" or (when == "ask" and not typer.confirm("Propose these changes?", default=True, err=True)):
         invocation.warn(f"its copy is kept; look at it with: threegate agent show {run.run_id}")
         return None
     try:
@@ -166,9 +160,7 @@ def _proposed(context: Context, finished: Finished, when: str) -> str | None:
         return None
     invocation.warn(f"drafted {name}; read and sign it in another terminal: threegate review")
     if not context.workspace.daemon_lock_held():
-        invocation.warn(
-            "no daemon is running, and only a daemon applies signed changes; start one with: threegate run"
-        )
+        invocation.warn("no daemon is running, and only a daemon applies signed changes; start one with: threegate run")
     return changes.sha256
 
 
@@ -251,9 +243,7 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
     changes = value.get("changes", [])
     invocation.say(f"run       {found.run_id}, {_state(facts, is_alive(found))}")
     invocation.say(f"agent     {facts.profile}, as the account {facts.account}, since {facts.started_utc}")
-    invocation.say(
-        f"project   {facts.root}{f', registered as {facts.project}' if facts.project else ', read-only'}"
-    )
+    invocation.say(f"project   {facts.root}{f', registered as {facts.project}' if facts.project else ', read-only'}")
     invocation.say(f"copy      {found.work} ({facts.copy})")
     if facts.shown:
         invocation.say(f"shown     {', '.join(facts.shown)} (--with)")
@@ -298,9 +288,7 @@ def stop(run: RunId) -> None:
 
 @app.command()
 def prompt(
-    form: Annotated[
-        str, typer.Option("--format", help="markdown, or json with the parts separate.")
-    ] = "markdown",
+    form: Annotated[str, typer.Option("--format", help="markdown, or json with the parts separate.")] = "markdown",
     workspace: Annotated[
         str,
         typer.Option("--workspace", "-w", metavar="DIR", help="For this workspace; default: here or above."),
@@ -328,9 +316,7 @@ def prompt(
         found = find_workspace(explicit=workspace or invocation.ROOT.workspace or None)
         policy = load_policy(found, facts=policy_facts())
         if not policy.contracts.ok:
-            invocation.warn(
-                "the contracts do not compile, so every request is refused; see: threegate contracts check"
-            )
+            invocation.warn("the contracts do not compile, so every request is refused; see: threegate contracts check")
         place = place_of(str(found.root), policy)
     now = datetime.now(UTC)
     if form == "json" or invocation.wants_json(json_):

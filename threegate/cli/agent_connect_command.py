@@ -21,9 +21,7 @@ def connect(
     ],
     write: Annotated[
         bool,
-        typer.Option(
-            "--write", help="Write the entry to the agent's settings, after showing the change and asking."
-        ),
+        typer.Option("--write", help="Write the entry to the agent's settings, after showing the change and asking."),
     ] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Undo --write.")] = False,
     file: Annotated[
@@ -57,9 +55,7 @@ def connect(
         place = file or Path(found.connect_file)
         if undo:
             done = take_back(place, entry)
-            invocation.say(
-                f"{place}: {'restored' if done else 'has no ThreeGate entry; nothing was changed'}"
-            )
+            invocation.say(f"{place}: {'restored' if done else 'has no ThreeGate entry; nothing was changed'}")
             return
         _write_entry(ClientEntry.plan(place, entry), yes=yes)
     else:

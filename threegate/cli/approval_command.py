@@ -21,9 +21,7 @@ def approval() -> None:
 
 @app.command("verify")
 def verify(
-    file: Annotated[
-        Path, argument("ID|FILE", "A request in approved/: its id or file.", tab_completion.waiting)
-    ],
+    file: Annotated[Path, argument("ID|FILE", "A request in approved/: its id or file.", tab_completion.waiting)],
     json_: JsonFlag = False,
 ) -> None:
     """Run every check that a launch runs.
@@ -37,10 +35,7 @@ def verify(
     checks = verify_approval(context_here(), file)
     if wants_json(json_):
         emit_json(
-            [
-                {"check": item.name, "ok": item.ok, "code": item.code or None, "detail": item.detail}
-                for item in checks
-            ]
+            [{"check": item.name, "ok": item.ok, "code": item.code or None, "detail": item.detail} for item in checks]
         )
     else:
         words = {True: "ok    ", False: "FAILED", None: "-     "}

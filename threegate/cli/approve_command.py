@@ -36,9 +36,7 @@ app = typer.Typer()
 
 @app.command()
 def approve(
-    which: Annotated[
-        str, argument("ID|FILE", "A draft: its id, its file or its name.", tab_completion.drafts)
-    ],
+    which: Annotated[str, argument("ID|FILE", "A draft: its id, its file or its name.", tab_completion.drafts)],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -109,9 +107,7 @@ def approve(
             reading = None if yes else reader.read()
             if draft.drill is not None:
                 actor = f"operator:{acting.name}"
-                told = reveal(
-                    context, draft, "missed", actor=actor, reading=reading, reason=reason, quiet=quiet
-                )
+                told = reveal(context, draft, "missed", actor=actor, reading=reading, reason=reason, quiet=quiet)
                 if quiet:
                     emit_json(told)
                 raise typer.Exit(EXIT_REFUSED)
@@ -152,9 +148,7 @@ def _approve_group(
             if quiet:
                 members = [promoted_json(promoted, one) for promoted, one in done]
                 left_out = [{"file": file, "why": why} for file, why in group.left_out]
-                emit_json(
-                    {"batch_sha256": batch, "members": members, "left_out": left_out, "daemon_runs": runs}
-                )
+                emit_json({"batch_sha256": batch, "members": members, "left_out": left_out, "daemon_runs": runs})
             else:
                 for promoted, _ in done:
                     say(f"approved  {promoted.path}")
@@ -165,26 +159,20 @@ def _approve_group(
                 _tell_no_daemon(daemon_runs=runs)
 
 
-def show(
-    reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool, to_stderr: bool = False
-) -> Reader:
+def show(reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool, to_stderr: bool = False) -> Reader:
     """Print the review screen; return a record of when the reader started."""
     from threegate.review.screen import render_reviewed_draft
     from threegate.shown.time_read import Reader
 
     width = screen_width(to_stderr=to_stderr)
-    lines = render_reviewed_draft(
-        reviewed, context.policy.settings, operator=operator, width=width, full=full
-    )
+    lines = render_reviewed_draft(reviewed, context.policy.settings, operator=operator, width=width, full=full)
     put(lines, to_stderr=to_stderr)
     reader = Reader()
     reader.shows(lines)
     return reader
 
 
-def show_group(
-    group: Group, context: Context, operator: str, *, full: bool, to_stderr: bool = False
-) -> Reader:
+def show_group(group: Group, context: Context, operator: str, *, full: bool, to_stderr: bool = False) -> Reader:
     """Print the screen of a group; return a record of when the reader started."""
     from threegate.review.group_screen import render_group
     from threegate.shown.time_read import Reader
@@ -274,9 +262,7 @@ def _tell_no_daemon(*, daemon_runs: bool) -> None:
 
 def _tell_kept(done: Promoted) -> None:
     if not done.draft_removed:
-        warn(
-            "the draft's file changed after it was read, so it was not moved; what you saw is what was approved"
-        )
+        warn("the draft's file changed after it was read, so it was not moved; what you saw is what was approved")
 
 
 def reveal(

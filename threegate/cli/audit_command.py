@@ -30,9 +30,7 @@ KeyOption = Annotated[
 def show(
     request: Annotated[
         str,
-        typer.Option(
-            "--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result
-        ),
+        typer.Option("--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result),
     ] = "",
     since: Annotated[
         str, typer.Option("--since", metavar="WHEN", help="Start at this date or time, or 24h, 7d ago.")
@@ -52,9 +50,7 @@ def show(
 
     unknown = sorted(set(type_ or ()) - TYPES)
     if unknown:
-        raise InvalidInput(
-            f"--type {unknown[0]}: no such event type; known types: {', '.join(sorted(TYPES))}"
-        )
+        raise InvalidInput(f"--type {unknown[0]}: no such event type; known types: {', '.join(sorted(TYPES))}")
     events = select(
         Trail(workspace_here()).events(),
         request_id=request or None,
@@ -116,8 +112,7 @@ def verify(
                 "cosigned": {name: {"size": size, "time": time} for name, size, time in result.cosigned},
                 "problem_count": result.problem_count,
                 "problems": [
-                    {"place": item.place, "line": item.line, "message": item.message}
-                    for item in result.problems
+                    {"place": item.place, "line": item.line, "message": item.message} for item in result.problems
                 ],
                 "notes": [{"place": item.place, "message": item.message} for item in result.notes],
             }
@@ -132,9 +127,7 @@ def verify(
             say(f"note: {note}")
         for name, size, time in result.cosigned:
             say(f"cosigned by {name}: {size} events at {time}")
-        verdict = (
-            "trail verifies" if result.ok else f"TRAIL DOES NOT VERIFY ({result.problem_count} problems)"
-        )
+        verdict = "trail verifies" if result.ok else f"TRAIL DOES NOT VERIFY ({result.problem_count} problems)"
         say(
             f"{verdict}: {result.lines} events in {result.segments} files, {result.checkpoints} checkpoints, "
             f"head {result.head[:16]}"
@@ -168,9 +161,7 @@ def checkpoint(
     if out is not None:
         durable.overwrite(out.absolute(), note.render(), 0o644)
     if wants_json(json_):
-        emit_json(
-            {"path": str(path), "size": note.size, "root": note.root.hex(), "note": note.render().decode()}
-        )
+        emit_json({"path": str(path), "size": note.size, "root": note.root.hex(), "note": note.render().decode()})
     else:
         typer.echo(note.render().decode(), nl=False)
 
@@ -272,9 +263,7 @@ def export(
     ] = None,
     request: Annotated[
         str,
-        typer.Option(
-            "--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result
-        ),
+        typer.Option("--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result),
     ] = "",
 ) -> None:
     """Export the trail for other programs.

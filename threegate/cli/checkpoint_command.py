@@ -63,9 +63,7 @@ def _show(item: OpenCheckpoint) -> None:
 
 
 @app.command()
-def approve(
-    request_id: RequestId, name: NameOption = "", key: KeyOption = None, yes: YesOption = False
-) -> None:
+def approve(request_id: RequestId, name: NameOption = "", key: KeyOption = None, yes: YesOption = False) -> None:
     """Let exactly this call run.
 
     Example: threegate checkpoint approve TR-20261122-101500Z-sum
@@ -92,7 +90,5 @@ def _answer(request_id: str, name: str, key: Path | None, yes: bool, *, approve:
     _show(item)
     word = "approve" if approve else "deny"
     ask(f"Sign as {acting.name} and {word} this call?", yes)
-    answer(
-        context, item, sign_act(context, acting, ANSWER, answer_about(item, approve=approve)), approve=approve
-    )
+    answer(context, item, sign_act(context, acting, ANSWER, answer_about(item, approve=approve)), approve=approve)
     say(f"{'approved' if approve else 'denied'} {request_id}")

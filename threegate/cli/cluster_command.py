@@ -26,9 +26,7 @@ def init(
     ] = None,
     host: Annotated[
         str,
-        typer.Option(
-            "--host", metavar="NAME", help="The broker's name or address, reachable from all machines."
-        ),
+        typer.Option("--host", metavar="NAME", help="The broker's name or address, reachable from all machines."),
     ] = "localhost",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The broker's port.")] = 5671,
     enter: Annotated[
@@ -62,9 +60,7 @@ def init(
             }
         )
         return
-    say(
-        f"broker/ is for the broker's machine, workers/<name>/ for each worker's, daemon/ for this one: {made.folder}"
-    )
+    say(f"broker/ is for the broker's machine, workers/<name>/ for each worker's, daemon/ for this one: {made.folder}")
     say("[runners.cluster] of threegate.toml" + (" now has:" if enter else " needs (--enter writes it):"))
     for name, value in made.settings.items():
         say(f"{name.rpartition('.')[2]} = {toml_value(value)}")

@@ -126,9 +126,7 @@ def test(folder: Folder = "", json_: JsonFlag = False) -> None:
 @app.command()
 def decide(
     folder: Folder = "",
-    calls: Annotated[
-        str, typer.Option("--calls", metavar="FILE.jsonl", help="A file with one call per line.")
-    ] = "",
+    calls: Annotated[str, typer.Option("--calls", metavar="FILE.jsonl", help="A file with one call per line.")] = "",
     form: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
     json_: JsonFlag = False,
 ) -> None:
@@ -153,9 +151,7 @@ def decide(
         if line.strip():
             _decide_line(play, line, f"{calls}:{number}", as_json)
     if not compiled.ok:
-        raise InvalidInput(
-            "the contracts do not compile, so every call is blocked; see: threegate contracts check"
-        )
+        raise InvalidInput("the contracts do not compile, so every call is blocked; see: threegate contracts check")
 
 
 def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
@@ -230,9 +226,7 @@ def new(
 @app.command()
 def graph(
     folder: Folder = "",
-    out: Annotated[
-        str, typer.Option("--out", metavar="FILE.svg|.mmd", help="The .svg or .mmd file to write.")
-    ] = "",
+    out: Annotated[str, typer.Option("--out", metavar="FILE.svg|.mmd", help="The .svg or .mmd file to write.")] = "",
 ) -> None:
     """Draw phases, tools and preconditions.
 

@@ -20,9 +20,7 @@ app = typer.Typer()
 
 @app.command()
 def countersign(
-    file: Annotated[
-        Path, argument("ID|FILE", "A request in approved/: its id or file.", tab_completion.waiting)
-    ],
+    file: Annotated[Path, argument("ID|FILE", "A request in approved/: its id or file.", tab_completion.waiting)],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,

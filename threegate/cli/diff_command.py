@@ -43,8 +43,7 @@ def diff(
                 "before": str(found.before),
                 "after": str(found.after),
                 "differences": [
-                    {"name": item.name, "before": item.before, "after": item.after}
-                    for item in found.differences
+                    {"name": item.name, "before": item.before, "after": item.after} for item in found.differences
                 ],
             }
         )

@@ -38,8 +38,7 @@ def doctor(
         emit_json(
             {
                 "lines": [
-                    {"name": line.name, "state": line.state, "seen": line.seen, "fix": line.fix}
-                    for line in lines
+                    {"name": line.name, "state": line.state, "seen": line.seen, "fix": line.fix} for line in lines
                 ],
                 "ok": all(line.state != "failure" for line in lines),
             }

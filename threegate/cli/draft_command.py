@@ -44,18 +44,12 @@ def draft(
     requested_by: Annotated[str, typer.Option("--requested-by", help="Who makes the request.")] = "core",
     risk: Annotated[str, typer.Option(help="low, medium or high.")] = "low",
     sensitivity: Annotated[str, typer.Option(help="public, internal or confidential.")] = "internal",
-    justification: Annotated[
-        str, typer.Option(help="Why the run is worth its risk; default: the purpose.")
-    ] = "",
+    justification: Annotated[str, typer.Option(help="Why the run is worth its risk; default: the purpose.")] = "",
     network_allow: Annotated[
         list[str] | None,
-        typer.Option(
-            "--network-allow", metavar="HOST[:PORT]", help="A host that the run may reach (repeatable)."
-        ),
+        typer.Option("--network-allow", metavar="HOST[:PORT]", help="A host that the run may reach (repeatable)."),
     ] = None,
-    network_rationale: Annotated[
-        str, typer.Option("--network-rationale", help="Why the network is needed.")
-    ] = "",
+    network_rationale: Annotated[str, typer.Option("--network-rationale", help="Why the network is needed.")] = "",
     language: Annotated[str, typer.Option(help="ERA: the language of the code.")] = "python",
     cpu: Annotated[str, typer.Option(help="Cores, as a decimal number.")] = "1",
     memory: Annotated[int, typer.Option(help="Memory in MiB.")] = 256,
@@ -101,9 +95,7 @@ def draft(
                 "path": str(drafted.path),
                 "request_id": drafted.report.request_id,
                 "sha256": drafted.report.sha256,
-                "inputs": [{"name": item.name, "sha256": item.sha256} for item in request.inputs]
-                if request
-                else [],
+                "inputs": [{"name": item.name, "sha256": item.sha256} for item in request.inputs] if request else [],
                 "copied": list(drafted.copied),
                 "findings": [finding.to_json() for finding in drafted.report.findings],
             }

@@ -63,9 +63,7 @@ def status(json_: JsonFlag = False) -> None:
     drills = found.drills
     if wants_json(json_):
         every = workspace.load_settings().drills.every
-        emit_json(
-            {"on": drills.on, "since": drills.since, "by": drills.by, "every": every, **drills.to_json()}
-        )
+        emit_json({"on": drills.on, "since": drills.since, "by": drills.by, "every": every, **drills.to_json()})
         return
     if not drills.since:
         say("drills were never on; an operator consents with: threegate drill on")

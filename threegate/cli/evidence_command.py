@@ -23,14 +23,10 @@ def evidence(
         Path,
         typer.Option("--out", metavar="DIR", help="The folder to write, or a zip file if it ends in .zip."),
     ],
-    ids: Annotated[
-        list[str] | None, argument("[ID]...", "Only these requests.", tab_completion.with_result)
-    ] = None,
+    ids: Annotated[list[str] | None, argument("[ID]...", "Only these requests.", tab_completion.with_result)] = None,
     since: Annotated[
         str,
-        typer.Option(
-            "--since", metavar="WHEN", help="Only requests with an event since then: a date, or 24h, 7d."
-        ),
+        typer.Option("--since", metavar="WHEN", help="Only requests with an event since then: a date, or 24h, 7d."),
     ] = "",
     json_: JsonFlag = False,
 ) -> None:

@@ -26,9 +26,7 @@ def code_descriptions(code: str) -> list[tuple[str, str]]:
 
 @app.command()
 def explain(
-    rule_id: Annotated[
-        str, argument("TGnnn|CODE", "A rule's id or name, or any other code that ThreeGate prints.")
-    ],
+    rule_id: Annotated[str, argument("TGnnn|CODE", "A rule's id or name, or any other code that ThreeGate prints.")],
     json_: invocation.JsonFlag = False,
 ) -> None:
     """Explain a rule or any other code that ThreeGate shows.

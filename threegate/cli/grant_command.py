@@ -53,7 +53,7 @@ def new(
 
     Everything that you do not widen stays the same, byte for byte.
 
-    Example: threegate grant new TR-20261122-101500Z-report --widen 'vars.month ~ 2026-[0-9]{2}' --widen 'inputs.data.csv = 0..1 MiB' --max-uses 30 --expires 30d
+    Example: threegate grant new TR-20261122-101500Z-report --widen 'vars.year ~ 20[0-9]{2}' --max-uses 30 --expires 30d
     """
     from threegate.acts.grants import finished_request, grant_sections, new_grant
     from threegate.approval import read_widened
@@ -92,9 +92,7 @@ def new(
 
 @app.command("tool")
 def tool(
-    server: Annotated[
-        str, argument("SERVER", "A server shown by `threegate tools list`.", tab_completion.servers)
-    ],
+    server: Annotated[str, argument("SERVER", "A server shown by `threegate tools list`.", tab_completion.servers)],
     tool_name: Annotated[str, argument("TOOL", "A tool shown by `threegate tools show`.")],
     max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000, help="How many calls it allows.")],
     expires: Annotated[str, typer.Option("--expires", metavar="8h", help="90s, 15m, 24h or 7d from now.")],
@@ -103,7 +101,7 @@ def tool(
         typer.Option(
             "--where",
             metavar="'ARG = …'",
-            help='What an argument may be: = acme/*, = 1..100, = true, = ["a", "b"], ~ PATTERN, or a contract\'s operator: '
+            help='What an argument may be: = acme/*, = 1..100, = true, = ["a", "b"], ~ PATTERN, or a contract\'s operator: '  # noqa: E501
             "under /srv/notes, starts_with, ends_with, glob, host_in, email_domain_in. Below others: a.b, list.0.",
         ),
     ] = None,
@@ -135,7 +133,7 @@ def tool(
 
     Name the allowed values of each argument; every other call waits for you.
 
-    Example: threegate grant tool github get_issue --where 'repo = acme/*' --where 'number = 1..99999' --absent token --by agent --max-uses 200 --expires 8h
+    Example: threegate grant tool github get_issue --where 'repo = acme/*' --any number --max-uses 200 --expires 8h
     """
     from threegate.acts.tool_grants import calls_sections, grant_calls, look_at_calls
     from threegate.shown.escaped_lines import field

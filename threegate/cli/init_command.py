@@ -17,9 +17,7 @@ app = typer.Typer()
 def init(
     folder: Annotated[Path, argument("DIR", "The folder for the workspace.")],
     operator: Annotated[str, typer.Option("--operator", help="Name of the first operator.")] = "operator",
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="PUB", help="The operator's public key file.")
-    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", metavar="PUB", help="The operator's public key file.")] = None,
     agent: Annotated[
         str, typer.Option("--agent", metavar="USER", help="The account that may write to the inbox.")
     ] = "",

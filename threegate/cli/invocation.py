@@ -126,7 +126,5 @@ def moment_of(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidInput(
-            f"--since {text}: give a date, a time or a duration (2026-11-22, 24h, 7d)"
-        ) from None
+        raise InvalidInput(f"--since {text}: give a date, a time or a duration (2026-11-22, 24h, 7d)") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -24,9 +24,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def approve(
-    request_id: Annotated[
-        str, argument("REQUEST_ID", "A finished memory.propose request.", tab_completion.ran)
-    ],
+    request_id: Annotated[str, argument("REQUEST_ID", "A finished memory.propose request.", tab_completion.ran)],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,

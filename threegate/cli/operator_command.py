@@ -89,9 +89,7 @@ def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = Fals
     origin = passkey_origin(context.policy.settings)
     acting = acting_here(context, name, key)
     code = new_enrolment(context.workspace, acting.name)
-    warn(
-        f"open this link on the device you will approve from, within ten minutes:\n  {origin}/page/enrol/{code}"
-    )
+    warn(f"open this link on the device you will approve from, within ten minutes:\n  {origin}/page/enrol/{code}")
     until = time.monotonic() + limits.PAGE_LOGIN_SECONDS
     while (data := passkey_made(context.workspace, code)) is None:
         if time.monotonic() > until:
@@ -100,9 +98,7 @@ def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = Fals
     made = read_made_passkey(data, origin)
     warn(f"passkey {made.key.fingerprint}\nfor     {acting.name}, who can approve with it on {origin}")
     ask("Does the page show the same fingerprint? Sign its enrolment?", False)
-    entry = enrol_passkey(
-        context, acting.name, made, sign_act(context, acting, PASSKEY_ACT, made.about(acting.name))
-    )
+    entry = enrol_passkey(context, acting.name, made, sign_act(context, acting, PASSKEY_ACT, made.about(acting.name)))
     if wants_json(json_):
         emit_json({"operator": entry.name, "key": entry.key.fingerprint, "origin": origin})
         return
@@ -156,9 +152,7 @@ def list_(json_: JsonFlag = False) -> None:
 
 @app.command("revoke")
 def revoke(
-    which: Annotated[
-        str, argument("NAME|SHA256:…", "A name (all its keys) or one key.", tab_completion.operators)
-    ],
+    which: Annotated[str, argument("NAME|SHA256:…", "A name (all its keys) or one key.", tab_completion.operators)],
     json_: JsonFlag = False,
 ) -> None:
     """Take away the right to approve.

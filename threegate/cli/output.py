@@ -72,8 +72,7 @@ def width(text: str) -> int:
     import unicodedata
 
     return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
 
 
@@ -92,8 +91,7 @@ def _annotations(report: Report) -> Iterable[str]:
     """GitHub workflow commands, one per finding."""
     for finding in report.findings:
         properties = (
-            f"file={_property(report.path)},line={finding.line},col={finding.column},"
-            f"title={_property(finding.rule)}"
+            f"file={_property(report.path)},line={finding.line},col={finding.column},title={_property(finding.rule)}"
         )
         yield f"::{finding.severity} {properties}::{_data(f'{finding.message}. {finding.help}')}"
 

@@ -71,9 +71,7 @@ def list_(json_: JsonFlag = False) -> None:
 
 @app.command()
 def remove(
-    name: Annotated[
-        str, argument("NAME", "A project shown by `threegate project list`.", tab_completion.projects)
-    ],
+    name: Annotated[str, argument("NAME", "A project shown by `threegate project list`.", tab_completion.projects)],
     json_: JsonFlag = False,
 ) -> None:
     """Take a project off the list; its folder is not touched.

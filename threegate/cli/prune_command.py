@@ -17,9 +17,7 @@ app = typer.Typer()
 def prune(
     older_than: Annotated[
         str,
-        typer.Option(
-            "--older-than", metavar="90d", help="Only for requests that ended longer ago than this."
-        ),
+        typer.Option("--older-than", metavar="90d", help="Only for requests that ended longer ago than this."),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed.")] = False,
     json_: JsonFlag = False,

@@ -15,9 +15,7 @@ app = typer.Typer()
 
 @app.command()
 def reject(
-    which: Annotated[
-        list[str], argument("ID|FILE...", "Drafts: their ids, files or names.", tab_completion.drafts)
-    ],
+    which: Annotated[list[str], argument("ID|FILE...", "Drafts: their ids, files or names.", tab_completion.drafts)],
     reason: Annotated[str, typer.Option("--reason", help="The reason, for the agent and the trail.")] = "",
     group: Annotated[bool, typer.Option("--group", help="Also reject all drafts of the same shape.")] = False,
     name: NameOption = "",
@@ -38,9 +36,7 @@ def reject(
 
     context = context_here()
     workspace = context.workspace
-    drafts = {
-        draft.path: draft for draft in (read_draft(workspace, find_draft(workspace, one)) for one in which)
-    }
+    drafts = {draft.path: draft for draft in (read_draft(workspace, find_draft(workspace, one)) for one in which)}
     if group:
         for draft in [draft for draft in drafts.values() if draft.drill is None]:
             drafts |= {path: read_draft(workspace, path) for path in group_paths(context, draft)}
@@ -52,9 +48,7 @@ def reject(
             continue
         by = decision_here(context, REJECT, reject_about(draft, reason), name, key)
         done = reject_draft(context, draft, reason=reason, by=by)
-        rows.append(
-            {"file": str(done.path), "request_id": done.request_id, "draft_removed": done.draft_removed}
-        )
+        rows.append({"file": str(done.path), "request_id": done.request_id, "draft_removed": done.draft_removed})
         if not wants_json(json_):
             say(f"rejected {done.path}")
             if not done.draft_removed:

@@ -15,9 +15,7 @@ app = typer.Typer()
 
 @app.command()
 def replay(
-    request_id: Annotated[
-        str, argument("REQUEST_ID", "A request that ran to completion.", tab_completion.ran)
-    ],
+    request_id: Annotated[str, argument("REQUEST_ID", "A request that ran to completion.", tab_completion.ran)],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,

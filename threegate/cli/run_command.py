@@ -14,9 +14,7 @@ app = typer.Typer()
 
 @app.command()
 def run(
-    once: Annotated[
-        bool, typer.Option("--once", help="Work until nothing is left to do, then exit.")
-    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Work until nothing is left to do, then exit.")] = False,
     log: Annotated[
         Literal["auto", "text", "json", "none"],
         typer.Option("--log", help="Log lines on stderr; auto: JSON for the journal, else text."),

@@ -34,11 +34,7 @@ def build(json_: JsonFlag = False) -> None:
         say(way)
     say(f"image         {images.era}")
     say(f"egress_image  {images.egress}")
-    say(
-        "written to threegate.toml; earlier approvals are no longer valid"
-        if changed
-        else "already in threegate.toml"
-    )
+    say("written to threegate.toml; earlier approvals are no longer valid" if changed else "already in threegate.toml")
 
 
 @app.command()

@@ -54,9 +54,7 @@ def http(
     require_extra("this server", "http")
     token = os.environ.pop(TOKEN_VARIABLE, "") or None
     if token is None and not no_auth:
-        raise typer.BadParameter(
-            f"set {TOKEN_VARIABLE} to the token that callers must send, or use --no-auth"
-        )
+        raise typer.BadParameter(f"set {TOKEN_VARIABLE} to the token that callers must send, or use --no-auth")
     if no_auth:
         token = None
     from threegate.serve.listening import bind
@@ -89,14 +87,10 @@ def http(
 def mcp(
     evidence: _EvidenceOption = "quickstart",
     log: _LogOption = "",
-    run: Annotated[
-        str, typer.Option(metavar="RUN", help="Serve this run of an agent; used by the launcher.")
-    ] = "",
+    run: Annotated[str, typer.Option(metavar="RUN", help="Serve this run of an agent; used by the launcher.")] = "",
     wait_sec: Annotated[
         int,
-        typer.Option(
-            min=0, max=limits.DOOR_WAIT_SECONDS, help="How long a call waits before it answers `pending`."
-        ),
+        typer.Option(min=0, max=limits.DOOR_WAIT_SECONDS, help="How long a call waits before it answers `pending`."),
     ] = limits.DOOR_USUAL_WAIT_SECONDS,
 ) -> None:
     """Serve the MCP tools on stdin and stdout.
@@ -178,9 +172,7 @@ def approve(
         made = make_certificate(workspace, name)
         say(f"authority    {made.authority}")
         say(f"fingerprint  SHA-256 {made.fingerprint}")
-        say(
-            f"for          {name} only, until {made.until:%Y-%m-%d}; the CA's key was deleted: it signs nothing else"
-        )
+        say(f"for          {name} only, until {made.until:%Y-%m-%d}; the CA's key was deleted: it signs nothing else")
         say("Import it on the device you approve from, then run: threegate serve approve")
         return
     require_extra("this server", "http")

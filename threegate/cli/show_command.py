@@ -33,9 +33,7 @@ app = typer.Typer()
 
 @app.command()
 def show(
-    which: Annotated[
-        str, argument("ID|FILE", "A request id, a file name, or a path.", tab_completion.any_request)
-    ],
+    which: Annotated[str, argument("ID|FILE", "A request id, a file name, or a path.", tab_completion.any_request)],
     input_name: Annotated[
         str,
         typer.Option(

@@ -30,12 +30,8 @@ ServerName = Annotated[
 
 @app.command("add")
 def add(
-    server: Annotated[
-        str, typer.Argument(metavar="NAME", help="Its name: a letter, then up to 15 of a-z 0-9 -.")
-    ],
-    command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND…", help="The server's installed program.")
-    ],
+    server: Annotated[str, typer.Argument(metavar="NAME", help="Its name: a letter, then up to 15 of a-z 0-9 -.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The server's installed program.")],
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for it.")
     ] = None,
@@ -49,9 +45,7 @@ def add(
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow", metavar="HOST", help="A host it may send anything to (in a jail, only these)."
-        ),
+        typer.Option("--allow", metavar="HOST", help="A host it may send anything to (in a jail, only these)."),
     ] = None,
     bind: Annotated[
         list[str] | None,
@@ -76,9 +70,7 @@ def add(
     ] = False,
     account: Annotated[
         str,
-        typer.Option(
-            "--account", metavar="USER", help="When run as root: the account for it; default: nobody."
-        ),
+        typer.Option("--account", metavar="USER", help="When run as root: the account for it; default: nobody."),
     ] = "",
     name: NameOption = "",
     key: KeyOption = None,
@@ -89,7 +81,7 @@ def add(
 
     Everything that the server reports about itself is shown and pinned with your signature.
 
-    Example: threegate tools add notes --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes
+    Example: threegate tools add notes --bind /srv/notes -- /opt/files/bin/mcp-server-filesystem /srv/notes
     """
     from threegate.acts.tool_servers import WantedServer, add_server, look_at_new
     from threegate.launch.context import open_context

@@ -24,9 +24,7 @@ app = typer.Typer()
 
 @app.command()
 def undo(
-    request_id: Annotated[
-        str, argument("REQUEST_ID", "The request that made the change.", tab_completion.ran)
-    ],
+    request_id: Annotated[str, argument("REQUEST_ID", "The request that made the change.", tab_completion.ran)],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,

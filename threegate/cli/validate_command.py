@@ -50,9 +50,7 @@ def validate(
     stage: Annotated[str, typer.Option(help="draft or approved; default: by the file's folder.")] = "",
     form: Annotated[str, typer.Option("--format", help="text, json, sarif or github.")] = "text",
     strict: Annotated[bool, typer.Option("--strict", help="Exit 2 on warnings too.")] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print only the findings, without help texts.")
-    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the findings, without help texts.")] = False,
     json_: invocation.JsonFlag = False,
 ) -> None:
     """Check tool requests and say what is wrong and where.
@@ -102,9 +100,7 @@ def request_settings() -> GateSettings:
     return DefaultSettings()
 
 
-def check_file(
-    path: str, *, settings: GateSettings, now: datetime, stage: str, fixes: bool = False
-) -> Report | str:
+def check_file(path: str, *, settings: GateSettings, now: datetime, stage: str, fixes: bool = False) -> Report | str:
     """Read one file and check it. If it cannot be read, return a line that says so."""
     if path == "-":
         data = sys.stdin.buffer.read(limits.REQUEST_BYTES + 1)

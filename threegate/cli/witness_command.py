@@ -44,9 +44,7 @@ def serve(
     ] = None,
     name: Annotated[
         str,
-        typer.Option(
-            "--name", help="The name of a new key, like witness.example/one; default: derived from the key."
-        ),
+        typer.Option("--name", help="The name of a new key, like witness.example/one; default: derived from the key."),
     ] = "",
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = 8767,

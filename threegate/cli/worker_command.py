@@ -32,9 +32,7 @@ def worker(
     ] = Path(),
     state: Annotated[
         Path | None,
-        typer.Option(
-            "--state", metavar="DIR", help="The folder for journal, inputs and runs; default: DIR/state."
-        ),
+        typer.Option("--state", metavar="DIR", help="The folder for journal, inputs and runs; default: DIR/state."),
     ] = None,
     settings: Annotated[
         Path | None,

@@ -15,9 +15,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 @app.command()
 def show(
-    workflow: Annotated[
-        str, argument("[WORKFLOW]", "One workflow; default: all.", tab_completion.workflows)
-    ] = "",
+    workflow: Annotated[str, argument("[WORKFLOW]", "One workflow; default: all.", tab_completion.workflows)] = "",
     json_: JsonFlag = False,
 ) -> None:
     """Show workflows with their sessions, owners and state.

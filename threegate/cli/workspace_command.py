@@ -35,9 +35,7 @@ def adopt(
     about = adopt_about(context)
     if not wants_json(json_):
         say(f"{about['path']}: {about['problem']}")
-        say(
-            f"the trail ends at event {about['seq']}; epoch {about['epoch']} begins and earlier approvals become void"
-        )
+        say(f"the trail ends at event {about['seq']}; epoch {about['epoch']} begins and earlier approvals become void")
     ask("Adopt this workspace?", yes)
     done = adopt_now(context, acting_here(context, as_, key), about)
     if wants_json(json_):

@@ -232,8 +232,8 @@ class Wire:
     ) -> None:
         """Publish bytes; returns when the broker has them (`lasting`: on its disk). Raises Unavailable.
 
-        After a failure the broker counts as down for a second, and everything fails at once: many runs that end together
-        wait for one timeout, not each for its own behind the others.
+        After a failure the broker counts as down for a second, and everything fails at once: many runs that end
+        together wait for one timeout, not each for its own behind the others.
         """
         properties: dict[str, Any] = {
             "delivery_mode": 2 if lasting else 1,

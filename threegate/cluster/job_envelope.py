@@ -67,9 +67,7 @@ class JobEnvelope(_Part):
     policy_sha256: str = Field(pattern=_SHA256)
     job_sha256: str = Field(pattern=_SHA256)
     owner_uid: int | None
-    run: str | None = Field(
-        default=None, max_length=64, description="the agent's run that asks, in place of a uid"
-    )
+    run: str | None = Field(default=None, max_length=64, description="the agent's run that asks, in place of a uid")
     requester: str | None = Field(default=None, max_length=256, description="whom that run stands for")
     write_class: bool
     time_cap_sec: int | None = Field(ge=1)
@@ -128,9 +126,7 @@ def make_envelope(
         file_name=evidence.file_name,
         request=base64.b64encode(evidence.request).decode(),
         signature=base64.b64encode(evidence.signature).decode(),
-        countersignatures={
-            name: base64.b64encode(data).decode() for name, data in evidence.countersignatures.items()
-        },
+        countersignatures={name: base64.b64encode(data).decode() for name, data in evidence.countersignatures.items()},
         policy_sha256=evidence.policy_sha256,
         job_sha256=job.digest,
         **{"owner_uid": None, **owner_fields(evidence.owner)},

@@ -52,11 +52,7 @@ class Seat:
 
     def live(self) -> bool:
         """Heard of within the fence, and healthy."""
-        return (
-            self.heard is not None
-            and time.monotonic() - self.heard < limits.CLUSTER_FENCE_SECONDS
-            and self.healthy
-        )
+        return self.heard is not None and time.monotonic() - self.heard < limits.CLUSTER_FENCE_SECONDS and self.healthy
 
     def could(self, job: Job) -> bool:
         """Whether it has what the job needs, were it idle."""
@@ -83,12 +79,7 @@ class Seat:
         """Whether the job fits in addition to what the worker already runs."""
         memory, cores, rows = self.free()
         need = need_of(job)
-        return (
-            self.could(job)
-            and rows[_row(job.backend)] > 0
-            and need.memory_mb <= memory
-            and need.cpus <= cores
-        )
+        return self.could(job) and rows[_row(job.backend)] > 0 and need.memory_mb <= memory and need.cpus <= cores
 
     def to_json(self) -> dict[str, Any]:
         """For `threegate status`."""

@@ -74,9 +74,7 @@ class _Life:
     seq: int = 0
     late: set[str] = field(default_factory=set)
     """Results that arrived when no run was waiting for them."""
-    past: collections.deque[str] = field(
-        default_factory=lambda: collections.deque(maxlen=limits.CLUSTER_BOOTS)
-    )
+    past: collections.deque[str] = field(default_factory=lambda: collections.deque(maxlen=limits.CLUSTER_BOOTS))
 
 
 class Link:
@@ -110,9 +108,7 @@ class Link:
         self.wire = Wire(broker, queues, self.heard, say)
         """The connection to the broker."""
         self._answers = WorkQueue("answers", limits.CLUSTER_ANSWERS, say)
-        self._readers = {
-            name: WorkQueue(f"results-{name}", limits.CLUSTER_LARGE_NOTES, say) for name in workers
-        }
+        self._readers = {name: WorkQueue(f"results-{name}", limits.CLUSTER_LARGE_NOTES, say) for name in workers}
 
     def start(self) -> None:
         """Connect and beat."""
@@ -170,7 +166,7 @@ class Link:
                 try:
                     self.tell(worker, "beat")
                 except Unavailable:
-                    continue  # it is this worker's alone when its queue is full; no broker fails fast, and the listener says it
+                    continue  # it is this worker's alone when its queue is full; no broker fails fast, and the listener says it  # noqa: E501
             self._write_told()
 
     def _write_told(self) -> None:
@@ -260,9 +256,7 @@ class Link:
         late = self._lives[worker].late
         if nonce not in late and len(late) < limits.CLUSTER_LATE_RESULTS:
             late.add(nonce)
-            self._say(
-                f"{worker}: a result came after its request had ended ({nonce[:8]}…); it changes nothing"
-            )
+            self._say(f"{worker}: a result came after its request had ended ({nonce[:8]}…); it changes nothing")
 
     def _deliver(self, nonce: str, worker: str | None, mail: Mail) -> bool:
         """Pass a message to its run. False if none receives it."""

@@ -1,7 +1,7 @@
 """The notes between a daemon and its workers: what each may hold, and how much of it.
 
-Invariant: `read_note` returns only what the expected key signed and what has the parts of its type within their bounds, so
-nothing behind it meets a text, a list or a number of a size that the other side chose.
+Invariant: `read_note` returns only what the expected key signed and what has the parts of its type within their bounds,
+so nothing behind it meets a text, a list or a number of a size that the other side chose.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ _Nonce = Annotated[str, Field(pattern=rf"^{NONCE.pattern}$")]
 _Whole = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
 _Text = Annotated[str, Field(max_length=limits.CLUSTER_TEXT_CHARS)]
 _Name = Annotated[str, Field(max_length=limits.CLUSTER_NAME_CHARS)]
-_Running = Annotated[
-    tuple[_Nonce, Annotated[str, Field(max_length=limits.REQUEST_ID_CHARS)]], Field(strict=False)
-]
+_Running = Annotated[tuple[_Nonce, Annotated[str, Field(max_length=limits.REQUEST_ID_CHARS)]], Field(strict=False)]
 
 
 _RESULT: Final = b'"type":"result"'
@@ -55,9 +53,7 @@ class Status(BaseModel):
     boot: str = Field(pattern=r"^[0-9a-f]{1,32}$")
     cores: str = Field(pattern=r"^[0-9]{1,4}(\.[0-9]{1,6})?$")
     memory_mb: int = Field(ge=0, le=limits.CLUSTER_MEMORY_MB)
-    images: tuple[Annotated[str, Field(max_length=100)], ...] = Field(
-        strict=False, max_length=limits.CLUSTER_IMAGES
-    )
+    images: tuple[Annotated[str, Field(max_length=100)], ...] = Field(strict=False, max_length=limits.CLUSTER_IMAGES)
     healthy: bool
     reason: _Text
     running: tuple[_Running, ...] = Field(strict=False, max_length=limits.CLUSTER_SLOTS)

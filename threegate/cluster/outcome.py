@@ -95,9 +95,7 @@ def write_outcome(outcome: Outcome) -> dict[str, Any]:
         },
         "stdout": _stream(outcome.stdout),
         "stderr": _stream(outcome.stderr),
-        "artifacts": [
-            {"path": item.path, "size": item.size, "sha256": item.sha256} for item in outcome.artifacts
-        ],
+        "artifacts": [{"path": item.path, "size": item.size, "sha256": item.sha256} for item in outcome.artifacts],
         "dropped": [line[: limits.OUTCOME_TEXT_CHARS] for line in outcome.dropped[: limits.OUTCOME_LINES]],
         "destinations": [
             {
@@ -141,8 +139,7 @@ def read_outcome(value: object, bounds: JobLimits) -> Outcome:
         artifacts=artifacts,
         dropped=tuple(told.dropped),
         destinations=tuple(
-            Destination(item.host, item.port, item.bytes, item.allowed, item.busy)
-            for item in told.destinations
+            Destination(item.host, item.port, item.bytes, item.allowed, item.busy) for item in told.destinations
         ),
         image=told.image,
         runtime=told.runtime,

@@ -1,8 +1,8 @@
 """AMQP as both sides read it: a body is bytes, until its signature was checked.
 
 Invariant: nothing that a sender writes into a message's properties makes a client decompress, decode or fail. Kombu
-decompresses what a header asks for, py-amqp decodes what `content_encoding` asks for, and a property that py-amqp cannot
-parse would end the connection each time that the broker delivers it again.
+decompresses what a header asks for, py-amqp decodes what `content_encoding` asks for, and a property that py-amqp
+cannot parse would end the connection each time that the broker delivers it again.
 """
 
 from __future__ import annotations

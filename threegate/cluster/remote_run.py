@@ -45,9 +45,7 @@ _AGAIN_SECONDS = 3.0
 class RemoteRun:
     """One job on one worker."""
 
-    def __init__(
-        self, link: Link, ledger: Ledger, key: SigningKey, worker: str, job: Job, control: Control
-    ) -> None:
+    def __init__(self, link: Link, ledger: Ledger, key: SigningKey, worker: str, job: Job, control: Control) -> None:
         self._link = link
         self._ledger = ledger
         self._key = key
@@ -65,7 +63,9 @@ class RemoteRun:
         self._cancel_told = 0.0
 
     def execute(self) -> Outcome:
-        """Send, answer what the worker asks, and take its result. Raises TrailError when the start cannot be recorded."""
+        """Send, answer what the worker asks, and take its result. Raises TrailError when the start cannot be
+        recorded.
+        """
         control, evidence = self._control, self._control.evidence
         if evidence is None:
             return nothing_ran("the launch gave no evidence that a worker could judge by")
@@ -241,9 +241,7 @@ class RemoteRun:
         for artifact in outcome.artifacts:
             path = out / artifact.path
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400
-            )
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
             with os.fdopen(descriptor, "wb") as stream:
                 digest, done = hashlib.sha256(), 0
                 while done < artifact.size:
@@ -276,9 +274,7 @@ class RemoteRun:
                 asked = now
                 box.wanted = (artifact.sha256, offset)
                 with contextlib.suppress(Unavailable):
-                    self._link.tell(
-                        self._worker, "want", nonce=self._nonce, sha256=artifact.sha256, offset=offset
-                    )
+                    self._link.tell(self._worker, "want", nonce=self._nonce, sha256=artifact.sha256, offset=offset)
             try:
                 mail = box.messages.get(timeout=_LOOK_SECONDS)
             except queue.Empty:

@@ -33,9 +33,7 @@ def enrolled(settings: ClusterSettings) -> dict[str, VerifierKey]:
     for text in settings.workers:
         key = VerifierKey.parse(text)
         if not WORKER.fullmatch(key.name) or key.name in keys:
-            raise InvalidInput(
-                f"runners.cluster.workers: {key.name[:40]} is not a worker's name, or occurs twice"
-            )
+            raise InvalidInput(f"runners.cluster.workers: {key.name[:40]} is not a worker's name, or occurs twice")
         keys[key.name] = key
     return keys
 

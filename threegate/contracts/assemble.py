@@ -128,10 +128,7 @@ def _limits(scope: Scope, contract: SessionContract, tools: Mapping[str, ToolPar
         ((*where, "max_steps"), bounds.max_steps),
         ((*where, "max_tool_calls"), bounds.max_tool_calls),
         ((*where, "max_cost_per_session"), bounds.max_cost_per_session),
-        *(
-            ((*where, "max_calls_per_tool", name), number)
-            for name, number in bounds.max_calls_per_tool.items()
-        ),
+        *(((*where, "max_calls_per_tool", name), number) for name, number in bounds.max_calls_per_tool.items()),
     ]
     if loop is not None:
         numbers.append(((*where, "loop_detection", "window"), loop.window))

@@ -39,9 +39,7 @@ def known_tool(scope: Scope, name: str, tools: Mapping[str, ToolParts], where: K
         scope.error(problem[0], where, problem[1])
 
 
-def build_aggregates(
-    scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]
-) -> list[AggregatePlan]:
+def build_aggregates(scope: Scope, contract: SessionContract, tools: Mapping[str, ToolParts]) -> list[AggregatePlan]:
     """Compile the aggregates."""
     plans = []
     seen: set[str] = set()
@@ -71,9 +69,7 @@ def build_aggregates(
     return plans
 
 
-def _overrides(
-    scope: Scope, item: Aggregate, where: KeyPath, tools: Mapping[str, ToolParts]
-) -> tuple[Override, ...]:
+def _overrides(scope: Scope, item: Aggregate, where: KeyPath, tools: Mapping[str, ToolParts]) -> tuple[Override, ...]:
     bound = {bind.name for parts in tools.values() for bind in parts.binds}
     plans = []
     for number, override in enumerate(item.when):
@@ -105,9 +101,7 @@ def build_envelopes(
         where: KeyPath = ("envelopes", index)
         unique_name(scope, item.name, seen, where)
         _check_envelope(scope, item, where)
-        keys = tuple(
-            f"{item.name}/{'last' if role == 'initial' else role}" for role in _NEEDS[item.constraint]
-        )
+        keys = tuple(f"{item.name}/{'last' if role == 'initial' else role}" for role in _NEEDS[item.constraint])
         for number, stage in enumerate(item.stages):
             here = (*where, "stages", number)
             known_tool(scope, stage.tool, tools, (*here, "tool"))

@@ -39,9 +39,7 @@ _FALLBACK = compile_path("$")
 class Scope:
     """A document being compiled: collects diagnostics and the environment variables it names."""
 
-    def __init__(
-        self, document: Document, environment: Mapping[str, str], *, permit_timeout_allow: bool
-    ) -> None:
+    def __init__(self, document: Document, environment: Mapping[str, str], *, permit_timeout_allow: bool) -> None:
         self.document = document
         self.environment = environment
         self.permit_timeout_allow = permit_timeout_allow
@@ -76,9 +74,7 @@ class Scope:
         self.variables.update(item["equals_env"] for item in (operators, negated) if "equals_env" in item)
         compiled = self.path(text, (*where, "path"))
         for item, here in ((operators, where), (negated, (*where, "not"))):
-            if "equals_arg" in item and not self._relates(
-                compiled, item["equals_arg"], (*here, "equals_arg")
-            ):
+            if "equals_arg" in item and not self._relates(compiled, item["equals_arg"], (*here, "equals_arg")):
                 return None
         try:
             return CompiledEntry(compiled, operators, self.environment)
@@ -116,9 +112,7 @@ class Scope:
         compiled = [self.entry(model, (*where, index)) for index, model in enumerate(models)]
         return tuple(entry for entry in compiled if entry is not None)
 
-    def checkpoint(
-        self, model: ToolCheckpoint | NamedCheckpoint, where: KeyPath, name: str
-    ) -> CheckpointPlan:
+    def checkpoint(self, model: ToolCheckpoint | NamedCheckpoint, where: KeyPath, name: str) -> CheckpointPlan:
         """Compile a checkpoint, the tool's or the session's."""
         if model.timeout_seconds < 30:
             self.error(
@@ -186,9 +180,7 @@ def _simple_checks(scope: Scope, contract: ToolContract) -> None:
         if name is None or not name.endswith(WILDCARD):
             continue
         if contract.schema_version == "1.0":
-            scope.error(
-                "BAD_WILDCARD", where, 'a wildcard needs schema_version: "1.1" at the top of the file'
-            )
+            scope.error("BAD_WILDCARD", where, 'a wildcard needs schema_version: "1.1" at the top of the file')
         if name.startswith(OURS):
             scope.error("BAD_WILDCARD", where, "backends are named one by one")
     if scope.document.file.rpartition("/")[2] != f"{contract.tool}.yaml":
@@ -198,25 +190,19 @@ def _simple_checks(scope: Scope, contract: ToolContract) -> None:
         "admin",
         "financial",
     ):
-        scope.error(
-            "ACK_ONLY_ON_HIGH_RISK", ("evidence_class",), f"not with side_effect {contract.side_effect}"
-        )
+        scope.error("ACK_ONLY_ON_HIGH_RISK", ("evidence_class",), f"not with side_effect {contract.side_effect}")
     if contract.timeouts.total_ms <= 0:
         scope.error("LIMIT_NOT_POSITIVE", ("timeouts", "total_ms"), "must be above zero")
     if contract.retries.max_attempts < 1:
         scope.error("LIMIT_NOT_POSITIVE", ("retries", "max_attempts"), "must be at least 1")
     if contract.retries.max_attempts > 1 and contract.side_effect != "read":
-        scope.error(
-            "RETRIES_ABOVE_READ", ("retries", "max_attempts"), f"side_effect is {contract.side_effect}"
-        )
+        scope.error("RETRIES_ABOVE_READ", ("retries", "max_attempts"), f"side_effect is {contract.side_effect}")
     cases = [case.id for case in contract.golden_cases]
     for index, case in enumerate(contract.golden_cases):
         if case.id in cases[:index]:
             scope.error("DUPLICATE_NAME", ("golden_cases", index, "id"), f"{case.id!r} stands twice")
         if (case.arguments is None) == (case.input_ref is None):
-            scope.error(
-                "MISSING_FIELD", ("golden_cases", index), "give arguments or input_ref, and one of them"
-            )
+            scope.error("MISSING_FIELD", ("golden_cases", index), "give arguments or input_ref, and one of them")
     for index, failure in enumerate(contract.allowed_errors):
         if failure.status is None and failure.exit_code is None and failure.stderr_regex is None:
             scope.error("MISSING_FIELD", ("allowed_errors", index), "give status, exit_code or stderr_regex")
@@ -232,7 +218,9 @@ def _simple_checks(scope: Scope, contract: ToolContract) -> None:
 
 
 def _manual(scope: Scope, contract: ToolContract) -> tuple[ArgumentCheck, ...]:
-    """argument_value_invariants, execution_constraints and input_invariants, in the order of docs/spec/4-contracts.md."""
+    """argument_value_invariants, execution_constraints and input_invariants, in the order of
+    docs/spec/4-contracts.md.
+    """
     checks = []
     for index, invariant in enumerate(contract.argument_value_invariants):
         where = ("argument_value_invariants", index)
@@ -326,9 +314,7 @@ def _preconditions(scope: Scope, contract: ToolContract) -> tuple[PreconditionPl
                 key=f"{contract.tool}#{index}",
                 tool=item.requires_prior_tool,
                 with_output=scope.entries(item.with_output or [], (*where, "with_output")),
-                resource=None
-                if resource is None
-                else scope.path(resource.path, (*where, "resource", "path")),
+                resource=None if resource is None else scope.path(resource.path, (*where, "resource", "path")),
                 bind_from="arguments" if resource is None else resource.bind_from,
                 steps=None if item.requires_step_count is None else item.requires_step_count.gte,
             )
@@ -360,7 +346,5 @@ def _expected(scope: Scope, contract: ToolContract) -> tuple[ExpectedFailure, ..
 
 
 def _rules(scope: Scope, rules: Iterable[Any], name: str) -> tuple[CompiledEntry, ...]:
-    compiled = [
-        scope.entry(rule.principal, ("policy", name, index, "principal")) for index, rule in enumerate(rules)
-    ]
+    compiled = [scope.entry(rule.principal, ("policy", name, index, "principal")) for index, rule in enumerate(rules)]
     return tuple(entry for entry in compiled if entry is not None)

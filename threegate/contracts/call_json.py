@@ -57,6 +57,4 @@ def answer_to_json(answer: Answer) -> dict[str, Any]:
 
 def answer_from_json(value: Mapping[str, Any]) -> Answer:
     """The inverse of `answer_to_json`. Raises KeyError, ValueError."""
-    return Answer(
-        value["call_sha256"], value["approve"], datetime.fromisoformat(value["answered"]), value["by"]
-    )
+    return Answer(value["call_sha256"], value["approve"], datetime.fromisoformat(value["answered"]), value["by"])

@@ -29,15 +29,11 @@ CODES: Final[dict[str, Code]] = {
     "TOO_MANY_FILES": _error("There are more files than a contracts folder may hold."),
     "NOT_UTF8": _error("Contract files are UTF-8 text."),
     "YAML_SYNTAX": _error("The file is no YAML document; most often the indentation is off."),
-    "YAML_ANCHOR": _error(
-        "Anchors and aliases (&name, *name) hide what a rule says; write it out where it holds."
-    ),
+    "YAML_ANCHOR": _error("Anchors and aliases (&name, *name) hide what a rule says; write it out where it holds."),
     "YAML_TAG": _error("Tags (!name) change what a value means; leave them out."),
     "DUPLICATE_KEY": _error("A key may stand once in its mapping; YAML would silently keep the last one."),
     "BAD_KEY": _error("Keys are plain names; quote one that looks like a number or a boolean."),
-    "AMBIGUOUS_SCALAR": _error(
-        "YAML 1.1 and 1.2 read this plain word differently (no, on, 012, 1_000); quote it."
-    ),
+    "AMBIGUOUS_SCALAR": _error("YAML 1.1 and 1.2 read this plain word differently (no, on, 012, 1_000); quote it."),
     "TOO_DEEP": _error("Contracts are shallow; something is nested far too deeply here."),
     "TOO_MANY_VALUES": _error("The file holds more values than a contract may have."),
     "UNEXPECTED_FILE": _error(
@@ -48,31 +44,24 @@ CODES: Final[dict[str, Code]] = {
     "UNKNOWN_FIELD": _error("No such field exists here; an unknown rule would be a rule that never holds."),
     "MISSING_FIELD": _error("A required field is not there; `threegate contracts new TOOL` shows them all."),
     "BAD_TYPE": _error("The value has another type, or is none of the allowed values."),
-    "UNKNOWN_OPERATOR": _error(
-        "This place does not know that operator; docs/contracts.md lists them by place."
-    ),
+    "UNKNOWN_OPERATOR": _error("This place does not know that operator; docs/contracts.md lists them by place."),
     "NO_OPERATOR": _error("An entry without an operator checks nothing; say what must hold at the path."),
     "BAD_JSONPATH": _error(
         "The path is no JSONPath (RFC 9535) of the kind that is evaluated here: it starts with $, and filters "
         "compare single values only; match() and search() are the operator `regex`."
     ),
     "BAD_REGEX": _error(
-        "The pattern is no linear-time regular expression (RE2): no look-around, no back-references, no repeat above 1000."
+        "The pattern is no linear-time regular expression (RE2): no look-around, no back-references, no repeat above "
+        "1000."
     ),
     "BAD_OPERAND": _error(
         "No value could ever fulfil this operand: a path, host, domain or text is written in a spelling that is never "
         "judged. Write it plainly, as docs/contracts.md shows."
     ),
-    "LIMIT_NOT_POSITIVE": _error(
-        "A limit of zero or less would block everything or nothing; give a positive number."
-    ),
-    "DUPLICATE_NAME": _error(
-        "Names of phases, aggregates, envelopes, checkpoints, roles and cases are unique."
-    ),
+    "LIMIT_NOT_POSITIVE": _error("A limit of zero or less would block everything or nothing; give a positive number."),
+    "DUPLICATE_NAME": _error("Names of phases, aggregates, envelopes, checkpoints, roles and cases are unique."),
     # ---- one tool
-    "TOOL_NAME_MISMATCH": _error(
-        "The file of a tool is named <tool>.yaml, so that nobody edits the wrong one."
-    ),
+    "TOOL_NAME_MISMATCH": _error("The file of a tool is named <tool>.yaml, so that nobody edits the wrong one."),
     "BAD_WILDCARD": _error(
         "A wildcard is a name and `.*` at its end, in a contract of schema_version 1.1, and never stands for backends."
     ),
@@ -86,17 +75,11 @@ CODES: Final[dict[str, Code]] = {
         "local_transaction or unverifiable."
     ),
     "RETRIES_ABOVE_READ": _error("A tool with a side effect runs at most once: retries.max_attempts is 1."),
-    "TOLERANCE_WITHOUT_REF": _error(
-        "`tolerance` says how near a `ref` must be; without `ref` it means nothing."
-    ),
+    "TOLERANCE_WITHOUT_REF": _error("`tolerance` says how near a `ref` must be; without `ref` it means nothing."),
     "REF_NEVER_BOUND": _error("No contract binds that slot, so this rule would block every call for ever."),
-    "DUPLICATE_BIND": _error(
-        "Two entries capture into the same slot; the later would overwrite the earlier."
-    ),
+    "DUPLICATE_BIND": _error("Two entries capture into the same slot; the later would overwrite the earlier."),
     "BIND_NEVER_OBSERVED": _error("An unverifiable tool's output proves nothing and is never bound."),
-    "POLICY_WITHOUT_PRINCIPAL": _error(
-        "An allow or deny rule says whom it is about: `principal: {path: …}`."
-    ),
+    "POLICY_WITHOUT_PRINCIPAL": _error("An allow or deny rule says whom it is about: `principal: {path: …}`."),
     "TOOLS_TWICE": _error("Give `tools` beside or inside allow/deny, not in both places."),
     "CHECKPOINT_TIMEOUT_TOO_SHORT": _error("A person needs at least 30 seconds to decide."),
     "CHECKPOINT_WITHOUT_TRIGGER": _error("Say when a person must look: `when` or `when_side_effect`."),
@@ -107,14 +90,16 @@ CODES: Final[dict[str, Code]] = {
         "A precondition names `requires_prior_tool` or `requires_step_count`, and one of them."
     ),
     "BAD_SCHEMA": _error(
-        "The tool's JSON Schema file cannot be read, or no rule follows from it; fix or remove it, or set schema_derived: false."
+        "The tool's JSON Schema file cannot be read, or no rule follows from it; fix or remove it, or set "
+        "schema_derived: false."
     ),
     "SCHEMA_NOT_DERIVED": _warning(
         "Rules in anyOf, oneOf, not or a remote $ref are not derived; write them as invariants."
     ),
     "BAD_CASE_INPUT": _error("The file that input_ref names is missing or is no JSON object."),
     "NO_IMPLEMENTS": _warning(
-        "Without `implements` no request can name this tool: a request does not choose the rules it is judged by. A tool of a "
+        "Without `implements` no request can name this tool: a request does not choose the rules it is judged by. A "
+        "tool of a "
         "server (`github.create_issue`) needs none: a call names what is pinned."
     ),
     # ---- phases
@@ -124,37 +109,26 @@ CODES: Final[dict[str, Code]] = {
     "PHASE_UNDECLARED": _error("A phase is used that `phases` does not declare."),
     "PHASE_UNREACHABLE": _error("No transition leads to this phase from the initial one."),
     "TERMINAL_PHASE_UNREACHABLE": _warning("No transition leads to this terminal phase."),
-    "PHASE_DEAD_END": _error(
-        "A phase that is not terminal has no transition out of it: a session would be stuck."
-    ),
-    "ADVANCE_WITHOUT_EDGE": _error(
-        "advances_to must be a transition from each phase in which the tool is valid."
-    ),
+    "PHASE_DEAD_END": _error("A phase that is not terminal has no transition out of it: a session would be stuck."),
+    "ADVANCE_WITHOUT_EDGE": _error("advances_to must be a transition from each phase in which the tool is valid."),
     # ---- aggregates, envelopes
     "AGGREGATE_WITHOUT_BOUND": _error(
         "An aggregate has at least one of gte and lte (a `when` entry: then_gte, then_lte)."
     ),
     "AGGREGATE_WITHOUT_PATH": _error("Every metric but count needs the path of the value."),
-    "ENVELOPE_TOO_SHORT": _error(
-        "An envelope has at least two stages: where a value comes from and where it binds."
-    ),
+    "ENVELOPE_TOO_SHORT": _error("An envelope has at least two stages: where a value comes from and where it binds."),
     "ENVELOPE_ROLE_MISMATCH": _error(
-        "The constraint needs other roles: lte_ceiling a ceiling, gte_floor a floor, within_band an anchor, monotonic_* "
+        "The constraint needs other roles: lte_ceiling a ceiling, gte_floor a floor, within_band an anchor, "
+        "monotonic_* "
         "an initial, bounded a ceiling and a floor; and each a constrained stage after it."
     ),
     "BAND_MISSING": _error("within_band needs `band`, a fraction such as 0.05; other constraints take none."),
     # ---- session, workflow
-    "UNKNOWN_TOOL_REFERENCE": _error(
-        "A tool is named that no contract describes; most often a spelling mistake."
-    ),
-    "UNKNOWN_RESOURCE": _error(
-        "A shared resource's alias is the key of an entry in a session's `resources`."
-    ),
+    "UNKNOWN_TOOL_REFERENCE": _error("A tool is named that no contract describes; most often a spelling mistake."),
+    "UNKNOWN_RESOURCE": _error("A shared resource's alias is the key of an entry in a session's `resources`."),
     "ROLE_UNDECLARED": _error("A handoff names a role that `roles` does not declare."),
     "SESSION_CONTRACT_MISSING": _error("The session contract that a role names is not below contracts/."),
-    "BAD_PROVIDER_PATTERN": _error(
-        "A provider pattern is `field=value`, `field` or `model-name`, joined by ` + `."
-    ),
+    "BAD_PROVIDER_PATTERN": _error("A provider pattern is `field=value`, `field` or `model-name`, joined by ` + `."),
     "SUPPRESS_WITHOUT_REASON": _error("Who suppresses a diagnostic says why."),
     "SUPPRESS_STALE": _warning("Nothing is left to suppress here; remove the entry."),
     # ---- graph analysis

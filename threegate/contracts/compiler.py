@@ -49,9 +49,7 @@ def compile_folder(
         return Compiled((error("FOLDER_TOO_LARGE", "contracts", message),))
     if not any(name.endswith(".yaml") and not name.endswith(".test.yaml") for name in kept):
         stray = tuple(
-            error("UNEXPECTED_FILE", name, "belongs to no contract")
-            for name in kept
-            if not name.endswith(".test.yaml")
+            error("UNEXPECTED_FILE", name, "belongs to no contract") for name in kept if not name.endswith(".test.yaml")
         )
         return Compiled(stray) if stray else NO_CONTRACTS
     compilation = _Compilation(kept, environment, permit_timeout_allow)
@@ -84,13 +82,9 @@ class _Compilation:
         """Compile everything."""
         workflow, workflow_scope = self._workflow()
         session_files = (
-            {SESSION_FILE, *(role.session_contract for role in workflow.roles)}
-            if workflow
-            else {SESSION_FILE}
+            {SESSION_FILE, *(role.session_contract for role in workflow.roles)} if workflow else {SESSION_FILE}
         )
-        parts = {
-            folder: self._tools(folder, session_files) for folder in sorted(map(folder_of, session_files))
-        }
+        parts = {folder: self._tools(folder, session_files) for folder in sorted(map(folder_of, session_files))}
         own = parts[""]
         tools = {name: {**own, **parts[folder_of(name)]} for name in session_files}
         sessions = {}
@@ -171,9 +165,7 @@ class _Compilation:
         if name not in self.files:
             if name != SESSION_FILE:
                 return None
-            return self._scope(Document(SESSION_FILE, {})), SessionContract(
-                schema_version="1.0", agent="default"
-            )
+            return self._scope(Document(SESSION_FILE, {})), SessionContract(schema_version="1.0", agent="default")
         document = self._read(name)
         if document is None:
             return None
@@ -200,9 +192,7 @@ class _Compilation:
             parts = build_tool(scope, loaded, self._schema(folder, loaded))
             self._take(scope)
             if loaded.tool in tools:
-                self.diagnostics.append(
-                    document.error("DUPLICATE_TOOL", ("tool",), f"{loaded.tool!r} is in two files")
-                )
+                self.diagnostics.append(document.error("DUPLICATE_TOOL", ("tool",), f"{loaded.tool!r} is in two files"))
             tools[loaded.tool] = parts
         return tools
 

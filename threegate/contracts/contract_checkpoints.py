@@ -86,9 +86,7 @@ def ask(asked: Asked, call: Call, now: datetime) -> Decision:
         return Decision(
             "block",
             tuple(
-                Reason(
-                    4, "checkpoint_timed_out", demand.name, "nobody approved in time", demand.timeout_seconds
-                )
+                Reason(4, "checkpoint_timed_out", demand.name, "nobody approved in time", demand.timeout_seconds)
                 for demand in late
             ),
             tuple(late),
@@ -97,8 +95,7 @@ def ask(asked: Asked, call: Call, now: datetime) -> Decision:
         return Decision(
             "checkpoint",
             tuple(
-                Reason(4, "checkpoint_required", demand.name, "a person must approve this call")
-                for demand in waiting
+                Reason(4, "checkpoint_required", demand.name, "a person must approve this call") for demand in waiting
             ),
             tuple(waiting),
         )

@@ -35,8 +35,6 @@ class Diagnostic:
         return f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.code}{where}: {self.message}"
 
 
-def error(
-    code: str, file: str, message: str, *, line: int = 1, column: int = 1, path: str = ""
-) -> Diagnostic:
+def error(code: str, file: str, message: str, *, line: int = 1, column: int = 1, path: str = "") -> Diagnostic:
     """A diagnostic with the severity of its code."""
     return Diagnostic(file, line, column, code, CODES[code].severity, path, message)

@@ -82,9 +82,7 @@ def read_document(file: str, data: bytes) -> Document | Diagnostic:
         return error("NOT_UTF8", file, f"not UTF-8 at byte {problem.start}; save it as UTF-8")
     document = Document(file, None)
     try:
-        root = read_yaml(
-            text, plain=_scalar, max_depth=limits.CONTRACT_DEPTH, max_nodes=limits.CONTRACT_NODES
-        )
+        root = read_yaml(text, plain=_scalar, max_depth=limits.CONTRACT_DEPTH, max_nodes=limits.CONTRACT_NODES)
         if root is not None:
             document.value = _value(root, (), document.places)
     except StrictYAMLRefused as refused:

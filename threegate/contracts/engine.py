@@ -117,9 +117,7 @@ def _decide(
                 )
             )
         if plan.name in session.delayed and now < datetime.fromisoformat(session.delayed[plan.name]):
-            reasons.append(
-                Reason(0, "rate_limited", "rate_limits", f"{plan.name} waits for its service after a 429")
-            )
+            reasons.append(Reason(0, "rate_limited", "rate_limits", f"{plan.name} waits for its service after a 429"))
     if rules.limited:
         totals.limit_reasons(reasons, session, call, asked, others)
     if rules.loop_threshold:
@@ -207,9 +205,7 @@ def _checks(reasons: list[Reason], plan: ToolPlan, arguments: Any) -> None:
 def _policy(reasons: list[Reason], plan: ToolPlan, principal: Mapping[str, Any] | None) -> None:
     """Deny takes precedence over allow; without a principal, nothing is allowed."""
     if principal is None:
-        reasons.append(
-            Reason(1, "policy_denied", "principal", "there is a policy, and the call names no principal")
-        )
+        reasons.append(Reason(1, "policy_denied", "principal", "there is a policy, and the call names no principal"))
         return
     for entry in plan.deny:
         if entry.matches(principal):
@@ -306,9 +302,7 @@ def _output_rules(reasons: list[Reason], session: Session, plan: ToolPlan, argum
         values = rule.path.select(arguments)
         found = next((value for value in values if not test(value)), MISSING)
         if found is not MISSING or not values:
-            message = (
-                f"{rule.path.text} does not fulfil {'not ' * rule.negated}from_output of {rule.source.tool}"
-            )
+            message = f"{rule.path.text} does not fulfil {'not ' * rule.negated}from_output of {rule.source.tool}"
             reasons.append(Reason(2, "ref_mismatch", rule.path.text, message, rule.source.key, found))
 
 

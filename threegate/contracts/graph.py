@@ -77,8 +77,7 @@ def _walkable(rules: Rules, tools: Mapping[str, ToolParts]) -> set[str]:
 def _preconditions(rules: Rules, tools: Mapping[str, ToolParts]) -> list[tuple[str, Diagnostic]]:
     """Requirements that nothing can fulfil."""
     needs = {
-        name: [item.tool for item in parts.preconditions if item.tool is not None]
-        for name, parts in tools.items()
+        name: [item.tool for item in parts.preconditions if item.tool is not None] for name, parts in tools.items()
     }
     found = []
     in_circle = {name for name in needs if name in reachable(needs[name], needs)}
@@ -145,9 +144,7 @@ def _contradictions(parts: ToolParts) -> list[Diagnostic]:
         if _impossible(merged):
             where = ("argument_value_invariants", entries[-1][0])
             found.append(
-                parts.document.error(
-                    "contradictory_invariants", where, f"no value fulfils all rules at {path}"
-                )
+                parts.document.error("contradictory_invariants", where, f"no value fulfils all rules at {path}")
             )
     return found
 

@@ -57,9 +57,7 @@ def check_links(tools: Mapping[str, ToolParts]) -> list[Diagnostic]:
             if problem is not None:
                 found.append(report(problem[0], where, problem[1]))
             elif where[-2] == "from_output" and tools[other or ""].contract.evidence_class == "unverifiable":
-                found.append(
-                    report("BIND_NEVER_OBSERVED", where, f"evidence_class of {other!r} is unverifiable")
-                )
+                found.append(report("BIND_NEVER_OBSERVED", where, f"evidence_class of {other!r} is unverifiable"))
     return found
 
 

@@ -98,9 +98,7 @@ def _nearest(name: str, model: type[BaseModel]) -> str:
 def _empty(value: Any, path: KeyPath) -> list[KeyPath]:
     """Every field without a value, except in the free JSON of operators and cases."""
     found = []
-    members = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    )
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in members:
         here = (*path, key)
         if (key in _FREE and (item is not None or key != "one_of")) or (

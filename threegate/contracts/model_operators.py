@@ -30,18 +30,14 @@ class _TextOperators(Model):
 
     starts_with: Text | None = Field(default=None, description="1.1: the text begins so")
     ends_with: Text | None = Field(default=None, description="1.1: the text ends so")
-    glob: Text | None = Field(
-        default=None, description="1.1: the whole text; * and ? never stand for /, ** does"
-    )
+    glob: Text | None = Field(default=None, description="1.1: the whole text; * and ? never stand for /, ** does")
     under: Text | Listed | None = Field(
         default=None, description="1.1: a path that is, or stays below, one of these folders"
     )
     host_in: Listed | None = Field(
         default=None, description="1.1: a URL or host, of these; *.example.com is every name below"
     )
-    email_domain_in: Listed | None = Field(
-        default=None, description="1.1: an e-mail address at one of these domains"
-    )
+    email_domain_in: Listed | None = Field(default=None, description="1.1: an e-mail address at one of these domains")
 
 
 class Negated(Operators, _TextOperators):

@@ -36,9 +36,7 @@ class LoopDetection(Model):
 class CircuitBreaker(Model):
     """What ends a session for good."""
 
-    consecutive_blocks: int | None = Field(
-        default=None, description="blocked calls without a success between"
-    )
+    consecutive_blocks: int | None = Field(default=None, description="blocked calls without a success between")
     consecutive_errors: int | None = Field(default=None, description="failed calls without a success between")
 
 

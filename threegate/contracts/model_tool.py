@@ -143,15 +143,11 @@ class Bind(Model):
 class Implements(Model):
     """Our extension: which requests may name this tool."""
 
-    argv_prefix: list[str] | None = Field(
-        default=None, min_length=1, description="first words of the command"
-    )
+    argv_prefix: list[str] | None = Field(default=None, min_length=1, description="first words of the command")
     code_sha256: str | None = Field(
         default=None, pattern=r"^[0-9a-f]{64}$", description="sha256 of the code block's text"
     )
-    image: str | None = Field(
-        default=None, pattern=r"^sha256:[0-9a-f]{64}$", description="ERA image by digest"
-    )
+    image: str | None = Field(default=None, pattern=r"^sha256:[0-9a-f]{64}$", description="ERA image by digest")
 
 
 class ToolContract(Model):

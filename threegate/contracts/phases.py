@@ -37,9 +37,7 @@ def check_phases(scope: Scope, contract: SessionContract, tools: Mapping[str, To
             scope.error("PHASE_UNDECLARED", ("transitions", source), f"{source!r} is no declared phase")
         for index, target in enumerate(targets):
             if target not in declared:
-                scope.error(
-                    "PHASE_UNDECLARED", ("transitions", source, index), f"{target!r} is no declared phase"
-                )
+                scope.error("PHASE_UNDECLARED", ("transitions", source, index), f"{target!r} is no declared phase")
     if names:
         _machine(scope, contract)
     for parts in tools.values():
@@ -61,9 +59,7 @@ def _machine(scope: Scope, contract: SessionContract) -> None:
             code = "TERMINAL_PHASE_UNREACHABLE" if phase.terminal else "PHASE_UNREACHABLE"
             scope.error(code, ("phases", index), f"no transition leads to {phase.name!r}")
         if terminal and not phase.terminal and not reachable([phase.name], contract.transitions) & terminal:
-            scope.error(
-                "PHASE_DEAD_END", ("phases", index), f"no terminal phase can be reached from {phase.name!r}"
-            )
+            scope.error("PHASE_DEAD_END", ("phases", index), f"no terminal phase can be reached from {phase.name!r}")
 
 
 def _tool(scope: Scope, contract: SessionContract, declared: set[str], parts: ToolParts) -> None:

@@ -184,9 +184,7 @@ def read_outcome(value: Any) -> CallOutcome:
     if isinstance(value, str):
         value = {"status": value}
     if not isinstance(value, dict) or not isinstance(value.get("status"), str):
-        raise InvalidInput(
-            "an outcome is a status, or a mapping with status, output, cost, exit_code, stderr"
-        )
+        raise InvalidInput("an outcome is a status, or a mapping with status, output, cost, exit_code, stderr")
     _keys(value, OUTCOME_KEYS)
     for name in ("cost", "retry_after", "exit_code"):
         if value.get(name) is not None and not (_cost if name == "cost" else _number)(value[name]):

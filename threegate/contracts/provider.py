@@ -142,9 +142,7 @@ def _holds(request: Mapping[str, Any], term: str) -> bool:
         value = value.get(part) if isinstance(value, dict) else None
     if equals:
         shown = (
-            {True: "true", False: "false", None: "null"}.get(value)
-            if isinstance(value, bool | None)
-            else str(value)
+            {True: "true", False: "false", None: "null"}.get(value) if isinstance(value, bool | None) else str(value)
         )
         return shown == wanted
     if value not in (None, False):

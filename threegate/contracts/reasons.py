@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 REASONS: Final[dict[str, str]] = {
-    "contracts_do_not_compile": "The contracts folder has errors, so nothing in it is used and every request is refused.",
+    "contracts_do_not_compile": (
+        "The contracts folder has errors, so nothing in it is used and every request is refused."
+    ),
     "no_contracts": "The contracts folder is empty: there is no contract gate, and the request passes it.",
     "no_contract": "No contract describes this tool; a tool without a contract does not run.",
     "unknown_session": "The operator has not opened that session for this requester.",
@@ -40,10 +42,15 @@ REASONS: Final[dict[str, str]] = {
     "input_invariant": "An argument breaks a rule of assertions.input_invariants.",
     "output_invariant": "The output breaks a rule of assertions.output_invariants: the outcome is contract_violated.",
     "evidence_missing": "evidence_class local_transaction, and there is no /out/result.json.",
-    "ref_unbound": "Nothing was bound to the slot that the argument must repeat, or no call of the tool that `from_output` names ended yet.",
+    "ref_unbound": (
+        "Nothing was bound to the slot that the argument must repeat, or no call of the tool that `from_output` "
+        "names ended yet."
+    ),
     "ref_mismatch": "The argument is not the value that was bound, or breaks a `from_output` rule.",
     "aggregate_exceeded": "The call would take a total of the session above its bound.",
-    "aggregate_below": "The session ended with a total below its bound, or the call would take a minimum below it for good.",
+    "aggregate_below": (
+        "The session ended with a total below its bound, or the call would take a minimum below it for good."
+    ),
     "aggregate_unmeasurable": "The value that counts towards a total is missing or no number.",
     "envelope_violated": "The value leaves the envelope that an earlier call set.",
     "envelope_unset": "The call that sets the envelope did not happen yet.",

@@ -114,9 +114,7 @@ class _Walk:
         if not isinstance(properties, dict):
             raise _Bad(f"properties at {path} is no object")
         for name, below in properties.items():
-            self.visit(
-                below, f"{path}[{_quoted(name)}]", required=required and name in names, depth=depth + 1
-            )
+            self.visit(below, f"{path}[{_quoted(name)}]", required=required and name in names, depth=depth + 1)
         if "items" in schema:
             self.visit(schema["items"], f"{path}[*]", required=False, depth=depth + 1)
 

@@ -92,9 +92,7 @@ class SessionTable:
         if workflow is not None or role is not None or parent is not None:
             contract = self.compiled.workflow
             if contract is None:
-                raise Refused(
-                    "unknown_workflow", "there is no workflow.yaml; add one, or leave role and workflow out"
-                )
+                raise Refused("unknown_workflow", "there is no workflow.yaml; add one, or leave role and workflow out")
             name = workflow or contract.workflow
             state = self.workflows.get(name) or Workflow()
             member = state.admit(contract, self.members, self.sessions, name, role, parent)
@@ -148,9 +146,7 @@ class SessionTable:
         self._merged.clear()
 
     def _pending(self, scope: tuple[str, str | None], session: Session) -> list[PendingCall]:
-        return [
-            item for other in self._governed(scope) if other is not session for item in other.pending.values()
-        ]
+        return [item for other in self._governed(scope) if other is not session for item in other.pending.values()]
 
     def guard(self, session: Session) -> WorkflowGuard | None:
         """The workflow state around one session, None if there is none."""
@@ -167,9 +163,7 @@ class SessionTable:
         is reported as such.
         """
         if not self.compiled.ok:
-            return block(
-                0, "contracts_do_not_compile", "the contracts folder has errors: threegate contracts check"
-            )
+            return block(0, "contracts_do_not_compile", "the contracts folder has errors: threegate contracts check")
         if self.compiled.empty:
             return Decision("allow", (Reason(0, "no_contracts", "", "the workspace has no contracts"),))
         session = self.sessions.get(call.session_id)
@@ -251,9 +245,7 @@ class SessionTable:
             if scope == "subtree":
                 contract = self.compiled.workflow
                 if contract is not None and not contract.cancellation.subtree_kill:
-                    raise Refused(
-                        "subtree_kill_off", "workflow.yaml says subtree_kill: false; kill one by one"
-                    )
+                    raise Refused("subtree_kill_off", "workflow.yaml says subtree_kill: false; kill one by one")
                 victims = [name, *self._below(name)]
         stopped = []
         for victim in victims:

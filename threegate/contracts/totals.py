@@ -45,9 +45,7 @@ def _around(session: Session, others: Sequence[Total]) -> list[tuple[str, Tally,
     return found
 
 
-def limit_reasons(
-    reasons: list[Reason], session: Session, call: Call, asked: Asked, others: Sequence[Total]
-) -> None:
+def limit_reasons(reasons: list[Reason], session: Session, call: Call, asked: Asked, others: Sequence[Total]) -> None:
     """Append a reason for every session limit that this call would exceed."""
     rules = session.rules
     for scope, tally, pending in _around(session, others):
@@ -122,10 +120,7 @@ def add(aggregate: AggregatePlan, current: Any, values: Iterable[Any]) -> Any:
 def effective_bounds(aggregate: AggregatePlan, session: Session) -> tuple[Decimal | None, Decimal | None]:
     """(gte, lte) after the first override that matches."""
     for override in aggregate.overrides:
-        if (
-            override.binding in session.binds
-            and override.entry.failure(session.binds[override.binding]) is None
-        ):
+        if override.binding in session.binds and override.entry.failure(session.binds[override.binding]) is None:
             return (
                 aggregate.gte if override.gte is None else override.gte,
                 aggregate.lte if override.lte is None else override.lte,
@@ -148,11 +143,7 @@ def aggregate_reasons(reasons: list[Reason], session: Session, asked: Asked, oth
             reasons.append(Reason(3, "aggregate_unmeasurable", path, message))
             continue
         lower, upper = effective_bounds(aggregate, session)
-        if (
-            aggregate.metric == "min"
-            and lower is not None
-            and (least := add(aggregate, None, values)) < lower
-        ):
+        if aggregate.metric == "min" and lower is not None and (least := add(aggregate, None, values)) < lower:
             message = f"{aggregate.reason} (a minimum never rises again)"
             reasons.append(Reason(3, "aggregate_below", aggregate.name, message, str(lower), str(least)))
         if upper is None:
@@ -219,9 +210,7 @@ def envelope_reasons(reasons: list[Reason], session: Session, stage: EnvelopePla
     for key in stage.needs:
         for reference in candidates[key]:
             if not _inside(stage, key.rpartition("/")[2], number, exact(reference)):
-                reasons.append(
-                    Reason(3, "envelope_violated", stage.path.text, stage.reason, reference, value)
-                )
+                reasons.append(Reason(3, "envelope_violated", stage.path.text, stage.reason, reference, value))
                 return
 
 

@@ -197,9 +197,7 @@ def output_reasons(plan: ToolPlan, output: Any) -> list[Reason]:
     return reasons
 
 
-def _count(
-    session: Session, asked: Asked, outcome: CallOutcome | None, call: Call, others: Iterable[Tally]
-) -> None:
+def _count(session: Session, asked: Asked, outcome: CallOutcome | None, call: Call, others: Iterable[Tally]) -> None:
     """Add a call to the tallies and the envelopes."""
     cost = call.cost if outcome is None or outcome.cost is None else outcome.cost
     values = measured(asked)
@@ -230,9 +228,7 @@ def _bind(session: Session, plan: ToolPlan, source: str, root: Any) -> None:
         if bind.source == source:
             values = selected(bind.path, root)
             if values is None:
-                session.binds.pop(
-                    bind.name, None
-                )  # too wide to be a value: anything that refers to it is blocked
+                session.binds.pop(bind.name, None)  # too wide to be a value: anything that refers to it is blocked
             elif values:
                 session.binds[bind.name] = values[0] if len(values) == 1 else values
 
@@ -258,9 +254,7 @@ def _succeed(session: Session, asked: Asked, outcome: CallOutcome) -> None:
                 continue
             root = arguments if condition.bind_from == "arguments" else outcome.output
             values = selected(condition.resource, root) or []
-            session.fulfilled.setdefault(condition.key, set()).update(
-                canonical_text(value) for value in values
-            )
+            session.fulfilled.setdefault(condition.key, set()).update(canonical_text(value) for value in values)
 
 
 def _remember(session: Session, plan: ToolPlan, output: Any) -> None:

@@ -96,9 +96,7 @@ class Workflow:
             if above is None or above.workflow != workflow:
                 raise Refused("unknown_session", f"no session {parent} in workflow {workflow}")
             if _handoff(contract, above.role, role) is None:
-                raise Refused(
-                    "handoff_undeclared", f"workflow.yaml has no handoff from {above.role} to {role}"
-                )
+                raise Refused("handoff_undeclared", f"workflow.yaml has no handoff from {above.role} to {role}")
         _admission_limits(contract, members, sessions, workflow, parent)
         return Member(workflow, role, files[role], parent)
 
@@ -194,9 +192,7 @@ class WorkflowGuard:
         parent = self.members[self.member.parent]
         handoff = _handoff(self.contract, parent.role, self.member.role)
         there = parent.artifacts | call.artifacts
-        names = {
-            form for path in there for form in (path, path.removeprefix("/out/"), PurePosixPath(path).stem)
-        }
+        names = {form for path in there for form in (path, path.removeprefix("/out/"), PurePosixPath(path).stem)}
         wanted = handoff.requires_artifacts if handoff is not None else []
         return [
             Reason(0, "handoff_artifact_missing", "handoffs", f"the parent has not delivered {name}", name)

@@ -53,9 +53,7 @@ def _is_plain(value: Any, depth: int) -> bool:
     if depth == 0:
         return False
     if kind is dict:
-        return all(
-            type(key) is str and key.isascii() and _is_plain(item, depth - 1) for key, item in value.items()
-        )
+        return all(type(key) is str and key.isascii() and _is_plain(item, depth - 1) for key, item in value.items())
     return (kind is list or kind is tuple) and all(_is_plain(item, depth - 1) for item in value)
 
 

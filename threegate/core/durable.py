@@ -5,9 +5,9 @@ one of these functions, so that the crash harness can stop the process before an
 so that there is one place that decides when something is on disk. `observe` is called with the operation's
 name and path before and after it; it may raise OSError or end the process.
 
-A file's own fsync does not make its name durable: the name is an entry of the folder, which is a file with pages of its own.
-So who creates or renames syncs the folder too, both folders for a move, the new one first: a power cut in between at worst
-leaves the file under both names and never under none.
+A file's own fsync does not make its name durable: the name is an entry of the folder, which is a file with pages of its
+own. So who creates or renames syncs the folder too, both folders for a move, the new one first: a power cut in between
+at worst leaves the file under both names and never under none.
 """
 
 from __future__ import annotations
@@ -207,9 +207,7 @@ def create_at(parent: int, name: str, path: Path, mode: int = 0o600) -> int:
     return descriptor
 
 
-def rename_at(
-    source_folder: int, source: Path, target_folder: int, target: Path, *, exchange: bool = False
-) -> None:
+def rename_at(source_folder: int, source: Path, target_folder: int, target: Path, *, exchange: bool = False) -> None:
     """Rename between open folders without replacing, or exchange two names; the paths' last parts are the names.
 
     Raises FileExistsError, OSError. Not yet durable.
@@ -234,7 +232,9 @@ def remove_tree(path: Path) -> None:
 
 
 def create_locked(path: Path) -> int:
-    """Create a file and hold its lock for as long as the descriptor, open for writing, is: `in_use` sees that. Raises OSError."""
+    """Create a file and hold its lock for as long as the descriptor, open for writing, is: `in_use` sees that.
+    Raises OSError.
+    """
     while True:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -279,7 +279,9 @@ def is_temporary(name: str) -> bool:
 
 
 def write_new(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> Path:
-    """Write `data`, whole or in pieces, to a new, synced temporary file beside `path` and return its path (for rename or replace)."""
+    """Write `data`, whole or in pieces, to a new, synced temporary file beside `path` and return its path (for
+    rename or replace).
+    """
     temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
     _tell("before", "create", temporary)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
@@ -309,7 +311,9 @@ def deliver(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def make_reserved(path: Path, size: int) -> None:
-    """Make an empty file that `size` bytes on the disk are reserved for. Raises FileExistsError, OSError; then it is not there."""
+    """Make an empty file that `size` bytes on the disk are reserved for. Raises FileExistsError, OSError; then it is
+    not there.
+    """
     _tell("before", "create", path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -361,8 +365,9 @@ def staged(path: Path) -> Path:
 def write_all(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o600) -> None:
     """Make new files in a folder that nobody reads before an event names them: whole and durable when this returns.
 
-    All are written before the first is synced, so that the disk has one commit to make and not one for each. An empty file
-    has nothing to sync but its name, which is the folder's. Raises FileExistsError, OSError; then none of them is left.
+    All are written before the first is synced, so that the disk has one commit to make and not one for each. An empty
+    file has nothing to sync but its name, which is the folder's. Raises FileExistsError, OSError; then none of them is
+    left.
     """
     made: list[tuple[Path, int]] = []
     parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -425,8 +430,6 @@ def read_regular_fd(descriptor: int, path: Path, *, max_bytes: int) -> bytes:
     after = os.fstat(descriptor)
     if len(data) > max_bytes:
         raise OSError(f"{path.name}: more than {max_bytes} bytes")
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or len(
-        data
-    ) != after.st_size:
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or len(data) != after.st_size:
         raise OSError(f"{path.name}: changed while it was read")
     return data

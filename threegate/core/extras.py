@@ -61,8 +61,6 @@ def require_extra(what: str, *extras: Extra) -> None:
 
 
 def _is_there(name: str) -> bool:
-    # A module that was loaded without a spec makes find_spec raise; None in sys.modules is how Python marks what must not be
-    # imported.
-    return (
-        sys.modules[name] is not None if name in sys.modules else importlib.util.find_spec(name) is not None
-    )
+    # A module that was loaded without a spec makes find_spec raise; None in sys.modules is how Python marks what must
+    # not be imported.
+    return sys.modules[name] is not None if name in sys.modules else importlib.util.find_spec(name) is not None

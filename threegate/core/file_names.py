@@ -1,7 +1,8 @@
-"""The names of files: of requests, of the signatures beside them, of agents' runs, of witnesses: one strict grammar for each.
+"""The names of files: of requests, of the signatures beside them, of agents' runs, of witnesses: one strict grammar for
+each.
 
-Invariant: a name is a request's, a signature's, a run's or none of these, and a signature's name has exactly one request that it belongs to:
-a request's name holds `.md` and `.sig` as parts nowhere but `.md` at its end.
+Invariant: a name is a request's, a signature's, a run's or none of these, and a signature's name has exactly one
+request that it belongs to: a request's name holds `.md` and `.sig` as parts nowhere but `.md` at its end.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def is_request_name(name: str) -> bool:
 
 
 def request_of_companion(name: str) -> tuple[str, str] | None:
-    """The request file that a signature file belongs to, and the countersigner (empty: the approver). None: no such name.
+    """The request file that a signature file belongs to, and the countersigner (empty: the approver). None: no such
+    name.
 
     ``TR-x.md.sig`` is the approver's, ``TR-x.md.sig.<operator>`` a countersigner's.
     """
@@ -38,7 +40,9 @@ _agent_run = re.compile(r"ar-[0-9]{8}-[0-9]{6}z-[0-9a-f]{8}").fullmatch
 
 
 def is_agent_run_id(name: str) -> bool:
-    """Whether this is the id of an agent's run, ``ar-YYYYMMDD-HHMMSSz-<8 hex digits>``: as a folder's name it cannot leave its folder."""
+    """Whether this is the id of an agent's run, ``ar-YYYYMMDD-HHMMSSz-<8 hex digits>``: as a folder's name it cannot
+    leave its folder.
+    """
     return _agent_run(name) is not None
 
 

@@ -35,8 +35,9 @@ class _OpenHow(ctypes.Structure):
 def open_beneath(folder: int, name: str, flags: int = _READ, mode: int = 0) -> int:
     """Open one name in an open folder; returns the descriptor. `name` is a single part: no slash, not `.` or `..`.
 
-    openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS; where the kernel or a filter does not
-    have that call, openat(2) with O_NOFOLLOW, which means the same for a single part. Raises OSError (ELOOP for a link).
+    openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS; where the kernel or a filter does
+    not have that call, openat(2) with O_NOFOLLOW, which means the same for a single part. Raises OSError (ELOOP for a
+    link).
     """
     if not name or "/" in name or "\0" in name or name in (".", ".."):
         raise OSError(errno.EINVAL, "is not the name of one file", name)
@@ -56,9 +57,7 @@ def open_inside(folder: int, path: str, flags: int = _READ) -> int:
     There is no fallback for openat2(2): only the kernel can tell a mount in the same file system from a
     folder. Raises OSError (ELOOP for a link, EXDEV for a mount or a way out, ENOSYS without the call).
     """
-    how = _OpenHow(
-        flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS | _NO_XDEV
-    )
+    how = _OpenHow(flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS | _NO_XDEV)
     return _openat2(folder, path, how)
 
 
@@ -114,10 +113,10 @@ class HeldFolder:
 
     @contextmanager
     def entries(self) -> Iterator[Iterator[os.DirEntry[str]]]:
-        """The entries, in no order. Their `path` is relative to nothing: use `name` and `stat(follow_symlinks=False)`."""
-        again = os.open(
-            ".", _FOLDER, dir_fd=self._descriptor
-        )  # a separate descriptor has its own read position
+        """The entries, in no order. Their `path` is relative to nothing: use `name` and
+        `stat(follow_symlinks=False)`.
+        """
+        again = os.open(".", _FOLDER, dir_fd=self._descriptor)  # a separate descriptor has its own read position
         try:
             with os.scandir(again) as found:
                 yield found

@@ -97,9 +97,13 @@ APPLY_CHILD_SECONDS: Final = 60
 """What the child of a project owner may take beyond its time limit, until it is given up."""
 PROJECTS_FILE_BYTES: Final = 1 * MIB
 CHANGE_SHOWN_BYTES: Final = 4 * MIB
-"""So many new bytes of a change set are shown as a diff, in the order of the table; of what is behind them size and digest."""
+"""So many new bytes of a change set are shown as a diff, in the order of the table; of what is behind them size and
+digest.
+"""
 CHANGE_DIFF_LINES: Final = 4_000
-"""So many lines, old and new together, are compared line by line; of more, all old ones are shown before all new ones."""
+"""So many lines, old and new together, are compared line by line; of more, all old ones are shown before all new
+ones.
+"""
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60
@@ -121,7 +125,9 @@ BATCH_INPUT_BYTES: Final = 224
 BATCH_ARMOR_BYTES: Final = 8 * KIB
 """What is left for the signature of a batch."""
 GROUP_INPUT_BYTES: Final = 4 * KIB
-"""Of an input that is not the same in all drafts of a group: so much is shown whole in the table of their differences."""
+"""Of an input that is not the same in all drafts of a group: so much is shown whole in the table of their
+differences.
+"""
 GROUP_VALUE_CHARS: Final = 200
 """Of a plain value that may differ between drafts of a group."""
 SSH_KEYGEN_SECONDS: Final = 20
@@ -280,7 +286,8 @@ METRICS_LABELS: Final = 200
 METRICS_OPEN_REQUESTS: Final = 100_000
 
 # ---- the cluster (docs/cluster.md). Fencing is shorter than the loss that anybody reports:
-# FENCE and the 3 s that ending a run takes < the broker's detection (never before 15 s after a cut, with a heartbeat of 10 s) < SILENCE.
+# FENCE and the 3 s that ending a run takes < the broker's detection (never before 15 s after a cut, with a heartbeat of
+# 10 s) < SILENCE.
 CLUSTER_HEARTBEAT_SECONDS: Final = 10
 CLUSTER_BEAT_SECONDS: Final = 2.0
 CLUSTER_FENCE_SECONDS: Final = 7.0
@@ -369,7 +376,9 @@ WITNESS_SAID_CHARS: Final = 120
 WITNESS_SECONDS: Final = 10.0
 """One answer of a witness, from the connection to its last byte."""
 WITNESS_PAUSE_SECONDS: Final = 60.0
-"""Between two looks for a checkpoint that a witness has not cosigned; a new checkpoint of the daemon's is asked for at once."""
+"""Between two looks for a checkpoint that a witness has not cosigned; a new checkpoint of the daemon's is asked for
+at once.
+"""
 
 # ---- stopping the daemon
 STOP_GRACE_SECONDS: Final = 5.0

@@ -1,7 +1,8 @@
 """What a package's `__init__` gives, each module loaded at the first use of one of its names (PEP 562).
 
-A command that only looks at folders takes a name or two of a gate and must not pay for the whole gate. The `__init__` imports its
-names under `TYPE_CHECKING`, so type checkers and import-linter see them, and sets `__getattr__` from here otherwise.
+A command that only looks at folders takes a name or two of a gate and must not pay for the whole gate. The `__init__`
+imports its names under `TYPE_CHECKING`, so type checkers and import-linter see them, and sets `__getattr__` from here
+otherwise.
 
 Invariant: a name is never also that of a module of the package, which Python would set in its place;
 tests/core/test_on_demand.py looks.

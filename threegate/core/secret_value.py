@@ -26,9 +26,7 @@ def read_secret(name: str, reference: SecretReference) -> str:
         try:
             data = durable.read_regular(Path(reference.file), max_bytes=limits.SECRET_BYTES)
         except OSError as error:
-            raise Unavailable(
-                f"no secret: the file of secrets.{name} cannot be read ({error.strerror})"
-            ) from None
+            raise Unavailable(f"no secret: the file of secrets.{name} cannot be read ({error.strerror})") from None
         text = data.decode("ascii", "replace").strip()
     if not _VALUE.fullmatch(text):
         raise Unavailable(f"no secret: what secrets.{name} names is missing or is no token")

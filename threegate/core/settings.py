@@ -45,9 +45,7 @@ def parse_duration_or_never(value: object) -> int:
 class WorkspaceSettings(Table):
     """Which workspace this is; written by `threegate init`."""
 
-    id: str = setting(
-        default="", pattern=r"(ws-[0-9a-f]{32})?", description="this workspace's own id, made by init"
-    )
+    id: str = setting(default="", pattern=r"(ws-[0-9a-f]{32})?", description="this workspace's own id, made by init")
 
 
 class RequestSettings(Table):
@@ -117,9 +115,7 @@ class ApprovalSettings(Table):
 class AanaSettings(Table):
     """Gate 3a: the Agent Action Contract."""
 
-    risk_domain: RiskDomain = setting(
-        default="research", description="risk domain of requests that name none"
-    )
+    risk_domain: RiskDomain = setting(default="research", description="risk domain of requests that name none")
 
 
 class ContractSettings(Table):
@@ -128,9 +124,7 @@ class ContractSettings(Table):
     mode: Literal["enforce", "shadow"] = setting(
         default="enforce", description="shadow records what would be blocked and blocks nothing"
     )
-    cost_per_second: float = setting(
-        default=0.0, ge=0, description="cost of one second of runtime, for cost limits"
-    )
+    cost_per_second: float = setting(default=0.0, ge=0, description="cost of one second of runtime, for cost limits")
     permit_timeout_allow: bool = setting(
         default=False,
         description="whether a contract checkpoint's `on_timeout: allow` compiles; silence is not consent",
@@ -165,9 +159,7 @@ class EraSettings(Table):
         description="OCI runtime; empty: the engine's default (runc, runsc, kata, krun)",
     )
     parallel: int = setting(default=1, ge=1, le=64, description="containers that run at once")
-    warm: int = setting(
-        default=0, ge=0, le=16, description="containers prepared ahead, each used once; 0: none"
-    )
+    warm: int = setting(default=0, ge=0, le=16, description="containers prepared ahead, each used once; 0: none")
     require_readback: bool = setting(
         default=False, description="refuse a run of which a wall cannot be read back on this machine"
     )
@@ -184,9 +176,7 @@ class ClusterSettings(Table):
     identity: str = setting(
         default="", description="absolute path of the folder with ca.pem, tls.pem and tls.key of this daemon"
     )
-    workers: tuple[str, ...] = setting(
-        default=(), description="enrolled workers: the verifier key that each printed"
-    )
+    workers: tuple[str, ...] = setting(default=(), description="enrolled workers: the verifier key that each printed")
 
 
 class RunnersSettings(Table):
@@ -224,7 +214,10 @@ class WitnessReference(Table):
 
     url: str = setting(
         pattern=r"https?://([A-Za-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]{0,500})?",
-        description="what comes before `/add-checkpoint`; http is enough, for what is sent is public to the witness and what comes is signed",
+        description=(
+            "what comes before `/add-checkpoint`; http is enough, for what is sent is public to the witness and "
+            "what comes is signed"
+        ),
     )
     key: str = setting(
         pattern=r"[!-*,-~]{1,128}\+[0-9a-f]{8}\+[A-Za-z0-9+/]{44}",
@@ -255,9 +248,7 @@ class TrailSettings(Table):
 class ProjectSettings(Table):
     """The project that file, git and shell proposals speak of."""
 
-    root: str = setting(
-        default="", description="absolute path of the project; empty: such proposals make no drafts"
-    )
+    root: str = setting(default="", description="absolute path of the project; empty: such proposals make no drafts")
 
 
 class ApplySettings(Table):
@@ -273,9 +264,7 @@ class ApplySettings(Table):
 class ProposalSettings(Table):
     """Action proposals (docs/spec/5-proposals.md)."""
 
-    search_url: str = setting(
-        default="", description="search page for web.search, with {query}; empty: no draft"
-    )
+    search_url: str = setting(default="", description="search page for web.search, with {query}; empty: no draft")
     github_api: str = setting(
         default="https://api.github.com", description="API that the github tools of proposals speak to"
     )
@@ -294,9 +283,7 @@ class SecretReference(Table):
     method: Literal["GET", "POST", "PATCH", "PUT"] = setting(
         default="POST", description="method of the one request that it is added to"
     )
-    host: str = setting(
-        default="api.github.com", pattern=r"[a-z0-9.-]{1,253}", description="host of that request"
-    )
+    host: str = setting(default="api.github.com", pattern=r"[a-z0-9.-]{1,253}", description="host of that request")
     path: str = setting(default="", pattern=r"(/[A-Za-z0-9._/-]{1,500})?", description="path of that request")
 
 
@@ -317,7 +304,9 @@ class NotifySettings(Table):
 
 
 class DrillSettings(Table):
-    """Drafts that must not be approved, placed now and then once an operator said `threegate drill on` (docs/drills.md)."""
+    """Drafts that must not be approved, placed now and then once an operator said `threegate drill on`
+    (docs/drills.md).
+    """
 
     every: int = setting(
         parse=parse_duration,
@@ -374,18 +363,10 @@ class AgentSettings(Table):
         description="name of the secret (`secrets.NAME`) with the endpoint's key; it never enters the jail",
     )
     requests: int = setting(default=2000, ge=1, description="requests to the model that one run may make")
-    megabytes: int = setting(
-        default=1024, ge=1, description="MiB that one run may send to and get from the model"
-    )
-    tokens: int = setting(
-        default=0, ge=0, description="tokens that one run may use, as the provider counts; 0: any"
-    )
-    memory_mb: int = setting(
-        default=0, ge=0, description="MiB of all its processes, where a cgroup can be had; 0: any"
-    )
-    processes: int = setting(
-        default=2048, ge=16, description="processes and threads, where a cgroup can be had"
-    )
+    megabytes: int = setting(default=1024, ge=1, description="MiB that one run may send to and get from the model")
+    tokens: int = setting(default=0, ge=0, description="tokens that one run may use, as the provider counts; 0: any")
+    memory_mb: int = setting(default=0, ge=0, description="MiB of all its processes, where a cgroup can be had; 0: any")
+    processes: int = setting(default=2048, ge=16, description="processes and threads, where a cgroup can be had")
     wait_sec: int = setting(
         default=0, ge=0, le=3600, description="seconds that an agent's call waits; 0: the profile's"
     )
@@ -442,8 +423,7 @@ class Settings(Table):
         runners = whole["runners"]
         whole["runners"] = {
             "era": {
-                key: runners["era"][key]
-                for key in ("engine", "image", "egress_image", "runtime", "require_readback")
+                key: runners["era"][key] for key in ("engine", "image", "egress_image", "runtime", "require_readback")
             },
         }
         return _numbers(whole)  # type: ignore[no-any-return]
@@ -511,9 +491,7 @@ def _nearest_setting(key: str, known: Sequence[str]) -> str:
     tables = difflib.get_close_matches(key, {name.partition(".")[0] for name in known}, 1, 0.75)
     close = difflib.get_close_matches(key, known, 1, 0.75)
     word = key.rpartition(".")[2]
-    elsewhere = [
-        name for name in known if difflib.get_close_matches(word, [name.rpartition(".")[2]], 1, 0.75)
-    ]
+    elsewhere = [name for name in known if difflib.get_close_matches(word, [name.rpartition(".")[2]], 1, 0.75)]
     found = (*tables, *close, *elsewhere)
     return f"; did you mean {found[0]}?" if found else ""
 

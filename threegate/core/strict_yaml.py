@@ -49,10 +49,14 @@ _FOREIGN = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
 """Line breaks to YAML 1.1 and libyaml but not to YAML 1.2, and what cannot be encoded."""
 
 # What may stand between two values. A comment begins a line or follows a blank; an indicator is not part of a word.
-# Groups are atomic where `)*+` would say the same: possessive groups give up too early before Python 3.11.5 (Debian 12 has 3.11.2).
+# Groups are atomic where `)*+` would say the same: possessive groups give up too early before Python 3.11.5 (Debian 12
+# has 3.11.2).
 _SPACE = r"[ \t\n]++|(?<![^ \t\n])\#[^\n]*+"
 _BLOCK_GAP = re.compile(
-    rf"(?>(?:{_SPACE}|[-?:](?![^ \t\n])|^(?:---|\.\.\.|%YAML[ \t]+[0-9]+\.[0-9]+|%TAG[ \t]+\S+[ \t]+\S+)(?![^ \t\n]))*)",
+    (
+        rf"(?>(?:{_SPACE}|[-?:](?![^ \t\n])|^(?:---|\.\.\.|%YAML[ \t]+[0-9]+\.[0-9]+|%TAG[ \t]+\S+[ \t]+\S+)(?![^ "
+        r"\t\n]))*)"
+    ),
     re.MULTILINE,
 )
 _FLOW_GAP = re.compile(
@@ -71,7 +75,8 @@ _ESCAPES = re.compile(
 
 class StrictYAMLRefused(Exception):
     """The text is no YAML of the strict kind. `line` and `column` count from 1; `detail` is what
-    libyaml or the reader of plain scalars says, the bound, or the key; `first_line` is where a duplicate key is first."""
+    libyaml or the reader of plain scalars says, the bound, or the key; `first_line` is where a duplicate key is first.
+    """
 
     def __init__(self, kind: Kind, line: int, column: int, detail: str = "", first_line: int = 0) -> None:
         super().__init__(f"{kind}: {detail}")
@@ -234,9 +239,7 @@ class _Reader:
     def _open(self, event: Any, value: dict[str, Any] | list[Any]) -> None:
         start, end = event.start_mark.index, event.end_mark.index
         style = ("{" if isinstance(value, dict) else "[") if event.flow_style else ""
-        node = YamlNode(
-            value, "", self._first_line + event.start_mark.line, event.start_mark.column + 1, style
-        )
+        node = YamlNode(value, "", self._first_line + event.start_mark.line, event.start_mark.column + 1, style)
         self._add(event, node)
         if style and not self._in_flow():
             self._flow_start = start
@@ -284,9 +287,7 @@ class _Reader:
         index = found.end() if found else self._end
         if index < start:
             mark = self._text[index]
-            detail = (
-                "a comment needs a blank before it" if mark == "#" else f"{mark!r} needs a blank around it"
-            )
+            detail = "a comment needs a blank before it" if mark == "#" else f"{mark!r} needs a blank around it"
             raise self._refused_at("syntax", index, detail)
         self._end, self._json_like = end, json_like
 
@@ -300,15 +301,11 @@ class _Reader:
             lead = _FIRST_LINES.match(text, header.end())
             blank, first = (max(map(len, lead[1].split("\n"))), len(lead[2])) if lead else (0, 0)
             if not header[1] and self._indent() <= first < blank:
-                raise self._refused_at(
-                    "syntax", start, "a blank line is indented more than the text after it"
-                )
+                raise self._refused_at("syntax", start, "a blank line is indented more than the text after it")
             return
         self._check_indent(start, end, comments=False)
         if not style and self._in_flow() and not _FLOW_WORD.match(text, start):
-            raise self._refused_at(
-                "syntax", start, f"{text[start]!r} is no word in brackets; put it in quotes"
-            )
+            raise self._refused_at("syntax", start, f"{text[start]!r} is no word in brackets; put it in quotes")
         if style == '"' and not _ESCAPES.fullmatch(text, start + 1, end - 1):
             raise self._refused_at("syntax", start, "the text has an escape that YAML does not know")
 

@@ -1,10 +1,11 @@
 """Tables of a TOML file as frozen values, read strictly.
 
-A class names its keys with their types and `setting()`; `read_table` makes the value from what `tomllib` read. Every command reads
-the settings, and for these few kinds of values the import of pydantic was a fifth of the processor time of most.
+A class names its keys with their types and `setting()`; `read_table` makes the value from what `tomllib` read. Every
+command reads the settings, and for these few kinds of values the import of pydantic was a fifth of the processor time
+of most.
 
-Invariant: an unknown key, a missing one, a wrong type (nothing is converted but a whole number to a float) or a value out of range
-raises, and no message repeats a value.
+Invariant: an unknown key, a missing one, a wrong type (nothing is converted but a whole number to a float) or a value
+out of range raises, and no message repeats a value.
 """
 
 from __future__ import annotations
@@ -79,15 +80,11 @@ class Table:
 
     def __init_subclass__(cls) -> None:
         given = {name: vars(cls).get(name, Rule()) for name in cls.__annotations__}
-        cls.rules = {
-            name: rule if isinstance(rule, Rule) else Rule(default=rule) for name, rule in given.items()
-        }
+        cls.rules = {name: rule if isinstance(rule, Rule) else Rule(default=rule) for name, rule in given.items()}
 
     def __init__(self, **values: Any) -> None:
         unknown = values.keys() - self.rules.keys()
-        missing = [
-            name for name, rule in self.rules.items() if rule.default is REQUIRED and name not in values
-        ]
+        missing = [name for name, rule in self.rules.items() if rule.default is REQUIRED and name not in values]
         if unknown or missing:
             raise TypeError(f"{type(self).__name__}: {', '.join((*sorted(unknown), *missing))}")
         vars(self).update({name: rule.default for name, rule in self.rules.items()} | values)
@@ -102,9 +99,7 @@ class Table:
         return type(other) is type(self) and vars(other) == vars(self)
 
     def __hash__(self) -> int:
-        return hash(
-            tuple(vars(self).values())
-        )  # TypeError where a value is a dictionary, as for a frozen dataclass
+        return hash(tuple(vars(self).values()))  # TypeError where a value is a dictionary, as for a frozen dataclass
 
     def but(self, **values: Any) -> Self:
         """The same table with other values of some keys."""
@@ -127,7 +122,9 @@ def is_table(kind: Any) -> bool:
 
 
 def read_table(table: type[_AnyTable], values: object, place: _Place = ()) -> _AnyTable:
-    """A table of what TOML's reader made of it. Raises WrongValueError for the first mistake in the order of the keys."""
+    """A table of what TOML's reader made of it. Raises WrongValueError for the first mistake in the order of the
+    keys.
+    """
     if not isinstance(values, dict):
         raise WrongValueError(place, "must be a table")
     kinds = kinds_of(table) if values else {}

@@ -72,7 +72,9 @@ class UserState:
                 self._keep(value)
 
     def sweep(self) -> None:
-        """Take away temporary files that a crash left. Called under the trail's lock, which the other writers here hold. Raises OSError."""
+        """Take away temporary files that a crash left. Called under the trail's lock, which the other writers here
+        hold. Raises OSError.
+        """
         if not self.folder.is_dir():
             return
         with self._head_lock():

@@ -11,9 +11,7 @@ from typing import Final
 from threegate.core import limits
 
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_ORIGIN: Final = re.compile(
-    rf"https://((?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?)(?::([1-9][0-9]{{0,4}}))?"
-)
+_ORIGIN: Final = re.compile(rf"https://((?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?)(?::([1-9][0-9]{{0,4}}))?")
 _HTTPS_PORT: Final = 443
 
 

@@ -241,7 +241,9 @@ class Workspace:
 
     @cached_property
     def servers_file(self) -> Path:
-        """What the processes of stateful servers have done, while a daemon runs; derived, for who signs the next call."""
+        """What the processes of stateful servers have done, while a daemon runs; derived, for who signs the next
+        call.
+        """
         return self.control / "servers.json"
 
     @cached_property
@@ -269,7 +271,9 @@ class Workspace:
         return held
 
     def replaced_folder(self) -> str | None:
-        """Which folder is not there or is no folder any more (a link, a file), in one line; None when all are folders."""
+        """Which folder is not there or is no folder any more (a link, a file), in one line; None when all are
+        folders.
+        """
         folder = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         name = next(iter(_FOLDERS))
         try:
@@ -303,7 +307,8 @@ class Workspace:
 
     @contextmanager
     def daemon_lock(self) -> Iterator[None]:
-        """Hold the one-daemon lock for as long as the block lasts. Raises Unavailable when another holds it for a second.
+        """Hold the one-daemon lock for as long as the block lasts. Raises Unavailable when another holds it for a
+        second.
 
         A child that a killed daemon was about to start has its lock too, until it is started: that is waited for.
         """
@@ -341,10 +346,11 @@ class Workspace:
 
 @dataclass(frozen=True)
 class AgentRun:
-    """One run of an agent: a folder of its own, which no other run sees. Every property is a path; nothing is opened here.
+    """One run of an agent: a folder of its own, which no other run sees. Every property is a path; nothing is opened
+    here.
 
-    The folder is 0700. Of what is in it the jail has `inbox`, `verdicts`, `results`, `state`, the work copy and both sockets,
-    and nothing else. What the agent may write (`inbox`, `state`, `work`) is reached through `Workspace.hold`.
+    The folder is 0700. Of what is in it the jail has `inbox`, `verdicts`, `results`, `state`, the work copy and both
+    sockets, and nothing else. What the agent may write (`inbox`, `state`, `work`) is reached through `Workspace.hold`.
     """
 
     run_id: str
@@ -382,7 +388,9 @@ class AgentRun:
 
     @property
     def base(self) -> Path:
-        """Files of the project that the agent changed, as they were at the start, by the sha256 of their path; not in the jail."""
+        """Files of the project that the agent changed, as they were at the start, by the sha256 of their path; not
+        in the jail.
+        """
         return self.folder / "base"
 
     @property
@@ -409,7 +417,8 @@ class AgentRun:
     def door(self) -> Path:
         """The socket on which the door (`threegate serve mcp --run`) answers; in the jail /run/door.sock.
 
-        The launcher makes it and listens; the door gets it, listening, as its stdin, and accepts each connection of the agent.
+        The launcher makes it and listens; the door gets it, listening, as its stdin, and accepts each connection of the
+        agent.
         """
         return self.folder / "door.sock"
 
@@ -463,9 +472,7 @@ def find_workspace(start: Path | None = None, explicit: str | None = None) -> Wo
     if named:
         root = Path(os.path.normpath(Path(named).absolute()))
         if not (root / SETTINGS_FILE).is_file():
-            raise NoWorkspace(
-                f"{root}: no workspace here (no {SETTINGS_FILE}); make one with: threegate init {named}"
-            )
+            raise NoWorkspace(f"{root}: no workspace here (no {SETTINGS_FILE}); make one with: threegate init {named}")
         return Workspace(root)
     here = (start or Path.cwd()).absolute()
     for folder in (here, *here.parents):

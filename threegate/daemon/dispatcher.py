@@ -216,9 +216,7 @@ class Dispatcher:
             return 1
         if self.budget.is_busy(approved.job):
             return 0  # this project is free once that change is recorded
-        missing = self.budget.never(approved.job) or self.context.runners[approved.job.backend].available(
-            approved.job
-        )
+        missing = self.budget.never(approved.job) or self.context.runners[approved.job.backend].available(approved.job)
         if missing is not None:
             code = describe(approved.job.backend).waits_for
             self._wait(approved, identity, Waiting(code, missing))

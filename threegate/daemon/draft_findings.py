@@ -20,8 +20,12 @@ DRAFT_RULES = {
     "TG901": "Take a new request_id (threegate draft makes one): an id and a file name can be used only once.",
     "TG902": "Put the file into inbox/files/ under exactly this name, as a regular file.",
     "TG903": "Declare the file's actual sha256 (sha256sum), or put the right file there.",
-    "TG904": "Name a program that the sandbox image has (python3, git, curl, the usual Debian tools), or ask the operator.",
-    "TG905": "Ask for fewer cores or less memory (cpu_limit, memory_limit_mb), or ask the operator for a larger budget.",
+    "TG904": (
+        "Name a program that the sandbox image has (python3, git, curl, the usual Debian tools), or ask the operator."
+    ),
+    "TG905": (
+        "Ask for fewer cores or less memory (cpu_limit, memory_limit_mb), or ask the operator for a larger budget."
+    ),
     "TG906": "List the tools again: only those of servers that the operator added can be called.",
     "TG907": "List the tools again and write the call again: manifest_sha256 must be that of the currently "
     "signed server.",
@@ -79,14 +83,10 @@ def input_findings(request: Request, digests: Mapping[str, str | None]) -> list[
         found = digests[item.name]
         if found is None:
             findings.append(
-                _finding(
-                    "TG902", f"inbox/files/{item.name} is missing, not a regular file, or keeps changing"
-                )
+                _finding("TG902", f"inbox/files/{item.name} is missing, not a regular file, or keeps changing")
             )
         elif found != item.sha256:
-            findings.append(
-                _finding("TG903", f"inbox/files/{item.name} has a sha256 other than the declared one")
-            )
+            findings.append(_finding("TG903", f"inbox/files/{item.name} has a sha256 other than the declared one"))
     return findings
 
 

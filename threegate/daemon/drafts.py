@@ -86,9 +86,7 @@ class Inbox:
     log: Log
     propose: Callable[[Path, bytes, Owner], None] | None = None
     """Takes an AP-*.json that was read."""
-    on_draft: Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None] = lambda *draft: (
-        None
-    )
+    on_draft: Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None] = lambda *draft: None
     """Called with each valid draft that was checked (for notices): its file, what was read, the requester,
     and the file's change time in nanoseconds.
     """
@@ -221,9 +219,7 @@ class Inbox:
         seen = {place for seen in self._seen.values() for place, _ in seen.inputs}
         self._hashes.keep_only(seen | self._awaited)
 
-    def _step(
-        self, folder: HeldFolder, run: KnownRun | None, name: str, policy: Policy
-    ) -> _Looked | bool | None:
+    def _step(self, folder: HeldFolder, run: KnownRun | None, name: str, policy: Policy) -> _Looked | bool | None:
         """Check one file: None if there was nothing to do, True if it is done, or its finding."""
         key = f"{folder.path}/{name}"
         self._present.add(key)
@@ -298,9 +294,7 @@ class Inbox:
         now, settings = datetime.now(UTC), policy.settings.request
         report = read_request(data, path=name, settings=settings, now=now, stage="draft")
         inputs = report.request.inputs if report.request is not None else ()
-        found = {
-            item.name: input_place(self.workspace, folder.path, item.name, item.sha256) for item in inputs
-        }
+        found = {item.name: input_place(self.workspace, folder.path, item.name, item.sha256) for item in inputs}
         hashed = {item: self._hashes.sha256(place) for item, place in found.items()}
         digests = {item: digest for item, digest in hashed.items() if digest is not PENDING}
         if len(digests) < len(hashed):
@@ -394,9 +388,7 @@ class Inbox:
                     exposure,
                 )
                 asker = owner if from_inbox else _proposer(held.index, report.request_id)
-                verdicts.append(
-                    (verdict, report.request, exposure, asker, held.index.run(asker), facts.st_ctime_ns)
-                )
+                verdicts.append((verdict, report.request, exposure, asker, held.index.run(asker), facts.st_ctime_ns))
                 if valid and from_inbox:
                     self.valid.add(path)
                     self.fresh[path] = None

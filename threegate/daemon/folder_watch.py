@@ -39,17 +39,13 @@ class FolderWatch:
             self._observer.unschedule(self._followed.pop(gone))
         for new in folders - self._followed.keys():
             with suppress(OSError):
-                self._followed[new] = self._observer.schedule(
-                    self._hint, str(new), event_filter=self._changes
-                )
+                self._followed[new] = self._observer.schedule(self._hint, str(new), event_filter=self._changes)
 
     def _start(self, folders: list[Path]) -> None:
         from watchdog import events
         from watchdog.observers import Observer
 
-        library = logging.getLogger(
-            "watchdog"
-        )  # would print to the terminal for a hint that arrives after the end
+        library = logging.getLogger("watchdog")  # would print to the terminal for a hint that arrives after the end
         library.addHandler(logging.NullHandler())
         library.propagate = False
         wake = self._wake

@@ -52,9 +52,7 @@ class _Job:
 class InputHashes:
     """The digests of input files in the folders that drafts use. Used only by the loop's thread."""
 
-    def __init__(
-        self, workspace: Workspace, wake: Callable[[], None] = lambda: None, *, most: float = inf
-    ) -> None:
+    def __init__(self, workspace: Workspace, wake: Callable[[], None] = lambda: None, *, most: float = inf) -> None:
         """`most`: how often a changing file is hashed; after that it cannot be used as an input."""
         self._workspace = workspace
         self._wake = wake

@@ -143,9 +143,7 @@ class Daemon:
         self._watch = FolderWatch([] if self.once else hinted, self.wake)
         if self._watch.problem:
             self.log.say("watching", what=self._watch.problem)
-        self._metrics_file = MetricsFile(
-            self.workspace, self.log, lambda: self._policy_reload.policy.settings.metrics
-        )
+        self._metrics_file = MetricsFile(self.workspace, self.log, lambda: self._policy_reload.policy.settings.metrics)
         self._witnesses = WitnessRequests(self._trail, self.log)
         self._draft_expiry = DraftExpiry(self.log)
         self._drill_watch = DrillWatch()
@@ -194,9 +192,7 @@ class Daemon:
             self.wake.clear()
             self.supervisor.turned()
             now = time.monotonic()
-            looked = (
-                now - self._looked_through >= _FOLDERS_LOOK_SECONDS or not self._runner_set.dispatcher.running
-            )
+            looked = now - self._looked_through >= _FOLDERS_LOOK_SECONDS or not self._runner_set.dispatcher.running
             if looked or self.reload.is_set():
                 self._look_at_settings()
             unsettled, changing = self._policy_reload.problem, self._policy_reload.is_changing
@@ -333,9 +329,7 @@ class Daemon:
             return False
         self._looked_for_trail_checkpoint = now
         every = self._runner_set.context.policy.settings.audit.checkpoint_every
-        return self._keep_trail_checkpoint(
-            lambda trail: trail_checkpoint_when_due(trail, every, actor="daemon")
-        )
+        return self._keep_trail_checkpoint(lambda trail: trail_checkpoint_when_due(trail, every, actor="daemon"))
 
     def _keep_trail_checkpoint(self, keep: Callable[[Trail], Path | None]) -> bool:
         try:

@@ -173,9 +173,7 @@ def send_test(settings: Settings) -> tuple[list[str], list[str]]:
     """
     operators, requesters = targets(settings)
     if not operators and not requesters:
-        raise Unavailable(
-            "no URL is set: threegate.toml has none in notify.urls; docs/notices.md has recipes"
-        )
+        raise Unavailable("no URL is set: threegate.toml has none in notify.urls; docs/notices.md has recipes")
     taken, problems = [], []
     for target in (*operators, *requesters):
         problem = send(target, "A test of ThreeGate", "Notices arrive here. Nothing is waiting for you.")

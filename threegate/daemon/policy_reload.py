@@ -94,9 +94,7 @@ class PolicyReload:
                 _announce(held, None, self.policy, changed, "the daemon started")
 
 
-def _announce(
-    held: LockedTrail, old: Policy | None, new: Policy, changed: tuple[str, ...], reason: str
-) -> None:
+def _announce(held: LockedTrail, old: Policy | None, new: Policy, changed: tuple[str, ...], reason: str) -> None:
     digests = dict(new.contract_digests)
     payload = SettingsChanged(
         reason=reason,
@@ -155,9 +153,7 @@ def _flat(settings: Settings) -> dict[str, Any]:
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     missing = object()
-    return sorted(
-        name for name in old.keys() | new.keys() if old.get(name, missing) != new.get(name, missing)
-    )
+    return sorted(name for name in old.keys() | new.keys() if old.get(name, missing) != new.get(name, missing))
 
 
 def _touched(workspace: Workspace) -> list[tuple[str, int, int, int]]:

@@ -30,9 +30,7 @@ Say = Callable[[str, str, str], None]
 class Proposer:
     """Processes the proposals in the inbox one by one; the daemon calls it with the bytes it read."""
 
-    def __init__(
-        self, workspace: Workspace, trail: Trail, say: Say, settings: Callable[[], Settings]
-    ) -> None:
+    def __init__(self, workspace: Workspace, trail: Trail, say: Say, settings: Callable[[], Settings]) -> None:
         self._workspace = workspace
         self._trail = trail
         self._say = say
@@ -104,9 +102,7 @@ class Proposer:
     def _lies_there(self, request_id: str) -> bool:
         """Whether the draft of this proposal is in tool-exec/drafts/ (a crash may have prevented that)."""
         mark = f"-{request_id.removeprefix('proposal-')[:12]}."
-        return any(
-            mark in entry.name and entry.name.endswith(".md") for entry in self._workspace.drafts.iterdir()
-        )
+        return any(mark in entry.name and entry.name.endswith(".md") for entry in self._workspace.drafts.iterdir())
 
     def _put_inputs(self, files: list[tuple[Path, bytes, int]]) -> None:
         folder = draft_inputs_folder(self._workspace)

@@ -38,7 +38,7 @@ failed; with 2 when every check passed and something is missing, which it names.
 
 What it proves, and what it does not: see docs/evidence.md. `index.json` lists the requests, what is `missing` and why, what was
 `masked` because it looked like a secret (such a file's digest cannot be checked), and the policies that were not kept.
-"""
+"""  # noqa: E501
 
 
 def check_block(log_keys: Sequence[str], operator_keys: Sequence[str]) -> str:
@@ -59,7 +59,8 @@ def render_page(
     extent = (
         "`trail.jsonl` is the whole trail."
         if whole
-        else "`trail.jsonl` has the events of these requests only, and those of keys and settings; of all others there are "
+        else "`trail.jsonl` has the events of these requests only, and those of keys and settings; of all others "
+        "there are "
         "only hashes, in `proofs.jsonl`."
     )
     fingerprints = [

@@ -74,12 +74,11 @@ class Packed:
     """`file` and `why` of what should be in the pack and is not."""
 
 
-def write_pack(
-    workspace: Workspace, out: Path, *, ids: Iterable[str] = (), since: datetime | None = None
-) -> Packed:
+def write_pack(workspace: Workspace, out: Path, *, ids: Iterable[str] = (), since: datetime | None = None) -> Packed:
     """Write a folder, or a zip when `out` ends in .zip. Without `ids` and `since` it holds the whole trail.
 
-    Raises InvalidInput (nothing to pack, `out` is there), Unavailable (no key here, not the extra `export`), TrailError, OSError.
+    Raises InvalidInput (nothing to pack, `out` is there), Unavailable (no key here, not the extra `export`),
+    TrailError, OSError.
     """
     require_extra("an evidence pack", "export")
     survey = _Survey(frozenset(ids), format_time(since.astimezone(UTC)) if since else None)
@@ -206,7 +205,9 @@ class _Pack:
     """Number of lines that the pack covers."""
     checkpoint: str | None = None
     policies: dict[str, str | None] = field(default_factory=dict)
-    """Digests of policies that packed requests were approved under, and of what is kept of each among the pinned inputs."""
+    """Digests of policies that packed requests were approved under, and of what is kept of each among the pinned
+    inputs.
+    """
     """Digests that packed requests were approved under and that the pack does not have."""
     _operators: dict[str, str] = field(default_factory=dict)
     """Each recorded state of the operators' files: its digest, and which file it is."""
@@ -323,7 +324,9 @@ class _Pack:
     # ---- what was in force
 
     def write_policies(self) -> None:
-        """The policies that requests were approved under, with their contracts; those of earlier versions were not kept."""
+        """The policies that requests were approved under, with their contracts; those of earlier versions were not
+        kept.
+        """
         written: set[str] = set()
         for digest, kept in sorted(self.policies.items()):
             found = self._policy(digest, kept)

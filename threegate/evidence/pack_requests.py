@@ -37,7 +37,9 @@ _CHUNK: Final = 1 << 20
 
 
 def folder_of(request_id: str) -> str:
-    """The folder of a request in a pack: its id, or where that is no file name (gate 1 refused it), one made of its digest."""
+    """The folder of a request in a pack: its id, or where that is no file name (gate 1 refused it), one made of its
+    digest.
+    """
     safe = _SAFE.fullmatch(request_id) is not None
     return f"requests/{request_id if safe else hashlib.sha256(request_id.encode()).hexdigest()}"
 
@@ -48,7 +50,9 @@ class PackedRequest:
 
     history: RequestHistory
     files: dict[str, str] = field(default_factory=dict)
-    """Digest of the request file ("") and of its signatures (".sig", ".sig.NAME"), by the last event that names them."""
+    """Digest of the request file ("") and of its signatures (".sig", ".sig.NAME"), by the last event that names
+    them.
+    """
 
     def see(self, event: Event) -> None:
         """Take the next event of the request."""

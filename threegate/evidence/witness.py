@@ -55,7 +55,9 @@ class Witness:
     folder: Path
     key: SigningKey
     logs: Mapping[str, Sequence[VerifierKey]]
-    """The logs that are cosigned, by origin, and the keys that sign them: a workspace that was adopted may have several."""
+    """The logs that are cosigned, by origin, and the keys that sign them: a workspace that was adopted may have
+    several.
+    """
     clock: Callable[[], float]
     _lock: int
     """The descriptor that holds the folder."""
@@ -106,8 +108,9 @@ class Witness:
         return WitnessKey.of(self.key).render()
 
     def add(self, body: bytes) -> WitnessAnswer:
-        """Answer one `add-checkpoint`; a cosignature is given out only after the state is on disk. Raises Unavailable when it
-        cannot be written: nothing was cosigned."""
+        """Answer one `add-checkpoint`; a cosignature is given out only after the state is on disk. Raises Unavailable
+        when it cannot be written: nothing was cosigned.
+        """
         try:
             asked = AddCheckpoint.parse(body)
         except InvalidInput as error:
@@ -121,9 +124,7 @@ class Witness:
         except InvalidInput as error:
             return _refused(403, f"{note.origin}: the checkpoint {error}")
         if asked.old > note.size:
-            return _refused(
-                400, f"{note.origin}: the old size {asked.old} is above the checkpoint's {note.size}"
-            )
+            return _refused(400, f"{note.origin}: the old size {asked.old} is above the checkpoint's {note.size}")
         seen = self._seen.get(note.origin)
         size = seen.size if seen else 0
         if asked.old != size:

@@ -33,9 +33,7 @@ class WitnessClient:
         self._key = key
         self._old = 0
 
-    def cosigned(
-        self, note: TrailCheckpoint, prove: Callable[[int, int], Sequence[bytes]]
-    ) -> TrailCheckpoint:
+    def cosigned(self, note: TrailCheckpoint, prove: Callable[[int, int], Sequence[bytes]]) -> TrailCheckpoint:
         """The checkpoint with this witness's cosignature behind its own signatures. `prove` makes consistency proofs.
 
         Raises Refused (the witness will not cosign this; `code` is the HTTP status), Unavailable (ask again later),
@@ -55,25 +53,21 @@ class WitnessClient:
             raise Refused(str(status), f"{status} {said}")
         raise Unavailable(f"it answers {status} {said}")
 
-    def _post(
-        self, note: TrailCheckpoint, prove: Callable[[int, int], Sequence[bytes]]
-    ) -> tuple[int, str, bytes]:
+    def _post(self, note: TrailCheckpoint, prove: Callable[[int, int], Sequence[bytes]]) -> tuple[int, str, bytes]:
         proof = prove(self._old, note.size) if self._old else ()
         body = AddCheckpoint(self._old, tuple(proof), note).render()
-        return _exchange(
-            self._url.scheme, self._url.netloc, f"{self._url.path.rstrip('/')}/add-checkpoint", body
-        )
+        return _exchange(self._url.scheme, self._url.netloc, f"{self._url.path.rstrip('/')}/add-checkpoint", body)
 
     def _conflict(self, note: TrailCheckpoint, kind: str, body: bytes) -> int:
-        """The size that the witness cosigned last. Raises Refused when it is beyond the checkpoint: there was more of this trail."""
+        """The size that the witness cosigned last. Raises Refused when it is beyond the checkpoint: there was more
+        of this trail.
+        """
         match = _SIZE.fullmatch(body)
         if match is None or kind.partition(";")[0].strip() != SIZE_TYPE:
             raise Unavailable("it answers 409 without a size")
         size = int(match[1])
         if size > note.size:
-            raise Refused(
-                "409", f"it cosigned {size} events before, here are {note.size}: cut, restored or copied"
-            )
+            raise Refused("409", f"it cosigned {size} events before, here are {note.size}: cut, restored or copied")
         return size
 
 
@@ -100,9 +94,7 @@ def _exchange(scheme: str, netloc: str, path: str, body: bytes) -> tuple[int, st
         timer = threading.Timer(seconds, cut)
         timer.daemon = True
         timer.start()
-        connection.request(
-            "POST", path, body, {"Content-Type": "text/plain; charset=utf-8", "Connection": "close"}
-        )
+        connection.request("POST", path, body, {"Content-Type": "text/plain; charset=utf-8", "Connection": "close"})
         response = connection.getresponse()
         data = response.read(limits.WITNESS_ANSWER_BYTES + 1)
         if late.is_set():

@@ -216,7 +216,8 @@ class Jail:
         """
         if missing := missing_packages():
             raise Unavailable(
-                f"{', '.join(missing)}: not installed, so there is no jail; on Debian: apt-get install {' '.join(missing)}"
+                f"{', '.join(missing)}: not installed, so there is no jail; on Debian: apt-get install "
+                f"{' '.join(missing)}"
             )
         with ExitStack() as held:
             filters = [seccomp_programs.system_calls(), seccomp_programs.terminal_input()]
@@ -232,11 +233,7 @@ class Jail:
         sources = [*(self.overlay or ()), *(bound.source for bound in self.bound)]
         own = self.account.is_own
         user = ["--user", "--map-root-user"] if own else []
-        change = (
-            []
-            if own
-            else ["--reuid", str(self.account.uid), "--regid", str(self.account.gid), "--clear-groups"]
-        )
+        change = [] if own else ["--reuid", str(self.account.uid), "--regid", str(self.account.gid), "--clear-groups"]
         return [
             "/bin/sh",
             "-c",
@@ -362,14 +359,10 @@ def measure_walls(account: Account) -> dict[str, bool]:
     """Each of WALLS, and whether it is in force in a jail of this account: read back from a jail without an
     agent. Raises Unavailable.
     """
-    parts = dict(
-        part.split("\n", 1) for part in _trial(Jail(account), ["/bin/sh", "-c", _MEASURE]).split("\0")[1:]
-    )
+    parts = dict(part.split("\n", 1) for part in _trial(Jail(account), ["/bin/sh", "-c", _MEASURE]).split("\0")[1:])
     status = dict(line.split(":\t", 1) for line in parts["status"].splitlines() if ":\t" in line)
     places = dict(line.split(":", 1) for line in parts["namespaces"].splitlines())
-    capabilities = {
-        status.get(name, "?").strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
-    }
+    capabilities = {status.get(name, "?").strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
     found = {
         f"{name} namespace": bool(places.get(short))
         and places[short] != Path(f"/proc/self/ns/{short}").readlink().name.partition(":")[2]
@@ -436,10 +429,7 @@ def _trial(jail: Jail, argv: Sequence[str]) -> str:
 
 def _why_not(said: str) -> str:
     """What a person can do about an error of unshare, mount or bubblewrap."""
-    if any(
-        word in said
-        for word in ("Operation not permitted", "Permission denied", "No permissions", "No space")
-    ):
+    if any(word in said for word in ("Operation not permitted", "Permission denied", "No permissions", "No space")):
         return (
             f"no jail is possible here, because user namespaces are forbidden ({said[:160]}); allow them, on Debian: "
             "sysctl kernel.unprivileged_userns_clone=1 and user.max_user_namespaces above 0, on Ubuntu also "

@@ -48,9 +48,7 @@ class JailCgroup:
         for what, value in wanted.items():
             controller = {"processes": "pids", "memory": "memory"}[what]
             folder = (_ROOT / controller if version_1 else _ROOT) / f"threegate-{name}"
-            files = (
-                ("memory.limit_in_bytes" if version_1 else "memory.max") if what == "memory" else "pids.max"
-            )
+            files = ("memory.limit_in_bytes" if version_1 else "memory.max") if what == "memory" else "pids.max"
             with suppress(OSError):
                 if folder not in folders:
                     folder.mkdir()

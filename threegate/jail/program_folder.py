@@ -30,12 +30,7 @@ def folder_of(real: Path) -> Path | None:
         candidate = real.parent.parent
     else:
         return real
-    inside = (
-        candidate == home
-        or candidate in home.parents
-        or candidate == home / ".local"
-        or candidate == Path("/")
-    )
+    inside = candidate == home or candidate in home.parents or candidate == home / ".local" or candidate == Path("/")
     return real if inside else candidate
 
 
@@ -54,8 +49,6 @@ def interpreter_of(program: Path) -> Path | None:
     name = words[-1] if os.path.basename(words[0]) == "env" else words[0]
     place = shutil.which(name)
     if place is None:
-        raise Unavailable(
-            f"{program}: needs {name}, which is not installed; on Debian: apt-get install nodejs"
-        )
+        raise Unavailable(f"{program}: needs {name}, which is not installed; on Debian: apt-get install nodejs")
     real = Path(place).resolve()
     return None if _SYSTEM in real.parents else real

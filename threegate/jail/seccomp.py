@@ -56,11 +56,7 @@ semtimedop shmat shmctl shmdt shmget
 _RANDOM = "getrandom"
 
 _ALLOWED = sorted(
-    {
-        name
-        for group in (_FILES, _PROCESSES, _MEMORY, _WAITING, _SOCKETS, _IPC, _RANDOM)
-        for name in group.split()
-    }
+    {name for group in (_FILES, _PROCESSES, _MEMORY, _WAITING, _SOCKETS, _IPC, _RANDOM) for name in group.split()}
 )
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""

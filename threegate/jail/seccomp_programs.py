@@ -90,8 +90,7 @@ def _library() -> ctypes.CDLL:
 def _add(library: ctypes.CDLL, context: int, rule: Mapping[str, Any]) -> None:
     action = _action(rule["action"], rule)
     arguments = [
-        _Argument(item["index"], _COMPARED[item["op"]], item["value"], item["valueTwo"])
-        for item in rule["args"]
+        _Argument(item["index"], _COMPARED[item["op"]], item["value"], item["valueTwo"]) for item in rule["args"]
     ]
     array = (_Argument * len(arguments))(*arguments)
     for name in rule["names"]:

@@ -32,7 +32,9 @@ def backend_tool(job: Job) -> str:
 
 
 def call_arguments(job: Job) -> dict[str, Any]:
-    """The arguments of a request as contracts and AANA see them (docs/spec/4-contracts.md, "Arguments of a request")."""
+    """The arguments of a request as contracts and AANA see them (docs/spec/4-contracts.md, "Arguments of a
+    request").
+    """
     if job.call is not None:
         arguments: dict[str, Any] = canonical.loads_strict(
             job.call.arguments_json.encode(), max_bytes=limits.TOOL_ARGUMENTS_BYTES

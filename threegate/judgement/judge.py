@@ -209,9 +209,7 @@ def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Cl
         raise Refused("replay_has_network", "a request with network is not run again: it could act twice")
     named = (about.get("request_id"), about.get("request_sha256"), about.get("job_sha256"))
     if named != (request.request_id, request.sha256, job.digest) or request.approved_utc is None:
-        raise Refused(
-            "job_changed", "it would not mean today what it meant then; draft it again: threegate retry"
-        )
+        raise Refused("job_changed", "it would not mean today what it meant then; draft it again: threegate retry")
     return Clearance(
         request_id=request.request_id,
         request_sha256=request.sha256,

@@ -42,8 +42,7 @@ class Policy:
         each approval.
         """
         contracts = {
-            self.contract_digests[name]: base64.b64encode(data).decode()
-            for name, data in self.contract_files.items()
+            self.contract_digests[name]: base64.b64encode(data).decode() for name, data in self.contract_files.items()
         }
         return canonical.canonical_bytes({"policy": self.document.decode(), "contracts": contracts})
 
@@ -107,9 +106,7 @@ def make_policy(
             **facts,
         )
     )
-    return Policy(
-        settings, compiled, platform, canonical.sha256_hex(document), digests, document, contract_files
-    )
+    return Policy(settings, compiled, platform, canonical.sha256_hex(document), digests, document, contract_files)
 
 
 def _keyed_hash(key: bytes, name: str, value: str) -> str:

@@ -80,9 +80,7 @@ def finish(
         _end_with_it(context.workspace, held, moved)
         if ended.released_sha256 is not None:
             deliver_released(requester_folders, run_folder, request.request_id)
-        result = deliver_result(
-            context.workspace, facts, rendered, requester_folders=requester_folders, settled=False
-        )
+        result = deliver_result(context.workspace, facts, rendered, requester_folders=requester_folders, settled=False)
         moves.relocate(path, target, settled=False)
     # Without the lock, so that others need not wait for these folders. Recovery completes this after a power
     # cut.
@@ -234,9 +232,7 @@ def _facts_of(stopped: payloads.Stopped, request_id: str, when: datetime, seq: i
     )
 
 
-def interrupt(
-    context: Context, history: RequestHistory, claimed: payloads.Claimed, known: str | None = None
-) -> None:
+def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claimed, known: str | None = None) -> None:
     """Close a request that was claimed and never finished: it never runs again. `known` is one line about how
     far it got, if known.
     """
@@ -252,8 +248,7 @@ def interrupt(
             policy_sha256=claimed.policy_sha256,
             contract=context.contracts.lost(claimed),
             reason="interrupted",
-            message=known
-            or "the daemon ended while this request ran; it may have run in part and is never run again",
+            message=known or "the daemon ended while this request ran; it may have run in part and is never run again",
             approved_by=approved.approved_by if approved else None,
             state="refused",
             file=target.name,

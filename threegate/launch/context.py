@@ -127,13 +127,9 @@ def daemon_context(
     """
     settings = policy.settings
     if not settings.workspace.id:
-        raise Unavailable(
-            f"{workspace.settings_file}: workspace.id is missing; restore it from the trail's first line"
-        )
+        raise Unavailable(f"{workspace.settings_file}: workspace.id is missing; restore it from the trail's first line")
     if not workspace.trail_file.exists() and not segment_paths(workspace.audit):
-        raise TrailError(
-            f"{workspace.trail_file}: the trail is missing; nothing is started until it is restored"
-        )
+        raise TrailError(f"{workspace.trail_file}: the trail is missing; nothing is started until it is restored")
     return Context(
         workspace,
         trail,

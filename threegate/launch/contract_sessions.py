@@ -57,9 +57,7 @@ class ContractSessions:
         effect.
         """
         found = _contracts(policy, request)
-        return any(contract.side_effect != "read" for contract in found) or (
-            request.call is not None and not found
-        )
+        return any(contract.side_effect != "read" for contract in found) or (request.call is not None and not found)
 
     def time_cap_sec(self, policy: Policy, request: Request) -> int | None:
         """The lowest `timeouts.total_ms` of the applicable contracts, in whole seconds (rounded up)."""
@@ -122,9 +120,7 @@ class ContractSessions:
         Raises Unavailable if an event of the trail cannot be applied: then nothing is allowed.
         """
         try:
-            return self.store.view(
-                held, policy.contracts, PastCalls(self.workspace, policy, self.time_cap_sec)
-            )
+            return self.store.view(held, policy.contracts, PastCalls(self.workspace, policy, self.time_cap_sec))
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
             raise Unavailable(
                 f"the sessions cannot be read from the trail ({type(error).__name__}); nothing is allowed"
@@ -201,9 +197,7 @@ class ContractSessions:
         session = _holding(table, request.request_id)
         if session is None:
             return None
-        lost = ContractMove(
-            session=session.session_id, requester=session.requester, status="session_state_lost"
-        )
+        lost = ContractMove(session=session.session_id, requester=session.requester, status="session_state_lost")
         call = session.pending[request.request_id].call
         try:
             facts = read_record(run_folder, created_utc=held.now, trail_seq=0, sha256=None)
@@ -221,9 +215,7 @@ class ContractSessions:
             ends=None if status in _GIVEN_BACK else _ends(policy, table, trial),
         )
 
-    def blocked(
-        self, held: LockedTrail, policy: Policy, request: Request, job: Job, code: str
-    ) -> ContractMove | None:
+    def blocked(self, held: LockedTrail, policy: Policy, request: Request, job: Job, code: str) -> ContractMove | None:
         """The call's data for the event of a refusal: only a refusal by the contract gate moves a session."""
         compiled = policy.contracts
         if code not in REASONS or compiled.empty or not compiled.ok:
@@ -289,9 +281,7 @@ def _named(table: SessionTable, call: Call) -> ContractMove:
     """An event's data about a call: names and digests, never a value."""
     session = table.sessions[call.session_id]
     requester = session.requester or str((call.principal or {}).get("name"))
-    return ContractMove(
-        session=call.session_id, requester=requester, tool=call.tool, loop=seen_key(call).hex()
-    )
+    return ContractMove(session=call.session_id, requester=requester, tool=call.tool, loop=seen_key(call).hex())
 
 
 def _ends(policy: Policy, before: SessionTable, after: SessionTable) -> tuple[str, ...] | None:

@@ -68,9 +68,7 @@ def _take_back(folder: Path, history: RequestHistory, found: Recovered) -> None:
     elif done.status != "succeeded":
         found.stuck[history.request_id] = f"its change cannot be reverted now: {done.message}"
     else:
-        found.taken_back[history.request_id] = (
-            "the daemon ended while the change was made; all of it was reverted"
-        )
+        found.taken_back[history.request_id] = "the daemon ended while the change was made; all of it was reverted"
 
 
 _UNDO = re.compile(r"undo-([A-Za-z0-9][A-Za-z0-9._-]{2,127})\.json")

@@ -60,9 +60,7 @@ def facts_for_launch(
     operator = request.approved_by or ""
 
     def shown() -> str:
-        return shown_sha256(
-            shown_request(request, job, settings, operator=operator, owner=owner, run=index.run(owner))
-        )
+        return shown_sha256(shown_request(request, job, settings, operator=operator, owner=owner, run=index.run(owner)))
 
     return LaunchFacts(
         request=request,
@@ -132,8 +130,4 @@ def id_used(workspace: Workspace, history: RequestHistory | None, request_id: st
         return True
     if workspace.run_folder(request_id).exists():
         return True
-    return any(
-        (workspace.state_folder(state) / f"{request_id}.md").exists()
-        for state in STATES
-        if state != "approved"
-    )
+    return any((workspace.state_folder(state) / f"{request_id}.md").exists() for state in STATES if state != "approved")

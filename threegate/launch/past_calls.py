@@ -55,9 +55,7 @@ def outcome_of(facts: ResultFacts, run_folder: Path, cost_per_second: float) -> 
     for artifact in facts.artifacts:
         if artifact.path.removeprefix("/out/") == RESULT_FILE:
             try:
-                data = durable.read_regular(
-                    run_folder / "out" / RESULT_FILE, max_bytes=limits.CONTRACT_VALUE_BYTES
-                )
+                data = durable.read_regular(run_folder / "out" / RESULT_FILE, max_bytes=limits.CONTRACT_VALUE_BYTES)
             except OSError:
                 return None
             if canonical.sha256_hex(data) != artifact.sha256:
@@ -111,9 +109,7 @@ class PastCalls:
                 continue
             if canonical.sha256_hex(data) == claimed.request_sha256:
                 moment = event.when + timedelta(days=1)
-                return read_request(
-                    data, path=path.name, settings=_WIDEST, now=moment, stage="approved"
-                ).request
+                return read_request(data, path=path.name, settings=_WIDEST, now=moment, stage="approved").request
         return None
 
     def _places(self, request_id: str, file: str | None) -> Iterator[Path]:

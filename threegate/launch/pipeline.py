@@ -164,9 +164,7 @@ def _hand_evidence(context: Context, approved: Approved, control: Control) -> No
     )
 
 
-def _attempts(
-    context: Context, approved: Approved, clearance: Clearance, control: Control
-) -> tuple[Outcome, int]:
+def _attempts(context: Context, approved: Approved, clearance: Clearance, control: Control) -> tuple[Outcome, int]:
     """The outcome, and how many attempts it took.
 
     One attempt, except if the contracts of a read allow repeating one that never started (`unavailable`: not
@@ -184,9 +182,7 @@ def _attempts(
             break
         notes.append(f"attempt {attempt} never started: {outcome.detail}")
         if control.cancelled.wait(limits.CONTRACT_ATTEMPT_PAUSE_SECONDS):
-            outcome = replace(
-                outcome, status="cancelled", detail="Cancelled between two attempts; nothing ran."
-            )
+            outcome = replace(outcome, status="cancelled", detail="Cancelled between two attempts; nothing ran.")
             break
         if control.interrupted.is_set():
             break
@@ -198,9 +194,7 @@ def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Ou
     try:
         return runner.run(clearance, job, control)
     except Exception as error:  # noqa: BLE001 - whatever a runner raises, the request must get its end
-        return nothing_known(
-            f"the runner failed ({type(error).__name__}); it is not known how far the request got"
-        )
+        return nothing_known(f"the runner failed ({type(error).__name__}); it is not known how far the request got")
 
 
 def _stage_released(context: Context, run_folder: Path, request_id: str, outcome: Outcome) -> str | None:
@@ -249,9 +243,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
         if not is_there(approved):
             return CHANGED
         if index.nonce_used(clearance.nonce) or (history is not None and (history.claimed or history.end)):
-            return refuse_held(
-                context, held, approved, "replayed", "this approval was used before", judgement
-            )
+            return refuse_held(context, held, approved, "replayed", "this approval was used before", judgement)
         if approval.operators is not None and approval.operators != index.operators:
             return Waiting("operators_changed", "the operators changed while it was judged", judgement)
         if held.now >= approval.expires_utc:
@@ -264,9 +256,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
                 judgement,
             )
         if approval.grant is not None and not _use_left(index.grant_uses(approval.grant), approval):
-            return refuse_held(
-                context, held, approved, "grant_used_up", "no use of the grant is left", judgement
-            )
+            return refuse_held(context, held, approved, "grant_used_up", "no use of the grant is left", judgement)
         # Last, what only a call that really starts may take: its place under the session's limits, and the
         # disk space for its result. The space is reserved before the event, so that each claimed request can
         # be given its end.
@@ -280,9 +270,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             "approval_sha256": clearance.approval_sha256,
             "policy_sha256": context.policy.digest,
         }
-        cleared = payloads.Cleared.from_data(
-            {**decided, **assessment.to_json(), "would_block": assessment.would_block}
-        )
+        cleared = payloads.Cleared.from_data({**decided, **assessment.to_json(), "would_block": assessment.would_block})
         held.append(cleared, request_id=request.request_id, actor="daemon")
         # One sync for all: `cleared` says why it may run, `claimed` that it does, `started` where.
         claimed = moves.move(

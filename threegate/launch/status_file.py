@@ -32,12 +32,8 @@ def write_status(
     except InvalidInput:
         old = None  # derived and broken: recreated
     assessment = judgement.assessment.to_json() if judgement and judgement.assessment else None
-    known = old or Verdict(
-        file=file_name, sha256="", request_id=None, stage="approved", valid=True, state=state
-    )
-    new = replace(
-        known, state=state, reason=reason, stage="approved", judgement=assessment or known.judgement
-    )
+    known = old or Verdict(file=file_name, sha256="", request_id=None, stage="approved", valid=True, state=state)
+    new = replace(known, state=state, reason=reason, stage="approved", judgement=assessment or known.judgement)
     if new != old:
         put_verdict(requester_folders, new)
 

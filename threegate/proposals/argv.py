@@ -65,9 +65,7 @@ class ArgvFinding(NamedTuple):
 _DESTROYS: Final = ArgvFinding(
     True, "argv_destroys", "it destroys (rm, unlink, rmdir, mkfs, -rf, chmod 777, find -delete, dd of=)"
 )
-_ENCODES: Final = ArgvFinding(
-    True, "argv_encodes", "it names an encoder or eval (base64, xxd, eval, openssl enc)"
-)
+_ENCODES: Final = ArgvFinding(True, "argv_encodes", "it names an encoder or eval (base64, xxd, eval, openssl enc)")
 _DELETES_INLINE: Final = ArgvFinding(True, "argv_inline_deletion", "an argument is code that deletes")
 _HAS_METACHARACTERS: Final = ArgvFinding(
     True,
@@ -77,9 +75,7 @@ _HAS_METACHARACTERS: Final = ArgvFinding(
 _HAS_COMMAND_INSIDE: Final = ArgvFinding(
     True, "argv_command_inside", "an argument is itself a command that may not run"
 )
-_HIDES: Final = ArgvFinding(
-    True, "argv_hidden", "an argument has a line break or a character that cannot be seen"
-)
+_HIDES: Final = ArgvFinding(True, "argv_hidden", "an argument has a line break or a character that cannot be seen")
 _HAS_SECRET: Final = ArgvFinding(True, "argv_secret", "an argument is a secret; requests never carry one")
 _DELETES_ELSEWHERE: Final = ArgvFinding(
     False, "argv_critical", "it deletes data elsewhere or for good; the risk is critical"

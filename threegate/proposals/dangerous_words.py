@@ -93,17 +93,13 @@ _WEAK: Final = frozenset(
 )
 """Refused as a word of a field's name; in typed text only before a value."""
 
-_LOOKALIKES: Final = str.maketrans(
-    "абвгеһіјкӏмнорԛѕтυухԝүαβεικνορτυχϲԁɡıł", "abbgehijklmhopqstuyxwyabeikvoptuxcdgil"
-)
+_LOOKALIKES: Final = str.maketrans("абвгеһіјкӏмнорԛѕтυухԝүαβεικνορτυχϲԁɡıł", "abbgehijklmhopqstuyxwyabeikvoptuxcdgil")
 _DIGITS: Final = str.maketrans("013457$@!|", "oleastsaii")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD: Final = re.compile(r"[a-z0-9$@!|]+")
 _CARD: Final = re.compile(r"(?:[0-9][ -]?){12,18}[0-9]")
 _SSN: Final = re.compile(r"(?<![0-9])[0-9]{3}-[0-9]{2}-[0-9]{4}(?![0-9])")
-_WEAK_VALUE: Final = re.compile(
-    rf"\b(?:{'|'.join(sorted(_WEAK))})\b\s*(?:number|code|is)?\s*[:=#]?\s*[0-9:=]"
-)
+_WEAK_VALUE: Final = re.compile(rf"\b(?:{'|'.join(sorted(_WEAK))})\b\s*(?:number|code|is)?\s*[:=#]?\s*[0-9:=]")
 
 
 def says_submit(text: str) -> bool:
@@ -116,9 +112,7 @@ def says_submit(text: str) -> bool:
 def names_secret(text: str) -> bool:
     """Whether a field's name, label, selector or purpose indicates a secret."""
     forms = _forms(text)
-    return any(word in _WEAK or word.rstrip("s") in _WEAK for form in forms for word in form) or _says_strong(
-        forms
-    )
+    return any(word in _WEAK or word.rstrip("s") in _WEAK for form in forms for word in form) or _says_strong(forms)
 
 
 def types_secret(text: str) -> bool:
@@ -134,10 +128,7 @@ def types_secret(text: str) -> bool:
 
 
 def _says_strong(forms: list[list[str]]) -> bool:
-    return any(
-        not _STRONG_WORDS.isdisjoint(form) or _STRONG_INSIDE.search("".join(form)) is not None
-        for form in forms
-    )
+    return any(not _STRONG_WORDS.isdisjoint(form) or _STRONG_INSIDE.search("".join(form)) is not None for form in forms)
 
 
 def _plain(text: str) -> str:

@@ -52,7 +52,7 @@ sys.stdout.write(data.decode("utf-8", "replace"))
 if len(data) < len(done.stdout):
     print("... cut after", limit, "bytes")
 sys.exit(done.returncode)
-'''
+'''  # noqa: E501
 
 WEB: Final = '''\
 """Asks for the pages that were approved, through the run's proxy, into /out."""

@@ -110,9 +110,7 @@ def check_form(value: Any) -> tuple[Proposal | None, list[FormProblem]]:
     clean = _check_args(tool, args, found)
     if found:
         return None, found
-    return Proposal(
-        tool, clean, risk, get("id"), get("source"), get("task"), get("reason"), get("createdAt")
-    ), found
+    return Proposal(tool, clean, risk, get("id"), get("source"), get("task"), get("reason"), get("createdAt")), found
 
 
 def sound_part(value: Any, problems: list[FormProblem]) -> Proposal | None:
@@ -140,9 +138,7 @@ def _check_args(tool: ProposalTool, args: dict[str, Any], found: list[FormProble
         field = fields.get(key)
         if field is None:
             found.append(
-                FormProblem(
-                    "/args" + pointer(key), "unknown_key", f"{tool.name} has no such argument; remove it"
-                )
+                FormProblem("/args" + pointer(key), "unknown_key", f"{tool.name} has no such argument; remove it")
             )
         elif field.kind == "string":
             if type(item) is not str:
@@ -159,9 +155,7 @@ def _check_args(tool: ProposalTool, args: dict[str, Any], found: list[FormProble
             if whole is None:
                 found.append(FormProblem(f"/args/{key}", "type", f"must be {_KINDS['integer']}"))
             elif not field.minimum <= whole <= field.maximum:
-                found.append(
-                    FormProblem(f"/args/{key}", "range", f"must be from {field.minimum} to {field.maximum}")
-                )
+                found.append(FormProblem(f"/args/{key}", "range", f"must be from {field.minimum} to {field.maximum}"))
             elif type(item) is float:
                 clean = {**clean, key: whole}
     for key in tool.required:
@@ -175,9 +169,7 @@ def _check_strings(key: str, field: ToolField, item: Any, found: list[FormProble
         found.append(FormProblem(f"/args/{key}", "type", "must be a list of strings"))
         return
     if not field.min_items <= len(item) <= field.max_items:
-        found.append(
-            FormProblem(f"/args/{key}", "length", f"must have {field.min_items} to {field.max_items} entries")
-        )
+        found.append(FormProblem(f"/args/{key}", "length", f"must have {field.min_items} to {field.max_items} entries"))
     for index, part in enumerate(item):
         if type(part) is not str:
             found.append(FormProblem(f"/args/{key}/{index}", "type", "must be a string"))

@@ -74,9 +74,7 @@ def _listing(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, by
         if len(entries) >= most:
             more = True
             break
-        entries.append(
-            {"path": _shown(entry), "kind": entry.kind, "size": entry.size, "protected": entry.protected}
-        )
+        entries.append({"path": _shown(entry), "kind": entry.kind, "size": entry.size, "protected": entry.protected})
     return {"manifest.json": _json({"entries": entries, "more": more})}
 
 

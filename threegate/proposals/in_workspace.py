@@ -41,9 +41,7 @@ def check_proposal_draft(
     """
     if draft.parent != workspace.drafts:
         if recorded_sha256 is not None:
-            raise Refused(
-                "proposal_changed", f"{draft.name}: has the id of a proposal and is in the inbox; reject it"
-            )
+            raise Refused("proposal_changed", f"{draft.name}: has the id of a proposal and is in the inbox; reject it")
         return
     from threegate.proposals import derive_again  # few drafts were proposals
 
@@ -60,8 +58,7 @@ def check_proposal_draft(
             "proposal_changed", f"{place.name}: is not the proposal that the trail recorded; reject the draft"
         )
     inputs: Mapping[str, bytes] = {
-        item.name: durable.read_regular(copies[item.name], max_bytes=limits.INPUT_FILE_BYTES)
-        for item in request.inputs
+        item.name: durable.read_regular(copies[item.name], max_bytes=limits.INPUT_FILE_BYTES) for item in request.inputs
     }
     derive_again(data, proposal, inputs, settings=settings)
 

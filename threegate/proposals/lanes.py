@@ -44,9 +44,7 @@ def _read(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Set
         "missing": missing,
     }
     outputs = () if missing else (("/out/content", "the file's bytes"),)
-    return DraftPlan(
-        "monty", code=monty_code.READ, given=given, outputs=outputs, sensitivity=_sensitivity(verdict)
-    )
+    return DraftPlan("monty", code=monty_code.READ, given=given, outputs=outputs, sensitivity=_sensitivity(verdict))
 
 
 def _list(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
@@ -103,9 +101,7 @@ def unified_diff(before: bytes, after: bytes, path: str) -> bytes:
 def _search_notes(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     args = verdict.args
     given = {"query": args["query"], "limit": args.get("limit", _NOTES), "scope": args.get("scope")}
-    return DraftPlan(
-        "monty", code=monty_code.SEARCH, given=given, outputs=(("/out/notes.json", "notes found"),)
-    )
+    return DraftPlan("monty", code=monty_code.SEARCH, given=given, outputs=(("/out/notes.json", "notes found"),))
 
 
 def _note(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:

@@ -73,9 +73,7 @@ def propose_cleanup(verdict: AllowedProposal, settings: Settings) -> tuple[bytes
             except OSError as error:
                 stays.append(f"{path.text} stays: something in it cannot be read ({error.strerror or error})")
         if not rows:
-            raise ProjectError(
-                "; ".join(stays) or "nothing of it is in the project; there is nothing to clean up"
-            )
+            raise ProjectError("; ".join(stays) or "nothing of it is in the project; there is nothing to clean up")
         return project.archive(rows.values()), tuple(stays)
 
 
@@ -93,9 +91,7 @@ def read_proposed_change(verdict: AllowedProposal, data: bytes) -> MadeChangeSet
         same = same and row.after == _written(row.before, _content(verdict))
     else:
         tops = [path.parts for path in _cleaned(verdict)]
-        same = all(
-            row.after is None and any(row.parts[: len(top)] == top for top in tops) for row in change.rows
-        )
+        same = all(row.after is None and any(row.parts[: len(top)] == top for top in tops) for row in change.rows)
     if not same:
         raise ProjectError("changes.tar is not what was proposed")
     return MadeChangeSet(data, change.rows, change.sha256, (), 0, 0, 0)
@@ -139,7 +135,9 @@ class _Reading:
     uid: int
 
     def archive(self, rows: Iterable[Row], content: bytes = b"") -> bytes:
-        """`changes.tar` of rows of which at most one has content, checked as an apply request is. Raises ChangeSetError, OSError."""
+        """`changes.tar` of rows of which at most one has content, checked as an apply request is. Raises
+        ChangeSetError, OSError.
+        """
         data = change_tar(tuple(rows), lambda _: content)
         check_project(self.tree, read_change_set(data), self.uid)
         return data

@@ -35,9 +35,7 @@ from threegate.request import read_request
 from threegate.request.characters import visible
 from threegate.request.model import Risk
 
-_CREATED: Final = re.compile(
-    rb'\ncreated_utc: "?([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)"?\n'
-)
+_CREATED: Final = re.compile(rb'\ncreated_utc: "?([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)"?\n')
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -95,9 +93,7 @@ def draft_from_proposal(
         return replace(result, verdict=_blocked(verdict, [problem]))
 
 
-def derive_again(
-    draft: bytes, proposal: bytes, inputs: Mapping[str, bytes], *, settings: Settings
-) -> ProposalVerdict:
+def derive_again(draft: bytes, proposal: bytes, inputs: Mapping[str, bytes], *, settings: Settings) -> ProposalVerdict:
     """Make the draft again from its proposal and pinned files; return the verdict behind it.
 
     `inputs` maps the names that the draft declares to their bytes. Raises Refused("proposal_changed") unless
@@ -173,9 +169,7 @@ def _render(
 
 
 def _blocked(verdict: AllowedProposal, problems: list[FormProblem]) -> ProposalVerdict:
-    return ProposalVerdict(
-        "block", verdict.risk, tuple(problems), verdict.reasons, "nothing", verdict.proposal
-    )
+    return ProposalVerdict("block", verdict.risk, tuple(problems), verdict.reasons, "nothing", verdict.proposal)
 
 
 def _key(data: bytes) -> str:

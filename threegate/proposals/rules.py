@@ -156,9 +156,7 @@ def _check_blanks(at: _Judging) -> None:
 
 def _says(text: str) -> bool:
     """Whether a text has visible characters."""
-    return bool(text.strip()) and (
-        text.isascii() or any(not char.isspace() and not has_hidden(char) for char in text)
-    )
+    return bool(text.strip()) and (text.isascii() or any(not char.isspace() and not has_hidden(char) for char in text))
 
 
 def _check_paths(at: _Judging) -> None:

@@ -1,8 +1,8 @@
 """The project as one tar that says nothing but names, kinds and bytes, so that the same project is the same tar.
 
 Invariant: sorted, no times, no owners, modes 0644, 0755 for what is executable and for folders; no protected
-file, no link, no file with several names. `.git` comes along only for the git lanes, and then only what reading needs: no hooks,
-no configuration that names a program, no pointer outside.
+file, no link, no file with several names. `.git` comes along only for the git lanes, and then only what reading needs:
+no hooks, no configuration that names a program, no pointer outside.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ def _reason_to_leave_out(entry: ProjectEntry) -> str | None:
 def _add(archive: tarfile.TarFile, entry: ProjectEntry, folder: int, sizes: Counter[str], count: int) -> None:
     """Add one file or folder from the descriptor of its folder."""
     if count > limits.SNAPSHOT_ENTRIES:
-        raise ProjectError(
-            f"the project has more than {limits.SNAPSHOT_ENTRIES} names; most are in {_largest(sizes)}"
-        )
+        raise ProjectError(f"the project has more than {limits.SNAPSHOT_ENTRIES} names; most are in {_largest(sizes)}")
     info = tarfile.TarInfo(entry.path)
     if entry.kind == "folder":
         info.type, info.mode = tarfile.DIRTYPE, 0o755
@@ -104,9 +102,7 @@ def _add_git(archive: tarfile.TarFile, project: Project, sizes: Counter[str], co
         if inner[0] not in _GIT_FILES | _GIT_FOLDERS or inner[-1] in _GIT_LEFT_OUT:
             continue
         if entry.kind == "linked file":
-            raise ProjectError(
-                "the repository shares files with another (git clone --local); run: git repack -ad"
-            )
+            raise ProjectError("the repository shares files with another (git clone --local); run: git repack -ad")
         if entry.kind not in ("file", "folder"):
             raise ProjectError("the repository has links in it; git proposals need a plain one")
         _add(archive, entry, folder, sizes, number)
@@ -124,9 +120,7 @@ def git_config(project: Project) -> bytes:
         try:
             text = read_at(folder, "config", max_bytes=limits.MIB).decode("utf-8", "replace")
         except OSError as error:
-            raise ProjectError(
-                f"the repository's config cannot be read ({error.strerror or error})"
-            ) from None
+            raise ProjectError(f"the repository's config cannot be read ({error.strerror or error})") from None
     kept = {"repositoryformatversion": "0"}
     extensions = []
     section = ""

@@ -45,7 +45,8 @@ class ProposalTool:
     """One tool.
 
     `verdict` is the base verdict, `risk` what a proposal without one counts as, `least` the risk that a proposal
-    must declare (None: any), `lane` what an allowed proposal becomes, `not_blank` the arguments that must say something.
+    must declare (None: any), `lane` what an allowed proposal becomes, `not_blank` the arguments that must say
+    something.
     """
 
     name: str
@@ -139,9 +140,7 @@ _TABLE = (
         ("argv",),
         paths=("cwd",),
     ),
-    ProposalTool(
-        "skill.install_guarded", "block", "high", "nothing", {"source": TEXT, "name": TEXT}, ("source",)
-    ),
+    ProposalTool("skill.install_guarded", "block", "high", "nothing", {"source": TEXT, "name": TEXT}, ("source",)),
     ProposalTool("git.status", "auto", "low", "ERA draft", _GIT, not_blank=("path",), paths=("path",)),
     ProposalTool("git.diff", "auto", "low", "ERA draft", _GIT, not_blank=("path",), paths=("path",)),
     ProposalTool("git.log", "auto", "low", "ERA draft", {"limit": _whole(1, 50)}),

@@ -36,10 +36,10 @@ NOT_PUBLIC4: Final = (
     "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 "
     "192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4"
 ).split()
-"""This network, private, shared, loopback, link-local, protocol, documentation, 6to4 relays, benchmarks, multicast, reserved."""
-METADATA4: Final = (
-    "169.254.169.0/24 169.254.170.0/24 100.100.100.200/32 192.0.0.192/32 168.63.129.16/32".split()
-)
+"""This network, private, shared, loopback, link-local, protocol, documentation, 6to4 relays, benchmarks, multicast,
+reserved.
+"""
+METADATA4: Final = "169.254.169.0/24 169.254.170.0/24 100.100.100.200/32 192.0.0.192/32 168.63.129.16/32".split()
 """Where clouds answer what a machine may do."""
 
 
@@ -92,7 +92,9 @@ class URLError(ValueError):
 
 
 class URL(NamedTuple):
-    """An http or https URL: `name` is a lower-case ASCII host name without final dot, empty where there is an `address`."""
+    """An http or https URL: `name` is a lower-case ASCII host name without final dot, empty where there is an
+    `address`.
+    """
 
     scheme: str
     name: str

@@ -39,9 +39,7 @@ def _search(verdict: AllowedProposal, _primary: Mapping[str, bytes], settings: S
         raise ProjectError("no search page is set; put proposals.search_url with {query} into threegate.toml")
     url = _public(template.replace("{query}", quote(args["query"], safe="")), "proposals.search_url")
     given: dict[str, Any] = {"text": True, "selector": None, "maxBytes": limits.PROPOSAL_WEB_BYTES}
-    return _web(
-        url, [{"method": "GET", "url": url.text}], given, "asks the search page that the operator named"
-    )
+    return _web(url, [{"method": "GET", "url": url.text}], given, "asks the search page that the operator named")
 
 
 def _repository(verdict: AllowedProposal, _primary: Mapping[str, bytes], settings: Settings) -> DraftPlan:
@@ -63,12 +61,11 @@ def _create_issue(verdict: AllowedProposal, _primary: Mapping[str, bytes], setti
     secret = settings.secrets.get("github")
     if secret is None:
         raise ProjectError("no token is named; put secrets.github with env or file into threegate.toml")
-    url = _public(
-        f"{settings.proposals.github_api.rstrip('/')}/repos/{args['repo']}/issues", "proposals.github_api"
-    )
+    url = _public(f"{settings.proposals.github_api.rstrip('/')}/repos/{args['repo']}/issues", "proposals.github_api")
     if (secret.method, secret.host, secret.path) != ("POST", url.host, f"/repos/{args['repo']}/issues"):
         raise ProjectError(
-            "secrets.github of threegate.toml is for another request; it must name host and path /repos/OWNER/NAME/issues"
+            "secrets.github of threegate.toml is for another request; it must name host and path "
+            "/repos/OWNER/NAME/issues"
         )
     body: dict[str, Any] = {"title": args["title"], "body": args["body"], "labels": args.get("labels", [])}
     step = {

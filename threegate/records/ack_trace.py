@@ -65,9 +65,7 @@ def ack_trace(events: Iterable[Event], session: str) -> Iterator[dict[str, Any]]
                     draft = _draft(drafts.get(request_id, {}), *given)
                     yield from told.decided(*given, draft, grants)
                     approval_id = _approval_id(given[1], request_id)
-                    yield told.line(
-                        "action_blocked", reason=payload.reason or event.type, approval_id=approval_id
-                    )
+                    yield told.line("action_blocked", reason=payload.reason or event.type, approval_id=approval_id)
                 drafts.pop(request_id, None)
     if last:
         yield {"schema_version": _VERSION, "type": "session_end", "timestamp": last, "session_id": session}
@@ -86,9 +84,7 @@ class _Action:
     event: Event
     request_id: str
 
-    def line(
-        self, type: str, sha256: str | None = None, *, time: str = "", **more: str | None
-    ) -> dict[str, Any]:
+    def line(self, type: str, sha256: str | None = None, *, time: str = "", **more: str | None) -> dict[str, Any]:
         """A line of the trace; `sha256` is the draft's that was proposed, shown or executed."""
         value: dict[str, Any] = {
             "schema_version": _VERSION,

@@ -47,8 +47,9 @@ def verify_workspace(
     key: VerifierKey | None = None,
     witnesses: Iterable[WitnessKey] = (),
 ) -> Verification:
-    """Verify everything. `external` are trail checkpoints kept elsewhere (name, bytes); each of the `witnesses` must have cosigned
-    the newest trail checkpoint. Raises OSError for unreadable folders."""
+    """Verify everything. `external` are trail checkpoints kept elsewhere (name, bytes); each of the `witnesses` must
+    have cosigned the newest trail checkpoint. Raises OSError for unreadable folders.
+    """
     notes = list(external)
     folders = Verification()
     folder_audit = FolderAudit(workspace, folders)
@@ -78,7 +79,9 @@ def _check_witness(
     witness: WitnessKey,
     external: Sequence[tuple[str, bytes]],
 ) -> None:
-    """Whether a witness cosigned the newest trail checkpoint of the trail, in one of its files or of those kept elsewhere."""
+    """Whether a witness cosigned the newest trail checkpoint of the trail, in one of its files or of those kept
+    elsewhere.
+    """
     if newest is None or newest.size is None or newest.root is None:
         what = f"has no trail checkpoint, so {witness.name} cosigned none; sign one with: threegate audit checkpoint"
         result.add(workspace.trail_file, 0, what)

@@ -35,10 +35,10 @@ _BEGINS = frozenset(("approved", "promoted", "claimed", "finished"))
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def export_trail(
-    workspace: Workspace, format: str, out: Path | None, *, request_id: str | None = None
-) -> int:
-    """Write the export to a file, a folder (in-toto) or stdout; returns how many records. Raises InvalidInput, Unavailable, TrailError."""
+def export_trail(workspace: Workspace, format: str, out: Path | None, *, request_id: str | None = None) -> int:
+    """Write the export to a file, a folder (in-toto) or stdout; returns how many records. Raises InvalidInput,
+    Unavailable, TrailError.
+    """
     if format not in ("csv", "jsonl", "in-toto", "ack"):
         raise InvalidInput(f"--format {format}: give csv, jsonl, in-toto or ack")
     if format == "ack" and request_id is not None:
@@ -120,7 +120,9 @@ def _export_statements(workspace: Workspace, out: Path | None, request_id: str |
 
 
 def finished_runs(events: Iterable[Event]) -> Iterator[RequestHistory]:
-    """The history of each run that finished, as it ends: only requests that are approved and not ended are in memory."""
+    """The history of each run that finished, as it ends: only requests that are approved and not ended are in
+    memory.
+    """
     running: dict[str, RequestHistory] = {}
     for event in events:
         request_id = event.request_id
@@ -136,7 +138,9 @@ def finished_runs(events: Iterable[Event]) -> Iterator[RequestHistory]:
 
 
 def attest(workspace: Workspace, history: RequestHistory, key: SigningKey) -> dict[str, Any]:
-    """The DSSE envelope of one finished run, as JSON. Raises InvalidInput when its record is not what the trail names."""
+    """The DSSE envelope of one finished run, as JSON. Raises InvalidInput when its record is not what the trail
+    names.
+    """
     from google.protobuf import json_format
     from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
     from in_toto_attestation.v1.statement import Statement

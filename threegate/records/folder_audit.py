@@ -1,14 +1,14 @@
 """Whether the files below tool-exec/ are those that the trail announced.
 
-Invariant: every file below tool-exec/ is announced by an event, with its digest, and is where the trail says, or it is a
-problem that names its path. Exempt are the files of EXEMPT, the space reserved for results and the run folders of requests
-in flight, and nothing else. What is no plain file or folder is a problem wherever it is, and is never opened.
+Invariant: every file below tool-exec/ is announced by an event, with its digest, and is where the trail says, or it is
+a problem that names its path. Exempt are the files of EXEMPT, the space reserved for results and the run folders of
+requests in flight, and nothing else. What is no plain file or folder is a problem wherever it is, and is never opened.
 
-Works on the stream of events: memory grows with what is open (requests that wait or run, pinned inputs), not with the trail.
-Names are compared as a sum; only when something disagrees a second, exact pass under the trail's lock names it.
+Works on the stream of events: memory grows with what is open (requests that wait or run, pinned inputs), not with the
+trail. Names are compared as a sum; only when something disagrees a second, exact pass under the trail's lock names it.
 
-Versions before 0.2 announced fewer digests. Files whose event names none are a note, as long as no event before it is of a
-version that announces everything: from the first such event on, a digest that is missing is a problem.
+Versions before 0.2 announced fewer digests. Files whose event names none are a note, as long as no event before it is
+of a version that announces everything: from the first such event on, a digest that is missing is a problem.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ EXEMPT: Final = (
     "drills/",
     "verdicts/",
 )
-"""Files, and folders with all that is in them, whose bytes no event announces: locks, what is derived and may be deleted at any
-time, what agents left in the folders of their runs (nothing of it counts until a request brings it to gate 1), the drill that is open (nothing
-of it can be run; the event that ends it opens the commitment of the one that placed it), and the log of decisions, which is appended without the trail."""
+"""Files, and folders with all that is in them, whose bytes no event announces: locks, what is derived and may be
+deleted at any time, what agents left in the folders of their runs (nothing of it counts until a request brings it to
+gate 1), the drill that is open (nothing of it can be run; the event that ends it opens the commitment of the one that
+placed it), and the log of decisions, which is appended without the trail.
+"""
 
 _FOLDERS: Final = frozenset(
     (
@@ -88,7 +90,9 @@ _PRUNED = "runs/.pruned-"
 
 @dataclass(slots=True)
 class _Request:
-    """An approved request that has not ended: where its file is, and the digests of it ("") and of its signatures (".sig…")."""
+    """An approved request that has not ended: where its file is, and the digests of it ("") and of its signatures
+    (".sig…").
+    """
 
     place: str
     seq: int
@@ -103,7 +107,9 @@ class _Request:
 
 @dataclass(slots=True)
 class _Draft:
-    """A draft that was made from a proposal: its path, and the digests of it, of the proposal and of its input files (see `_Request`)."""
+    """A draft that was made from a proposal: its path, and the digests of it, of the proposal and of its input files
+    (see `_Request`).
+    """
 
     place: str
     seq: int
@@ -262,7 +268,9 @@ class FolderAudit:
                 self._inputs[digest] = max(0, self._inputs[digest] - 1)
 
     def _quarantined(self, event: Event, aside: payloads.Quarantined) -> None:
-        """A file was put aside: a torn end of the trail, or a further file of a known request, whose state it does not change."""
+        """A file was put aside: a torn end of the trail, or a further file of a known request, whose state it does
+        not change.
+        """
         if aside.kept_as is not None:
             self._single[f"audit/{aside.kept_as}"] = (aside.sha256, event.seq)
         elif (place := _place(aside)) is not None:
@@ -303,7 +311,9 @@ class FolderAudit:
         unnamed: Mapping[str, str | None],
         files: Mapping[str, str] | None,
     ) -> dict[str, str | None]:
-        """The digests that an event names of the files of a place; one that it lacks is a problem once events name every file."""
+        """The digests that an event names of the files of a place; one that it lacks is a problem once events name
+        every file.
+        """
         complete = {**unnamed, **(files or {})}
         if self._announces:
             for suffix in [suffix for suffix, digest in complete.items() if digest is None]:
@@ -340,9 +350,7 @@ class FolderAudit:
 
     def _drill_ended(self, event: Event, ended: payloads.DrillEnded) -> None:
         if ended.commitment != self._drill or (ended.salt is not None and ended.opens != self._drill):
-            self._bad(
-                "audit", f"event {event.seq} does not open what was committed to when its drill was placed"
-            )
+            self._bad("audit", f"event {event.seq} does not open what was committed to when its drill was placed")
         self._drill = None
 
     def _applied(self, event: Event, applied: payloads.Applied) -> None:
@@ -390,12 +398,12 @@ class FolderAudit:
         if self._named(digest, path):
             most = limits.SIGNATURE_FILE_BYTES if suffix else limits.REQUEST_BYTES
             what = "signature" if suffix else "request"
-            self._files.compare(
-                path, digest, most, f"is not the {what} that event {seq} names: it was changed"
-            )
+            self._files.compare(path, digest, most, f"is not the {what} that event {seq} names: it was changed")
 
     def _check_statement(self, path: str, request: _Request) -> None:
-        """What was signed is the first line of the file: the statement, or the batch that has it at the place announced."""
+        """What was signed is the first line of the file: the statement, or the batch that has it at the place
+        announced.
+        """
         data = self._files.read(path, limits.SIGNATURE_FILE_BYTES)
         if data is None or request.approval_sha256 is None:
             return
@@ -467,9 +475,7 @@ class FolderAudit:
             message = "does not have the hash that is its name: it was changed"
             self._files.compare(path, sha256, limits.RELEASED_BYTES, message)
 
-    def _check_result(
-        self, event: Event, stopped: payloads.Stopped, request_id: str, expected: bytes | None
-    ) -> None:
+    def _check_result(self, event: Event, stopped: payloads.Stopped, request_id: str, expected: bytes | None) -> None:
         path, data = self._result(event, request_id)
         if data is None:
             if isinstance(stopped, payloads.End) or stopped.result_sha256 is not None:
@@ -514,8 +520,9 @@ class FolderAudit:
         return True
 
     def _result(self, event: Event, request_id: str) -> tuple[str, bytes | None]:
-        """The result that names this event, under its own name or a numbered one, and its bytes; without bytes, where it
-        should be: the first name that is free."""
+        """The result that names this event, under its own name or a numbered one, and its bytes; without bytes, where
+        it should be: the first name that is free.
+        """
         first = Path("results") / results.result_name(event.when, request_id)
         number = 1
         while self._files.is_there(path := str(moves.numbered(first, number))):
@@ -556,18 +563,12 @@ class FolderAudit:
     def _check_draft_file(self, draft: _Draft, suffix: str, digest: str | None) -> None:
         path, most = draft.place + suffix, limits.PROPOSAL_BYTES if suffix else limits.REQUEST_BYTES
         if self._named(digest, path):
-            self._files.compare(
-                path, digest, most, f"is not what event {draft.seq} announced: it was changed"
-            )
+            self._files.compare(path, digest, most, f"is not what event {draft.seq} announced: it was changed")
 
     def _check_single(self, path: str, digest: str | None, seq: int) -> None:
         if path in ("operators.revoked", "operators.passkeys") and digest is None:
             return  # there is no such file: the names say whether there is
-        if (
-            path == "operators"
-            and digest == hashlib.sha256(b"").hexdigest()
-            and not self._files.is_there(path)
-        ):
+        if path == "operators" and digest == hashlib.sha256(b"").hexdigest() and not self._files.is_there(path):
             return
         if _CHANGED_WHOLE(path) and self._still_staged(path, digest):
             return
@@ -587,13 +588,9 @@ class FolderAudit:
         """Find every file below tool-exec/."""
         drafted = dict.fromkeys((item for draft in self._leaving.values() for item in draft.inputs), 0)
         drafted |= dict.fromkeys((item for draft in self._drafts.values() for item in draft.inputs), 1)
-        old_drafts = any(
-            draft.files[""] is None for draft in (*self._drafts.values(), *self._leaving.values())
-        )
+        old_drafts = any(draft.files[""] is None for draft in (*self._drafts.values(), *self._leaving.values()))
         leaving_files = {
-            draft.place + suffix: (draft, suffix)
-            for draft in self._leaving.values()
-            for suffix in draft.files
+            draft.place + suffix: (draft, suffix) for draft in self._leaving.values() for suffix in draft.files
         }
         contracts: dict[str, str] = {}
         reserved = {f"results/{reserved_place(self.workspace, request_id).name}" for request_id in self._open}
@@ -613,11 +610,7 @@ class FolderAudit:
             elif path in leaving_files:
                 draft, suffix = leaving_files[path]
                 self._check_draft_file(draft, suffix, draft.files[suffix])
-            elif (
-                _CHANGED_WHOLE(path)
-                and path in self._single
-                and self._still_staged(path, self._single[path][0])
-            ):
+            elif _CHANGED_WHOLE(path) and path in self._single and self._still_staged(path, self._single[path][0]):
                 continue  # what was there before: it is going to be replaced
             elif path.startswith("memory/") and _NOTES not in self._single:
                 self.result.note(
@@ -659,7 +652,9 @@ class FolderAudit:
             found[path.removeprefix("contracts/")] = hashlib.sha256(data).hexdigest()
 
     def _check_contracts(self, found: Mapping[str, str]) -> None:
-        """Operators edit contracts by hand: what no daemon has taken up yet is a note, and counts for nothing until one does."""
+        """Operators edit contracts by hand: what no daemon has taken up yet is a note, and counts for nothing until
+        one does.
+        """
         seq, digest, names = self._contracts or (0, canonical_digest({}), {})
         if canonical_digest(dict(found)) == digest:
             return
@@ -718,7 +713,9 @@ class FolderAudit:
             )
 
     def _named(self, digest: str | None, path: str) -> bool:
-        """Whether there is a digest to compare with; that there is none, because an older version wrote the event, is a note."""
+        """Whether there is a digest to compare with; that there is none, because an older version wrote the event,
+        is a note.
+        """
         if digest is None:
             self._unannounced += 1
             self._first_unannounced = self._first_unannounced or path

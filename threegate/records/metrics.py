@@ -134,7 +134,9 @@ class TrailCounts:
             self._open.popitem(last=False)
 
     def decided(self, line: bytes) -> None:
-        """Take a line of the decision log: a decision of gate 3a is counted, and one that is no line counts as `other`."""
+        """Take a line of the decision log: a decision of gate 3a is counted, and one that is no line counts as
+        `other`.
+        """
         try:
             value = json.loads(line)
             if value.get("type") in VERDICT_TYPES:

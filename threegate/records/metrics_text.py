@@ -39,17 +39,13 @@ def render(picture: Picture) -> bytes:
 
 def _families(picture: Picture) -> Iterator[Metric]:
     counts = picture.counts
-    build = GaugeMetricFamily(
-        "threegate_build_info", "Version and commit; always 1.", labels=["version", "commit"]
-    )
+    build = GaugeMetricFamily("threegate_build_info", "Version and commit; always 1.", labels=["version", "commit"])
     build.add_metric([version.__version__, version.commit()], 1)
     yield build
     yield GaugeMetricFamily(
         "threegate_daemon_running", "1 while a daemon works on the workspace.", value=int(picture.daemon_runs)
     )
-    requests = GaugeMetricFamily(
-        "threegate_requests", "Files in each folder that is a state.", labels=["state"]
-    )
+    requests = GaugeMetricFamily("threegate_requests", "Files in each folder that is a state.", labels=["state"])
     for state, number in picture.requests.items():
         requests.add_metric([state], number)
     yield requests
@@ -59,17 +55,11 @@ def _families(picture: Picture) -> Iterator[Metric]:
     for state, seconds in picture.oldest_seconds.items():
         oldest.add_metric([state], seconds)
     yield oldest
-    yield _counter(
-        "threegate_verdicts", "Drafts that gate 1 looked at.", ["verdict"], counts.verdicts.items()
-    )
+    yield _counter("threegate_verdicts", "Drafts that gate 1 looked at.", ["verdict"], counts.verdicts.items())
     yield _counter("threegate_findings", "Findings of gate 1, by rule.", ["rule"], counts.rules.items())
-    yield _pairs(
-        "threegate_decisions", "Decisions of gate 3a.", ["surface", "route"], counts.decisions.items()
-    )
+    yield _pairs("threegate_decisions", "Decisions of gate 3a.", ["surface", "route"], counts.decisions.items())
     yield _counter("threegate_waits", "Approved requests that had to wait.", ["reason"], counts.waits.items())
-    yield _counter(
-        "threegate_refusals", "Approved requests that were refused.", ["reason"], counts.refusals.items()
-    )
+    yield _counter("threegate_refusals", "Approved requests that were refused.", ["reason"], counts.refusals.items())
     yield _pairs("threegate_runs", "Runs that ended.", ["backend", "status"], counts.runs.items())
     runs = HistogramMetricFamily("threegate_run_seconds", "Wall time of runs.", labels=["backend"])
     for backend, histogram in counts.run_seconds.items():
@@ -79,9 +69,7 @@ def _families(picture: Picture) -> Iterator[Metric]:
         ("approval", "From the first valid verdict to the approval.", counts.approval_seconds),
         ("queue", "From the approval to the claim.", counts.queue_seconds),
     ):
-        yield HistogramMetricFamily(
-            f"threegate_{name}_seconds", text, buckets=_buckets(one), sum_value=one.sum
-        )
+        yield HistogramMetricFamily(f"threegate_{name}_seconds", text, buckets=_buckets(one), sum_value=one.sum)
     yield _counter("threegate_trail_events", "Events of the trail.", ["type"], counts.events.items())
     yield GaugeMetricFamily(
         "threegate_trail_last_event_timestamp_seconds",

@@ -132,9 +132,7 @@ class DrillPractice:
             (f"drills of {name}", f"{caught} caught, {missed} missed")
             for name, (caught, missed) in sorted(self.by_operator.items())
         ]
-        lines += [
-            ("missed in a drill", f"{kind} ({count})") for kind, count in self.missed_kinds.most_common()
-        ]
+        lines += [("missed in a drill", f"{kind} ({count})") for kind, count in self.missed_kinds.most_common()]
         if self.undecided:
             lines.append(("drills left", f"{self.undecided} ended without a decision"))
         return lines
@@ -269,9 +267,7 @@ def practice_lines(practice: Practice) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     for name, found in sorted(practice.operators.items()):
         groups = f" ({found.grouped} in groups)" if found.grouped else ""
-        told = [
-            f"{found.approved} approved{groups}, {found.rejected} rejected, {found.countersigned} countersigned"
-        ]
+        told = [f"{found.approved} approved{groups}, {found.rejected} rejected, {found.countersigned} countersigned"]
         if found.measured:
             told.append(
                 f"{statistics.median(found.seconds):g} s from shown to decided (median), "
@@ -295,7 +291,8 @@ def practice_lines(practice: Practice) -> list[tuple[str, str]]:
         lines.append(
             (
                 "time to stop",
-                f"{statistics.median(practice.stop_seconds):.1f} s (median), {max(practice.stop_seconds):.1f} s (longest) "
+                f"{statistics.median(practice.stop_seconds):.1f} s (median), {max(practice.stop_seconds):.1f} s "
+                "(longest) "
                 "from the order to the end of the run",
             )
         )

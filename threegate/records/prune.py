@@ -43,7 +43,9 @@ class Pruned:
 
 
 def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool = False) -> Pruned:
-    """Remove runs of requests that ended before `before`, and inputs that nothing else names. Raises TrailError, OSError."""
+    """Remove runs of requests that ended before `before`, and inputs that nothing else names. Raises TrailError,
+    OSError.
+    """
     trail = Trail(workspace)
     with trail.locked() as held:
         if not dry_run:

@@ -51,7 +51,7 @@ td:first-child{white-space:nowrap;font-variant-numeric:tabular-nums}code{font:12
 @media(max-width:620px){summary{grid-template-columns:14px 1fr auto}.when{display:none}}
 @media print{:root{color-scheme:light;--bg:#fff;--card:#fff;--ink:#000;--dim:#444;--line:#bbb}.tools,#more{display:none}
 main{max-width:none;padding:0}details,.card,.tile{break-inside:avoid}body{font-size:11px}}
-"""
+"""  # noqa: E501
 
 _SCRIPT = """
 "use strict";
@@ -84,7 +84,7 @@ box.addEventListener("input",search);group.addEventListener("change",search);mor
 window.addEventListener("beforeprint",()=>{grow(found.length);for(const item of list.children)item.open=true});
 if(location.hash.startsWith("#q="))box.value=decodeURIComponent(location.hash.slice(3));
 search();if(location.hash==="#open"&&list.firstChild)list.firstChild.open=true;
-"""
+"""  # noqa: E501
 
 
 def render_page(
@@ -99,7 +99,8 @@ def render_page(
     requests: Sequence[Mapping[str, Any]],
     note: str = "",
 ) -> str:
-    """The whole page. `days` are (label, group to count), `practice` (label, value); `requests` have the keys that the script reads.
+    """The whole page. `days` are (label, group to count), `practice` (label, value); `requests` have the keys that the
+    script reads.
 
     `note` is printed above the list.
     """
@@ -112,8 +113,7 @@ def render_page(
     banner = f'<div class="banner {"alarm" if problems else "good"}">{_text(verdict)}'
     banner += f"<ul>{items}</ul></div>" if items else "</div>"
     tile_html = "".join(
-        f'<div class="tile"><b>{_text(value)}</b><span class="dim">{_text(name)}</span></div>'
-        for name, value in tiles
+        f'<div class="tile"><b>{_text(value)}</b><span class="dim">{_text(name)}</span></div>' for name, value in tiles
     )
     options = "".join(f'<option value="{key}">{name}</option>' for key, name in GROUPS)
     legend = "".join(f'<span class="{key}"><span class="swatch"></span>{name}</span>' for key, name in GROUPS)
@@ -124,12 +124,12 @@ def render_page(
         f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body><main>"
         f'<h1>{_text(title)}</h1><div class="dim">{_text(made)}</div>{banner}'
         f'<div class="tiles">{tile_html}</div>'
-        f'<section class="card"><h2>Requests by day and outcome</h2>{_chart(days)}<div class="legend">{legend}</div></section>'
+        f'<section class="card"><h2>Requests by day and outcome</h2>{_chart(days)}<div class="legend">{legend}</div></section>'  # noqa: E501
         f"{_practice(practice)}"
         '<div class="tools"><input id="search" type="search" placeholder="Search ids, names, reasons, hashes" '
         'aria-label="Search"><select id="group" aria-label="Outcome"><option value="">All outcomes</option>'
         f'{options}</select><span id="count" class="dim" role="status"></span></div>'
-        f'{f"<p class=dim>{_text(note)}</p>" if note else ""}<div id="list"></div><button id="more" hidden>Show more</button>'
+        f'{f"<p class=dim>{_text(note)}</p>" if note else ""}<div id="list"></div><button id="more" hidden>Show more</button>'  # noqa: E501
         "<noscript><p>The list of requests needs this page's own script; the trail itself can be read with "
         "<code>threegate audit show</code>.</p></noscript>"
         f'<script id="data" type="application/json">{data}</script><script>{_SCRIPT}</script>'
@@ -183,7 +183,7 @@ def _chart(days: Sequence[tuple[str, Mapping[str, int]]]) -> str:
         parts.append("</g>")
         if number % every == 0:
             parts.append(
-                f'<text x="{left + slot * (number + 0.5):.1f}" y="{height - 7}" text-anchor="middle">{_text(label)}</text>'
+                f'<text x="{left + slot * (number + 0.5):.1f}" y="{height - 7}" text-anchor="middle">{_text(label)}</text>'  # noqa: E501
             )
     return "".join([*parts, "</svg>"])
 

@@ -21,15 +21,18 @@ _CHUNK = 1 << 20
 
 
 class ToolExecFiles:
-    """The files below a folder. `report(path, message)` takes what is wrong with one; paths are relative, with slashes."""
+    """The files below a folder. `report(path, message)` takes what is wrong with one; paths are relative, with
+    slashes.
+    """
 
     def __init__(self, root: Path, report: Callable[[str, str], None]) -> None:
         self._root = root
         self._report = report
 
     def below(self, goes_into: Callable[[str], bool], no_file: Callable[[str], None]) -> Iterator[str]:
-        """The paths of all regular files with one link. `goes_into` says whether to enter a folder; `no_file` takes what is
-        neither a file nor a folder."""
+        """The paths of all regular files with one link. `goes_into` says whether to enter a folder; `no_file` takes
+        what is neither a file nor a folder.
+        """
         left = [""]
         while left:
             here = left.pop()
@@ -51,7 +54,9 @@ class ToolExecFiles:
                 self._cannot_read(here, error)
 
     def compare(self, path: str, digest: str | None, most: int, message: str) -> None:
-        """Report a file that does not have the digest. One that is missing, or is no regular file, is not reported here."""
+        """Report a file that does not have the digest. One that is missing, or is no regular file, is not reported
+        here.
+        """
         found = hashlib.sha256()
         try:
             with self._file(path) as descriptor:

@@ -25,7 +25,9 @@ from threegate.trail.workspace_key import SigningKey, load_key
 
 
 def write_trail_checkpoint(held: LockedTrail, *, actor: str) -> tuple[Path, TrailCheckpoint]:
-    """Sign the tree as it is now and keep the note in ``audit/checkpoints/<size>``. Raises Unavailable, TrailError, OSError."""
+    """Sign the tree as it is now and keep the note in ``audit/checkpoints/<size>``. Raises Unavailable, TrailError,
+    OSError.
+    """
     key, note = _signed_now(held)
     held.append(TrailCheckpointSigned(size=note.size, root=note.root.hex()), actor=actor)
     held.keep_head()
@@ -37,14 +39,12 @@ def write_trail_checkpoint(held: LockedTrail, *, actor: str) -> tuple[Path, Trai
 def complete_trail_checkpoint(trail: Trail) -> Path | None:
     """Write the note that the last `checkpoint` or `rotated` event announced and a crash kept from its folder.
 
-    It is a function of the event, so these are the bytes that were announced. The path, or None when nothing was missing.
-    Raises Unavailable (no key here), TrailError, OSError.
+    It is a function of the event, so these are the bytes that were announced. The path, or None when nothing was
+    missing. Raises Unavailable (no key here), TrailError, OSError.
     """
     with trail.locked() as held:
         index, path = held.index, None
-        if index.last_checkpoint_root is not None and not os.path.lexists(
-            _place(held, index.last_checkpoint)
-        ):
+        if index.last_checkpoint_root is not None and not os.path.lexists(_place(held, index.last_checkpoint)):
             root = bytes.fromhex(index.last_checkpoint_root)
             note = sign_trail_checkpoint(load_key(index.workspace_id), index.last_checkpoint, root)
             path = _keep(held, note)
@@ -53,7 +53,9 @@ def complete_trail_checkpoint(trail: Trail) -> Path | None:
 
 
 def newest_trail_checkpoint(trail: Trail, witness: str) -> TrailCheckpoint | None:
-    """The newest checkpoint, as long as this witness has not cosigned it; else None. Raises InvalidInput, TrailError, OSError."""
+    """The newest checkpoint, as long as this witness has not cosigned it; else None. Raises InvalidInput,
+    TrailError, OSError.
+    """
     with trail.locked() as held:
         _complete_cosignature(held)
         size = held.index.last_checkpoint
@@ -65,7 +67,8 @@ def newest_trail_checkpoint(trail: Trail, witness: str) -> TrailCheckpoint | Non
 def record_cosignature(
     trail: Trail, name: str, key: WitnessKey, note: TrailCheckpoint, *, actor: str, unless: Callable[[], bool]
 ) -> Path | None:
-    """Announce the cosignature of a checkpoint, which is its last signature, and keep it in ``audit/checkpoints/<size>.<name>``.
+    """Announce the cosignature of a checkpoint, which is its last signature, and keep it in
+    ``audit/checkpoints/<size>.<name>``.
 
     None: it is there already, or `unless` says so under the lock. Raises Unavailable (no space), TrailError, OSError.
     """
@@ -103,7 +106,8 @@ def record_refusal(
 
 
 def _complete_cosignature(held: LockedTrail) -> Path | None:
-    """Write the file that the last `witnessed` event announced, unless it is there: it is a function of event and checkpoint.
+    """Write the file that the last `witnessed` event announced, unless it is there: it is a function of event and
+    checkpoint.
 
     When the checkpoint is not there or was changed, nothing is written: `audit verify` names both. Raises OSError.
     """
@@ -141,7 +145,9 @@ def trail_checkpoint_due(held: LockedTrail, every: int) -> bool:
 
 
 def trail_checkpoint_when_due(trail: Trail, every: int, *, actor: str) -> Path | None:
-    """Sign a checkpoint if one is due; its path, or None. Raises Unavailable (no key here, no space), TrailError, OSError."""
+    """Sign a checkpoint if one is due; its path, or None. Raises Unavailable (no key here, no space), TrailError,
+    OSError.
+    """
     with trail.locked() as held:
         return write_trail_checkpoint(held, actor=actor)[0] if trail_checkpoint_due(held, every) else None
 
@@ -155,7 +161,9 @@ def rotate(held: LockedTrail, *, actor: str) -> tuple[Path, TrailCheckpoint]:
 
 
 def prove_line(trail: Trail, seq: int, *, note: TrailCheckpoint | None = None) -> LineProof:
-    """That event `seq` is in the tree of `note` (default: a fresh checkpoint of now). Raises InvalidInput, TrailError."""
+    """That event `seq` is in the tree of `note` (default: a fresh checkpoint of now). Raises InvalidInput,
+    TrailError.
+    """
     leaves: list[bytes] = []
     line = b""
     workspace_id = ""
@@ -168,13 +176,9 @@ def prove_line(trail: Trail, seq: int, *, note: TrailCheckpoint | None = None) -
     if note is None:
         note = sign_trail_checkpoint(load_key(workspace_id), len(leaves), tree.root_of(leaves))
     if not line or seq > note.size:
-        raise InvalidInput(
-            f"event {seq} is not among the {min(note.size, len(leaves))} events; name an earlier one"
-        )
+        raise InvalidInput(f"event {seq} is not among the {min(note.size, len(leaves))} events; name an earlier one")
     if note.size > len(leaves) or tree.root_of(leaves[: note.size]) != note.root:
-        raise InvalidInput(
-            "the checkpoint is not one of this trail: something before it was changed or cut off"
-        )
+        raise InvalidInput("the checkpoint is not one of this trail: something before it was changed or cut off")
     return LineProof(line, seq - 1, tuple(tree.inclusion_proof(seq - 1, leaves[: note.size])), note)
 
 

@@ -170,7 +170,10 @@ def write_report(workspace: Workspace, out: Path, *, since: datetime | None = No
     total = sum(counts.values())
     groups = {key: sum(number for (_, group), number in counts.items() if group == key) for key, _ in GROUPS}
     verdict = (
-        f"The trail verifies: {result.lines} events, {result.checkpoints} signed trail checkpoints, head {result.head[:16]}"
+        (
+            f"The trail verifies: {result.lines} events, {result.checkpoints} signed trail checkpoints, head "
+            f"{result.head[:16]}"
+        )
         if result.ok
         else f"THE TRAIL DOES NOT VERIFY: {result.problem_count} problems"
     )

@@ -77,9 +77,7 @@ def read_sections(
 ) -> dict[str, BodySection] | None:
     """Split the body into sections by name; problems go to `findings`. None where the headings cannot be trusted."""
     env: dict[str, Any] = {}
-    scanned = {
-        index for index, line in lines_outside_fences(lines) if "#" in line[:4] and _HEADING.match(line)
-    }
+    scanned = {index for index, line in lines_outside_fences(lines) if "#" in line[:4] and _HEADING.match(line)}
     if len(scanned) > 2 * len(BACKENDS[backend].sections):
         findings.add(
             "TG201",
@@ -91,9 +89,7 @@ def read_sections(
     tokens = _MARKDOWN.parse("\n".join(lines), env)
     for reference in (*env.get("references", {}).values(), *env.get("duplicate_refs", ())):
         line = first_line + reference["map"][0]
-        findings.add(
-            "TG209", line, 1, "a link reference definition is invisible when shown; write the address out"
-        )
+        findings.add("TG209", line, 1, "a link reference definition is invisible when shown; write the address out")
     headings = [token for token in tokens if token.type == "heading_open"]
     if not _headings_agree(headings, scanned, lines, first_line, findings):
         return None
@@ -114,15 +110,11 @@ def _headings_agree(
         index = token.map[0] if token.map else 0
         found.add(index)
         if token.level or token.markup != "##" or not lines[index].startswith("## "):
-            message = (
-                "headings are '## Name' at column 1: no other level, no underlines, not in lists or quotes"
-            )
+            message = "headings are '## Name' at column 1: no other level, no underlines, not in lists or quotes"
             findings.add("TG205", first_line + index, 1, message)
             good = False
     for index in sorted(scanned ^ found):
-        message = (
-            "what looks like a heading here is none for Markdown, or the other way round; take the line out"
-        )
+        message = "what looks like a heading here is none for Markdown, or the other way round; take the line out"
         findings.add("TG207", first_line + index, 1, message)
         good = False
     return good
@@ -141,9 +133,7 @@ def _split(
     _check_blocks(tokens[: starts[0] if starts else len(tokens)], "", lines, first_line, findings)
     if tokens and (not starts or starts[0] > 0):
         line = first_line + (tokens[0].map[0] if tokens[0].map else 0)
-        findings.add(
-            "TG206", line, 1, f"text before the first section; the body starts with ## {expected[0]}"
-        )
+        findings.add("TG206", line, 1, f"text before the first section; the body starts with ## {expected[0]}")
     last = -1
     for number, start in enumerate(starts):
         end = starts[number + 1] if number + 1 < len(starts) else len(tokens)
@@ -166,17 +156,13 @@ def _split(
             findings.add("TG203", section.heading, 1, message)
         else:
             if expected.index(name) < last:
-                findings.add(
-                    "TG204", section.heading, 1, f"## {name} is out of order; the order is {_names(backend)}"
-                )
+                findings.add("TG204", section.heading, 1, f"## {name} is out of order; the order is {_names(backend)}")
             last = max(last, expected.index(name))
             sections[name] = section
     for name in expected:
         if name not in sections and name not in OPTIONAL_SECTIONS:
             line = first_line + max(len(lines) - 1, 0)
-            findings.add(
-                "TG202", line, 1, f"the section ## {name} is missing; backend {backend} has {_names(backend)}"
-            )
+            findings.add("TG202", line, 1, f"the section ## {name} is missing; backend {backend} has {_names(backend)}")
     return sections
 
 
@@ -198,9 +184,7 @@ def _check_blocks(
         start, end = token.map or (0, 0)
         line = first_line + start
         if token.level > limits.BODY_NESTING:
-            findings.add(
-                "TG212", line, 1, f"nested deeper than {limits.BODY_NESTING} lists or quotes; make it flatter"
-            )
+            findings.add("TG212", line, 1, f"nested deeper than {limits.BODY_NESTING} lists or quotes; make it flatter")
         elif token.type == "html_block":
             findings.add("TG208", line, 1, "raw HTML is not allowed; write plain text")
         elif token.type == "hr":
@@ -208,9 +192,7 @@ def _check_blocks(
         elif token.type == "fence":
             closing = _FENCE_CLOSES.match(lines[end - 1].lstrip(" \t>")) if end - start > 1 else None
             if closing is None or len(closing[1]) < len(token.markup) or closing[1][0] != token.markup[0]:
-                findings.add(
-                    "TG213", line, 1, "this fenced block is never closed; end it with the same fence"
-                )
+                findings.add("TG213", line, 1, "this fenced block is never closed; end it with the same fence")
         elif token.type == "inline" and section != "Command":
             for index in range(start, end):
                 for rule, grammar, message in _PROSE_RULES:

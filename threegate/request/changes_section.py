@@ -60,9 +60,7 @@ def read_changes(section: BodySection, findings: Findings) -> Changes | None:
             return None
         rows.append((match[1], match[2]))
     if len(rows) > limits.CHANGE_ROWS_LISTED:
-        findings.add(
-            "TG223", section.heading, 1, f"{len(rows)} paths; at most {limits.CHANGE_ROWS_LISTED} are named"
-        )
+        findings.add("TG223", section.heading, 1, f"{len(rows)} paths; at most {limits.CHANGE_ROWS_LISTED} are named")
         return None
     numbers = {match[1]: int(match[2]) for match in counts if match is not None}
     return Changes(sha256=digest[1], rows=tuple(rows), **numbers)

@@ -66,6 +66,4 @@ def visible(text: str) -> str:
     """`text` with each refused character written as ``<U+202E>``; tabs and newlines stay."""
     if not has_hidden(text):
         return text
-    return "".join(
-        f"<U+{ord(char):04X}>" if char not in "\n\t" and is_hidden(char) else char for char in text
-    )
+    return "".join(f"<U+{ord(char):04X}>" if char not in "\n\t" and is_hidden(char) else char for char in text)

@@ -100,9 +100,7 @@ def _unavailable(nodes: Sequence[ast.AST]) -> Iterator[Problem]:
                 yield from _from_import(node)
         elif type(node) in _UNSUPPORTED:
             assert isinstance(node, ast.expr | ast.stmt)
-            yield _at(
-                "TG407", node, f"Monty does not support {_UNSUPPORTED[type(node)]}; write it another way"
-            )
+            yield _at("TG407", node, f"Monty does not support {_UNSUPPORTED[type(node)]}; write it another way")
         elif isinstance(node, ast.ClassDef) and (node.bases or node.keywords):
             yield _at("TG407", node, "Monty does not support classes with bases; write it another way")
         elif isinstance(node, ast.comprehension) and node.is_async:
@@ -144,13 +142,9 @@ def _named_in(text: str) -> Iterator[Problem]:
         yield _placed("TG404", text, start, "this would install software; use what Monty has")
     for place in find_places(text):
         if place.rule == "device":
-            yield _placed(
-                "TG406", text, place.place, f"{place.shown} is a device of the host; Monty has none"
-            )
+            yield _placed("TG406", text, place.place, f"{place.shown} is a device of the host; Monty has none")
         else:
-            yield _placed(
-                "TG405", text, place.place, f"{place.shown} is a path of the host; Monty sees /in and /out"
-            )
+            yield _placed("TG405", text, place.place, f"{place.shown} is a path of the host; Monty sees /in and /out")
 
 
 def _at(rule: str, node: ast.expr | ast.stmt | ast.alias, message: str) -> Problem:

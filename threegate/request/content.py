@@ -21,18 +21,22 @@ from threegate.secretscan.linear import PatternSet, one_byte_each, spans
 _READ_ELSEWHERE: Final = ("## Command", "## Code", "## Inputs (JSON)")
 _DENIAL: Final = re.compile(
     r"(?i)\b(?:no|not|never|none|nothing|neither|nor|without|cannot|can't|won't|doesn't|don't|isn't|aren't|mustn't|avoids?|avoiding"
-    r"|instead of|rather than|refus\w{1,4}|forbid\w{0,5}|forbidden|excluded?|excluding|outside|prevents?|unable|unlike|free of)\b"
+    r"|instead of|rather "
+    r"than|refus\w{1,4}|forbid\w{0,5}|forbidden|excluded?|excluding|outside|prevents?|unable|unlike|free of)\b"
 )
 _FALSE_DENIAL: Final = re.compile(
-    r"(?i)\b(?:do not|don't|never|not) (?:forget|hesitate|fail|only|just|omit|skip|worry)\b|\bno (?:problem|worries|need to ask)\b|\bwhy not\b"
+    r"(?i)\b(?:do not|don't|never|not) (?:forget|hesitate|fail|only|just|omit|skip|worry)\b|\bno "
+    r"(?:problem|worries|need to ask)\b|\bwhy not\b"
 )
 _SENTENCE_END: Final = re.compile(
     r"[.!?;](?:\s|$)|\n\s*\n|\n\s{0,8}[-*+] |\n\s{0,8}[A-Za-z_ ]{1,40}:\s|\b(?:but|then|however|afterwards|except)\b",
     re.IGNORECASE,
 )
 _ORDER: Final = (
-    r"(?i)(?:^|[.!?;:,*>()\n\"'-]\s{0,4}|\b(?:please|first|first of all|then|must|should|shall|needs? to|has to|have to|got to"
-    r"|to|and|kindly|you can|will|may|be sure to|run|do)\s{1,3})(?:also |first |just )?((?:(?:re|pre)?-?install|set up)\s{1,3}"
+    r"(?i)(?:^|[.!?;:,*>()\n\"'-]\s{0,4}|\b(?:please|first|first of all|then|must|should|shall|needs? to|has to|have "
+    r"to|got to"
+    r"|to|and|kindly|you can|will|may|be sure to|run|do)\s{1,3})(?:also |first |just )?((?:(?:re|pre)?-?install|set "
+    r"up)\s{1,3}"
     r"(?:(?:the|a|an|these|this|those|that|any|all|some|its|missing|required|needed|following|latest|new|python|system|debian|node"
     r"|npm|pip|extra|additional|third-party)\s{1,2}){0,4}"
     r"(?:[`\"']?[A-Za-z0-9@/_.+-]{2,40}[`\"']?\s{1,2}){0,2}[`\"']?"
@@ -47,7 +51,8 @@ _HOW: Final = (
 )
 _ORDERS: Final = PatternSet((_ORDER, _HOW))
 _NO_ORDER: Final = re.compile(
-    r"(?i)\S*(?:install|set up)\s+(?:bases?|counts?|rates?|dates?|events?|numbers?|figures|logs?|history|statistics|times?|size|is|are|was"
+    r"(?i)\S*(?:install|set "
+    r"up)\s+(?:bases?|counts?|rates?|dates?|events?|numbers?|figures|logs?|history|statistics|times?|size|is|are|was"
     r"|were|records?|script|of|in|on|per|and|or)\b"
 )
 
@@ -128,7 +133,9 @@ def _denied(prose: str, start: int, end: int, count: int) -> bool:
 
 
 _DENIED_AFTER: Final = re.compile(
-    r"(?i)\b(?:is|are|was|were|be|been) (?:not|never|refused|forbidden|unavailable|untouched|neither)\b|\b(?:isn't|aren't) \w|\b(?:stays?|remains?|left) (?:untouched|alone|unread)\b|\bnot needed\b"
+    r"(?i)\b(?:is|are|was|were|be|been) "
+    r"(?:not|never|refused|forbidden|unavailable|untouched|neither)\b|\b(?:isn't|aren't) \w|\b(?:stays?|remains?|left) "
+    r"(?:untouched|alone|unread)\b|\bnot needed\b"
 )
 
 

@@ -22,8 +22,9 @@ Opacity = Literal["transparent", "opaque"]
 EXPOSURE_KEYS: Final = ("opacity", "opacity_reason", "scripts", "reach")
 """How reports, verdicts and `status --json` name the facts."""
 _DATA: Final = frozenset(
-    """csv tsv psv json jsonl ndjson geojson txt text md rst log ini cfg conf toml yaml yml xml html htm svg css diff patch
-    png jpg jpeg gif webp tif tiff bmp pdf parquet feather arrow avro npy wav mp3 mp4 dat bib srt ics vcf""".split()
+    """csv tsv psv json jsonl ndjson geojson txt text md rst log ini cfg conf toml yaml yml xml html htm
+    svg css diff patch png jpg jpeg gif webp tif tiff bmp pdf parquet feather arrow avro npy wav mp3 mp4
+    dat bib srt ics vcf""".split()
 )
 """Endings of inputs that no interpreter of the table loads as code by itself."""
 _SOURCE: Final = frozenset("py js mjs cjs pl pm rb awk sed jq".split())
@@ -90,9 +91,7 @@ def exposure_of(request: Request) -> Exposure:
         return Exposure("transparent", "nothing runs; each change is on the screen", (), reach)
     if request.call is not None:
         reach = (f"the tool {request.call.tool} of the server {request.call.server}",)
-        return Exposure(
-            "transparent", "the call is on the screen; its server is one that was added", (), reach
-        )
+        return Exposure("transparent", "the call is on the screen; its server is one that was added", (), reach)
     return replace(command_exposure(request.argv, request.workdir, request.inputs), reach=reach)
 
 

@@ -14,9 +14,7 @@ from decimal import Decimal
 from threegate.core import limits
 from threegate.core.strict_yaml import YamlNode
 
-_TIME = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)"
-)
+_TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)")
 _DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,5})(?:\.[0-9]{1,6})?")
 FILE_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.FILE_NAME_CHARS}}}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -85,15 +83,15 @@ def read_time(node: YamlNode, rule: str) -> datetime:
         raise FieldError(rule, "must be a UTC time such as 2026-11-22T05:00:00Z")
     year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
     try:
-        return datetime(
-            year, month, day, hour, minute, second, int((match[7] or "").ljust(6, "0")), tzinfo=UTC
-        )
+        return datetime(year, month, day, hour, minute, second, int((match[7] or "").ljust(6, "0")), tzinfo=UTC)
     except ValueError:
         raise FieldError(rule, "is no date and time that exists") from None
 
 
 def check_file_name(name: str) -> str | None:
-    """None for a bare file name that may be an input, else what is wrong with it (docs/spec/1-tool-request.md, `inputs`)."""
+    """None for a bare file name that may be an input, else what is wrong with it (docs/spec/1-tool-request.md,
+    `inputs`).
+    """
     if not FILE_NAME.fullmatch(name):
         return f"must be a bare file name of A-Z a-z 0-9 . _ - (at most {limits.FILE_NAME_CHARS}), without folders"
     if name in (".", ".."):

@@ -33,9 +33,7 @@ def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
             findings.at("TG120", key_node, f"unknown key{_nearest(name)}; see schemas/tool-request.schema.md")
             continue
         if version not in key.versions:
-            findings.at(
-                "TG170", key_node, f"{name} is no key of a request of version {version}; leave it out"
-            )
+            findings.at("TG170", key_node, f"{name} is no key of a request of version {version}; leave it out")
             continue
         if name in APPROVAL_KEYS and not _is_filled(root, name):
             continue
@@ -84,9 +82,7 @@ def check_together(root: YamlNode, values: Mapping[str, Any], backend: Backend, 
     below = values.get("workdir", "/in").removeprefix("/in").removeprefix("/").split("/")[0]
     stems = {item.name.removesuffix(".tar") for item in values.get("inputs", ()) if item.unpack}
     if below and values["workdir"] != "/out" and below not in stems:
-        findings.at(
-            "TG155", place("workdir"), "workdir is in no unpacked input; only those make folders in /in"
-        )
+        findings.at("TG155", place("workdir"), "workdir is in no unpacked input; only those make folders in /in")
 
 
 def _version(root: YamlNode) -> str:

@@ -30,9 +30,7 @@ TOOL_TO_CALL = "for mcp the tool to call, by its name at the server"
 """What the key `tool` is besides, in version 2."""
 _WORKDIR = re.compile(r"/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8}")
 
-SHELLS = frozenset(
-    "shell sh bash zsh dash ksh fish csh tcsh powershell pwsh cmd batch rbash ash mksh".split()
-)
+SHELLS = frozenset("shell sh bash zsh dash ksh fish csh tcsh powershell pwsh cmd batch rbash ash mksh".split())
 
 
 class GateSettings(Protocol):
@@ -152,16 +150,12 @@ def _name(name: str, description: str) -> Key:
 
 
 _TABLE = (
-    Key(
-        "request_type", True, _word("TG130", "tool_request"), {"const": "tool_request"}, "always tool_request"
-    ),
+    Key("request_type", True, _word("TG130", "tool_request"), {"const": "tool_request"}, "always tool_request"),
     Key("schema_version", True, _version, {"enum": ["1", 1]}, "always 1"),
     Key(
         "request_id",
         True,
-        _matching(
-            "TG132", _REQUEST_ID, "must be 3 to 128 of A-Z a-z 0-9 . _ - and start with a letter or digit"
-        ),
+        _matching("TG132", _REQUEST_ID, "must be 3 to 128 of A-Z a-z 0-9 . _ - and start with a letter or digit"),
         {"type": "string", "pattern": f"^{_REQUEST_ID.pattern}$"},
         "a name that no other request of the workspace has or had",
     ),
@@ -204,9 +198,7 @@ _TABLE = (
     Key(
         "project",
         False,
-        _matching(
-            "TG171", _PROJECT, "must be the name of a registered project: 1 to 64 of A-Z a-z 0-9 . _ -"
-        ),
+        _matching("TG171", _PROJECT, "must be the name of a registered project: 1 to 64 of A-Z a-z 0-9 . _ -"),
         {"type": "string", "pattern": f"^{_PROJECT.pattern}$"},
         "the registered name of the project to change",
         versions="2",

@@ -159,7 +159,9 @@ class JobServer:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What will run, whole. `code` and `vars_json` are monty's, `argv` is ERA's, `change` is apply's, `call` is mcp's."""
+    """What will run, whole. `code` and `vars_json` are monty's, `argv` is ERA's, `change` is apply's, `call` is
+    mcp's.
+    """
 
     backend: Backend
     argv: tuple[str, ...] | None
@@ -271,9 +273,7 @@ def effective_risk(request: Request, exposure: Exposure, change: JobChange | Non
     return max(request.risk_level, *computed, "low", key=RISKS.index)
 
 
-def risk_reasons(
-    request: Request, exposure: Exposure, change: JobChange | None = None
-) -> list[tuple[Risk, str]]:
+def risk_reasons(request: Request, exposure: Exposure, change: JobChange | None = None) -> list[tuple[Risk, str]]:
     """Everything that raises a request's risk above low, whatever it declares: the level, and the reasons in
     our words.
 
@@ -309,8 +309,8 @@ def build_job(
 ) -> Job:
     """The Job of a request. `input_sizes` maps sha256 to bytes for every declared input (KeyError otherwise).
 
-    `unread` is what `unread_inputs` found in the bytes of the inputs, `change` what was computed from those of a change set,
-    `server` what the manifest says that a call names.
+    `unread` is what `unread_inputs` found in the bytes of the inputs, `change` what was computed from those of a change
+    set, `server` what the manifest says that a call names.
 
     `write_class` says that the tool's contract has a side effect above read (effective risk high);
     `time_cap_sec` is a contract's `timeouts.total_ms`, rounded up to seconds.
@@ -329,9 +329,7 @@ def build_job(
         code=request.code,
         vars_json=request.vars_json,
         workdir=request.workdir,
-        inputs=tuple(
-            JobInput(item.name, item.sha256, sizes[item.name], item.unpack) for item in request.inputs
-        ),
+        inputs=tuple(JobInput(item.name, item.sha256, sizes[item.name], item.unpack) for item in request.inputs),
         outputs=tuple(item.path for item in request.outputs),
         limits=JobLimits(
             cpu=format(request.cpu_limit.normalize(), "f"),

@@ -34,9 +34,7 @@ def read_inputs(node: YamlNode, findings: Findings) -> tuple[InputFile, ...]:
         shown = name.removesuffix(".tar") if unpack else name
         for seen in {name, shown}:
             if seen in taken:
-                message = (
-                    f"this name is taken by the input on line {taken[seen]}; each appears once below /in"
-                )
+                message = f"this name is taken by the input on line {taken[seen]}; each appears once below /in"
                 findings.at("TG154", fields["name"], message)
             taken.setdefault(seen, fields["name"].line)
         read.append(InputFile(name, sha256, unpack))
@@ -122,9 +120,7 @@ def _entries(node: YamlNode, rule: str, findings: Findings, *, most: int) -> Ite
     yield from node.value
 
 
-def _mapping(
-    entry: YamlNode, rule: str, known: tuple[str, ...], findings: Findings
-) -> dict[str, YamlNode] | None:
+def _mapping(entry: YamlNode, rule: str, known: tuple[str, ...], findings: Findings) -> dict[str, YamlNode] | None:
     if not isinstance(entry.value, dict):
         findings.at(rule, entry, f"each entry is a mapping with {' and '.join(known[:2])}")
         return None
@@ -172,11 +168,7 @@ def _input_unpack(fields: dict[str, YamlNode], name: str | None, findings: Findi
     if not isinstance(node.value, bool):
         findings.at("TG153", node, "unpack is true or false")
         return None
-    if (
-        node.value
-        and name is not None
-        and (not name.endswith(".tar") or name.removesuffix(".tar") in ("", ".", ".."))
-    ):
+    if node.value and name is not None and (not name.endswith(".tar") or name.removesuffix(".tar") in ("", ".", "..")):
         findings.at("TG153", node, "only a <stem>.tar can be unpacked")
         return None
     return node.value

@@ -151,9 +151,7 @@ class _Reading:
     def _check_name(self) -> None:
         name = PurePath(self.path).name
         if has_secret(name):
-            self.findings.add(
-                "TG501", 1, 1, "the file's name contains a secret; rename it and revoke the secret"
-            )
+            self.findings.add("TG501", 1, 1, "the file's name contains a secret; rename it and revoke the secret")
         if self.path == STANDARD_INPUT or _NAME.fullmatch(name):
             return
         if is_request_name(name):
@@ -167,9 +165,7 @@ class _Reading:
         for index in islice(hidden_places(text), limits.FINDINGS_PER_RULE):
             line = text.count("\n", 0, index) + 1
             column = index - text.rfind("\n", 0, index)
-            self.findings.add(
-                "TG107", line, column, f"the hidden character {describe(text[index])}; take it out"
-            )
+            self.findings.add("TG107", line, column, f"the hidden character {describe(text[index])}; take it out")
             self.clean = False
         self.secrets = find_secrets(text)
         self.clean = self.clean and not self.secrets
@@ -206,9 +202,7 @@ class _Reading:
                 continue
             self._check_escaped(node.text, node.line, node.column, last)
 
-    def _check_escaped(
-        self, text: str, line: int, column: int, last: int, *, secrets_only: bool = False
-    ) -> None:
+    def _check_escaped(self, text: str, line: int, column: int, last: int, *, secrets_only: bool = False) -> None:
         """A text produced by escapes: it must not bring back anything hidden, or a word that the raw text may
         not contain. It is between the lines `line` and `last`, which are withheld if it contains a secret,
         because a secret can be read even when escaped.
@@ -241,38 +235,26 @@ class _Reading:
             if "Input Files" in parts:
                 listed = sections.read_file_list(parts["Input Files"], "TG230", "/in/", findings)
                 if listed is not None and ("inputs" in values or "inputs" not in root.value):
-                    sections.check_input_list(
-                        listed, values.get("inputs", ()), findings, parts["Input Files"]
-                    )
+                    sections.check_input_list(listed, values.get("inputs", ()), findings, parts["Input Files"])
         elif BACKENDS[backend].runs == "changes":
             if "Changes" in parts:
                 self.changes = read_changes(parts["Changes"], findings)
         elif BACKENDS[backend].runs == "call":
-            self.arguments_json = self._block(
-                parts, "Arguments (JSON)", "TG224", "json", sections.check_arguments
-            )
+            self.arguments_json = self._block(parts, "Arguments (JSON)", "TG224", "json", sections.check_arguments)
         else:
             # Which inputs there are is not known where the front matter's list is not well-formed.
             known = "inputs" in values or "inputs" not in root.value
-            self.code = self._block(
-                parts, "Code", "TG221", "python", self._check_code if known else check_code
-            )
+            self.code = self._block(parts, "Code", "TG221", "python", self._check_code if known else check_code)
             self.vars_json = self._block(parts, "Inputs (JSON)", "TG222", "json", check_vars)
         if "Output Expectations" in parts:
             section = parts["Output Expectations"]
             files = sections.read_file_list(section, "TG240", "/out/", findings)
             if files and BACKENDS[backend].runs == "changes":
-                findings.add(
-                    "TG243", section.heading, 1, "a change of a project leaves no files in /out; write none"
-                )
+                findings.add("TG243", section.heading, 1, "a change of a project leaves no files in /out; write none")
             elif files and BACKENDS[backend].runs == "call":
-                findings.add(
-                    "TG244", section.heading, 1, "the answer of a call is the only output; write none"
-                )
+                findings.add("TG244", section.heading, 1, "the answer of a call is the only output; write none")
             elif files is not None:
-                self.outputs = sections.merge_outputs(
-                    files, values.get("outputs_expected"), findings, section
-                )
+                self.outputs = sections.merge_outputs(files, values.get("outputs_expected"), findings, section)
         if "Risk Assessment" in parts:
             self.risk = sections.read_risk(parts["Risk Assessment"], values.get("network"), findings)
 
@@ -349,9 +331,7 @@ class _Reading:
             self.findings.take(problem, line=piece.line, column=piece.column)
         return command
 
-    def _block(
-        self, parts: dict[str, BodySection], name: str, rule: str, info: str, check: Any
-    ) -> str | None:
+    def _block(self, parts: dict[str, BodySection], name: str, rule: str, info: str, check: Any) -> str | None:
         if name not in parts:
             return None
         piece = sections.read_block(parts[name], rule, info, self.findings)

@@ -74,11 +74,7 @@ def _inputs_of(rules: BackendRules) -> dict[str, Any]:
 
 def _keys_of_others(name: Backend) -> dict[str, Any]:
     """The keys of version 2 that another backend needs: none of them is in a request of this one."""
-    return {
-        key.name: False
-        for key in KEYS.values()
-        if key.versions == "2" and key.name not in BACKENDS[name].keys
-    }
+    return {key.name: False for key in KEYS.values() if key.versions == "2" and key.name not in BACKENDS[name].keys}
 
 
 def _keys(version: str) -> list[Key]:

@@ -74,9 +74,7 @@ def read_command_line(section: BodySection, findings: Findings) -> Piece | None:
         text = line.strip(" \t")
         return Piece(text, section.first_line + index, len(line) - len(line.lstrip(" \t")) + 1)
     if not filled:
-        findings.add(
-            "TG220", section.heading, 1, "the section is empty; write the command as one line of plain text"
-        )
+        findings.add("TG220", section.heading, 1, "the section is empty; write the command as one line of plain text")
         return None
     message = f"the command is one line of plain text; this has {_what(kinds, len(filled))}"
     findings.add("TG220", section.first_line + filled[min(1, len(filled) - 1)][0], 1, message)
@@ -125,9 +123,7 @@ def read_block(section: BodySection, rule: str, info: str, findings: Findings) -
     return Piece(text, line + 1, 1)
 
 
-def read_file_list(
-    section: BodySection, rule: str, prefix: str, findings: Findings
-) -> tuple[ListedFile, ...] | None:
+def read_file_list(section: BodySection, rule: str, prefix: str, findings: Findings) -> tuple[ListedFile, ...] | None:
     """A list of files, one a bullet; or the word ``none``. None when the section is not of that form."""
     files: list[ListedFile] = []
     what = f"one file a line as '- {prefix}name', or the word none"
@@ -196,16 +192,12 @@ def check_input_list(
             )
             continue
         if found.name in listed:
-            findings.add(
-                "TG231", entry.line, 3, f"this input is listed twice; first on line {listed[found.name]}"
-            )
+            findings.add("TG231", entry.line, 3, f"this input is listed twice; first on line {listed[found.name]}")
         listed[found.name] = entry.line
         if _HASH.search(entry.rest):
             values = [value.lower() for value in _HASH_VALUE.findall(entry.rest)]
             if len(_HASH.findall(entry.rest)) != 1 or values != [found.sha256]:
-                findings.add(
-                    "TG232", entry.line, 3, "the sha256 written here is not the one of the front matter"
-                )
+                findings.add("TG232", entry.line, 3, "the sha256 written here is not the one of the front matter")
     for item in inputs:
         if item.name not in listed:
             message = f"the input {item.name} is not listed; add the line '- /in/{item.name}'"
@@ -238,9 +230,7 @@ def merge_outputs(
         findings.add("TG242", section.heading, 1, f"one output is in {where}; both lists name the same files")
         break
     return tuple(
-        OutputFile(item.path, item.description or read[item.path].description)
-        for item in declared
-        if item.path in read
+        OutputFile(item.path, item.description or read[item.path].description) for item in declared if item.path in read
     )
 
 
@@ -260,9 +250,7 @@ def read_risk(section: BodySection, network: str | None, findings: Findings) -> 
             continue
         further = section.lines[index + 1 : end]
         if label in _WORDS:
-            further = further[
-                : next((at for at, text in enumerate(further) if not text.strip()), len(further))
-            ]
+            further = further[: next((at for at, text in enumerate(further) if not text.strip()), len(further))]
         answers[label] = (line, "\n".join((first, *further)).strip("\n \t"))
     for label in ("risk level", "justification", "data sensitivity"):
         if label not in answers:
@@ -292,9 +280,7 @@ def _fenced_lines(section: BodySection) -> set[int]:
     return lines
 
 
-def _check_word(
-    label: str, allowed: tuple[str, ...], answers: dict[str, tuple[int, str]], findings: Findings
-) -> None:
+def _check_word(label: str, allowed: tuple[str, ...], answers: dict[str, tuple[int, str]], findings: Findings) -> None:
     if label not in answers:
         return
     line, text = answers[label]
@@ -309,8 +295,9 @@ def _check_word(
 
 
 def check_arguments(text: str) -> tuple[Problem, ...]:
-    """Problems of the Arguments (JSON) of a call: one object, and its own canonical rendering (RFC 8785), so the bytes that are
-    shown, hashed and sent to the server are the same. `text` ends with a newline. Never raises; linear time."""
+    """Problems of the Arguments (JSON) of a call: one object, and its own canonical rendering (RFC 8785), so the bytes
+    that are shown, hashed and sent to the server are the same. `text` ends with a newline. Never raises; linear time.
+    """
     data = text.encode()
     try:
         value = loads_strict(data, max_bytes=limits.TOOL_ARGUMENTS_BYTES)

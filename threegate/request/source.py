@@ -44,21 +44,15 @@ def read_source(data: bytes) -> Source:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = len(data[data.rfind(b"\n", 0, error.start) + 1 : error.start].decode("utf-8")) + 1
-        raise _refused(
-            "TG105", line, column, f"byte {error.start} is not UTF-8; save the file as UTF-8"
-        ) from None
+        raise _refused("TG105", line, column, f"byte {error.start} is not UTF-8; save the file as UTF-8") from None
     if "\r" in text:
         if (lone := _LONE_CR.search(text)) is not None:
             line = text.count("\n", 0, lone.start()) + 1
             column = lone.start() - text.rfind("\n", 0, lone.start())
-            raise _refused(
-                "TG106", line, column, "a carriage return without a newline; end lines with LF or CRLF"
-            )
+            raise _refused("TG106", line, column, "a carriage return without a newline; end lines with LF or CRLF")
         text = text.replace("\r\n", "\n")
     if (count := text.count("\n")) > limits.REQUEST_LINES:
-        raise _refused(
-            "TG104", limits.REQUEST_LINES + 1, 1, f"{count} lines; at most {limits.REQUEST_LINES} are read"
-        )
+        raise _refused("TG104", limits.REQUEST_LINES + 1, 1, f"{count} lines; at most {limits.REQUEST_LINES} are read")
     return Source(text, tuple(text.split("\n")))
 
 
@@ -73,9 +67,7 @@ def find_front_matter(source: Source) -> int:
         raise _refused("TG108", 1, 1, "no line that is exactly --- closes the front matter") from None
     size = len("\n".join(lines[1:end]).encode())
     if size > limits.FRONT_MATTER_BYTES:
-        raise _refused(
-            "TG109", 1, 1, f"{size} bytes of front matter; at most {limits.FRONT_MATTER_BYTES} are read"
-        )
+        raise _refused("TG109", 1, 1, f"{size} bytes of front matter; at most {limits.FRONT_MATTER_BYTES} are read")
     return end
 
 

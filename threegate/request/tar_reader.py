@@ -80,8 +80,9 @@ def read_tar(source: bytes | BinaryIO) -> tuple[TarEntry, ...]:
 
 
 def read_change_tar(source: bytes | BinaryIO) -> tuple[TarEntry, ...]:
-    """As `read_tar` for a change set: symlinks are entries too, and an attribute that is neither a path nor a link's target
-    (an owner, an extended attribute, an access list) refuses the archive. Raises TarError."""
+    """As `read_tar` for a change set: symlinks are entries too, and an attribute that is neither a path nor a link's
+    target (an owner, an extended attribute, an access list) refuses the archive. Raises TarError.
+    """
     stream = io.BytesIO(source) if isinstance(source, bytes) else source
     return _Reader(stream, change_set=True).entries()
 
@@ -192,9 +193,7 @@ class _Reader:
         """Times, owners and comments mean nothing here; a name is taken, what changes how bytes are read is refused."""
         if self._change_set:
             if whole or not records.keys() <= {"path", "linkpath"}:
-                raise self._wrong(
-                    "has attributes that no change set has: owners, extended attributes, access lists"
-                )
+                raise self._wrong("has attributes that no change set has: owners, extended attributes, access lists")
             if "linkpath" in records and self._target is not None:
                 raise self._wrong("has two targets")
             self._target = records.get("linkpath", self._target)
@@ -232,9 +231,7 @@ class _Reader:
         target = self._text(header.link)
         path = self._path(self._text(header.name), False)
         if header.size or not target or len(header.link) > limits.TAR_PATH_BYTES:
-            raise self._wrong(
-                f"is a link with a size, or without a target of at most {limits.TAR_PATH_BYTES} bytes"
-            )
+            raise self._wrong(f"is a link with a size, or without a target of at most {limits.TAR_PATH_BYTES} bytes")
         if has_hidden(target) or "\n" in target or "\t" in target or "\\" in target:
             raise self._wrong("is a link to a name with hidden characters or backslashes")
         self._take(TarEntry(path, False, mode=header.mode, link=target))

@@ -58,9 +58,7 @@ def check_types(
     return tuple(sorted(_problems(told))[: limits.FINDINGS_PER_RULE])
 
 
-def type_findings(
-    request: Request, *, binary: Path | None = None, seconds: float = 5.0
-) -> tuple[Finding, ...]:
+def type_findings(request: Request, *, binary: Path | None = None, seconds: float = 5.0) -> tuple[Finding, ...]:
     """The warnings for a request, at the lines of its file: what a verdict and `approve` add to the report.
 
     () for a request that is no Monty request. Never raises, never runs the code.
@@ -76,9 +74,7 @@ def type_findings(
 
 
 def _could_not(why: str) -> Problem:
-    return Problem(
-        RULE, 1, 1, f"Monty's type checker could not be asked ({why}); read the code with more care"
-    )
+    return Problem(RULE, 1, 1, f"Monty's type checker could not be asked ({why}); read the code with more care")
 
 
 def _installed() -> Path:
@@ -98,9 +94,7 @@ def _ask(code: str, stubs: str, binary: Path, seconds: float) -> str:
 
     try:
         with (
-            monty.Monty(
-                binary_path=binary, min_processes=1, max_processes=1, request_timeout=seconds
-            ) as pool,
+            monty.Monty(binary_path=binary, min_processes=1, max_processes=1, request_timeout=seconds) as pool,
             pool.checkout(
                 type_check=True, type_check_stubs=stubs, type_check_format="concise", limits=dict(_LIMITS)
             ) as session,
@@ -137,7 +131,5 @@ def _problems(told: str) -> list[Problem]:
             continue
         number, column, kind, message = int(match[1]), int(match[2]), match[3], match[4]
         if number > 1 and kind not in _SILENT:
-            problems.append(
-                Problem(RULE, number - 1, column, visible(mask_secrets(f"{message[:160]} ({kind})")))
-            )
+            problems.append(Problem(RULE, number - 1, column, visible(mask_secrets(f"{message[:160]} ({kind})"))))
     return problems

@@ -28,7 +28,9 @@ _STAGED: Final = "released"
 
 
 def stage_released(run_folder: Path, request_id: str, artifacts: Iterable[Artifact]) -> str | None:
-    """Put together what is given back; the digest of outputs.json, None where the run has no outputs. Raises OSError."""
+    """Put together what is given back; the digest of outputs.json, None where the run has no outputs. Raises
+    OSError.
+    """
     files: dict[str, bytes] = {}
     rows: list[dict[str, Any]] = []
     left = limits.RELEASED_BYTES
@@ -44,9 +46,7 @@ def stage_released(run_folder: Path, request_id: str, artifacts: Iterable[Artifa
         rows.append({"path": path, "size": item.size, "sha256": item.sha256, "released": not why, "why": why})
     if not rows:
         return None
-    manifest = json.dumps(
-        {"schema": OUTPUTS_SCHEMA, "request_id": request_id, "outputs": rows}, indent=1
-    ).encode()
+    manifest = json.dumps({"schema": OUTPUTS_SCHEMA, "request_id": request_id, "outputs": rows}, indent=1).encode()
     staged = run_folder / _STAGED
     if staged.is_dir():
         durable.remove_tree(staged)  # a crash left it

@@ -57,7 +57,9 @@ def show_streams(facts: ResultFacts) -> Shown:
 
 
 def render_result(facts: ResultFacts, shown: Shown | None = None) -> bytes:
-    """The result file's bytes; `shown` is what `show_streams` gave for it. Raises ValueError for an unknown status (an internal error)."""
+    """The result file's bytes; `shown` is what `show_streams` gave for it. Raises ValueError for an unknown status
+    (an internal error).
+    """
     if facts.status not in _SUMMARIES:
         raise ValueError(f"no status {facts.status!r}")
     stdout, stderr = shown or show_streams(facts)
@@ -98,9 +100,7 @@ def deliver_result(
     mode = 0o644
     if isinstance(requester_folders, AgentRun):
         mode = 0o600
-        if (
-            requester_folders.results.is_dir()
-        ):  # otherwise the run's folder was removed, and there is no reader
+        if requester_folders.results.is_dir():  # otherwise the run's folder was removed, and there is no reader
             _put(
                 requester_folders.results / facts.file_name,
                 data,
@@ -238,9 +238,7 @@ def _provenance(facts: ResultFacts) -> list[str]:
 
 
 def _outputs(facts: ResultFacts) -> list[str]:
-    lines = [
-        f"- /out/{one_line(item.path)} ({item.size} bytes, sha256 {item.sha256})" for item in facts.artifacts
-    ]
+    lines = [f"- /out/{one_line(item.path)} ({item.size} bytes, sha256 {item.sha256})" for item in facts.artifacts]
     return lines or ["none"]
 
 

@@ -61,7 +61,9 @@ class ResultFacts:
     retry_after_sec: int | None = None
     """A service answered 429 (`Outcome.retry_after_sec`); the record names it only then."""
     kept: tuple[Artifact, ...] = ()
-    """Files in the run's folder that an act on the request needs (`Outcome.kept`); the record names them where there are any."""
+    """Files in the run's folder that an act on the request needs (`Outcome.kept`); the record names them where there
+    are any.
+    """
 
     @property
     def result_id(self) -> str:
@@ -158,9 +160,7 @@ def write_record(run_folder: Path, facts: ResultFacts) -> str:
     return canonical.sha256_hex(record)
 
 
-def read_record(
-    run_folder: Path, *, created_utc: datetime, trail_seq: int, sha256: str | None
-) -> ResultFacts:
+def read_record(run_folder: Path, *, created_utc: datetime, trail_seq: int, sha256: str | None) -> ResultFacts:
     """The facts of a recorded run, restored, with the time and the number of its `finished` event.
 
     Raises InvalidInput if the record is missing, differs from what the event named (`sha256`), or disagrees
@@ -172,9 +172,7 @@ def read_record(
         value = canonical.loads_strict(data, max_bytes=limits.RECORD_BYTES)
         if sha256 is not None and canonical.sha256_hex(data) != sha256:
             raise InvalidInput(f"{path}: is not the record that the trail names; it was changed")
-        facts = _facts(
-            value, created_utc, trail_seq, lambda name, told: _read_stream(told, run_folder / name)
-        )
+        facts = _facts(value, created_utc, trail_seq, lambda name, told: _read_stream(told, run_folder / name))
         if render_record(facts) != data:
             raise InvalidInput(f"{path}: is not in its canonical form; it was changed")
     except OSError as error:
@@ -185,7 +183,9 @@ def read_record(
 
 
 def check_record(facts: ResultFacts) -> None:
-    """Whether `read_record` will take what `write_record` would write; for facts that others chose. Raises InvalidInput."""
+    """Whether `read_record` will take what `write_record` would write; for facts that others chose. Raises
+    InvalidInput.
+    """
     try:
         data = render_record(facts)
         value = canonical.loads_strict(data, max_bytes=limits.RECORD_BYTES - limits.RECORD_REST_BYTES)

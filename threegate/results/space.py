@@ -29,7 +29,9 @@ def reserved_place(workspace: Workspace, request_id: str) -> Path:
 
 
 def reserve_result(workspace: Workspace, request_id: str) -> None:
-    """Take the space of one result; nothing when it is taken already. Called under the trail's lock. Raises Unavailable."""
+    """Take the space of one result; nothing when it is taken already. Called under the trail's lock. Raises
+    Unavailable.
+    """
     path = reserved_place(workspace, request_id)
     if os.path.lexists(path):
         return
@@ -46,7 +48,8 @@ def reserve_result(workspace: Workspace, request_id: str) -> None:
 def deliver_reserved(
     workspace: Workspace, request_id: str, path: Path, data: bytes, mode: int, *, settled: bool = True
 ) -> None:
-    """Make `path` appear whole and durable, from the reserved blocks where there are any. Raises FileExistsError, OSError.
+    """Make `path` appear whole and durable, from the reserved blocks where there are any. Raises FileExistsError,
+    OSError.
 
     With `settled` false the bytes are durable and their name not yet.
     """

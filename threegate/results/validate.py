@@ -105,12 +105,8 @@ def _agreement(result: ToolResult, places: dict[str, int]) -> list[ResultProblem
     if result.result_id != f"TS-{stamp}-{result.request_id}":
         problems.append(ResultProblem(places["result_id"], "result_id is not of created_utc and request_id"))
     if (result.stdout_sha256 is None) != (result.stderr_sha256 is None):
-        problems.append(
-            ResultProblem(places["stderr_sha256"], "one stream has a hash and the other has none")
-        )
-    if result.status == "refused" and (
-        result.stdout_sha256 or result.artifacts or result.exit_code is not None
-    ):
+        problems.append(ResultProblem(places["stderr_sha256"], "one stream has a hash and the other has none"))
+    if result.status == "refused" and (result.stdout_sha256 or result.artifacts or result.exit_code is not None):
         problems.append(ResultProblem(places["status"], "a refused request has no outputs and no exit code"))
     if result.status == "succeeded" and result.stdout_sha256 is None:
         problems.append(ResultProblem(places["stdout_sha256"], "a request that succeeded has streams"))
@@ -137,9 +133,7 @@ def _body(lines: list[str], first: int) -> list[ResultProblem]:
             else:
                 shown += 1
             if closing is None and shown > limits.RESULT_STDOUT_LINES:
-                problems.append(
-                    ResultProblem(opened, f"more than {limits.RESULT_STDOUT_LINES} lines are shown")
-                )
+                problems.append(ResultProblem(opened, f"more than {limits.RESULT_STDOUT_LINES} lines are shown"))
             continue
         if line.startswith("```"):
             match = _FENCE.fullmatch(line)
@@ -168,8 +162,6 @@ def _body(lines: list[str], first: int) -> list[ResultProblem]:
     found = [next((label for label in _LABELS if line.startswith(label + " ")), None) for _, line in notes]
     if tuple(label for label in found if label) != _LABELS:
         problems.append(
-            ResultProblem(
-                notes[0][0] if notes else first, f"Safety Notes need, once each: {' '.join(_LABELS)}"
-            )
+            ResultProblem(notes[0][0] if notes else first, f"Safety Notes need, once each: {' '.join(_LABELS)}")
         )
     return problems

@@ -95,9 +95,7 @@ def verdict_path(requester_folders: RequesterFolders, file_name: str) -> Path:
 def write_verdict(requester_folders: RequesterFolders, verdict: Verdict) -> bool:
     """Write the verdict where it says something new; returns whether it did. Raises OSError."""
     try:
-        old = durable.read_regular(
-            verdict_path(requester_folders, verdict.file), max_bytes=limits.VERDICT_BYTES
-        )
+        old = durable.read_regular(verdict_path(requester_folders, verdict.file), max_bytes=limits.VERDICT_BYTES)
     except OSError:
         old = b""
     if _without_moment(old) == _without_moment(_rendered(verdict)):
@@ -121,11 +119,7 @@ def read_verdict(requester_folders: RequesterFolders, file_name: str) -> Verdict
     try:
         data = durable.read_regular(path, max_bytes=limits.VERDICT_BYTES)
         value = canonical.loads_strict(data, max_bytes=limits.VERDICT_BYTES)
-        if (
-            not isinstance(value, dict)
-            or list(value) not in (_KEYS, _OLD_KEYS)
-            or value["schema"] != VERDICT_SCHEMA
-        ):
+        if not isinstance(value, dict) or list(value) not in (_KEYS, _OLD_KEYS) or value["schema"] != VERDICT_SCHEMA:
             raise InvalidInput(f"{path}: is no verdict; remove it, it is made again")
         if value["state"] not in STATES:
             raise InvalidInput(f"{path}: names an unknown state; remove it, it is made again")
@@ -142,9 +136,7 @@ def read_verdict(requester_folders: RequesterFolders, file_name: str) -> Verdict
             fixes=tuple(value["fixes"]),
             exposure=None
             if value.get("opacity") is None
-            else Exposure(
-                value["opacity"], value["opacity_reason"], tuple(value["scripts"]), tuple(value["reach"])
-            ),
+            else Exposure(value["opacity"], value["opacity_reason"], tuple(value["scripts"]), tuple(value["reach"])),
             updated_utc=datetime.fromisoformat(value["updated_utc"]),
         )
     except FileNotFoundError:

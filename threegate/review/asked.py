@@ -111,7 +111,9 @@ class AskedReader:
         )
 
     def _is_stateful(self, call: ToolCall | None) -> bool:
-        """Whether a call is to be decided on alone because its server keeps something between calls, or is another one now."""
+        """Whether a call is to be decided on alone because its server keeps something between calls, or is another
+        one now.
+        """
         if call is None:
             return False
         from threegate.tools.requested_call import pinned_manifest  # most requests call no tool

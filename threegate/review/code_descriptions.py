@@ -89,7 +89,9 @@ OTHERS: Final[dict[str, str]] = {
     "unreadable": "an entry in the inbox is not a readable request file",
     "too_many_events": "one owner's files would flood the trail; the rest of the minute is only counted",
     "torn_tail": "the trail's torn end was set aside after a crash; work continues",
-    "program_missing": "the sandbox image lacks the program: name another, or let the operator build an image that has it",
+    "program_missing": (
+        "the sandbox image lacks the program: name another, or let the operator build an image that has it"
+    ),
     "proposal_changed": "the proposal would now become a different draft: have it drafted again",
     "project_changed": "the project differs from the one the change was made from: have it proposed again",
     "project_unknown": "no project with this name is registered: `threegate project list`",
@@ -134,7 +136,9 @@ STATUSES: Final[dict[str, str]] = {
     "propose it again",
     "tool_error": "the tool was called, and answered with an error",
     "tools_changed": "nothing was called: the server no longer matches what was signed (`threegate tools refresh`)",
-    "state_changed": "nothing was called: the server was called, or its process ended, since this call was signed; ask again",
+    "state_changed": (
+        "nothing was called: the server was called, or its process ended, since this call was signed; ask again"
+    ),
     "input_required": "the tool asked for something before it answered: call it again with that in the arguments",
 }
 
@@ -246,7 +250,9 @@ DOCTOR: Final[dict[str, str]] = {
     "agents": "the agents that `threegate agent run` finds on this account's PATH",
     "agents: libraries": "the libraries for the agent's MCP server and the relay to the model; without them "
     "no agent is started",
-    "agents: packages": "the Debian packages that the jail is made of (bubblewrap, socat); without them no agent is started",
+    "agents: packages": (
+        "the Debian packages that the jail is made of (bubblewrap, socat); without them no agent is started"
+    ),
     "agents: jail": "why no jail can be made here; no agent is started",
     "agents: limits": "whether memory and processes of an agent can be limited; without limits, agents start "
     "with a warning",

@@ -76,8 +76,7 @@ def compare_with_last(workspace: Workspace, path: Path, request: Request) -> Com
 
 def _compare(workspace: Workspace, before: Path, old: Request, after: Path, new: Request) -> Comparison:
     found = [
-        RequestDifference(name, _text(getattr(old, name)), _text(getattr(new, name)))
-        for name in _differing(old, new)
+        RequestDifference(name, _text(getattr(old, name)), _text(getattr(new, name))) for name in _differing(old, new)
     ]
     return Comparison(before, after, (*found, *_inputs(workspace, before, old, after, new)))
 
@@ -169,9 +168,7 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _inputs(
-    workspace: Workspace, before: Path, old: Request, after: Path, new: Request
-) -> Iterable[RequestDifference]:
+def _inputs(workspace: Workspace, before: Path, old: Request, after: Path, new: Request) -> Iterable[RequestDifference]:
     """The contents of inputs with the same name and different digests, if both are text."""
     digests = {item.name: item.sha256 for item in old.inputs}
     for item in new.inputs:

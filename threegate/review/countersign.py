@@ -100,9 +100,7 @@ def open_waiting(context: Context, path: Path) -> Iterator[tuple[Approved, Revie
     reviewed = review_waiting(context, approved)
     for copy in reviewed.inputs:
         if copy.digest_now() != copy.sha256:
-            raise Refused(
-                "input_changed", f"the pinned bytes of {copy.name} differ from those that were signed"
-            )
+            raise Refused("input_changed", f"the pinned bytes of {copy.name} differ from those that were signed")
     yield approved, reviewed
 
 
@@ -156,8 +154,7 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     request, job = approved.request, approved.job
     change = approved.change
     copies = tuple(
-        InputCopy(item.name, item.sha256, item.size, context.workspace.inputs / item.sha256)
-        for item in job.inputs
+        InputCopy(item.name, item.sha256, item.size, context.workspace.inputs / item.sha256) for item in job.inputs
     )
     history = approved.history
     event = history.approved if history else None

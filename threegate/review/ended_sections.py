@@ -19,9 +19,7 @@ from threegate.trail import RequestHistory
 from threegate.trail.payloads import Approved, Cleared, Countersigned, End, under_grant
 
 
-def ended_sections(
-    report: Report, history: RequestHistory | None, facts: ResultFacts | None
-) -> Iterator[Section]:
+def ended_sections(report: Report, history: RequestHistory | None, facts: ResultFacts | None) -> Iterator[Section]:
     """The sections that are not empty. `history` and `facts` are None if the trail has nothing about this
     file.
     """
@@ -77,9 +75,7 @@ def _approval(history: RequestHistory | None) -> Iterator[Item]:
             yield Note("unsigned: it was put into approved/ by hand")
         return
     if approved.grant is not None:
-        yield Fact(
-            "ran" if history.claimed else "approved", under_grant(approved.grant, approved.approved_by)
-        )
+        yield Fact("ran" if history.claimed else "approved", under_grant(approved.grant, approved.approved_by))
     yield from _known(
         (
             ("by", approved.approved_by if approved.grant is None else None),
@@ -136,15 +132,11 @@ def _asked(request: Request) -> Iterator[Item]:
         count = request.code.removesuffix("\n").count("\n") + 1
         yield Listing(f"the code, {count} lines:", request.code, "the code")
     if request.vars_json is not None:
-        yield Quote(
-            request.vars_json, f"the Inputs (JSON), {len(request.vars_json)} characters:", label="the Inputs"
-        )
+        yield Quote(request.vars_json, f"the Inputs (JSON), {len(request.vars_json)} characters:", label="the Inputs")
     for item in request.inputs:
         yield Field("input", f"/in/{item.name}{' (unpacked)' if item.unpack else ''}, sha256 {item.sha256}")
         yield read_all(request.file_name, item.name)
-    yield Field(
-        "network", "\n".join(f"{item.host}:{item.port}" for item in request.network_allowlist) or "none"
-    )
+    yield Field("network", "\n".join(f"{item.host}:{item.port}" for item in request.network_allowlist) or "none")
     if request.call is not None:
         yield from call_items(request.call)
     if request.project is not None:

@@ -25,9 +25,7 @@ def follow(workspace: Workspace, request: Shown, *, every: float = limits.LIVE_S
     Raises InvalidInput if the file is gone, Unavailable if it is running and there is no daemon to finish it.
     """
     if request.path is None:
-        raise InvalidInput(
-            f"{request.request_id}: its file is gone from every folder; see: threegate audit show"
-        )
+        raise InvalidInput(f"{request.request_id}: its file is gone from every folder; see: threegate audit show")
     name, draft = request.path.name, request.path.parent
     seen = time.monotonic()
     while True:

@@ -58,14 +58,10 @@ def _bytes(copy: InputCopy) -> bytes:
         return stream.read()
 
 
-def _head(
-    members: Sequence[ReviewedDraft], left_out: Sequence[tuple[str, str]], settings: Settings
-) -> Iterator[Item]:
+def _head(members: Sequence[ReviewedDraft], left_out: Sequence[tuple[str, str]], settings: Settings) -> Iterator[Item]:
     first = members[0]
     needed: int = getattr(settings.approval.quorum, first.job.effective_risk)
-    yield Fact(
-        "you sign", f"{len(members)} statements by one signature; each lets one of the drafts run once"
-    )
+    yield Fact("you sign", f"{len(members)} statements by one signature; each lets one of the drafts run once")
     yield Fact("risk", f"{first.job.effective_risk}, of each; {needed} to sign each")
     reach = job_exposure(first.request, first.job).reach
     if reach:
@@ -85,10 +81,7 @@ def _table(members: Sequence[ReviewedDraft]) -> Iterator[Item]:
         for number, copies in enumerate(zip(*(member.inputs for member in members), strict=True))
         if len({copy.sha256 for copy in copies}) > 1
     ]
-    sizes = [
-        [VaryingValue(f"input {n + 1}", "", float(member.inputs[n].size)) for n in inputs]
-        for member in members
-    ]
+    sizes = [[VaryingValue(f"input {n + 1}", "", float(member.inputs[n].size)) for n in inputs] for member in members]
     for at, far in outliers_first([[*row, *size] for row, size in zip(named, sizes, strict=True)]):
         member = members[at]
         marks = ("the one above" if at == 0 else "", f"created {format_utc(member.request.created_utc)}")

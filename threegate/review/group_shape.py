@@ -87,9 +87,7 @@ def job_shape(job: Job) -> Job:
     inputs = job.inputs
     if BACKENDS[job.backend].data_inputs:
         inputs = tuple(replace(item, sha256="", size=0) for item in inputs)
-    return replace(
-        job, argv=None, vars_json=None, outputs=(), inputs=inputs, call=_without_arguments(job.call)
-    )
+    return replace(job, argv=None, vars_json=None, outputs=(), inputs=inputs, call=_without_arguments(job.call))
 
 
 def _without_arguments(call: ToolCall | None) -> ToolCall | None:
@@ -108,25 +106,19 @@ def values_of(request: Request) -> list[VaryingValue]:
     ]
     for number, (word, kind) in enumerate(zip(request.argv or (), _argument_kinds(request), strict=True)):
         if kind[0] in ("number", "date", "word"):
-            found.append(
-                VaryingValue(f"word {number + 1}", word, float(word) if kind[0] == "number" else None)
-            )
+            found.append(VaryingValue(f"word {number + 1}", word, float(word) if kind[0] == "number" else None))
     for number, (path, value, kind) in enumerate(_variables(request), start=1):
         if kind[0] in ("number", "boolean", "text"):
             plain = float(value) if kind[0] == "number" else None
             name = ".".join(map(str, path))
             found.append(VaryingValue(f"value {number}", f"{name} = {json.dumps(value)}", plain))
-    found += [
-        VaryingValue(f"output {number}", item.path) for number, item in enumerate(request.outputs, start=1)
-    ]
+    found += [VaryingValue(f"output {number}", item.path) for number, item in enumerate(request.outputs, start=1)]
     return found
 
 
 def differing(rows: Sequence[Sequence[VaryingValue]]) -> list[int]:
     """The columns that differ between rows."""
-    return [
-        at for at, column in enumerate(zip(*rows, strict=True)) if len({value.text for value in column}) > 1
-    ]
+    return [at for at, column in enumerate(zip(*rows, strict=True)) if len({value.text for value in column}) > 1]
 
 
 def outliers_first(rows: Sequence[Sequence[VaryingValue]]) -> list[tuple[int, tuple[str, ...]]]:

@@ -77,9 +77,7 @@ def seen_inputs(
             path = place if ours else Path(f"/proc/self/fd/{descriptor}")
             sha256, size = _digest_of(descriptor, path), os.fstat(descriptor).st_size
             if sha256 != item.sha256:
-                raise Refused(
-                    "input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}"
-                )
+                raise Refused("input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}")
             seen.append(InputCopy(item.name, sha256, size, path))
         yield tuple(seen)
     finally:
@@ -113,9 +111,7 @@ def _open(workspace: Workspace, place: Path, name: str) -> tuple[int, str]:
         with workspace.hold(place.parent) as folder:
             return folder.open_regular(place.name)[0], shown
     except OSError as error:
-        raise Refused(
-            "input_missing", f"{shown}: cannot be read ({error.strerror}); put the file there"
-        ) from None
+        raise Refused("input_missing", f"{shown}: cannot be read ({error.strerror}); put the file there") from None
 
 
 def _copy(workspace: Workspace, place: Path, item: InputFile, kept: ExitStack) -> InputCopy:
@@ -127,15 +123,11 @@ def _copy(workspace: Workspace, place: Path, item: InputFile, kept: ExitStack) -
         kept.callback(temporary.unlink, missing_ok=True)
         sha256, size = _stream(source, descriptor, temporary, shown)
     except OSError as error:
-        raise Unavailable(
-            f"{temporary}: cannot be written ({error.strerror}); nothing was approved"
-        ) from None
+        raise Unavailable(f"{temporary}: cannot be written ({error.strerror}); nothing was approved") from None
     finally:
         os.close(source)
     if sha256 != item.sha256:
-        raise Refused(
-            "input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}"
-        )
+        raise Refused("input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}")
     return InputCopy(item.name, sha256, size, temporary)
 
 

@@ -28,9 +28,7 @@ agent runs come on top.
 def entries(workspace: Workspace, group: str) -> list[RequestEntry]:
     """The files of a group: waiting ones oldest first, ended ones newest first."""
     found = [entry for folder in _folders(workspace, group) for entry in files_in(workspace, folder)]
-    return sorted(
-        found, key=lambda entry: (entry.changed, entry.path.name), reverse=group in ("finished", "refused")
-    )
+    return sorted(found, key=lambda entry: (entry.changed, entry.path.name), reverse=group in ("finished", "refused"))
 
 
 def find_entry(workspace: Workspace, folder: str, key: str) -> RequestEntry | None:

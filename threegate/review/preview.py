@@ -33,9 +33,7 @@ class Preview:
     line: int = 1
 
 
-def previews(
-    inputs: Sequence[InputFile], copies: Sequence[InputCopy]
-) -> list[tuple[ShownInput, list[Preview]]]:
+def previews(inputs: Sequence[InputFile], copies: Sequence[InputCopy]) -> list[tuple[ShownInput, list[Preview]]]:
     """For each input, why it is not shown in full, and what is shown of it. Raises OSError."""
     by_name = {copy.name: copy for copy in copies}
     shown = shown_inputs(inputs, lambda item: by_name[item.name].open())

@@ -196,9 +196,7 @@ def _story(history: RequestHistory | None, entry: RequestEntry) -> tuple[StoryLi
         event = getattr(history, name)
         if event is not None:
             found[event.seq] = event
-    return tuple(
-        StoryLine(seq, event.time, event.actor, sentence(event)) for seq, event in sorted(found.items())
-    )
+    return tuple(StoryLine(seq, event.time, event.actor, sentence(event)) for seq, event in sorted(found.items()))
 
 
 def view_sections(view: RequestView) -> list[Section]:
@@ -208,16 +206,13 @@ def view_sections(view: RequestView) -> list[Section]:
         sections.append(Section("NOT AS IT IS", (Quote(view.problem, most=None),)))
     if view.findings:
         told = tuple(
-            Quote(item.message, f"{item.rule} line {item.line}, column {item.column}:", None)
-            for item in view.findings
+            Quote(item.message, f"{item.rule} line {item.line}, column {item.column}:", None) for item in view.findings
         )
         sections.append(Section(f"FINDINGS ({len(told)})", told))
     if view.checks:
         sections.append(Section("THE CHECKS OF A LAUNCH", tuple(_check(check) for check in view.checks)))
     if view.story:
-        story = tuple(
-            Quote(item.words, f"{item.time[:19]} {item.actor} (#{item.seq}):", None) for item in view.story
-        )
+        story = tuple(Quote(item.words, f"{item.time[:19]} {item.actor} (#{item.seq}):", None) for item in view.story)
         sections.append(Section("WHAT THE TRAIL SAYS", story))
     if view.source:
         text = "\n".join(view.source)

@@ -11,9 +11,7 @@ from typing import Any
 from threegate.core import durable, limits
 from threegate.core.workspace import RequesterFolders
 
-_LINE = re.compile(
-    r'^(status|reason|request_id|result_id|created_utc): (?:"([^"\\]*)"|([a-z_]+))$', re.MULTILINE
-)
+_LINE = re.compile(r'^(status|reason|request_id|result_id|created_utc): (?:"([^"\\]*)"|([a-z_]+))$', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +49,7 @@ def list_results(
     rows = []
     try:
         names = sorted(
-            name
-            for name in os.listdir(requester_folders.results)
-            if name.startswith("TS-") and (wanted or "") in name
+            name for name in os.listdir(requester_folders.results) if name.startswith("TS-") and (wanted or "") in name
         )
     except OSError:
         return []

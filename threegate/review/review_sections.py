@@ -95,9 +95,7 @@ def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[
         for part in parts:
             if part.path:
                 items.append(Field("inside", part.path))
-            items.append(
-                Listing(part.head, part.text, f"input {number}", most) if part.text else Note(part.head)
-            )
+            items.append(Listing(part.head, part.text, f"input {number}", most) if part.text else Note(part.head))
         shown[item.name] = tuple(items)
     return shown, warnings
 

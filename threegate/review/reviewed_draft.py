@@ -147,9 +147,7 @@ def read_draft(workspace: Workspace, path: Path) -> Draft:
     path = path.absolute()
     folder = next((place for place in workspace.draft_folders() if _is_in(path, place)), None)
     if folder is None:
-        raise InvalidInput(
-            f"{path}: a draft must be a file in {workspace.inbox} or {workspace.drafts}; copy it there"
-        )
+        raise InvalidInput(f"{path}: a draft must be a file in {workspace.inbox} or {workspace.drafts}; copy it there")
     if not is_request_name(path.name):
         raise InvalidInput(f"{path}: not the name of a request; rename it to TR-YYYYMMDD-HHMMSSZ-<slug>.md")
     drill = drill_at(workspace, path)
@@ -224,9 +222,7 @@ def _places(context: Context, draft: Draft, request: Request) -> dict[str, Path]
     folder = draft.path.parent
     if draft.drill is not None:
         return {item.name: context.workspace.inputs / item.sha256 for item in request.inputs}
-    return {
-        item.name: input_place(context.workspace, folder, item.name, item.sha256) for item in request.inputs
-    }
+    return {item.name: input_place(context.workspace, folder, item.name, item.sha256) for item in request.inputs}
 
 
 class InvalidDraft(InvalidInput):
@@ -341,9 +337,7 @@ def _reviewed(
         call=call,
         unfit=why_unfit(change),
         never_fits=never_fits(context.workspace, settings.runners, request),
-        image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0])
-        if job.argv
-        else True,
+        image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0]) if job.argv else True,
     )
 
 
@@ -394,7 +388,10 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
         where = f" at {contract.reasons[0].path}" if contract.reasons and contract.reasons[0].path else ""
         raise Refused(
             code,
-            f"the contract gate blocks this call: {code}{where}; see: threegate contracts {_HELPED.get(code, f'explain {code}')}",
+            (
+                f"the contract gate blocks this call: {code}{where}; see: threegate contracts "
+                f"{_HELPED.get(code, f'explain {code}')}"
+            ),
         )
     if assessment.route != "accept" or assessment.gate_decision != "pass" or assessment.blockers:
         code = assessment.blockers[0] if assessment.blockers else f"aana_{assessment.route}"
@@ -422,7 +419,10 @@ def who_asks(owner: Owner | None) -> str:
 def missing_program_text(program: str) -> str:
     """One line about a program that the sandbox image is known to lack."""
     name = mask_secrets(program)[:60]
-    return f"the sandbox image has no program {name!r}: the run could only fail; name another, or build an image that has it"
+    return (
+        f"the sandbox image has no program {name!r}: the run could only fail; name another, or build an image that "
+        "has it"
+    )
 
 
 def refuse_used(held: LockedTrail, request: Request) -> None:
@@ -436,9 +436,7 @@ def refuse_used(held: LockedTrail, request: Request) -> None:
                 f"{request.file_name}: no operator decided on it within approval.draft_ttl; draft it again: "
                 "threegate retry",
             )
-        raise Refused(
-            "replayed", f"request_id {request.request_id} was used before; make a new one: threegate retry"
-        )
+        raise Refused("replayed", f"request_id {request.request_id} was used before; make a new one: threegate retry")
     if held.index.name_used(request.file_name):
         raise Refused("replayed", f"the file name {request.file_name} was used before; rename the draft")
 

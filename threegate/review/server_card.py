@@ -16,9 +16,7 @@ from threegate.tools.differences import Difference
 from threegate.tools.door_names import door_name
 from threegate.tools.manifest import Manifest, PinnedTool
 
-DAEMON_RIGHTS = (
-    "runs with the daemon's rights: nothing keeps it from what this account may read, write and reach"
-)
+DAEMON_RIGHTS = "runs with the daemon's rights: nothing keeps it from what this account may read, write and reach"
 
 
 def server_sections(manifest: Manifest) -> list[Section]:
@@ -39,9 +37,7 @@ def reach_section(manifest: Manifest) -> Section:
 
 def tool_claims(tool: PinnedTool) -> Section:
     """What a server reports about its own tool: foreign words that are not believed and decide nothing."""
-    items: list[Item] = [
-        Note("written by the server; nothing here was checked, and nothing is decided by it")
-    ]
+    items: list[Item] = [Note("written by the server; nothing here was checked, and nothing is decided by it")]
     if tool.title:
         items.append(Field("title", tool.title))
     if tool.description:

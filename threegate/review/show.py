@@ -57,9 +57,7 @@ class Shown:
             else [],
             "argv": list(request.argv) if request and request.argv else None,
             "code": request.code if request else None,
-            "inputs": [{"name": item.name, "sha256": item.sha256} for item in request.inputs]
-            if request
-            else [],
+            "inputs": [{"name": item.name, "sha256": item.sha256} for item in request.inputs] if request else [],
             **exposure_json(self.report.exposure if self.report else None),
             "verdict": self.verdict.to_json() if self.verdict else None,
             "events": list(self.events),

@@ -97,9 +97,7 @@ class Budget:
     def too_large(self, need: Need) -> str | None:
         """One line about the part of a need that exceeds the whole budget, or None."""
         if need.memory_mb > self.memory_mb:
-            return (
-                f"needs {need.memory_mb} MiB, and all runs together have {self.memory_mb} (memory_budget_mb)"
-            )
+            return f"needs {need.memory_mb} MiB, and all runs together have {self.memory_mb} (memory_budget_mb)"
         if need.cpus > self.cpus:
             return f"needs {need.cpus} cores, and all runs together have {self.cpus} (cpu_budget)"
         return None

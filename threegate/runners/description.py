@@ -32,9 +32,7 @@ class DoctorLine:
     fix: str = ""
 
 
-def guarded(
-    name: str, check: Callable[[], Iterable[DoctorLine]], failure: LineState = "failure"
-) -> list[DoctorLine]:
+def guarded(name: str, check: Callable[[], Iterable[DoctorLine]], failure: LineState = "failure") -> list[DoctorLine]:
     """A check's lines; a check that fails to run yields a line with state `failure`."""
     lines: list[DoctorLine] = []
     try:
@@ -64,9 +62,7 @@ class MakeRunner(Protocol):
 class RemoveOrphans(Protocol):
     """Removes what the runs of a killed process left behind."""
 
-    def __call__(
-        self, workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
-    ) -> list[str]:
+    def __call__(self, workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path) -> list[str]:
         """One line for each thing that was removed. Raises Unavailable for a leftover that cannot be
         removed.
         """

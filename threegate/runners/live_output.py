@@ -29,7 +29,9 @@ _ENDS: Final = re.compile(r"[\r\n]+")
 
 @dataclass(frozen=True, slots=True)
 class OutputLine:
-    """`stream` is ``stdout``, ``stderr`` or ``progress``; `text` is foreign, at most LIVE_LINE_CHARS, secrets masked."""
+    """`stream` is ``stdout``, ``stderr`` or ``progress``; `text` is foreign, at most LIVE_LINE_CHARS, secrets
+    masked.
+    """
 
     stream: str
     text: str
@@ -87,9 +89,7 @@ class LiveOutputFile:
             part = self._path.with_name(".output.part")
             with suppress(FileNotFoundError):
                 part.unlink()
-            descriptor = os.open(
-                part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-            )
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "w") as stream:
                 stream.write(text)
             os.replace(part, self._path)

@@ -63,9 +63,7 @@ def policy_facts() -> dict[str, str]:
     return facts
 
 
-def remove_orphans(
-    workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
-) -> list[str]:
+def remove_orphans(workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path) -> list[str]:
     """Remove what a killed process left of runs of every backend; one line for each. Raises Unavailable."""
     lines: list[str] = []
     for backend in backends():

@@ -16,7 +16,7 @@ _AFTER: Final = re.compile(
     r"""(?:[bruBRU]{0,2}(?:"(?P<double>[^"\n]{0,400})"|'(?P<single>[^'\n]{0,400})')|(?P<bare>[^\s"'`,;&|<>(){}\[\]]{1,128})(?P<next>[(\[{]?))"""
 )
 _DECLARED: Final = re.compile(
-    r"""(?a)[0-9]{0,2}(?:\s{1,4}\*?[A-Za-z_][A-Za-z0-9_.]{0,31}|\s{0,4}:\s{0,4}&?(?:'static )?[A-Za-z_][A-Za-z0-9_.<>?]{0,31}|\[[0-9]{0,5}\])"""
+    r"""(?a)[0-9]{0,2}(?:\s{1,4}\*?[A-Za-z_][A-Za-z0-9_.]{0,31}|\s{0,4}:\s{0,4}&?(?:'static )?[A-Za-z_][A-Za-z0-9_.<>?]{0,31}|\[[0-9]{0,5}\])"""  # noqa: E501
     r"""\s{0,4}=\s{0,4}[bruBRU]{0,2}(?:"(?P<double>[^"\n]{0,400})"|'(?P<single>[^'\n]{0,400})')"""
 )
 """A value that follows a type: ``var apiKey string = "…"``, ``password: String = "…"``, ``char password[] = "…"``."""
@@ -47,9 +47,7 @@ _PROSE: Final = re.compile(
     r"(?i)(?:options?|flags?|arguments?|parameters?|switch|is|are|was|to|and|or|on|for|from|in|with|if|must|may|can|should|will|as|of|when|at|by|not|than|stays?)[.,:;)]?"
 )
 """What follows the name of an option in a sentence about it."""
-_HASH_WORD: Final = re.compile(
-    r"(?i)(?:sha-?[0-9]|md5|bcrypt|argon2|scrypt|pbkdf2|base64|utf-?8|rfc)[A-Za-z0-9_-]*"
-)
+_HASH_WORD: Final = re.compile(r"(?i)(?:sha-?[0-9]|md5|bcrypt|argon2|scrypt|pbkdf2|base64|utf-?8|rfc)[A-Za-z0-9_-]*")
 
 
 class AssignedValue(NamedTuple):

@@ -32,9 +32,7 @@ FORMS: Final[tuple[SecretForm, ...]] = (
     SecretForm("private-key", r"PuTTY-User-Key-File-[23]"),
     SecretForm("private-key", r"AGE-SECRET-KEY-1[0-9A-Z]{20,}"),
     # ---- clouds
-    SecretForm(
-        "aws-access-key", r"(?:^|[^A-Z0-9])((?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16})(?:[^A-Z0-9]|$)"
-    ),
+    SecretForm("aws-access-key", r"(?:^|[^A-Z0-9])((?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16})(?:[^A-Z0-9]|$)"),
     SecretForm(
         "aws-secret-key",
         r"(?i)aws.{0,20}(?:key|pwd|pw|password|pass|token).{0,20}[\"' =:]([0-9a-z/+]{40})(?:[^0-9a-z/+]|$)",

@@ -41,9 +41,7 @@ class CallLedger:
                 value = canonical.loads_strict(
                     durable.read_regular(path, max_bytes=limits.KIB * 4), max_bytes=limits.KIB * 4
                 )
-                self._made[path.stem] = (
-                    MadeRequest(**value) if isinstance(value, dict) else MadeRequest("", "", "")
-                )
+                self._made[path.stem] = MadeRequest(**value) if isinstance(value, dict) else MadeRequest("", "", "")
             except (OSError, ValueError, TypeError):
                 continue  # derived data: at worst, a repeated call makes a new request
 

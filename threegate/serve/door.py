@@ -82,7 +82,8 @@ _WAITS_FOR: Final = {
 DOOR_TOOLS: Final[Mapping[str, tuple[type[Arguments], str]]] = {
     "run_python": (
         RunPython,
-        "Ask to run Python outside of your sandbox. A person reads and signs it; then it runs once, isolated, and its value, "
+        "Ask to run Python outside of your sandbox. A person reads and signs it; then it runs once, isolated, and its "
+        "value, "
         "stdout, stderr and small outputs are the answer. `pending` means that it has not been decided yet.",
     ),
     "run_program": (
@@ -145,14 +146,10 @@ class Door:
         match asked:
             case RunPython():
                 files = read_files(self._workspace, self._run, asked.files)
-                return await self._ask(
-                    python_call(asked, files, self._requester), self._seconds(asked.wait_sec), tell
-                )
+                return await self._ask(python_call(asked, files, self._requester), self._seconds(asked.wait_sec), tell)
             case RunProgram():
                 files = read_files(self._workspace, self._run, asked.files)
-                return await self._ask(
-                    program_call(asked, files, self._requester), self._seconds(asked.wait_sec), tell
-                )
+                return await self._ask(program_call(asked, files, self._requester), self._seconds(asked.wait_sec), tell)
             case ProposeChanges():
                 digest, made = self._propose(asked)
                 return await self._wait(digest, made, self._seconds(asked.wait_sec), tell)

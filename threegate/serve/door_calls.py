@@ -61,9 +61,7 @@ def python_call(asked: RunPython, files: list[tuple[str, bytes]], requester: str
     if variables is not None:
         files.append((_INPUTS, variables.encode("utf-8", "surrogatepass")))
     command = f"{_PYTHON} /in/{_CODE}"
-    options = DraftOptions(
-        "ERA", asked.purpose, command=command, time_sec=asked.time_limit_sec, requested_by=requester
-    )
+    options = DraftOptions("ERA", asked.purpose, command=command, time_sec=asked.time_limit_sec, requested_by=requester)
     return DoorCall("run_python", options, _inputs(files))
 
 

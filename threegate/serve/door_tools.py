@@ -57,9 +57,7 @@ def is_tool_name(name: str) -> bool:
     return _BETWEEN in name
 
 
-def tool_answer(
-    rows: Iterable[Mapping[str, Any]], read: Callable[[str, int], bytes]
-) -> dict[str, Any] | None:
+def tool_answer(rows: Iterable[Mapping[str, Any]], read: Callable[[str, int], bytes]) -> dict[str, Any] | None:
     """A tool's answer, rebuilt with its images from the returned outputs; None if it is incomplete.
 
     `read` returns the bytes of an output by its path and size. Raises InvalidInput, OSError.

@@ -66,8 +66,7 @@ class Guide:
         """The text again, and the schemas."""
         guide = Resource(uri=_GUIDE, name=_PROMPT, description=_TITLE, mime_type="text/markdown")
         schemas = [
-            Resource(uri=uri, name=uri.rpartition("/")[2], mime_type="application/schema+json")
-            for uri in _SCHEMAS
+            Resource(uri=uri, name=uri.rpartition("/")[2], mime_type="application/schema+json") for uri in _SCHEMAS
         ]
         return ListResourcesResult(resources=[guide, *schemas])
 

@@ -149,9 +149,7 @@ def create_app(options: HttpOptions) -> FastAPI:
 
     @app.get("/docs")
     async def docs() -> HTMLResponse:
-        return HTMLResponse(
-            render_docs(document), headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY}
-        )
+        return HTMLResponse(render_docs(document), headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
     return app
 
@@ -163,9 +161,7 @@ async def _body_of(request: Request, options: HttpOptions) -> bytes:
     return await _read_body(request, options.body_seconds)
 
 
-async def _verdict(
-    judge: Callable[[bytes, datetime], dict[str, Any]], data: bytes, now: datetime
-) -> Response:
+async def _verdict(judge: Callable[[bytes, datetime], dict[str, Any]], data: bytes, now: datetime) -> Response:
     """The answer of a gate of the workspace, or why there is none."""
     try:
         return JSONResponse(await asyncio.to_thread(judge, data, now))
@@ -189,9 +185,7 @@ async def _numbers(metrics: Callable[[], bytes] | None) -> Response:
     try:
         text = await asyncio.to_thread(metrics)
     except (OSError, ThreeGateError):
-        raise _Refusal(
-            503, "metrics_not_readable", "the trail or a folder cannot be read by this account"
-        ) from None
+        raise _Refusal(503, "metrics_not_readable", "the trail or a folder cannot be read by this account") from None
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

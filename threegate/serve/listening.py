@@ -20,9 +20,7 @@ def bind(host: str, port: int, *, reachable: bool) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise Unavailable(
-            f"{host}: no such address ({error.strerror or error}); try --host 127.0.0.1"
-        ) from None
+        raise Unavailable(f"{host}: no such address ({error.strerror or error}); try --host 127.0.0.1") from None
     if not reachable and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
         raise Refused("no_auth", f"{host}: --no-auth works only on loopback; set THREEGATE_TOKEN instead")
     listener = socket.socket(family, kind, protocol)
@@ -32,9 +30,7 @@ def bind(host: str, port: int, *, reachable: bool) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise Unavailable(
-            f"{host}:{port}: cannot listen here ({error.strerror}); choose another --port"
-        ) from None
+        raise Unavailable(f"{host}:{port}: cannot listen here ({error.strerror}); choose another --port") from None
     return listener
 
 

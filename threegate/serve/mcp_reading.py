@@ -39,9 +39,7 @@ def read_line(line: bytes) -> str:
     try:
         jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValueError:
-        raise NotRead(
-            INVALID_REQUEST, "Invalid request: not a JSON-RPC request, notification or response"
-        ) from None
+        raise NotRead(INVALID_REQUEST, "Invalid request: not a JSON-RPC request, notification or response") from None
     return line.decode()
 
 
@@ -70,9 +68,7 @@ def ids_of(line: bytes) -> list[Id]:
             depth -= 1
         elif token == b":":
             key = before
-        elif (
-            token != b"," and before == b":" and depth == level and current is not None and _text(key) == "id"
-        ):
+        elif token != b"," and before == b":" and depth == level and current is not None and _text(key) == "id":
             current.append(_scalar(token))
         before = token
     if current is not None:

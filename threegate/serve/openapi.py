@@ -200,7 +200,8 @@ def openapi_document(*, token: bool) -> dict[str, Any]:
         "info": {
             "title": "ThreeGate pre-tool check",
             "description": (
-                "The AANA Agent Action Contract v1: may this tool call run now? And the verdicts on action proposals, and "
+                "The AANA Agent Action Contract v1: may this tool call run now? And the verdicts on action proposals, "
+                "and "
                 "the decisions by a workspace's contracts."
             ),
             "version": __version__,
@@ -291,9 +292,7 @@ def _contracts_decide(token: bool) -> dict[str, Any]:
         404,
     )
     unread = operation["responses"]["400"]
-    unread["description"] = (
-        "The body contains nothing that can be judged: do not execute; or not an HTTP/1.1 request."
-    )
+    unread["description"] = "The body contains nothing that can be judged: do not execute; or not an HTTP/1.1 request."
     unread["content"] = {_JSON: {"schema": _reference("Error")}, **unread["content"]}
     return operation
 
@@ -314,9 +313,7 @@ def _judging(
         tag="decision",
     )
     operation["responses"]["200"]["description"] = "A decision."
-    operation["responses"]["503"]["description"] = (
-        "The decision could not be made or recorded: do not execute."
-    )
+    operation["responses"]["503"]["description"] = "The decision could not be made or recorded: do not execute."
     request = {"required": True, "content": {_JSON: {"schema": _reference(body)}}}
     return {**operation, "requestBody": request}
 
@@ -340,9 +337,7 @@ def _operation(
             "content": {400: plain, 503: {**error, **plain}}.get(status, error),
         }
     if 429 in statuses:
-        responses["429"]["headers"] = {
-            "Retry-After": {"description": "Seconds to wait.", "schema": _integer(1, 60)}
-        }
+        responses["429"]["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": _integer(1, 60)}}
     return {
         "operationId": name,
         "summary": summary,

@@ -16,9 +16,7 @@ from threegate.core.workspace import RequesterFolders, Workspace
 from threegate.results.released import OUTPUTS_FILE
 
 
-def outputs_of(
-    workspace: Workspace, requester_folders: RequesterFolders, request_id: str
-) -> list[dict[str, Any]]:
+def outputs_of(workspace: Workspace, requester_folders: RequesterFolders, request_id: str) -> list[dict[str, Any]]:
     """The rows of outputs.json; empty if there is none."""
     try:
         with workspace.hold(requester_folders.results) as results, results.folder(request_id) as folder:

@@ -71,9 +71,7 @@ class RequesterAccess:
             with self._workspace.hold(self._requester_folders.inbox) as inbox:
                 inbox.deliver(name, data, 0o644)
         except FileExistsError:
-            raise InvalidInput(
-                "the inbox already has a file with this name; choose another file_name"
-            ) from None
+            raise InvalidInput("the inbox already has a file with this name; choose another file_name") from None
         return {**answer, "submitted": True}
 
     def request_status(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,9 +132,7 @@ class RequesterAccess:
         """Every verdict that names this id."""
         for name in sorted(os.listdir(self._requester_folders.verdicts)):
             verdict = (
-                read_verdict(self._requester_folders, name.removesuffix(".json"))
-                if name.startswith("TR-")
-                else None
+                read_verdict(self._requester_folders, name.removesuffix(".json")) if name.startswith("TR-") else None
             )
             if verdict is not None and verdict.request_id == request_id:
                 yield verdict

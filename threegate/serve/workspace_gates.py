@@ -96,9 +96,7 @@ class WorkspaceGates:
         with self._lock:
             play = self._current_play()
             if max(len(play.table.sessions), len(play.claimed)) >= limits.SERVE_CONTRACT_SESSIONS:
-                raise Unavailable(
-                    f"{limits.SERVE_CONTRACT_SESSIONS} sessions or claims are open; restart the server"
-                )
+                raise Unavailable(f"{limits.SERVE_CONTRACT_SESSIONS} sessions or claims are open; restart the server")
             self._take(len(data), play)
             try:
                 answer = play.line({**value, "at": self._clock() - self._began}).to_json()
@@ -140,9 +138,7 @@ class WorkspaceGates:
                 self._play = Play(compile_folder(files, environment=os.environ, permit_timeout_allow=permit))
                 self._files, self._began = files, self._clock()
         except InvalidInput:
-            raise Unavailable(
-                "the contracts or the settings cannot be read: threegate contracts check"
-            ) from None
+            raise Unavailable("the contracts or the settings cannot be read: threegate contracts check") from None
         if files != self._files:
             raise Unavailable("the contracts changed since the server read them; restart the server")
         return self._play
@@ -174,8 +170,7 @@ def _for_callers(answer: Mapping[str, Any]) -> dict[str, Any]:
         shown["outcome"] = {**shown["outcome"], "reasons": _reasons(shown["outcome"]["reasons"])}
     if "checkpoints" in shown:
         shown["checkpoints"] = [
-            {name: value for name, value in demand.items() if name != "context"}
-            for demand in shown["checkpoints"]
+            {name: value for name, value in demand.items() if name != "context"} for demand in shown["checkpoints"]
         ]
     return shown
 

@@ -87,9 +87,7 @@ def request_examples(settings: GateSettings, now: datetime) -> tuple[AgentExampl
     return tuple(_example(title, slug, fields, settings, moment) for title, slug, fields in parts)
 
 
-def _example(
-    title: str, slug: str, fields: dict[str, Any], settings: GateSettings, moment: datetime
-) -> AgentExample:
+def _example(title: str, slug: str, fields: dict[str, Any], settings: GateSettings, moment: datetime) -> AgentExample:
     name = file_name(moment, slug)
     request = replace(
         blank_draft(name, moment, "ERA"),

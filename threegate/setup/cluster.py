@@ -63,9 +63,7 @@ def make_cluster(
         raise InvalidInput("a cluster needs at least one worker; name it with --worker")
     for name in names:
         if not WORKER.fullmatch(name) or name == DAEMON:
-            raise InvalidInput(
-                f"{name[:40]}: not a valid worker name (a-z, 0-9 and -, at most 32 characters)"
-            )
+            raise InvalidInput(f"{name[:40]}: not a valid worker name (a-z, 0-9 and -, at most 32 characters)")
     workspace_key = _workspace_key(workspace)
     authority = _authority(folder / "ca")
     _member(folder / "broker", authority, host, host=host)
@@ -274,9 +272,7 @@ def _authority(folder: Path) -> _Authority:
     except FileNotFoundError:
         pass
     except (OSError, ValueError):
-        raise Unavailable(
-            f"{folder}: ca.key or ca.pem cannot be read; fix it or name another folder"
-        ) from None
+        raise Unavailable(f"{folder}: ca.key or ca.pem cannot be read; fix it or name another folder") from None
     made, name = new_key(), common_name("ThreeGate development CA")
     certificate = certify(name, made.public_key(), name, made, days=_CA_DAYS, authority=True)
     durable.deliver(folder / "ca.key", private_pem(made), 0o600)

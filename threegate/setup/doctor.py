@@ -35,16 +35,12 @@ def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorL
     """All lines. Without a workspace, those about it are left out; `probes` False leaves out the short
     runs.
     """
-    lines: list[DoctorLine] = [
-        DoctorLine("threegate", "ok", f"{described()} on Python {sys.version.split()[0]}")
-    ]
+    lines: list[DoctorLine] = [DoctorLine("threegate", "ok", f"{described()} on Python {sys.version.split()[0]}")]
     settings = Settings()
     lines += guarded("clock", clock_lines)
     lines += guarded("ssh-keygen", _ssh_keygen)
     if workspace is None:
-        lines.append(
-            DoctorLine("workspace", "warning", "none here", "threegate init DIR, or --workspace DIR")
-        )
+        lines.append(DoctorLine("workspace", "warning", "none here", "threegate init DIR, or --workspace DIR"))
     else:
         try:
             settings = workspace.load_settings()
@@ -80,9 +76,7 @@ def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
         try:
             manifest = read_manifest(workspace, index, name)
         except ThreeGateError as error:
-            yield DoctorLine(
-                "tools", "failure", str(error), f"threegate tools remove {name}, then add it again"
-            )
+            yield DoctorLine("tools", "failure", str(error), f"threegate tools remove {name}, then add it again")
             continue
         daemons = manifest.place == "host" and not manifest.account
         yield DoctorLine(
@@ -153,9 +147,7 @@ def _folders(workspace: Workspace) -> Iterator[DoctorLine]:
     with workspace.hold(workspace.root) as root:
         facts = root.stat("inbox")
     if facts.st_mode & 0o002:
-        yield DoctorLine(
-            "inbox", "warning", "everyone may write to it", "chmod o-w inbox; give CORE its own group"
-        )
+        yield DoctorLine("inbox", "warning", "everyone may write to it", "chmod o-w inbox; give CORE its own group")
     else:
         yield DoctorLine("inbox", "ok", f"{stat.filemode(facts.st_mode)}, uid {facts.st_uid}")
 
@@ -165,9 +157,7 @@ def _operators(workspace: Workspace) -> Iterator[DoctorLine]:
     facts = path.lstat()
     count = sum(1 for line in path.read_bytes().splitlines() if line.strip() and not line.startswith(b"#"))
     if facts.st_mode & 0o022:
-        yield DoctorLine(
-            "operators", "failure", f"others may write to {path}", "chmod go-w tool-exec/operators"
-        )
+        yield DoctorLine("operators", "failure", f"others may write to {path}", "chmod go-w tool-exec/operators")
     elif not count:
         yield DoctorLine(
             "operators",
@@ -190,13 +180,9 @@ def _trail(workspace: Workspace) -> Iterator[DoctorLine]:
     finally:
         trail.close()
     if problem is not None:
-        yield DoctorLine(
-            "trail", "failure", problem, "threegate audit verify; then threegate workspace adopt"
-        )
+        yield DoctorLine("trail", "failure", problem, "threegate audit verify; then threegate workspace adopt")
     elif behind > 0:
-        yield DoctorLine(
-            "trail", "warning", f"the clock is {int(behind)} s behind its last event", "set the clock"
-        )
+        yield DoctorLine("trail", "warning", f"the clock is {int(behind)} s behind its last event", "set the clock")
     else:
         yield DoctorLine("trail", "ok", f"{count} events, chain and outside head agree")
 
@@ -213,9 +199,7 @@ def _projects(workspace: Workspace, settings: Settings) -> Iterator[DoctorLine]:
         if problem is None:
             can.append(f"{name} ({place.path})")
         else:
-            yield DoctorLine(
-                "projects", "warning", problem, f"its change sets wait or are refused; see: {_PROJECTS}"
-            )
+            yield DoctorLine("projects", "warning", problem, f"its change sets wait or are refused; see: {_PROJECTS}")
     if can:
         yield DoctorLine("projects", "ok", f"uid {os.geteuid()} may change {', '.join(can)}")
 

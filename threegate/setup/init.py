@@ -129,7 +129,8 @@ def _make_key() -> tuple[Path, bool]:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise Unavailable(
-            f"{path}: ssh-keygen could not make a key ({type(error).__name__}); install openssh-client or give --key PUB"
+            f"{path}: ssh-keygen could not make a key ({type(error).__name__}); install openssh-client or give --key "
+            "PUB"
         ) from None
     return path, True
 

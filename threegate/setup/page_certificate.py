@@ -31,9 +31,7 @@ def certificate_files(workspace: Workspace) -> tuple[Path, Path]:
     """The certificate that was created here, and its key. Raises Unavailable if there is none."""
     files = workspace.control / _CHAIN, workspace.control / _KEY
     if not all(path.is_file() for path in files):
-        raise Unavailable(
-            "no certificate: give --cert and --key-file, or type: threegate serve approve --make-ca"
-        )
+        raise Unavailable("no certificate: give --cert and --key-file, or type: threegate serve approve --make-ca")
     return files
 
 
@@ -73,7 +71,8 @@ def make_certificate(workspace: Workspace, host: str) -> MadeCertificate:
         durable.overwrite(workspace.control / _AUTHORITY, certificate_pem(authority), 0o644)
     except OSError as error:
         raise Unavailable(
-            f"{workspace.control}: cannot be written ({os.strerror(error.errno or 0)}); run this as the workspace's operator"
+            f"{workspace.control}: cannot be written ({os.strerror(error.errno or 0)}); run this as the workspace's "
+            "operator"
         ) from None
     return MadeCertificate(
         workspace.control / _AUTHORITY,

@@ -97,9 +97,7 @@ def serving_at(workspace: Workspace, port: int) -> Iterator[None]:
     server does.
     """
     try:
-        descriptor = os.open(
-            workspace.control / _SERVER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
+        descriptor = os.open(workspace.control / _SERVER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise Unavailable(
             f"{workspace.control}: cannot be written ({error.strerror}); run this as the workspace's operator"

@@ -121,9 +121,7 @@ def _monty(facts: UnitFacts) -> list[str]:
     families += " AF_NETLINK" if facts.servers else ""
     seen = "no" if facts.servers else "yes"
     writable = [str(path) for path in (facts.workspace, facts.state, *facts.writable)]
-    writable += [
-        f"-{path}" for path in facts.projects
-    ]  # a missing project does not keep the daemon from starting
+    writable += [f"-{path}" for path in facts.projects]  # a missing project does not keep the daemon from starting
     return [
         "# ---- hardening: Monty alone",
         *_BOTH,
@@ -142,9 +140,7 @@ def _monty(facts: UnitFacts) -> list[str]:
         *([] if facts.network or facts.servers else ["IPAddressDeny=any"]),
         f"RestrictAddressFamilies={families}",
         *(
-            [
-                "# A jail mounts its own /proc, which the kernel allows only to a process that sees a complete one."
-            ]
+            ["# A jail mounts its own /proc, which the kernel allows only to a process that sees a complete one."]
             if facts.servers
             else []
         ),
@@ -241,8 +237,4 @@ def _shown(path: Path) -> str:
 def _word(text: str) -> str:
     """A word of a command line or a list, quoted if necessary."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return (
-        escaped
-        if escaped == text and not any(char.isspace() or char == "'" for char in text)
-        else f'"{escaped}"'
-    )
+    return escaped if escaped == text and not any(char.isspace() or char == "'" for char in text) else f'"{escaped}"'

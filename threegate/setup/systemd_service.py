@@ -133,21 +133,15 @@ def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Se
     steps: list[ServiceStep] = []
     if account.uid is None:
         steps.append(
-            ServiceStep(
-                f"make the system account {account.name} with the home {account.home}", _maker(account)
-            )
+            ServiceStep(f"make the system account {account.name} with the home {account.home}", _maker(account))
         )
-    steps.append(
-        ServiceStep(f"make the folder {account.state} (mode 0700)", lambda: _make_state(account.name))
-    )
+    steps.append(ServiceStep(f"make the folder {account.state} (mode 0700)", lambda: _make_state(account.name)))
     obstacles = _without_library(era)
     obstacles += [] if account.uid is None else _unreachable(workspace, account)
     owner = workspace.tool_exec.stat().st_uid
     if owner != account.uid:
         steps += _handing_over(workspace, settings.workspace.id, owner, account.name)
-    steps.append(
-        ServiceStep(f"write {unit_file}", lambda: durable.overwrite(unit_file, unit.encode(), 0o644))
-    )
+    steps.append(ServiceStep(f"write {unit_file}", lambda: durable.overwrite(unit_file, unit.encode(), 0o644)))
     for words in (["daemon-reload"], ["enable", unit_file.name], ["restart", unit_file.name]):
         steps.append(ServiceStep(f"systemctl {' '.join(words)}", _systemctl_step(*words)))
     notes = [*_notes(settings, account, era), *notes]
@@ -178,17 +172,13 @@ def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool)
         notes.append("ERA requests run if you may access the engine; --era checks that now")
     obstacles = _without_library(era)
     if workspace.tool_exec.stat().st_uid != os.geteuid():
-        obstacles.append(
-            f"{workspace.root}: belongs to another user; a user service needs a workspace of your own"
-        )
+        obstacles.append(f"{workspace.root}: belongs to another user; a user service needs a workspace of your own")
     if era:
         found = engine_line(settings.runners.era.engine)
         if found.state != "ok":
             obstacles.append(f"{found.seen}; join its socket's group (and log in again)")
         elif not settings.runners.era.engine and os.environ.get("DOCKER_HOST"):
-            obstacles.append(
-                "DOCKER_HOST is set only in your shell; set it in threegate.toml: runners.era.engine"
-            )
+            obstacles.append("DOCKER_HOST is set only in your shell; set it in threegate.toml: runners.era.engine")
     return ServicePlan(unit_file, unit, tuple(steps), True, tuple(notes), tuple(obstacles))
 
 
@@ -200,9 +190,7 @@ def plan_uninstall(name: str) -> ServicePlan:
         raise Refused("no_service", f"{unit_file}: no such service")
     unit = unit_file.read_text("utf-8", "replace")
     if not unit.startswith(_OURS):
-        raise Refused(
-            "not_ours", f"{unit_file}: was not written by `threegate service install`; remove it by hand"
-        )
+        raise Refused("not_ours", f"{unit_file}: was not written by `threegate service install`; remove it by hand")
     systemctl = "systemctl --user" if own else "systemctl"
     stop = _systemctl_step("disable", "--now", unit_file.name, own=own)
     steps = (
@@ -310,9 +298,7 @@ def _notes(settings: Settings, account: _Account, era: bool) -> list[str]:
     if settings.runners.era.image and not era:
         notes.append("requests for ERA will wait (no_backend): give --era to run them")
     if account.uid != 0:
-        notes.append(
-            f"operators act as the account: sudo -H -u {account.name} threegate ... (docs/service.md)"
-        )
+        notes.append(f"operators act as the account: sudo -H -u {account.name} threegate ... (docs/service.md)")
     return notes
 
 

@@ -23,7 +23,7 @@ _ESCAPE_TOO = frozenset(("R", "AL", "AN"))
 """Bidirectional classes that make some terminals reverse a whole line, our gutter included."""
 _UNSURE = (
     ("\u1100", "\u11ff"), ("\ua960", "\ua97f"), ("\ud7b0", "\ud7ff"),  # parts of Hangul syllables
-    ("\u2630", "\u2637"), ("\u268a", "\u268f"), ("\u4dc0", "\u4dff"), ("\U0001d300", "\U0001d37f"),  # wide since Unicode 16
+    ("\u2630", "\u2637"), ("\u268a", "\u268f"), ("\u4dc0", "\u4dff"), ("\U0001d300", "\U0001d37f"),  # wide since Unicode 16  # noqa: E501
     ("\U0001f1e6", "\U0001f1ff"), ("\U0001f3fb", "\U0001f3ff"),  # halves of flags, skin tones
 )  # fmt: skip
 """Characters that join with a neighbour, or whose width depends on the terminal's version of Unicode. A line
@@ -105,11 +105,7 @@ def cells(text: str) -> int:
     """The most columns that a terminal needs for text that `shown` returned (some draw ambiguous characters
     wide).
     """
-    return (
-        len(text)
-        if text.isascii()
-        else sum(1 + (unicodedata.east_asian_width(char) in "WFA") for char in text)
-    )
+    return len(text) if text.isascii() else sum(1 + (unicodedata.east_asian_width(char) in "WFA") for char in text)
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
@@ -184,9 +180,7 @@ def numbered(text: str, *, width: int = WIDTH, limit: int | None = None, first: 
 def field(label: str, value: str, *, width: int = WIDTH, limit: int | None = 12) -> list[str]:
     """``label | value``; a long value continues below, behind the gutter."""
     head = label.ljust(12) if len(label) < 13 else f"{label} "
-    pieces = [
-        piece for line in value.split("\n") for piece in wrapped(line, width - len(head) - len(GUTTER) - 2)
-    ]
+    pieces = [piece for line in value.split("\n") for piece in wrapped(line, width - len(head) - len(GUTTER) - 2)]
     first, *rest = pieces
     lines = [f"  {head}{GUTTER}{first}", *(f"  {' ' * len(head)}{GUTTER}{piece}" for piece in rest)]
     return clipped(lines, limit)
@@ -201,9 +195,7 @@ def fitted(line: str, *, width: int = WIDTH) -> list[str]:
         indent = len(line) - len(line.lstrip())
         return own(line.strip(), width=width, indent=indent)
     pieces = wrapped(text, width - len(head) - len(GUTTER))
-    return [
-        f"{head if number == 0 else ' ' * len(head)}{GUTTER}{piece}" for number, piece in enumerate(pieces)
-    ]
+    return [f"{head if number == 0 else ' ' * len(head)}{GUTTER}{piece}" for number, piece in enumerate(pieces)]
 
 
 def painted(line: str) -> str:

@@ -164,9 +164,7 @@ def _own_words(view: ShownRequest) -> Iterator[Item]:
 def _warnings(view: ShownRequest) -> Iterator[Warning_]:
     request, job = view.request, view.job
     if request.unusual_program:
-        yield (
-            Note("the program is not among request.programs, or comes from /in: nobody here vouches for it"),
-        )
+        yield (Note("the program is not among request.programs, or comes from /in: nobody here vouches for it"),)
     yield from _foreign_letters(job)
     if view.requester == view.operator:
         yield (Note("you asked for this yourself: it cannot run with your approval"),)
@@ -185,7 +183,8 @@ def _foreign_letters(job: Job) -> Iterator[Warning_]:
             names = ", ".join(f"U+{ord(char):04X}" for char in strange[:6])
             yield (
                 Note(
-                    f"the {label} has {len(strange)} kinds of characters outside ASCII ({names}): they may look like others"
+                    f"the {label} has {len(strange)} kinds of characters outside ASCII ({names}): they may look like "
+                    "others"
                 ),
             )
 

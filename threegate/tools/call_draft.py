@@ -28,9 +28,7 @@ def tool_call(server: str, tool: str, manifest_sha256: str, arguments: Mapping[s
     return ToolCall(server, tool, manifest_sha256, text)
 
 
-def draft_call(
-    call: ToolCall, *, requested_by: str, now: datetime, settings: GateSettings
-) -> tuple[Request, bytes]:
+def draft_call(call: ToolCall, *, requested_by: str, now: datetime, settings: GateSettings) -> tuple[Request, bytes]:
     """The request and its bytes. `now` is an aware datetime in UTC. Raises InvalidInput if gate 1 refuses
     it.
     """

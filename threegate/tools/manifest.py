@@ -168,9 +168,7 @@ class Manifest:
         if row["place"] not in ("jail", "era", "host"):
             raise ValueError("place has no known value")
         if (row["place"] == "era") != bool(IMAGE.fullmatch(image)) or ("image" in given and not image):
-            raise ValueError(
-                "an image must be given by its digest, for a server in a container and for no other"
-            )
+            raise ValueError("an image must be given by its digest, for a server in a container and for no other")
         if len({tool.name for tool in tools}) != len(tools):
             raise ValueError("two tools have the same name")
         initialize = _keys(row["initialize"], "protocolVersion", "capabilities", "serverInfo", "instructions")

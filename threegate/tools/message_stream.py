@@ -94,9 +94,7 @@ class MessageStream:
         try:
             message = canonical.loads_strict(line, max_bytes=len(line))
         except canonical.StrictJSONError as error:
-            raise ServerError(
-                "server_protocol", f"the server wrote a line that is not a message ({error})"
-            ) from None
+            raise ServerError("server_protocol", f"the server wrote a line that is not a message ({error})") from None
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
             raise ServerError("server_protocol", "the server wrote a line that is not a JSON-RPC message")
         return message
@@ -166,9 +164,7 @@ class MessageStream:
         else:
             self._budget -= len(piece)
             if self._budget < 0:
-                raise ServerError(
-                    "server_answer_too_large", "the server sent more than the limit for an answer"
-                )
+                raise ServerError("server_answer_too_large", "the server sent more than the limit for an answer")
             *lines, rest = piece.split(b"\n")
             for line in lines:
                 self._partial += line
@@ -179,6 +175,4 @@ class MessageStream:
 
     def _gone(self) -> ServerError:
         said = self.last_words()
-        return ServerError(
-            "server_ended", f"the server ended before it answered{f' ({said})' if said else ''}"
-        )
+        return ServerError("server_ended", f"the server ended before it answered{f' ({said})' if said else ''}")

@@ -58,9 +58,7 @@ def count_processes(workspace: Workspace, manifest_sha256: str) -> int:
     return sum(row.get("manifest_sha256") == manifest_sha256 for row in _rows(workspace))
 
 
-def refuse_other_state(
-    workspace: Workspace, owner: Owner | None, manifest_sha256: str, server: JobServer
-) -> None:
+def refuse_other_state(workspace: Workspace, owner: Owner | None, manifest_sha256: str, server: JobServer) -> None:
     """Before a signature: check that the state shown is still current and no call is running. Raises Refused
     (state_changed).
     """
@@ -68,13 +66,9 @@ def refuse_other_state(
         return
     now = read_state(workspace, owner, manifest_sha256)
     if now != server.state:
-        raise Refused(
-            "state_changed", "its server was called, or its process ended, meanwhile; review it again"
-        )
+        raise Refused("state_changed", "its server was called, or its process ended, meanwhile; review it again")
     if any(call.status == RUNNING for call in now.calls):
-        raise Refused(
-            "state_changed", "its server is working on another call; review it again when that has ended"
-        )
+        raise Refused("state_changed", "its server is working on another call; review it again when that has ended")
 
 
 def _state(row: Mapping[str, Any]) -> ServerState:

@@ -42,9 +42,7 @@ _FETCHERS: Final = {
     "go run": "go build -o DIR/NAME",
 }
 """Launchers that fetch or build code when they start, and the command that installs it first."""
-_SHELLS: Final = frozenset(
-    ("sh", "bash", "dash", "zsh", "ksh", "fish", "env", "busybox", "xargs", "sudo", "su")
-)
+_SHELLS: Final = frozenset(("sh", "bash", "dash", "zsh", "ksh", "fish", "env", "busybox", "xargs", "sudo", "su"))
 _known: dict[str, tuple[str, str]] = {}
 """For each hashed tree: the lstat results of all its entries, and the digest."""
 
@@ -64,9 +62,7 @@ def pinned_command(words: Sequence[str]) -> tuple[str, ...]:
 def refuse_words(words: Sequence[str]) -> None:
     """A command line that pins nothing, wherever it runs. Raises Refused `tools_fetched`, InvalidInput."""
     if not words:
-        raise InvalidInput(
-            "no command; give it after --, as in: threegate tools add NAME -- /opt/server/bin/server"
-        )
+        raise InvalidInput("no command; give it after --, as in: threegate tools add NAME -- /opt/server/bin/server")
     if len(words) > limits.TOOLS_ARGUMENTS or any(
         len(word) > limits.TOOLS_ARGUMENT_CHARS or "\0" in word for word in words
     ):
@@ -149,9 +145,7 @@ def tree_digest(root: Path) -> str:
             f"{error.filename or root}: cannot be read, so the program cannot be pinned ({error.strerror})"
         ) from None
     except ValueError:
-        raise Unavailable(
-            f"{root}: contains a name that is not UTF-8, so the program cannot be pinned"
-        ) from None
+        raise Unavailable(f"{root}: contains a name that is not UTF-8, so the program cannot be pinned") from None
 
 
 def _entries(root: Path) -> list[tuple[str, os.stat_result]]:

@@ -45,7 +45,10 @@ def requested_call(
     if manifest.digest != call.manifest_sha256:
         raise Refused(
             "tools_changed",
-            f"{call.server}: its tools were signed again since this call was written; list the tools again and repeat it",
+            (
+                f"{call.server}: its tools were signed again since this call was written; list the tools again and repeat "  # noqa: E501
+                "it"
+            ),
         )
     tool = manifest.tool(call.tool)
     if tool is None:
@@ -87,9 +90,7 @@ def _server(manifest: Manifest, state: ServerState | None) -> JobServer:
         place=manifest.place,
         argv=manifest.argv,
         hosts=manifest.allow,
-        binds=tuple(
-            f"{item.path} ({'may be written' if item.writable else 'read-only'})" for item in manifest.binds
-        ),
+        binds=tuple(f"{item.path} ({'may be written' if item.writable else 'read-only'})" for item in manifest.binds),
         secrets=manifest.secrets,
         account=manifest.account,
         state=state,

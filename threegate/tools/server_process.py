@@ -108,9 +108,7 @@ class Server:
             },
             seconds=limits.TOOLS_START_SECONDS,
         )
-        said = {
-            key: result.get(key) for key in ("protocolVersion", "capabilities", "serverInfo", "instructions")
-        }
+        said = {key: result.get(key) for key in ("protocolVersion", "capabilities", "serverInfo", "instructions")}
         offered = said["capabilities"]
         wrong = (
             said["protocolVersion"] not in _PROTOCOLS
@@ -118,9 +116,7 @@ class Server:
             or not isinstance(said["instructions"], str | None)
         )
         if wrong or not isinstance(offered, dict):
-            raise self._end(
-                ServerError("server_protocol", f"the server supports none of MCP {', '.join(_PROTOCOLS)}")
-            )
+            raise self._end(ServerError("server_protocol", f"the server supports none of MCP {', '.join(_PROTOCOLS)}"))
         if "tools" not in offered:
             raise self._end(ServerError("server_error", "the server offers no tools"))
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -139,9 +135,7 @@ class Server:
             found += self._tools_of(page.get("tools"))
             if len(found) > limits.TOOLS_PINNED or len({tool.name for tool in found}) != len(found):
                 raise self._end(
-                    ServerError(
-                        "server_protocol", "the server lists too many tools, or two with the same name"
-                    )
+                    ServerError("server_protocol", "the server lists too many tools, or two with the same name")
                 )
             cursor = page.get("nextCursor")
             if cursor is None:
@@ -178,9 +172,7 @@ class Server:
         nothing was sent.
         """
         if self.manifest.tool(tool) is None:
-            raise Refused(
-                "tools_unknown", f"{self.manifest.server} has no tool {tool}; see: threegate tools show"
-            )
+            raise Refused("tools_unknown", f"{self.manifest.server} has no tool {tool}; see: threegate tools show")
         self._settle()
         if self._changed:
             self._compare(self.manifest.initialize, self.list_tools())
@@ -188,9 +180,7 @@ class Server:
         if progress is not None:
             params["_meta"] = {"progressToken": self._id + 1}
         self.calls += 1
-        result = self._ask(
-            "tools/call", params, seconds=time_sec, max_bytes=max_bytes, reached=True, progress=progress
-        )
+        result = self._ask("tools/call", params, seconds=time_sec, max_bytes=max_bytes, reached=True, progress=progress)
         return self._answer(result)
 
     def cancel(self) -> None:
@@ -304,9 +294,7 @@ class Server:
             and isinstance(meta, dict | None)
         )
         if not whole:
-            raise self._end(
-                ServerError("server_protocol", "the server's result is not a tool result", reached=True)
-            )
+            raise self._end(ServerError("server_protocol", "the server's result is not a tool result", reached=True))
         return Answer(tuple(content), structured, failed, meta)
 
     def _tools_of(self, rows: object) -> list[PinnedTool]:
@@ -336,9 +324,7 @@ class Server:
             raise self._end(error) from None
 
     def _say_cancelled(self, stream: MessageStream) -> None:
-        stream.say_once(
-            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": self._id}}
-        )
+        stream.say_once({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": self._id}})
 
     def _end(self, error: ServerError) -> ServerError:
         self._close_quietly()

@@ -82,9 +82,7 @@ class Started:
                     os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
             if stays:
-                raise Unavailable(
-                    "the engine does not remove its container; the next start of the daemon does"
-                )
+                raise Unavailable("the engine does not remove its container; the next start of the daemon does")
         finally:
             self._held.close()
 
@@ -103,9 +101,7 @@ def server_account(name: str) -> Account:
             f"account {name!r}: does not exist, and no server runs as root; add the server again with --account"
         ) from None
     if found.pw_uid == 0 or own.uid not in (0, found.pw_uid):
-        raise Unavailable(
-            f"account {name}: this process cannot become it, or it is root; add the server again"
-        )
+        raise Unavailable(f"account {name}: this process cannot become it, or it is root; add the server again")
     return Account(name, found.pw_uid, found.pw_gid)
 
 
@@ -132,7 +128,8 @@ def refuse_changed_program(manifest: Manifest) -> None:
     if changed:
         raise Refused(
             "tools_changed",
-            f"{manifest.server}: its program changed since it was signed ({changed[0].what}); see: threegate tools refresh"
+            f"{manifest.server}: its program changed since it was signed ({changed[0].what}); see: threegate tools "
+            "refresh"
             f" {manifest.server}",
         )
 
@@ -231,9 +228,7 @@ def _in_container(settings: Settings, manifest: Manifest) -> Started:
             start_new_session=True,
         )
     except OSError as error:
-        raise ServerError(
-            "server_not_started", f"{sys.executable}: cannot be started ({error.strerror})"
-        ) from None
+        raise ServerError("server_not_started", f"{sys.executable}: cannot be started ({error.strerror})") from None
     finally:
         os.close(descriptor)
     return Started(process, ExitStack(), in_container=True)
@@ -287,6 +282,4 @@ def _on_host(
             start_new_session=True,
         )
     except OSError as error:
-        raise ServerError(
-            "server_not_started", f"{manifest.argv[0]}: cannot be started ({error.strerror})"
-        ) from None
+        raise ServerError("server_not_started", f"{manifest.argv[0]}: cannot be started ({error.strerror})") from None

@@ -79,9 +79,7 @@ class Chain:
         self.follow(event)
         return event
 
-    def take_plain(
-        self, lines: Sequence[bytes], start: int, end: int, on_event: Callable[[Event], None] | None
-    ) -> int:
+    def take_plain(self, lines: Sequence[bytes], start: int, end: int, on_event: Callable[[Event], None] | None) -> int:
         """Take ``lines[start:end]`` as long as each is the next event and of a plain type; returns where it stopped.
 
         The caller has checked that the lines are ASCII, no longer than a line may be, and have the hashes that they
@@ -187,7 +185,9 @@ def read_blocks(descriptor: int, end: int) -> Iterator[bytes]:
 
 
 def leaf_hashes(block: bytes) -> list[bytes]:
-    """The RFC 6962 leaf hashes, 32 bytes each, of a block's whole lines up to the first without the hash that it names."""
+    """The RFC 6962 leaf hashes, 32 bytes each, of a block's whole lines up to the first without the hash that it
+    names.
+    """
     sha256 = hashlib.sha256
     leaves: list[bytes] = []
     keep = leaves.append
@@ -224,9 +224,7 @@ def open_segment(path: Path, flags: int = os.O_RDONLY) -> int:
         raise
     except OSError as error:
         whose = (
-            f"; it belongs to uid {owner}, you are uid {os.geteuid()}"
-            if (owner := _owner(path)) is not None
-            else ""
+            f"; it belongs to uid {owner}, you are uid {os.geteuid()}" if (owner := _owner(path)) is not None else ""
         )
         raise TrailError(f"{path}: cannot be opened ({error.strerror}{whose}); nothing is started") from None
     status = os.fstat(descriptor)

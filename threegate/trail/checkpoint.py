@@ -77,13 +77,9 @@ class TrailCheckpoint:
     def parse(cls, data: bytes) -> TrailCheckpoint:
         """Read a signed note, whole. Raises InvalidInput."""
         try:
-            match = (
-                _NOTE.fullmatch(data.decode("utf-8")) if len(data) <= limits.TRAIL_CHECKPOINT_BYTES else None
-            )
+            match = _NOTE.fullmatch(data.decode("utf-8")) if len(data) <= limits.TRAIL_CHECKPOINT_BYTES else None
             if match is None:
-                raise InvalidInput(
-                    "is no signed trail checkpoint (origin, size, root, blank line, signatures)"
-                )
+                raise InvalidInput("is no signed trail checkpoint (origin, size, root, blank line, signatures)")
         except UnicodeDecodeError:
             raise InvalidInput("is no signed trail checkpoint (not UTF-8)") from None
         signatures = tuple(map(parse_signature_line, match["signatures"].splitlines()))
@@ -134,11 +130,7 @@ class LineProof:
     def parse(cls, data: bytes) -> LineProof:
         """Read a proof, whole. Raises InvalidInput."""
         try:
-            match = (
-                _PROOF.fullmatch(data.decode("utf-8"))
-                if len(data) <= 4 * limits.TRAIL_CHECKPOINT_BYTES
-                else None
-            )
+            match = _PROOF.fullmatch(data.decode("utf-8")) if len(data) <= 4 * limits.TRAIL_CHECKPOINT_BYTES else None
         except UnicodeDecodeError:
             match = None
         if match is None:

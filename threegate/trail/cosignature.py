@@ -1,7 +1,8 @@
 """Cosignatures of trail checkpoints, and the request that asks a witness for one.
 
-Invariant: a cosignature counts only when it verifies under the key that was named beforehand, over this very checkpoint and
-the time in it. Sources: c2sp.org/tlog-cosignature (Ed25519, `cosignature/v1`), c2sp.org/tlog-witness (`add-checkpoint`).
+Invariant: a cosignature counts only when it verifies under the key that was named beforehand, over this very checkpoint
+and the time in it. Sources: c2sp.org/tlog-cosignature (Ed25519, `cosignature/v1`), c2sp.org/tlog-witness
+(`add-checkpoint`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class WitnessKey(VerifierKey):
         return cls(key.name, key.public.raw)
 
     def time_of(self, note: TrailCheckpoint) -> int:
-        """When this witness cosigned the checkpoint (POSIX seconds). Raises InvalidInput when it did not, or it does not verify."""
+        """When this witness cosigned the checkpoint (POSIX seconds). Raises InvalidInput when it did not, or it does
+        not verify.
+        """
         ours = [item for item in note.signatures if (item.name, item.key_id) == (self.name, self.key_id)]
         if not ours:
             raise InvalidInput(f"has no cosignature by {self.name}+{self.key_id.hex()}")
@@ -67,7 +70,9 @@ def cosign(key: SigningKey, note: TrailCheckpoint, time: int) -> NoteSignature:
 
 
 def with_cosignature(note: TrailCheckpoint, key: WitnessKey, lines: bytes) -> TrailCheckpoint:
-    """The checkpoint with the one valid cosignature of `key` among signature lines; all others are left out. Raises InvalidInput."""
+    """The checkpoint with the one valid cosignature of `key` among signature lines; all others are left out. Raises
+    InvalidInput.
+    """
     try:
         text = lines.decode("utf-8")
     except UnicodeDecodeError:

@@ -20,8 +20,8 @@ from threegate.trail.payloads.placed import Owner
 class RequestHistory:
     """What the trail says about one request, by the events that decide. None: no such event (any more).
 
-    What an event changes here, its payload says (`Payload.change`). `end` is the last event after which the request never
-    runs (again).
+    What an event changes here, its payload says (`Payload.change`). `end` is the last event after which the request
+    never runs (again).
     """
 
     request_id: str
@@ -94,8 +94,7 @@ class Settled:
         """The history again, as it was."""
         known = {line: event_of_line(line) for line in {self.last, *self.lines} if line is not None}
         events: dict[str, Any] = {
-            name: None if line is None else known[line]
-            for name, line in zip(_EVENTS, self.lines, strict=True)
+            name: None if line is None else known[line] for name, line in zip(_EVENTS, self.lines, strict=True)
         }
         signed = [event_of_line(line) for line in self.countersigned]
         facts = dict(zip(_FACTS, self.facts, strict=True))
@@ -133,9 +132,7 @@ class Record:
         """The history, its events fetched by their numbers."""
         (last, *seqs), countersigned, facts = self._value
         known = {seq: event_at(seq) for seq in {last, *filter(None, seqs), *countersigned}}
-        events: dict[str, Any] = {
-            name: known[seq] if seq else None for name, seq in zip(_EVENTS, seqs, strict=True)
-        }
+        events: dict[str, Any] = {name: known[seq] if seq else None for name, seq in zip(_EVENTS, seqs, strict=True)}
         return RequestHistory(
             self.request_id,
             known[last],

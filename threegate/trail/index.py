@@ -98,9 +98,7 @@ class Drills(NamedTuple):
 class TrailIndex:
     """Everything that a gate, a command or the daemon asks the trail for."""
 
-    def __init__(
-        self, kept: KeptIndex | SpilledIndex | None = None, read_line: ReadLine | None = None
-    ) -> None:
+    def __init__(self, kept: KeptIndex | SpilledIndex | None = None, read_line: ReadLine | None = None) -> None:
         self.workspace_id = ""
         self.epoch = 1
         self.vkey: str | None = None
@@ -214,13 +212,9 @@ class TrailIndex:
 
     def to_table(self) -> dict[bytes, bytes]:
         """What was learnt since the kept index, as keys and values; an empty value takes a key away."""
-        table = {
-            b"n" + nonce.encode(): b"u" if self.nonce_used(nonce) else b"k" for nonce in self._known_nonces
-        }
+        table = {b"n" + nonce.encode(): b"u" if self.nonce_used(nonce) else b"k" for nonce in self._known_nonces}
         table |= {b"f" + name.encode(): (request or "").encode() for name, request in self._names.items()}
-        table |= {
-            b"r" + name.encode(): Record.of(_plain(item, name)) for name, item in self._requests.items()
-        }
+        table |= {b"r" + name.encode(): Record.of(_plain(item, name)) for name, item in self._requests.items()}
         return table
 
     def add(self, event: Event, position: int | None = None) -> None:
@@ -354,7 +348,9 @@ class TrailIndex:
                 yield history
 
     def unended_histories(self) -> Iterator[RequestHistory]:
-        """The requests of `open_histories` that have not ended. They are not copies: read them while the trail is locked."""
+        """The requests of `open_histories` that have not ended. They are not copies: read them while the trail is
+        locked.
+        """
         kept = self.kept.header["open"] if self.kept else []
         known = (self._history(request_id) for request_id in kept if request_id not in self._requests)
         for history in (*known, *self._requests.values()):
@@ -395,10 +391,7 @@ class TrailIndex:
 
     def is_drill(self, request_id: str) -> bool:
         """Whether this is the id of a drill, open or over."""
-        return (
-            bool(self._drill_ids)
-            and sha256_hex(request_id.encode("utf-8", "surrogatepass")) in self._drill_ids
-        )
+        return bool(self._drill_ids) and sha256_hex(request_id.encode("utf-8", "surrogatepass")) in self._drill_ids
 
     def announced(self, state: str, file_name: str) -> bool:
         """Whether some event that was put in here led a file of this name into this state folder."""

@@ -111,8 +111,9 @@ def write_kept_index(
     before: Callable[[], Iterable[tuple[bytes, bytes]]],
     after: Mapping[bytes, bytes],
 ) -> None:
-    """Sign and keep an index, piece by piece: the table is `before` (sorted) with `after` over it; an empty value takes a key
-    away. Raises OSError."""
+    """Sign and keep an index, piece by piece: the table is `before` (sorted) with `after` over it; an empty value takes
+    a key away. Raises OSError.
+    """
     overwritten = sorted(after.items())
 
     def entries() -> Iterator[bytes]:

@@ -86,7 +86,9 @@ class LockedTrail:
         return event
 
     def write(self) -> int:
-        """Write everything appended, not yet synced; the number of the write. Raises TrailError; then the process must stop."""
+        """Write everything appended, not yet synced; the number of the write. Raises TrailError; then the process
+        must stop.
+        """
         self._trail._refuse_failed()
         if self._pending:
             data = b"".join(self._pending)
@@ -95,7 +97,9 @@ class LockedTrail:
         return self._trail._written
 
     def sync(self) -> None:
-        """Put everything appended, and what other threads have written, on disk. Raises TrailError; then the process must stop."""
+        """Put everything appended, and what other threads have written, on disk. Raises TrailError; then the process
+        must stop.
+        """
         self._trail._settle(self.write())
 
     def rotate(self, payload: Rotated, *, actor: str) -> Event:
@@ -137,7 +141,9 @@ class LockedTrail:
             raise Unavailable(f"{problem}; when this is as it should be: threegate workspace adopt")
 
     def whole_index(self) -> TrailIndex:
-        """The index of all events, for who asks about every request; reads the whole trail when it is a long one. Raises TrailError."""
+        """The index of all events, for who asks about every request; reads the whole trail when it is a long one.
+        Raises TrailError.
+        """
         self.sync()
         return self._trail._whole_index()
 
@@ -156,9 +162,7 @@ class LockedTrail:
         sizes = [start for start, _ in trail._closed[1:]] + [trail._base]
         header = {
             **index.to_header(),
-            "segments": [
-                (path.name, end - start) for (start, path), end in zip(trail._closed, sizes, strict=False)
-            ],
+            "segments": [(path.name, end - start) for (start, path), end in zip(trail._closed, sizes, strict=False)],
             "open": index.open_requests(is_open),
         }
         rows = index.to_rows()
@@ -193,9 +197,7 @@ class LockedTrail:
         index = self.index
         kept = UserState.of(index.workspace_id).read_head()
         if kept is None:
-            return (
-                "no head of this workspace is kept on this side; it was copied here or another user runs it"
-            )
+            return "no head of this workspace is kept on this side; it was copied here or another user runs it"
         if kept.get("id") != index.workspace_id:
             return "the kept head is of another workspace"
         if kept.get("path") != str(self.workspace.root):
@@ -219,8 +221,9 @@ class LockedTrail:
 
 
 def advance_head(head: Mapping[str, str | int]) -> None:
-    """Keep a head outside, durable, that was taken under the lock (`LockedTrail.head`), whose event is on disk, and that agreed
-    with the kept one there; without the lock now. Raises Unavailable."""
+    """Keep a head outside, durable, that was taken under the lock (`LockedTrail.head`), whose event is on disk, and
+    that agreed with the kept one there; without the lock now. Raises Unavailable.
+    """
     try:
         UserState.of(str(head["id"])).advance_head(head)
     except OSError as error:

@@ -45,8 +45,8 @@ def move(
     """Announce, then rename `source` to `target` without replacing, its signatures after it, both folders synced.
 
     `then` are events of the same request that the same sync puts on disk, behind the one that announces the move.
-    With `settled` false the folders are left to be synced by `settle`, when the lock is given back and before anything is
-    done that hangs on the new place.
+    With `settled` false the folders are left to be synced by `settle`, when the lock is given back and before anything
+    is done that hangs on the new place.
 
     The payload gets `state` (the target's folder) and `file` (its name). Returns where the file now is: `target`, or a
     numbered name when that was taken. Raises TrailError, Unavailable, OSError (FileNotFoundError before anything
@@ -93,16 +93,14 @@ def deliver(
 ) -> tuple[Path, ...]:
     """Announce, then make each file (path, bytes, mode) appear whole and durable, in order.
 
-    The payload gets `state` and `file` of the last one, which is the one that is state, and `files`, the digest of each.
-    All get the same number when one of the names is taken. `prepare` brings what the event names besides; it is called
-    before the first file. Returns the paths. Raises TrailError, Unavailable, OSError.
+    The payload gets `state` and `file` of the last one, which is the one that is state, and `files`, the digest of
+    each. All get the same number when one of the names is taken. `prepare` brings what the event names besides; it is
+    called before the first file. Returns the paths. Raises TrailError, Unavailable, OSError.
     """
     if not files:
         raise ValueError("nothing to deliver")
     number = next(
-        number
-        for number in range(1, NUMBERS)
-        if not any(_taken(numbered(path, number)) for path, _, _ in files)
+        number for number in range(1, NUMBERS) if not any(_taken(numbered(path, number)) for path, _, _ in files)
     )
     placed = [(numbered(path, number), content, mode) for path, content, mode in files]
     last = placed[-1][0]
@@ -147,8 +145,8 @@ def remove_file(held: LockedTrail, path: Path, payload: Payload, *, actor: str) 
 def settle_changes(folder: Path, announced: Mapping[str, str], *, max_bytes: int) -> None:
     """End what a crash or a full disk cut off of `change_file` and `remove_file` in a folder: all of it, or nothing.
 
-    `announced` has the digest of each file that is to be there, by its name; `max_bytes` is the most that one has. Call it under
-    the trail's lock, whose index says it. Raises OSError.
+    `announced` has the digest of each file that is to be there, by its name; `max_bytes` is the most that one has. Call
+    it under the trail's lock, whose index says it. Raises OSError.
     """
     for path in sorted(folder.glob(f"*{durable.STAGED}")):
         target = path.with_suffix("")
@@ -160,7 +158,9 @@ def settle_changes(folder: Path, announced: Mapping[str, str], *, max_bytes: int
 
 
 def digests_beside(name: str, files: Mapping[str, bytes]) -> dict[str, str]:
-    """What an event names in `files`: the digest of the file `name` as "", and of each beside it by what follows its name."""
+    """What an event names in `files`: the digest of the file `name` as "", and of each beside it by what follows its
+    name.
+    """
     return {other.removeprefix(name): sha256_hex(data) for other, data in files.items()}
 
 
@@ -175,7 +175,9 @@ def numbered(path: Path, number: int) -> Path:
 
 
 def told_name(name: str) -> str:
-    """A file's name, if the trail can hold it as it is; else (too long, unprintable, a secret in it) one made of its digest."""
+    """A file's name, if the trail can hold it as it is; else (too long, unprintable, a secret in it) one made of its
+    digest.
+    """
     if trail_text(name) == name:
         return name
     return f"name-{sha256_hex(name.encode('utf-8', 'surrogateescape'))}.md"

@@ -249,9 +249,7 @@ class TrailOnDisk:
         if size > self._offset:
             self._take_lines(self._current, self._path, self._offset, size, self._base, current=True)
 
-    def _take_lines(
-        self, descriptor: int, path: Path, start: int, end: int, base: int, *, current: bool
-    ) -> None:
+    def _take_lines(self, descriptor: int, path: Path, start: int, end: int, base: int, *, current: bool) -> None:
         for raw in read_lines(descriptor, start, end):
             try:
                 if not raw.whole:
@@ -287,9 +285,7 @@ class TrailOnDisk:
             except LineError:
                 continue
             if line != tail:
-                raise TrailError(
-                    f"{place}, and whole lines follow it: this is no torn end; nothing is started"
-                )
+                raise TrailError(f"{place}, and whole lines follow it: this is no torn end; nothing is started")
         from threegate.trail.truncation_check import evidence_of_truncation
 
         if evidence := evidence_of_truncation(self.workspace, self._whole_index()):
@@ -356,7 +352,9 @@ class TrailOnDisk:
         return self._written
 
     def _settle(self, write: int) -> None:
-        """Put everything up to this write on disk. One thread syncs, for all that have written before. Raises TrailError."""
+        """Put everything up to this write on disk. One thread syncs, for all that have written before. Raises
+        TrailError.
+        """
         with self._syncing:
             self._refuse_failed()
             if self._durable >= write or self._descriptor is None:

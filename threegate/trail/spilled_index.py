@@ -1,7 +1,7 @@
 """The index of a long trail while it is read from its first line in bounded memory: what was learnt so far is on disk.
 
-Invariant: it answers as a `KeptIndex` of the same events would. Its files have no name, are this process's alone, and go with
-it, so that nobody else can have written what is read back.
+Invariant: it answers as a `KeptIndex` of the same events would. Its files have no name, are this process's alone, and
+go with it, so that nobody else can have written what is read back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _BLOCK: Final = ROW.size * 16_384
 
 
 class SpilledIndex:
-    """The header, the rows by event number, the table by key, as far as they were taken. Raises Unavailable without space."""
+    """The header, the rows by event number, the table by key, as far as they were taken. Raises Unavailable without
+    space.
+    """
 
     def __init__(self) -> None:
         self.header: dict[str, Any] = {"open": []}
@@ -34,7 +36,9 @@ class SpilledIndex:
             raise _no_space(error) from None
 
     def take(self, header: dict[str, Any], rows: bytes, table: Mapping[bytes, bytes]) -> None:
-        """Take what came since: the header as it is now, the rows of the new events, keys and values; an empty value takes a key away."""
+        """Take what came since: the header as it is now, the rows of the new events, keys and values; an empty value
+        takes a key away.
+        """
         try:
             view = memoryview(rows)
             while view:
@@ -70,5 +74,6 @@ class SpilledIndex:
 
 def _no_space(error: Exception) -> Unavailable:
     return Unavailable(
-        f"{tempfile.gettempdir()}: cannot hold the index of this trail while it is read ({error}); make room, or set TMPDIR"
+        f"{tempfile.gettempdir()}: cannot hold the index of this trail while it is read ({error}); make room, or set "
+        "TMPDIR"
     )

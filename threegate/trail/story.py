@@ -1,4 +1,6 @@
-"""The trail as a story: which events, and how a line of it looks. The sentences are the payloads' (`trail.payloads`)."""
+"""The trail as a story: which events, and how a line of it looks. The sentences are the payloads'
+(`trail.payloads`).
+"""
 
 from __future__ import annotations
 

@@ -143,9 +143,7 @@ class Trail(TrailOnDisk):
     def _flock(self, kind: int) -> Iterator[None]:
         """Hold audit/lock (never unlinked, close-on-exec)."""
         try:
-            descriptor = os.open(
-                self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-            )
+            descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise TrailError(
                 f"{self._lock_path}: the trail's lock cannot be had ({error.strerror}); nothing is started"

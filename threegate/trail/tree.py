@@ -73,10 +73,7 @@ class Frontier:
             if len(row) & 1:
                 single.append(row[-1])
             pairs = iter(row)
-            row = [
-                _sha256(NODE_PREFIX + left + right).digest()
-                for left, right in zip(pairs, pairs, strict=False)
-            ]
+            row = [_sha256(NODE_PREFIX + left + right).digest() for left, right in zip(pairs, pairs, strict=False)]
         nodes.extend(reversed(single))
 
     def root(self) -> bytes:
@@ -112,7 +109,9 @@ def inclusion_proof(index: int, leaves: Sequence[bytes]) -> list[bytes]:
 
 
 def consistency_ranges(old_size: int, size: int) -> list[tuple[int, int]]:
-    """Which leaves are below each hash of PROOF(m, D[n]), in the proof's order: ``leaves[start:end]``. Raises IndexError."""
+    """Which leaves are below each hash of PROOF(m, D[n]), in the proof's order: ``leaves[start:end]``. Raises
+    IndexError.
+    """
     if not 0 < old_size <= size:
         raise IndexError(f"no tree of {old_size} within one of {size}")
     ranges: list[tuple[int, int]] = []
@@ -170,9 +169,7 @@ def verify_inclusion(leaf: bytes, index: int, size: int, proof: Iterable[bytes],
         raise ProofError("the proof leads to another root")
 
 
-def verify_consistency(
-    old_size: int, new_size: int, proof: Sequence[bytes], old_root: bytes, new_root: bytes
-) -> None:
+def verify_consistency(old_size: int, new_size: int, proof: Sequence[bytes], old_root: bytes, new_root: bytes) -> None:
     """Check a consistency proof (RFC 9162, 2.1.4.2). Returns None or raises ProofError."""
     if not 0 < old_size <= new_size:
         raise ProofError("the older tree is not smaller")

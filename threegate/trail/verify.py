@@ -71,9 +71,7 @@ def verify_trail(
 class _Run:
     """One pass over the trail."""
 
-    def __init__(
-        self, workspace: Workspace, key: VerifierKey | None, on_event: Callable[[Event], None] | None
-    ) -> None:
+    def __init__(self, workspace: Workspace, key: VerifierKey | None, on_event: Callable[[Event], None] | None) -> None:
         self.workspace = workspace
         self.result = Verification()
         self.chain = Chain()
@@ -95,15 +93,11 @@ class _Run:
         notes = []
         folder = trail_checkpoint_folder(self.workspace)
         names = sorted(os.listdir(folder)) if folder.is_dir() else []
-        sources: list[tuple[str, bytes | None]] = [
-            (str(folder / name), None) for name in names if "." not in name
-        ]
+        sources: list[tuple[str, bytes | None]] = [(str(folder / name), None) for name in names if "." not in name]
         for name, data in [*sources, *external]:
             try:
                 note = TrailCheckpoint.parse(
-                    durable.read_regular(Path(name), max_bytes=limits.TRAIL_CHECKPOINT_BYTES)
-                    if data is None
-                    else data
+                    durable.read_regular(Path(name), max_bytes=limits.TRAIL_CHECKPOINT_BYTES) if data is None else data
                 )
             except InvalidInput as error:
                 self.result.add(name, 0, str(error))
@@ -254,9 +248,7 @@ class _Run:
                 self.result.add(name, 0, str(error))
                 continue
             if size == self.frontier.size and note.root != self.frontier.root():
-                self.result.add(
-                    name, 0, f"signs another tree: something in the first {size} lines was changed since"
-                )
+                self.result.add(name, 0, f"signs another tree: something in the first {size} lines was changed since")
 
     def finish(self) -> None:
         """Checks that are possible only at the end."""
@@ -266,9 +258,7 @@ class _Run:
         if chain.seq == 0 and result.ok:
             result.add(self.workspace.trail_file, 0, "the trail is empty")
         for size, name, _ in self._notes:
-            result.add(
-                name, 0, f"signs {size} lines, the trail has {self.frontier.size}: its end was cut off"
-            )
+            result.add(name, 0, f"signs {size} lines, the trail has {self.frontier.size}: its end was cut off")
         if self._kept_seq > chain.seq:
             result.add(
                 self.workspace.trail_file,

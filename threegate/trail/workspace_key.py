@@ -55,9 +55,7 @@ class VerifierKey:
         """Read a verifier key, strictly. Raises InvalidInput."""
         match = _VKEY.fullmatch(text)
         if match is None:
-            raise InvalidInput(
-                f"the verifier key is not of the form name+id+base64; take it from {cls.source}"
-            )
+            raise InvalidInput(f"the verifier key is not of the form name+id+base64; take it from {cls.source}")
         raw = base64.b64decode(match[3])
         key = cls(match[1], raw[1:])
         if raw[:1] != cls.algorithm or key.render() != text:

@@ -106,9 +106,7 @@ class Lines(ScrollView, can_focus=True):
             return False
         y = self.region.y + row
         ends = (self.region.x, self.region.right - 1)
-        return all(
-            self.screen.region.contains(x, y) and self.screen.get_widget_at(x, y)[0] is self for x in ends
-        )
+        return all(self.screen.region.contains(x, y) and self.screen.get_widget_at(x, y)[0] is self for x in ends)
 
     def render_line(self, y: int) -> Strip:
         """One row of the screen."""

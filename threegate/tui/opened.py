@@ -49,15 +49,11 @@ class Opened:
             view = self.view
             if self.reviewed is not None:
                 settings = self.context.policy.settings
-                view = replace(
-                    view, sections=tuple(review_sections(self.reviewed, settings, operator=self.operator))
-                )
+                view = replace(view, sections=tuple(review_sections(self.reviewed, settings, operator=self.operator)))
             return render_sections(view_sections(view), width=width, full=full)
         if self.reviewed is not None:
             settings = self.context.policy.settings
-            return render_reviewed_draft(
-                self.reviewed, settings, operator=self.operator, width=width, full=full
-            )
+            return render_reviewed_draft(self.reviewed, settings, operator=self.operator, width=width, full=full)
         if isinstance(self.problem, InvalidDraft):
             return render_invalid(self.problem, width=width)
         return quoted(str(self.problem or ""), width=width)

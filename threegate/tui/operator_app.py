@@ -207,9 +207,7 @@ class OperatorApp(App[None]):
                 ) as error:  # the toolkit would not recover from an exception here
                     failed = error
         except SuspendNotSupported:
-            raise Unavailable(
-                "ssh-keygen cannot ask on this terminal; use: threegate review --plain"
-            ) from None
+            raise Unavailable("ssh-keygen cannot ask on this terminal; use: threegate review --plain") from None
         if failed is not None:
             raise failed
         return result[0]
@@ -264,9 +262,7 @@ class RequestsScreen(Screen[None]):
         self.set_interval(EVERY_SECONDS, self._renew)
 
     def _renew(self) -> None:
-        words = [
-            f"{line.name}: {line.seen.partition(',')[0].partition(':')[0]}" for line in self._health.look(0)
-        ]
+        words = [f"{line.name}: {line.seen.partition(',')[0].partition(':')[0]}" for line in self._health.look(0)]
         self.query_one("#health", Static).update(Text(shown("   ".join(words))))
         if self.is_current and (self._line is None or self.has_class("split")):
             listed = self.query_one(RequestList)
@@ -308,9 +304,7 @@ class RequestsScreen(Screen[None]):
         self._close("")
         self._line, self._full, self._output = line, False, None
         self.add_class("opened")
-        self.query_one("#place", Static).update(
-            Text(shown(f"{line.state.upper()}  {GUTTER}{line.shown_file}"))
-        )
+        self.query_one("#place", Static).update(Text(shown(f"{line.state.upper()}  {GUTTER}{line.shown_file}")))
         self.say("reading …")
         self.refresh_bindings()
         # Copying inputs may take a while, so the screen does not wait for it.
@@ -407,9 +401,7 @@ class RequestsScreen(Screen[None]):
             first, *rest = own(does, width=width, indent=10)
             lines += [f"  {key:<8}{first[10:]}", *rest]
         who = (
-            f"you sign as {self.app.acting.name}"
-            if self.app.acting
-            else f"signing is not possible: {self.app.nobody}"
+            f"you sign as {self.app.acting.name}" if self.app.acting else f"signing is not possible: {self.app.nobody}"
         )
         lines += ["", Title("== THIS WORKSPACE"), *health_rows(self._health.look(0), width=width)]
         return [
@@ -477,9 +469,7 @@ class RequestsScreen(Screen[None]):
         if found is None:
             self.say("no request of this shape was approved before")
             return
-        self.app.push_screen(
-            TextScreen("DIFFERENCE", lambda width: render_comparison(found, width=width, full=True))
-        )
+        self.app.push_screen(TextScreen("DIFFERENCE", lambda width: render_comparison(found, width=width, full=True)))
 
     # ---- keys that decide
 
@@ -491,9 +481,7 @@ class RequestsScreen(Screen[None]):
         elif self._opened is None or self._opened.reviewed is None:
             self.say("this cannot be approved")
         elif self.size.width < LEAST_WIDTH or self.size.height < LEAST_HEIGHT:
-            self.say(
-                f"the terminal is too small: make it {LEAST_WIDTH} columns and {LEAST_HEIGHT} rows or more"
-            )
+            self.say(f"the terminal is too small: make it {LEAST_WIDTH} columns and {LEAST_HEIGHT} rows or more")
         elif not lines.lines:
             self.say("read it first: its lines are not on the screen yet")
         elif lines.unseen:
@@ -580,11 +568,7 @@ class RequestsScreen(Screen[None]):
     def action_reject(self) -> None:
         """Ask for a reason."""
         if self._opened is None or self._opened.draft is None:
-            why = (
-                f"deciding is not possible here: {self.app.nobody}"
-                if self.app.nobody
-                else "it could not be read"
-            )
+            why = f"deciding is not possible here: {self.app.nobody}" if self.app.nobody else "it could not be read"
             self.say(f"{why}; it cannot be rejected")
         else:
             question = "Reject for good. Reason (sent to the agent); Enter rejects, Esc goes back:"
@@ -597,9 +581,7 @@ class RequestsScreen(Screen[None]):
             self.say("it cannot be read, so its id is not known; cancel it with: threegate cancel FILE")
         else:
             question = "Cancel it. Reason (for the trail); Enter cancels it, Esc goes back:"
-            self.app.push_screen(
-                ReasonScreen(question), partial(self._reasoned, self._cancel, view.line.request_id)
-            )
+            self.app.push_screen(ReasonScreen(question), partial(self._reasoned, self._cancel, view.line.request_id))
 
     def _reasoned(self, act: Callable[[_Result, str], str], about: _Result, reason: str | None) -> None:
         if reason is None:
@@ -641,7 +623,5 @@ class RequestsScreen(Screen[None]):
 
     def _cancel(self, request_id: str, reason: str) -> str:
         context = self.app.fresh_context()
-        by = decide(
-            context, CANCEL, cancel_about(request_id, reason), account=account(), acting=self.app.acting
-        )
+        by = decide(context, CANCEL, cancel_about(request_id, reason), account=account(), acting=self.app.acting)
         return str(cancel_request(context, request_id, by=by, reason=reason, wait_seconds=_CANCEL_SECONDS))

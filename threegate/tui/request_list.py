@@ -114,19 +114,12 @@ class RequestList(Vertical):
         table = self.query_one(DataTable)
         before, self._drawn = self._drawn, drawn
         column = table.columns.get("request")  # type: ignore[call-overload]
-        if (
-            before is not None
-            and column is not None
-            and column.width == width
-            and _shape(before) == _shape(drawn)
-        ):
+        if before is not None and column is not None and column.width == width and _shape(before) == _shape(drawn):
             for key, rows in drawn.items():
                 if rows != before[key]:
                     table.update_cell(key, "request", Text("\n".join(rows)))
             return
-        here = (
-            table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value if table.row_count else None
-        )
+        here = table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value if table.row_count else None
         table.clear(columns=True)
         table.add_column("request", key="request", width=width)
         for key, rows in drawn.items():

@@ -1,10 +1,10 @@
 """Celery's consumer as a worker with few rights can use it: nothing declared, nothing published, answers at once.
 
-Celery's step for delayed delivery declares exchanges, which a worker may not; nothing here is ever delayed, so the step is
-left out. Acknowledgements come from other threads: they wake the event loop, which otherwise sleeps up to a second.
+Celery's step for delayed delivery declares exchanges, which a worker may not; nothing here is ever delayed, so the step
+is left out. Acknowledgements come from other threads: they wake the event loop, which otherwise sleeps up to a second.
 
-Invariant: Celery sees only messages that hold one envelope as one text in strict JSON, without any of its own features (no
-callbacks, delays, retries, other tasks); the rest is rejected unread, which the broker reports to the daemon.
+Invariant: Celery sees only messages that hold one envelope as one text in strict JSON, without any of its own features
+(no callbacks, delays, retries, other tasks); the rest is rejected unread, which the broker reports to the daemon.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ class JobConsumer(consumer.Consumer):  # type: ignore[misc]
         """The steps that consume and acknowledge; none that talks to other workers."""
 
         default_steps = [
-            step
-            for step in consumer.Consumer.Blueprint.default_steps
-            if str(step).rpartition(":")[2] not in _LEFT_OUT
+            step for step in consumer.Consumer.Blueprint.default_steps if str(step).rpartition(":")[2] not in _LEFT_OUT
         ]
 
     def __init__(self, *arguments: Any, **named: Any) -> None:

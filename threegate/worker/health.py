@@ -46,9 +46,7 @@ def look(settings: Settings, operators: Operators, state: Path) -> tuple[Capacit
         if line.state == "failure":
             problem = f"{line.name}: {line.seen}"
             break
-    rows = {
-        backend.name.lower(): backend.rows(settings.runners) for backend in backends() if backend.on_workers
-    }
+    rows = {backend.name.lower(): backend.rows(settings.runners) for backend in backends() if backend.on_workers}
     if not era:
         rows["era"] = 0  # the engine has no image: container jobs go elsewhere
     elif problem is None:

@@ -167,11 +167,7 @@ class Agent:
                 kind, note, _ = active.messages.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 continue
-            if (
-                kind == "go"
-                and note.get("envelope_sha256") == active.envelope_sha256
-                and note.get("ask") == ask
-            ):
+            if kind == "go" and note.get("envelope_sha256") == active.envelope_sha256 and note.get("ask") == ask:
                 return not _ended(active.control)
             if kind == "no":
                 return False
@@ -270,9 +266,7 @@ class Agent:
                     heard = self._boots.get(active.boot)
                     silent = now - heard.at if heard is not None else 0.0
                     if silent > limits.CLUSTER_FENCE_SECONDS and not active.control.interrupted.is_set():
-                        self._say(
-                            f"{active.request_id}: no sign of the daemon for {silent:.0f} s; it is ended"
-                        )
+                        self._say(f"{active.request_id}: no sign of the daemon for {silent:.0f} s; it is ended")
                         active.control.interrupted.set()
 
     def _tell_status(self) -> None:

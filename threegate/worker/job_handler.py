@@ -164,9 +164,7 @@ class JobHandler:
         try:
             outcome = runner.run(verified.clearance, verified.job, active.control)
         except Exception as error:  # noqa: BLE001 - whatever a runner raises, the request must get its end
-            return nothing_known(
-                f"the runner failed ({type(error).__name__}); how far the request came is not known"
-            )
+            return nothing_known(f"the runner failed ({type(error).__name__}); how far the request came is not known")
         if outcome.status == "unavailable":
             for sha256 in active.inputs:  # one of them may have gone bad here: the next run fetches it again
                 (self._store.folder / sha256).unlink(missing_ok=True)

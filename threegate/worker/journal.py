@@ -48,9 +48,7 @@ class NonceJournal:
         self._requests: set[str] = set()
         self._latest = 0
         self._lines = 0
-        self._holder = os.open(
-            path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
+        self._holder = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(self._holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -91,13 +89,11 @@ class NonceJournal:
         return max(0.0, self._latest - now.timestamp())
 
     def spend(self, entry: Spent) -> None:
-        """Write down that this is started now. Raises Refused (replayed, clock_went_back), Unavailable: then nothing may run."""
+        """Write down that this is started now. Raises Refused (replayed, clock_went_back), Unavailable: then nothing
+        may run.
+        """
         with self._lock:
-            if (
-                entry.nonce in self._spent
-                or entry.approval in self._approvals
-                or entry.request_id in self._requests
-            ):
+            if entry.nonce in self._spent or entry.approval in self._approvals or entry.request_id in self._requests:
                 raise Refused("replayed", "this envelope, approval or request was started here before")
             if self._latest - entry.at > limits.CLOCK_BEHIND_SECONDS:
                 raise Refused("clock_went_back", "the clock is behind the nonce journal; set it right")

@@ -59,9 +59,7 @@ class Outbox:
                 told.append(f"removed the run {folder.name}, whose result was never requested")
                 continue
             outputs = {item["sha256"]: folder / "out" / item["path"] for item in note["outcome"]["artifacts"]}
-            kept = KeptResult(
-                str(note["nonce"]), sealed, folder, outputs, threading.Event(), time.monotonic()
-            )
+            kept = KeptResult(str(note["nonce"]), sealed, folder, outputs, threading.Event(), time.monotonic())
             self._kept[kept.nonce] = kept
             told.append(f"the result of {folder.name} is sent again")
         return told

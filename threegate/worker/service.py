@@ -70,19 +70,15 @@ class Identity:
 
 
 def read_identity(folder: Path) -> Identity:
-    """Name from the certificate, keys from files; a signing key is made when there is none. Raises Unavailable, InvalidInput."""
+    """Name from the certificate, keys from files; a signing key is made when there is none. Raises Unavailable,
+    InvalidInput.
+    """
     try:
         certificate = x509.load_pem_x509_certificate((folder / "tls.pem").read_bytes())
         names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        text = (
-            durable.read_regular(folder / WORKSPACE_KEY, max_bytes=limits.KEY_FILE_BYTES)
-            .decode("ascii")
-            .strip()
-        )
+        text = durable.read_regular(folder / WORKSPACE_KEY, max_bytes=limits.KEY_FILE_BYTES).decode("ascii").strip()
     except (OSError, ValueError) as error:
-        reason = (
-            error.strerror if isinstance(error, OSError) and error.strerror else "is no certificate or key"
-        )
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "is no certificate or key"
         raise Unavailable(
             f"{folder}: tls.pem or {WORKSPACE_KEY}: {reason}; make them with: threegate cluster init"
         ) from None
@@ -102,15 +98,11 @@ def _signing_key(path: Path, name: str) -> SigningKey:
         if path.stat().st_mode & 0o077:
             raise Unavailable(f"{path}: others may read it; chmod 600")
         text = durable.read_regular(path, max_bytes=limits.KEY_FILE_BYTES)
-        return SigningKey(
-            name, Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text.decode("ascii").strip()))
-        )
+        return SigningKey(name, Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text.decode("ascii").strip())))
     except FileNotFoundError:
         return make_signing_key(path, name)
     except (OSError, ValueError):
-        raise Unavailable(
-            f"{path}: cannot be read, or is no key; move it away and a new one is made"
-        ) from None
+        raise Unavailable(f"{path}: cannot be read, or is no key; move it away and a new one is made") from None
 
 
 def make_signing_key(path: Path, name: str) -> SigningKey:
@@ -142,9 +134,7 @@ def run_worker(options: Options, say: Callable[[str], None]) -> None:
         for line in outbox.recover():
             say(line)
         agent = Agent(broker, identity.name, identity.key, identity.workspace_key, outbox, say)
-        runners = {
-            backend.name: make_runner(backend.name, settings) for backend in backends() if backend.on_workers
-        }
+        runners = {backend.name: make_runner(backend.name, settings) for backend in backends() if backend.on_workers}
         handler = JobHandler(
             agent,
             place,
@@ -181,9 +171,7 @@ def _work(
     found = agent.problem
     say(f"takes work: {found is None}" + (f" ({found})" if found else ""))
     agent.start()
-    watch = threading.Thread(
-        target=_watch_health, args=(agent, found, options, stop), name="health", daemon=True
-    )
+    watch = threading.Thread(target=_watch_health, args=(agent, found, options, stop), name="health", daemon=True)
     watch.start()
     app = make_app(broker, identity.name)
 
@@ -255,9 +243,7 @@ class _Lines(logging.Handler):
 
 
 def _quiet(say: Callable[[str], None]) -> None:
-    warnings.filterwarnings(
-        "ignore", category=celery.exceptions.SecurityWarning
-    )  # ERA and namespaces need root
+    warnings.filterwarnings("ignore", category=celery.exceptions.SecurityWarning)  # ERA and namespaces need root
     celery.signals.setup_logging.connect(lambda **_: None, weak=False)
     for name in ("celery", "kombu", "amqp"):
         logger = logging.getLogger(name)

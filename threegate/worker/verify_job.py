@@ -1,11 +1,12 @@
 """What a worker checks before anything runs: the envelope, then the request, by the very gates of the daemon.
 
-Invariant: `verify` gives a Clearance only from `judge`, over a Job that was built here from the request's own bytes, with
-signatures that this worker's own operators file allows. Nothing that the envelope says beyond the signed bytes can change
-what runs: it goes into the Job's digest, which the operator signed, or it only narrows.
+Invariant: `verify` gives a Clearance only from `judge`, over a Job that was built here from the request's own bytes,
+with signatures that this worker's own operators file allows. Nothing that the envelope says beyond the signed bytes can
+change what runs: it goes into the Job's digest, which the operator signed, or it only narrows.
 
 What stays the daemon's, since no worker can know it: contracts and sessions, whether a grant was revoked, the policy
-behind `policy_sha256`, the text that the operator was shown, who owns the draft, and whether another worker ran the same request.
+behind `policy_sha256`, the text that the operator was shown, who owns the draft, and whether another worker ran the
+same request.
 """
 
 from __future__ import annotations
@@ -135,9 +136,7 @@ def _job_of(envelope: JobEnvelope, request: Request) -> Job:
         raise Refused("input_missing", "the envelope lacks an input that the request declares") from None
     if job.digest != envelope.job_sha256:
         raise Refused("job_changed", "the request means another job here than the daemon says")
-    if job.meaning()["limits"] != envelope.limits or len(envelope.inputs) != len(
-        {item.sha256 for item in job.inputs}
-    ):
+    if job.meaning()["limits"] != envelope.limits or len(envelope.inputs) != len({item.sha256 for item in job.inputs}):
         raise Refused("job_changed", "the envelope's limits or inputs are not those of the job")
     if BACKENDS[job.backend].container and job.seccomp_sha256 != policy_facts()["seccomp"]:
         raise Refused("job_changed", "the job names another seccomp profile than this version has")

@@ -26,15 +26,11 @@ class Route(StrEnum):
 
 
 def test_string_enumerations_are_strings() -> None:
-    assert (
-        aana.check_tool_call({**EVENT, "recommended_route": Route.accept})["recommended_action"] == "accept"
-    )
+    assert aana.check_tool_call({**EVENT, "recommended_route": Route.accept})["recommended_action"] == "accept"
 
 
 @pytest.mark.parametrize("field", list(EVENT))
-@pytest.mark.parametrize(
-    "value", [None, True, 0, 1.5, b"accept", ("accept",), {"accept"}, object(), [[]], {"a": {}}]
-)
+@pytest.mark.parametrize("value", [None, True, 0, 1.5, b"accept", ("accept",), {"accept"}, object(), [[]], {"a": {}}])
 def test_no_field_takes_what_it_should_not(field: str, value: object) -> None:
     result = aana.check_tool_call({**EVENT, field: value})
     legal = field == "proposed_arguments" and value == {"a": {}}

@@ -53,9 +53,7 @@ REFS = st.fixed_dictionaries(
         "redaction_status": st.sampled_from(vocabulary.REDACTIONS),
         "summary": texts(),
         "freshness": st.sampled_from([{"status": "fresh"}, {"status": "fresh"}, {"status": "unknown"}, {}]),
-        "retrieved_at": st.sampled_from(
-            [(NOW - timedelta(hours=hours)).isoformat() for hours in (1, 168, 169)]
-        ),
+        "retrieved_at": st.sampled_from([(NOW - timedelta(hours=hours)).isoformat() for hours in (1, 168, 169)]),
         "supports": st.lists(st.sampled_from(["send_email", "claim"]), max_size=2),
         "contradicts": st.lists(st.just("claim"), max_size=1),
     },

@@ -194,9 +194,7 @@ def request_bytes(approved: Approved, whole: bytes) -> Iterator[Mutation]:
         request = material.make_request(data=bytes(flipped))
         yield one(f"request byte {place}", approved.facts(request=request), "request_changed")
     for extra in (b"\n", b" ", b"\x00", b"---\n"):
-        yield one(
-            "appended", approved.facts(request=material.make_request(data=whole + extra)), "request_changed"
-        )
+        yield one("appended", approved.facts(request=material.make_request(data=whole + extra)), "request_changed")
 
 
 def job_fields(approved: Approved) -> Iterator[Mutation]:
@@ -264,14 +262,10 @@ def uses(approved: Approved) -> Iterator[Mutation]:
         facts = approved.facts(owner=uid, requesters={str(uid): "operator"})
         yield one(f"uid {uid} is the approver", facts, "self_approval")
     yield one("no pinned file", approved.facts(pinned={}), "input_missing")
-    yield one(
-        "pinned under another name", approved.facts(pinned={"0" * 64: PinnedFile(len(DATA))}), "input_missing"
-    )
+    yield one("pinned under another name", approved.facts(pinned={"0" * 64: PinnedFile(len(DATA))}), "input_missing")
     for size in (0, 1, len(DATA) - 1, len(DATA) + 1, 2**40):
         yield one(f"pinned size {size}", approved.facts(pinned={DATA_SHA: PinnedFile(size)}), "input_changed")
-    yield one(
-        "pinned digest", approved.facts(pinned={DATA_SHA: PinnedFile(len(DATA), "0" * 64)}), "input_changed"
-    )
+    yield one("pinned digest", approved.facts(pinned={DATA_SHA: PinnedFile(len(DATA), "0" * 64)}), "input_changed")
     for needed in range(2, 17):
         yield one(f"quorum {needed}", approved.facts(quorum=QuorumSettings(low=needed)), "quorum_missing")
 
@@ -341,9 +335,7 @@ def operator_lines(approved: Approved) -> Iterator[Mutation]:
 def swapped(approved: Approved, other_key: Path) -> Iterator[Mutation]:
     """Genuine signatures in the wrong place: another request's, another workspace's, another key's, another act's."""
     key = approved.key
-    second = material.approve(
-        key, material.make_request(data=b"another\n", request_id="req-2"), nonce="2" * 32
-    )
+    second = material.approve(key, material.make_request(data=b"another\n", request_id="req-2"), nonce="2" * 32)
     yield one("another request's", approved.facts(signature=second.signature), "statement_mismatch")
     yield one("this one's for another", second.facts(signature=approved.signature), "statement_mismatch")
     older = material.approve(key, material.make_request(data=b"an older version\n"))
@@ -353,9 +345,7 @@ def swapped(approved: Approved, other_key: Path) -> Iterator[Mutation]:
     restored = material.approve(key, epoch=7)
     yield one("of another epoch", approved.facts(signature=restored.signature), "workspace_mismatch")
     statement = approved.statement.to_bytes()
-    yield one(
-        "another key", approved.facts(signature=material.signed(statement, other_key)), "signer_unknown"
-    )
+    yield one("another key", approved.facts(signature=material.signed(statement, other_key)), "signer_unknown")
     both = approved.operators + material.line("other", other_key).encode()
     forged = replace(approved.statement, approved_by="other").to_bytes()
     yield one("another operator in the file", approved.facts(signature=material.signed(forged, other_key),
@@ -366,9 +356,7 @@ def swapped(approved: Approved, other_key: Path) -> Iterator[Mutation]:
         signed = material.signed(statement, key, namespace)
         yield one(f"namespace {namespace}", approved.facts(signature=signed), "signature_invalid")
     word = Countersignature("0" * 64, "operator", APPROVED, "0" * 32).to_bytes()
-    yield one(
-        "a countersignature as an approval", approved.facts(signature=material.signed(word, key)), MALFORMED
-    )
+    yield one("a countersignature as an approval", approved.facts(signature=material.signed(word, key)), MALFORMED)
     act = Act("threegate-kill/1", material.WORKSPACE, 1, "operator", APPROVED, "0" * 32, {}).to_bytes()
     yield one("an act as an approval", approved.facts(signature=material.signed(act, key)), MALFORMED)
     mixed = render_signed(statement, second.signature.partition(b"\n")[2])
@@ -454,13 +442,9 @@ def unsigned(approved: Approved) -> Iterator[Mutation]:
     for change in needs:
         yield one(f"unsigned {list(change)}", approved.facts(**base, **change), "signature_missing")
     yield one("unsigned, late", approved.facts(**base, now=APPROVED + timedelta(seconds=TTL)), "expired")
-    yield one(
-        "unsigned, early", approved.facts(**base, now=APPROVED - timedelta(seconds=61)), "not_yet_valid"
-    )
+    yield one("unsigned, early", approved.facts(**base, now=APPROVED - timedelta(seconds=61)), "not_yet_valid")
     yield one("unsigned, used", approved.facts(**base, id_used=True), "replayed")
-    yield one(
-        "unsigned, nonce used", approved.facts(**base, nonces=[approved.request.sha256[:32]]), "replayed"
-    )
+    yield one("unsigned, nonce used", approved.facts(**base, nonces=[approved.request.sha256[:32]]), "replayed")
     yield one("unsigned, not pinned", approved.facts(**base, pinned={}), "input_missing")
     own = replace(approved.request, requested_by="operator")
     yield one("unsigned, own", approved.facts(**base, request=own), "self_approval")

@@ -1,4 +1,6 @@
-"""Attacks on batches in a real workspace: a member swapped, moved, edited, replayed, cancelled, abandoned, or used alone."""
+"""Attacks on batches in a real workspace: a member swapped, moved, edited, replayed, cancelled, abandoned, or used
+alone.
+"""
 
 from __future__ import annotations
 
@@ -168,10 +170,7 @@ def test_a_member_alone_and_a_single_approval_in_a_batch(bench: Bench) -> None:
     paths = drafts(bench, 5)[3:]
     context = bench.context
     with ExitStack() as held:
-        opened = [
-            held.enter_context(open_reviewed_draft(context, read_draft(bench.workspace, path)))
-            for path in paths
-        ]
+        opened = [held.enter_context(open_reviewed_draft(context, read_draft(bench.workspace, path))) for path in paths]
         first = seal(context, opened[0], "alice")
         moment = first.statement.approved_utc
         second = seal(context, opened[1], "alice", approved_utc=moment)
@@ -232,10 +231,10 @@ def test_kill_9_between_members(bench: Bench) -> None:
         assert new != old
 
 
-def test_a_delivery_that_was_abandoned_spends_the_member(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The event is on disk and the file never came: recovery frees the id, and the old signature does not count for it."""
+def test_a_delivery_that_was_abandoned_spends_the_member(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event is on disk and the file never came: recovery frees the id, and the old signature does not count for
+    it.
+    """
     paths = drafts(bench, 2)
     real, calls = durable.deliver, []
 

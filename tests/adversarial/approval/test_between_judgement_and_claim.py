@@ -37,7 +37,9 @@ def launched(
     monkeypatch: pytest.MonkeyPatch,
     between: Callable[[Approved, Judgement, datetime], Judgement],
 ) -> tuple[Path, Ended | Waiting]:
-    """Launch the first request, approved by bob; `between` comes after it was found clear, and gives what is claimed with."""
+    """Launch the first request, approved by bob; `between` comes after it was found clear, and gives what is claimed
+    with.
+    """
     (context,) = daemons(bench, runner, 1)
     bench.operator("bob")
     approved = read_approved(context, bench.approve(bench.draft(), "bob").path)
@@ -54,9 +56,7 @@ def launched(
     return approved.path, pipeline.launch(context, approved, control)
 
 
-def test_an_approval_that_ends_in_between_claims_nothing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_approval_that_ends_in_between_claims_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judgement was made before the end, the claim comes at it: by the trail's clock, under its lock."""
 
     def late(approved: Approved, judgement: Judgement, now: datetime) -> Judgement:
@@ -110,9 +110,7 @@ def queue(bench: Bench) -> Iterator[tuple[Dispatcher, HeldRunner]]:
     """One lane, and what is in it."""
     runner = HeldRunner()
     (context,) = daemons(bench, runner, 1)
-    dispatcher = Dispatcher(
-        context, Budget(1024, 1, {"monty": 1, "ERA": 1}), Log(quiet=True), threading.Event(), 1
-    )
+    dispatcher = Dispatcher(context, Budget(1024, 1, {"monty": 1, "ERA": 1}), Log(quiet=True), threading.Event(), 1)
     yield dispatcher, runner
     runner.go.set()
     dispatcher.stop(30)
@@ -143,9 +141,7 @@ def test_a_full_lane_keeps_the_order(bench: Bench, queue: tuple[Dispatcher, Held
     assert set(runner.runs.values()) == {1}
 
 
-def test_what_was_cancelled_while_it_waited_never_runs(
-    bench: Bench, queue: tuple[Dispatcher, HeldRunner]
-) -> None:
+def test_what_was_cancelled_while_it_waited_never_runs(bench: Bench, queue: tuple[Dispatcher, HeldRunner]) -> None:
     dispatcher, runner = queue
     for number in range(2):
         bench.approve(bench.draft(f"req-{number}", slug=f"n{number}"))

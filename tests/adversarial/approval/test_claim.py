@@ -20,7 +20,9 @@ from threegate.request.job import Job
 from threegate.runners.interface import Control, Outcome
 
 DERIVED = ("/results", "/decisions.jsonl")
-"""The name of the space that is reserved for the result, and the log of AANA's decisions: nothing hangs on their sync."""
+"""The name of the space that is reserved for the result, and the log of AANA's decisions: nothing hangs on their
+sync.
+"""
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Drills: none can be signed, delivered, claimed or run, wherever its file is copied to, and nothing of it reaches an agent."""
+"""Drills: none can be signed, delivered, claimed or run, wherever its file is copied to, and nothing of it reaches
+an agent.
+"""
 
 from __future__ import annotations
 
@@ -76,9 +78,7 @@ def went_on(bench: Bench) -> list[str | None]:
 def run(bench: Bench) -> None:
     assert run_daemon(bench.workspace, once=True, log=Log()) == 0
     assert went_on(bench) == []
-    assert [path.name for path in bench.workspace.runs.iterdir() if path.is_dir()] == [
-        "req-20260101-101010-abcdef"
-    ]
+    assert [path.name for path in bench.workspace.runs.iterdir() if path.is_dir()] == ["req-20260101-101010-abcdef"]
 
 
 def told_nobody(bench: Bench, drill: Drill) -> None:
@@ -203,9 +203,7 @@ def test_a_copy_is_told_to_nobody(bench: Bench, drill: Drill, folder: str, broke
     elif folder == "inbox":
         for name in names:
             assert not (bench.workspace.verdicts / f"{name}.json").exists()
-            reject_draft(
-                bench.context, bench.workspace.inbox / name, reason="", by=OperatorDecision("operator:alice")
-            )
+            reject_draft(bench.context, bench.workspace.inbox / name, reason="", by=OperatorDecision("operator:alice"))
         told_nobody(bench, drill)
     assert not any(bench.workspace.verdicts.glob("*copy*"))
 
@@ -213,7 +211,7 @@ def test_a_copy_is_told_to_nobody(bench: Bench, drill: Drill, folder: str, broke
 def test_no_grant_covers_it(bench: Bench, drill: Drill) -> None:
     context = bench.context
     new_grant(
-        context, "req-20260101-101010-abcdef", widened=[], max_uses=9, seconds=900, name="alice", key=bench.keys["alice"]
+        context, "req-20260101-101010-abcdef", widened=[], max_uses=9, seconds=900, name="alice", key=bench.keys["alice"]  # noqa: E501
     )  # fmt: skip
     assert use_grants(context) == [] and use_grants(context, [drill.listed(bench.workspace)]) == []
     source = next(bench.workspace.finished.glob("TR-*.md")).read_bytes()

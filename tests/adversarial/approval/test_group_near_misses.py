@@ -1,4 +1,6 @@
-"""Near misses: drafts that differ in one letter of what may never differ are of no group, and what may differ is shown whole."""
+"""Near misses: drafts that differ in one letter of what may never differ are of no group, and what may differ is
+shown whole.
+"""
 
 from __future__ import annotations
 
@@ -62,9 +64,7 @@ def numbered(command: str) -> str:
     """Inputs with the names 1 and 2."""
     text = era(command, inputs={"q1": A, "q2": B})
     for number in "12":
-        text = text.replace(f"name: q{number}", f'name: "{number}"').replace(
-            f"/in/q{number}", f"/in/{number}"
-        )
+        text = text.replace(f"name: q{number}", f'name: "{number}"').replace(f"/in/q{number}", f"/in/{number}")
     return text
 
 
@@ -82,7 +82,7 @@ SAME_SHAPE: list[tuple[str, str, str]] = [
     ("a day", era("printf %s 2026-01-01", inputs=None), era("printf %s 2026-01-02", inputs=None)),
     ("an output of a command", era("sort -o /out/a.csv /in/data.csv", outputs=["/out/a.csv"]),
      era("sort -o /out/b.csv /in/data.csv", outputs=["/out/b.csv"])),
-    ("a word for a script", era("python3 /in/s.py north", inputs={"s.py": A}), era("python3 /in/s.py south", inputs={"s.py": A})),
+    ("a word for a script", era("python3 /in/s.py north", inputs={"s.py": A}), era("python3 /in/s.py south", inputs={"s.py": A})),  # noqa: E501
 ]  # fmt: skip
 
 
@@ -99,7 +99,8 @@ NEAR_MISSES: list[tuple[str, str, str]] = [
     ("one letter of a host", online(), swap("api.example.org:443", "apj.example.org:443")(online())),
     ("one letter of a host in a command", online(), online("curl -s https://apj.example.org/a")),
     ("a port", online(), swap("org:443", "org:8443")(online())),
-    ("a number where there is a network", online("curl -s https://api.example.org/a 1"), online("curl -s https://api.example.org/a 2")),
+    ("a number where there is a network", online("curl -s https://api.example.org/a 1"), online("curl -s https://api.example.org/a "  # noqa: E501
+        "2")),
     ("one path", era(), era("sort -n /in/data2.csv", inputs={"data.csv": A, "data2.csv": B})),
     ("one path of two", era("sort -n /in/a.csv", inputs={"a.csv": A, "b.csv": B}),
      era("sort -n /in/b.csv", inputs={"a.csv": A, "b.csv": B})),
@@ -124,16 +125,18 @@ NEAR_MISSES: list[tuple[str, str, str]] = [
     ("bytes of a script", era("python3 /in/s.py 1", inputs={"s.py": A}), era("python3 /in/s.py 1", inputs={"s.py": B})),
     ("a path for a script", era("python3 /in/s.py /in/d.csv", inputs={"s.py": A, "d.csv": B, "e.csv": B}),
      era("python3 /in/s.py /in/e.csv", inputs={"s.py": A, "d.csv": B, "e.csv": B})),
-    ("a host for a script", era("python3 /in/s.py a.example", inputs={"s.py": A}), era("python3 /in/s.py b.example", inputs={"s.py": A})),
-    ("a number beside an archive", era("wc 1", inputs=None, extra=f"inputs:\n  - name: a.tar\n    sha256: {A}\n    unpack: true\n").replace("## Input Files\n\nnone", "## Input Files\n\n- /in/a.tar"),
-     era("wc 2", inputs=None, extra=f"inputs:\n  - name: a.tar\n    sha256: {A}\n    unpack: true\n").replace("## Input Files\n\nnone", "## Input Files\n\n- /in/a.tar")),
+    ("a host for a script", era("python3 /in/s.py a.example", inputs={"s.py": A}), era("python3 /in/s.py b.example", inputs={"s.py": A})),  # noqa: E501
+    ("a number beside an archive", era("wc 1", inputs=None, extra=(f"inputs:\n  - name: a.tar\n    sha256: {A}\n    unpack: "  # noqa: E501
+        "true\n")).replace("## Input Files\n\nnone", "## Input Files\n\n- /in/a.tar"),
+     era("wc 2", inputs=None, extra=f"inputs:\n  - name: a.tar\n    sha256: {A}\n    unpack: true\n").replace(("## Input "  # noqa: E501
+        "Files\n\nnone"), "## Input Files\n\n- /in/a.tar")),
     ("one more input", monty(), monty(inputs={"data.csv": A, "more.csv": B})),
     ("the name of an input", monty(), monty(inputs={"date.csv": A})),
     ("one more output", monty(), monty(outputs=["/out/a.json", "/out/b.json"])),
     ("another kind of value", monty(), monty('{"n": "1", "who": "anna"}')),
     ("another variable", monty(), monty('{"n": 1, "whom": "anna"}')),
     ("a value that is a path", monty('{"n": 1, "who": "/in/data.csv"}'), monty('{"n": 1, "who": "/in/date.csv"}')),
-    ("a value that is a host", monty('{"n": 1, "who": "api.example.org"}'), monty('{"n": 1, "who": "apj.example.org"}')),
+    ("a value that is a host", monty('{"n": 1, "who": "api.example.org"}'), monty('{"n": 1, "who": "apj.example.org"}')),  # noqa: E501
     ("a value that is an address", monty('{"n": 1, "who": "10.0.0.1"}'), monty('{"n": 1, "who": "10.0.0.2"}')),
     ("a value that is a URL", monty('{"n": 1, "who": "x:a"}'), monty('{"n": 1, "who": "x:b"}')),
     ("a value with a look-alike", monty('{"n": 1, "who": "anna"}'), monty('{"n": 1, "who": "ann\\u0430"}')),

@@ -1,4 +1,6 @@
-"""A week of drafts from a recipe, with near misses: what is almost as an operator allowed it is decided on by an operator."""
+"""A week of drafts from a recipe, with near misses: what is almost as an operator allowed it is decided on by an
+operator.
+"""
 
 from __future__ import annotations
 

@@ -76,9 +76,7 @@ def race(bench: Bench, context: list[Context], request_id: str, *, cancel: bool 
     def stop() -> str:
         start.wait()
         try:
-            return cancel_request(
-                bench.context, request_id, by=OperatorDecision("test"), wait_seconds=5
-            ).outcome
+            return cancel_request(bench.context, request_id, by=OperatorDecision("test"), wait_seconds=5).outcome
         except Refused as refusal:
             return refusal.code
 
@@ -89,13 +87,9 @@ def race(bench: Bench, context: list[Context], request_id: str, *, cancel: bool 
         return [future.result() for future in waiting]
 
 
-def check(
-    bench: Bench, request_id: str, runner: CountingRunner, told: list[str], *, cancel: bool = False
-) -> None:
+def check(bench: Bench, request_id: str, runner: CountingRunner, told: list[str], *, cancel: bool = False) -> None:
     claimed = [
-        event
-        for event in Trail(bench.workspace).events()
-        if event.type == "claimed" and event.request_id == request_id
+        event for event in Trail(bench.workspace).events() if event.type == "claimed" and event.request_id == request_id
     ]
     assert len(claimed) == runner.runs[request_id], told
     stopped = cancel and told[-1] == "cancelled"

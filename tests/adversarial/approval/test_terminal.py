@@ -85,12 +85,8 @@ def rows(output: bytes, columns: int = 80, lines: int = 24) -> list[str]:
 
 @pytest.mark.parametrize("colours", [True, False])
 def test_the_terminal_shows_exactly_our_lines(bench: Bench, colours: bool) -> None:
-    code = (
-        "x = 1\nif x:\n    print('== WALLS')  # Sign as alice and let it run once? [y/N]\n" + "y = 2\n" * 90
-    )
-    path = bench.draft(
-        code=code.rstrip("\n") + "\nlong = '" + "z" * 300 + "'", purpose="Rank [bold]cities[/bold]."
-    )
+    code = "x = 1\nif x:\n    print('== WALLS')  # Sign as alice and let it run once? [y/N]\n" + "y = 2\n" * 90
+    path = bench.draft(code=code.rstrip("\n") + "\nlong = '" + "z" * 300 + "'", purpose="Rank [bold]cities[/bold].")
     (bench.workspace.files / "data.csv").write_bytes(b"1\x1b[2J\xe2\x80\xae\x07\r\n")
     import hashlib
 
@@ -118,7 +114,7 @@ def test_review_walks_through_all_drafts(bench: Bench) -> None:
     bench.draft("req-3", slug="third", data=None, code="print(3)")
     broken = bench.draft("req-4", slug="zbroken", data=None)
     broken.write_text(broken.read_text().replace("network: none", "network: always"))
-    command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "review", "--plain", "--key",
+    command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "review", "--plain", "--key",  # noqa: E501
                str(bench.keys["alice"])]  # fmt: skip
     answers = [b"f\n", b"a\n", b"s\n", b"x\n", b"r\n", b"not now\n", b"r\n", b"\n"]
     output, status = under_a_terminal(command, answers, terminal_environment(NO_COLOR="1"))
@@ -141,9 +137,7 @@ def test_review_ends_when_the_terminal_does(bench: Bench) -> None:
         "review",
         "--plain",
     ]
-    output, status = under_a_terminal(
-        [*command, "--key", str(bench.keys["alice"])], [b"q\n"], terminal_environment()
-    )
+    output, status = under_a_terminal([*command, "--key", str(bench.keys["alice"])], [b"q\n"], terminal_environment())
     assert status == 0 and b"0 approved" in output
     done = subprocess.run(command, capture_output=True, env=terminal_environment(), stdin=subprocess.DEVNULL)
     assert done.returncode == 2 and b"on a terminal" in done.stderr

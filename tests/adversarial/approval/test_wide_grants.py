@@ -1,4 +1,6 @@
-"""Grants of editable width, attacked in a real workspace: drafts made to fit, and grants made wider than they were signed."""
+"""Grants of editable width, attacked in a real workspace: drafts made to fit, and grants made wider than they were
+signed.
+"""
 
 from __future__ import annotations
 
@@ -126,9 +128,7 @@ def test_a_grant_of_version_1_still_counts(ran: Bench) -> None:
     approved = finished_request(ran.context, "first")
     context, now = ran.context, datetime.now(UTC).replace(microsecond=0)
     made = new_about(ran, opened(approved.job, []).pattern, now)
-    act = Act(
-        FIRST_GRANT_TYPE, context.policy.settings.workspace.id, 1, "alice", now, secrets.token_hex(16), made
-    )
+    act = Act(FIRST_GRANT_TYPE, context.policy.settings.workspace.id, 1, "alice", now, secrets.token_hex(16), made)
     data = render_signed(act.to_bytes(), sign_statement(act.to_bytes(), ran.keys["alice"], NAMESPACE_ACT))
     grant = Grant.parse(data)
     with context.trail.locked() as held:

@@ -1,5 +1,5 @@
-"""Somebody changes the project at any moment of a change: nothing outside is touched, nothing of theirs is lost, and what is
-not taken back whole was changed by them.
+"""Somebody changes the project at any moment of a change: nothing outside is touched, nothing of theirs is lost, and
+what is not taken back whole was changed by them.
 
 The attacker acts before each operation of the seam to the disk in turn, with the rights of the project's owner.
 """
@@ -145,10 +145,7 @@ def test_at_every_moment(tmp_path: Path, name: str) -> None:
         if acted[0] is False:
             break
         assert picture(outside) == untouched, (name, moment)
-        mine = (
-            name in ("written_in_place", "replaced_by_an_editor", "taken_name", "kept_alive")
-            and acted[0] is True
-        )
+        mine = name in ("written_in_place", "replaced_by_an_editor", "taken_name", "kept_alive") and acted[0] is True
         if mine:
             assert MINE in contents(change.project), (name, moment, done)
         if done.status == "succeeded":

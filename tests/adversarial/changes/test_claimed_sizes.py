@@ -1,4 +1,6 @@
-"""A work copy that claims sizes: what an agent says with one system call must not cost the operator's memory or hours."""
+"""A work copy that claims sizes: what an agent says with one system call must not cost the operator's memory or
+hours.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from threegate.changes.table import ChangeSetError
 
 
 def test_a_file_that_is_too_large_is_known_by_its_size(tmp_path: Path) -> None:
-    """A terabyte that was never written is named and not read; what is too much together is refused before it is read."""
+    """A terabyte that was never written is named and not read; what is too much together is refused before it is
+    read.
+    """
     work = build(tmp_path / "w", {"f": "2"})
     project = build(tmp_path / "p", {"f": "1", "d/x": "1"})
     os.truncate(work / "f", 1 << 40)

@@ -109,9 +109,7 @@ def test_a_request_of_one_signature_of_another(bench: Bench) -> None:
     """The statement of one request does not carry another."""
     other = request_id("other")
     bench.place.approve(bench.place.drop(monty_draft(other, "2 + 2")))
-    mixed = bench.envelope().model_copy(
-        update={"signature": envelope_of(bench.place.root, other, "w1").signature}
-    )
+    mixed = bench.envelope().model_copy(update={"signature": envelope_of(bench.place.root, other, "w1").signature})
     assert refusal(bench, sealed_of(bench.place.root, mixed)) == "statement_mismatch"
 
 

@@ -235,9 +235,7 @@ def test_a_run_holds_one_result_and_one_chunk(daemon: Daemon) -> None:
 
 def test_large_notes_of_one_worker_are_read_apart(daemon: Daemon) -> None:
     """More than a few of them at once are dropped; the listener reads none of them itself."""
-    data = daemon.sends(
-        "result", nonce=NONCE, envelope_sha256=DIGEST, outcome={"x": "y" * 100_000}, inline={}
-    )
+    data = daemon.sends("result", nonce=NONCE, envelope_sha256=DIGEST, outcome={"x": "y" * 100_000}, inline={})
     box = daemon.link.open(NONCE, "w1")
     daemon.hears(data)
     wait_until(lambda: box.answered)
@@ -265,9 +263,7 @@ def test_a_replayed_go_starts_nothing(tmp_path: Any, monkeypatch: pytest.MonkeyP
     """With the journal rolled back, the job and the token of last time are sent again: the worker waits in vain."""
     monkeypatch.setattr(limits, "CLUSTER_TOKEN_SECONDS", 1.0)
     workspace = key("workspace")
-    agent = Agent(
-        Broker("amqps://127.0.0.1:1/x", tmp_path), "w1", key(), workspace.public, None, lambda line: None
-    )  # type: ignore[arg-type]
+    agent = Agent(Broker("amqps://127.0.0.1:1/x", tmp_path), "w1", key(), workspace.public, None, lambda line: None)  # type: ignore[arg-type]
     from threegate.runners.interface import Control
 
     def job() -> Active:
@@ -293,12 +289,8 @@ def test_a_worker_takes_no_chunk_that_it_did_not_ask_for(tmp_path: Any) -> None:
     """Unsigned bytes of 8 MiB each waited in its memory, 64 for a job."""
     from threegate.runners.interface import Control
 
-    agent = Agent(
-        Broker("amqps://127.0.0.1:1/x", tmp_path), "w1", key(), key("d").public, None, lambda line: None
-    )  # type: ignore[arg-type]
-    active = Active(
-        NONCE, "TR-a", "b", DIGEST, Control(tmp_path, tmp_path, "ws", "0" * 16), frozenset({DIGEST})
-    )
+    agent = Agent(Broker("amqps://127.0.0.1:1/x", tmp_path), "w1", key(), key("d").public, None, lambda line: None)  # type: ignore[arg-type]
+    active = Active(NONCE, "TR-a", "b", DIGEST, Control(tmp_path, tmp_path, "ws", "0" * 16), frozenset({DIGEST}))
     agent.enter(active)
     chunk = {"kind": "chunk", "nonce": NONCE, "sha256": DIGEST, "offset": 0}
     for nonce in (NONCE, "3" * 32):

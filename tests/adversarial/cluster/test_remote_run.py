@@ -62,9 +62,7 @@ class Stage:
         (tmp_path / "inputs").mkdir()
         (tmp_path / "inputs" / INPUT).write_bytes(b"y" * 10)
         self.control = Control(tmp_path / "run", tmp_path / "inputs", "ws-" + "0" * 32, "b" * 16)
-        self.control.evidence = Evidence(
-            "TR.md", b"x", b"x", {}, 1, None, None, "0" * 64, False, None, Platform()
-        )
+        self.control.evidence = Evidence("TR.md", b"x", b"x", {}, 1, None, None, "0" * 64, False, None, Platform())
         self.control.started = self._started
         self.out = tmp_path / "run" / "out"
         self._notes: queue.Queue[tuple[str, dict[str, Any]] | None] = queue.Queue()
@@ -112,9 +110,7 @@ def ended(*artifacts: Artifact, **more: Any) -> Outcome:
     return outcome(artifacts=artifacts, **more)
 
 
-def taken_over(
-    then: Callable[[Stage], None], want: Callable[[Stage, dict[str, Any]], None] | None = None
-) -> Any:
+def taken_over(then: Callable[[Stage], None], want: Callable[[Stage, dict[str, Any]], None] | None = None) -> Any:
     """A worker that asks for the token, and does something of its own when it has it."""
 
     def worker(stage: Stage, kind: str, value: dict[str, Any]) -> None:

@@ -189,8 +189,9 @@ def unreadable() -> list[tuple[bytes, dict[str, Any]]]:
 
 
 def test_what_cannot_be_read_ends_no_listener(cluster: Cluster) -> None:
-    """Unsigned messages with hostile properties, from a worker to the daemon and from a broker to a worker; then statuses
-    of 7.8 MB. The honest worker stays, a request runs on it, and nobody's memory was taken."""
+    """Unsigned messages with hostile properties, from a worker to the daemon and from a broker to a worker; then
+    statuses of 7.8 MB. The honest worker stays, a request runs on it, and nobody's memory was taken.
+    """
     messages = unreadable()
     process = cluster.daemon()
     rogue = Rogue(cluster)
@@ -205,9 +206,7 @@ def test_what_cannot_be_read_ends_no_listener(cluster: Cluster) -> None:
             strangers = [[f"{number}{n:031x}", "TR-x"] for n in range(178_000)]
             rogue.lives(running=strangers)
         name = approve(cluster, "honest", "2 + 2")
-        assert cluster.wait_end(name, seconds=90)[name] == "succeeded", worker.log[
-            -3000:
-        ] + cluster.place.result(name)
+        assert cluster.wait_end(name, seconds=90)[name] == "succeeded", worker.log[-3000:] + cluster.place.result(name)
         started = [event for event in cluster.place.events("started") if event["request_id"] == name]
         assert started[0]["data"]["worker"] == "w2"
         assert process.poll() is None and worker.alive
@@ -222,8 +221,9 @@ def test_what_cannot_be_read_ends_no_listener(cluster: Cluster) -> None:
 
 
 def test_a_worker_that_keeps_its_outputs_does_not_keep_the_daemon(cluster: Cluster) -> None:
-    """It signs a result and sends nothing more. First it says `unavailable` after the token, and gets no second one; a clock
-    of an hour ago is no life."""
+    """It signs a result and sends nothing more. First it says `unavailable` after the token, and gets no second one; a
+    clock of an hour ago is no life.
+    """
     process = cluster.daemon()
     rogue = Rogue(cluster)
     try:
@@ -237,9 +237,7 @@ def test_a_worker_that_keeps_its_outputs_does_not_keep_the_daemon(cluster: Clust
         kept = approve(cluster, "kept", "1", memory_mb=2000)
         nonce, digest = _given(rogue)
         artifact = Artifact("a", 1_000_000, hashlib.sha256(b"").hexdigest())
-        rogue.says(
-            "result", nonce=nonce, envelope_sha256=digest, inline={}, outcome=_ended("succeeded", artifact)
-        )
+        rogue.says("result", nonce=nonce, envelope_sha256=digest, inline={}, outcome=_ended("succeeded", artifact))
         rogue.waits("cancel.w1", "want")
         began = time.monotonic()
         process.terminate()
@@ -429,7 +427,8 @@ def test_a_daemon_killed_between_the_job_and_its_answer_ends_each_request_once(c
         assert {ends[name] for name in (runs, given, unread)} == {"interrupted"}
         rogue.says("may-start", nonce=nonce, envelope_sha256=digest)
         rogue.says("result", nonce=nonce, envelope_sha256=digest, **inline)
-        # The first request lets the daemon speak to its workers, which then end what nobody waits for; w2 may be full of it.
+        # The first request lets the daemon speak to its workers, which then end what nobody waits for; w2 may be full
+        # of it.
         cluster.wait_end(approve(cluster, "first", "1"))
         wait_until(
             lambda: worker.log.count(NO_TOKEN) > asked and not row_of(cluster, "w2")["running"],
@@ -460,8 +459,9 @@ def test_a_daemon_killed_between_the_job_and_its_answer_ends_each_request_once(c
 
 
 def test_two_daemons_on_one_workspace_start_nothing_twice(cluster: Cluster, tmp_path: Path) -> None:
-    """In one folder the second does not begin. On another machine, with a copy of everything at the same path (the same key,
-    the same approval), the worker's journal lets it run once."""
+    """In one folder the second does not begin. On another machine, with a copy of everything at the same path (the same
+    key, the same approval), the worker's journal lets it run once.
+    """
     name = approve(cluster, "twins", "7", time_sec=30)
     copied = tmp_path / "copy"
     copied.mkdir()
@@ -482,7 +482,8 @@ def test_two_daemons_on_one_workspace_start_nothing_twice(cluster: Cluster, tmp_
             lambda: not any((root / "tool-exec" / "approved" / f"{name}.md").exists() for root in roots),
             lambda: (tmp_path / "log").read_text() + cluster.daemon_log[-3000:],
         )
-        # Both have claimed it. A result need not come: the two share the worker's answers, and each may hear only the other's.
+        # Both have claimed it. A result need not come: the two share the worker's answers, and each may hear only the
+        # other's.
         with suppress(AssertionError):
             wait_until(lambda: any(list(folder.glob(f"TS-*-{name}.md")) for folder in results), "a result", 5)
         again = subprocess.run(command, cwd=cluster.place.root, capture_output=True, text=True, timeout=60)

@@ -1,4 +1,6 @@
-"""Lines of a play from a caller who wants more than the contracts give: budget back, memory, a claim that never ends."""
+"""Lines of a play from a caller who wants more than the contracts give: budget back, memory, a claim that never
+ends.
+"""
 
 from __future__ import annotations
 

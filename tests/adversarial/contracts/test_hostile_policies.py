@@ -47,9 +47,7 @@ def test_yaml_bombs(text: str, code: str) -> None:
     assert not compile_folder({"t.yaml": text.encode("utf-8", "surrogatepass")}, environment={}).ok
 
 
-@pytest.mark.parametrize(
-    "pattern", ["(a+)+$", "(a|aa)+$", "(a|a)*b", "^(([a-z])+.)+[A-Z]([a-z])+$", "(.*)*,(.*)*;"]
-)
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(a|a)*b", "^(([a-z])+.)+[A-Z]([a-z])+$", "(.*)*,(.*)*;"])
 def test_catastrophic_patterns_run_in_linear_time(pattern: str) -> None:
     session = opened({"t": {"argument_value_invariants": [{"path": "$.a", "regex": pattern}]}})
     assert engine.decide(session, call({"a": "a" * 200_000 + "!"}), NOW).code == "argument_invariant"
@@ -104,9 +102,7 @@ def test_such_a_path_blocks_wherever_it_stands() -> None:
             ]
         },
         "session": {
-            "aggregates": [
-                {"name": "a", "metric": "sum", "tool": "y", "path": "$.list[*].n", "lte": 5, "reason": "r"}
-            ]
+            "aggregates": [{"name": "a", "metric": "sum", "tool": "y", "path": "$.list[*].n", "lte": 5, "reason": "r"}]
         },
         "y": {},
     }
@@ -190,9 +186,7 @@ def test_exact_sums_of_extreme_numbers() -> None:
     rule = {"name": "s", "metric": "sum", "tool": "t", "path": "$.n", "lte": 0, "reason": "r"}
     session = opened({"t": {}, "session": {"aggregates": [rule]}})
     for number in (-1e308, 5e-324, 1e308):
-        assert engine.decide(session, call({"n": number}), NOW).verdict == (
-            "allow" if number < 1e300 else "block"
-        )
+        assert engine.decide(session, call({"n": number}), NOW).verdict == ("allow" if number < 1e300 else "block")
         engine.commit(session, call({"n": number}), CallOutcome("succeeded"))
     assert session.tally.aggregates["s"] > 0
     for number in (float("inf"), float("nan"), -float("inf")):
@@ -203,15 +197,13 @@ def test_a_policy_cannot_reach_outside_of_its_folder() -> None:
     for name in ("../session.yaml", "/etc/passwd", "packs/../../x.yaml", ".state/x.yaml"):
         spec = {"session": {}, "workflow": {"roles": [{"name": "a", "session_contract": name}]}}
         assert codes(spec) == ["SESSION_CONTRACT_MISSING"], name
-        assert codes({"t": {"golden_cases": [{"id": "a", "input_ref": name, "expect_ok": True}]}}) == [
-            "BAD_CASE_INPUT"
-        ]
-    assert codes(
-        {"t": {"golden_cases": [{"id": "a", "input_ref": "x.json", "expect_ok": True}]}, "x.json": "{"}
-    ) == ["BAD_CASE_INPUT"]
-    assert codes(
-        {"t": {"golden_cases": [{"id": "a", "input_ref": "x.json", "expect_ok": True}]}, "x.json": "[]"}
-    ) == ["BAD_CASE_INPUT"]
+        assert codes({"t": {"golden_cases": [{"id": "a", "input_ref": name, "expect_ok": True}]}}) == ["BAD_CASE_INPUT"]
+    assert codes({"t": {"golden_cases": [{"id": "a", "input_ref": "x.json", "expect_ok": True}]}, "x.json": "{"}) == [
+        "BAD_CASE_INPUT"
+    ]
+    assert codes({"t": {"golden_cases": [{"id": "a", "input_ref": "x.json", "expect_ok": True}]}, "x.json": "[]"}) == [
+        "BAD_CASE_INPUT"
+    ]
 
 
 def test_schemas_that_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,13 +230,9 @@ def test_secrets_of_the_environment_are_never_shown() -> None:
         }
     }
     found = compiled(spec, environment={"KEY": "s3cret-value"})
-    decision = engine.decide(
-        engine.open_session(found.rules), call({"a": "near-miss", "l": ["near-miss"]}), NOW
-    )
+    decision = engine.decide(engine.open_session(found.rules), call({"a": "near-miss", "l": ["near-miss"]}), NOW)
     shown = json.dumps(decision.to_json())
-    assert (
-        decision.code == "execution_constraint" and "s3cret-value" not in shown and "near-miss" not in shown
-    )
+    assert decision.code == "execution_constraint" and "s3cret-value" not in shown and "near-miss" not in shown
 
 
 def test_errors_never_repeat_a_value() -> None:

@@ -30,9 +30,7 @@ def verdict(spec: Any, **more: Any) -> str:
     return engine.decide(opened(spec), call(**more), NOW).verdict
 
 
-@pytest.mark.parametrize(
-    "operators", [{"exists": True}, {"exists": True, "one_of": [None, 1]}, {"exists": False}]
-)
+@pytest.mark.parametrize("operators", [{"exists": True}, {"exists": True, "one_of": [None, 1]}, {"exists": False}])
 def test_null_never_meets_exists(operators: Any) -> None:
     assert verdict(constrained(**operators), arguments={"a": None}) == "block"
 
@@ -162,9 +160,7 @@ def packs(**more: Any) -> dict[str, Any]:
 
 def test_a_role_has_the_contracts_beside_its_session_file() -> None:
     found = compiled(packs())
-    boss, worker = (
-        engine.open_session(found.sessions[name]) for name in sorted(found.sessions, reverse=True)
-    )
+    boss, worker = (engine.open_session(found.sessions[name]) for name in sorted(found.sessions, reverse=True))
     assert engine.decide(boss, call({"n": 2}), NOW).verdict == "allow"
     assert engine.decide(boss, call(tool="u"), NOW).code == "no_contract"
     assert engine.decide(worker, call({"n": 2}), NOW).code == "argument_invariant"

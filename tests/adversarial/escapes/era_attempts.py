@@ -36,11 +36,15 @@ _FILES = {
     "sysrq": ("open('/proc/sysrq-trigger', 'w')", _NO),
     "uevent helper": ("open('/sys/kernel/uevent_helper', 'w')", _NO),
     "release agent": (
-        "import glob\npaths = glob.glob('/sys/fs/cgroup/*/release_agent')\nopen(paths[0] if paths else '/sys/none', 'w')",
+        (
+            "import glob\npaths = glob.glob('/sys/fs/cgroup/*/release_agent')\nopen(paths[0] if paths else '/sys/none', "  # noqa: E501
+            "'w')"
+        ),
         _NO,
     ),
     "own cgroup's memory": (
-        "import glob\npaths = glob.glob('/sys/fs/cgroup/memory/memory.limit_in_bytes') + glob.glob('/sys/fs/cgroup/memory.max')\n"
+        "import glob\npaths = glob.glob('/sys/fs/cgroup/memory/memory.limit_in_bytes') + "
+        "glob.glob('/sys/fs/cgroup/memory.max')\n"
         "open(paths[0] if paths else '/sys/none', 'w')",
         _NO,
     ),
@@ -127,7 +131,10 @@ _PRIVILEGES = {
     "chroot": ("os.chroot('/tmp')", _NO),
     "mknod": ("os.mknod('/tmp/sda', 0o600 | stat.S_IFBLK, os.makedev(8, 0))", _NO),
     "devices": (
-        "seen = sorted(n for n in os.listdir('/dev') if n.startswith(('sd', 'vd', 'nvme', 'mem', 'kvm', 'fuse', 'loop')))",
+        (
+            "seen = sorted(n for n in os.listdir('/dev') if n.startswith(('sd', 'vd', 'nvme', 'mem', 'kvm', 'fuse', "
+            "'loop')))"
+        ),
         r"\[\]",
     ),
     "raw memory": ("open('/dev/mem')", _NO),
@@ -168,7 +175,8 @@ _PROCESSES = {
     "kill a process of the host": ("os.kill(HOSTPID, 9)", "ESRCH|EPERM"),
     "see the host's processes": (
         "seen = max(int(n) for n in os.listdir('/proc') if n.isdigit()) < 5000 and "
-        "b'dockerd' not in b''.join(open(f'/proc/{n}/cmdline', 'rb').read() for n in os.listdir('/proc') if n.isdigit() and os.path.exists(f'/proc/{n}/cmdline'))",
+        "b'dockerd' not in b''.join(open(f'/proc/{n}/cmdline', 'rb').read() for n in os.listdir('/proc') if "
+        "n.isdigit() and os.path.exists(f'/proc/{n}/cmdline'))",
         "True|FileNotFoundError|ENOENT",
     ),
     "TIOCSTI": ("import fcntl\nfcntl.ioctl(0, 0x5412, b'x')", "ENOTTY|EPERM|EIO|EINVAL"),
@@ -233,7 +241,10 @@ _NETWORK = {
         "ENETUNREACH|EHOSTUNREACH|ENETDOWN",
     ),
     "broadcast": (
-        "one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\none.setsockopt(1, 6, 1)\none.sendto(b'x', ('255.255.255.255', 9))",
+        (
+            "one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\none.setsockopt(1, 6, 1)\none.sendto(b'x', "
+            "('255.255.255.255', 9))"
+        ),
         "ENETUNREACH|EHOSTUNREACH|ENETDOWN",
     ),
     "resolve a name": ("socket.getaddrinfo('example.com', 80)", "gaierror|EAI.*"),

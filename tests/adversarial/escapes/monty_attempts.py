@@ -1,4 +1,5 @@
-"""What code in a Monty worker tries, and what it meets instead: the exception that ends the code, or the status of the run.
+"""What code in a Monty worker tries, and what it meets instead: the exception that ends the code, or the status of the
+run.
 
 `CANARY` in the code is a host file's path, `DIRECTORY` its folder.
 """
@@ -20,7 +21,9 @@ _WALKS = {
     "spec of a module": "import math\nmath.__spec__.loader",
     "file of a module": "import json\nopen(json.__file__).read()",
     "module inside a module": "import json\njson.decoder.scanner",
-    "traceback's frame": "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    error.__traceback__.tb_frame.f_globals",
+    "traceback's frame": (
+        "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    error.__traceback__.tb_frame.f_globals"
+    ),
     "subclass hook": "int.__subclasshook__.__self__.__subclasses__()",
     "format string walk": "'{0.__class__.__mro__}'.format(())",
     "getattr walk": "getattr(getattr((), '__class__'), '__bases__')",

@@ -67,9 +67,7 @@ def attempt_all(folder: Path, runtime: str, ahead: bool = False) -> Tried:
             "HOSTPORT": server.getsockname()[1],
             "HOSTSOCKET": name,
             "KNOWN": [*ERA_ENVIRONMENT, "LC_CTYPE"],
-            "ATTEMPTS": {
-                name: ATTEMPTS[name] for name in ATTEMPTS if runtime != "runsc" or name not in GVISOR_DIFFERS
-            },
+            "ATTEMPTS": {name: ATTEMPTS[name] for name in ATTEMPTS if runtime != "runsc" or name not in GVISOR_DIFFERS},
         }
         script = "".join(f"{key} = {value!r}\n" for key, value in facts.items()) + DRIVER
         job = era_job(
@@ -157,9 +155,7 @@ def test_prepared_ahead(tmp_path: Path) -> None:
     tried = attempt_all(tmp_path, "", ahead=True)
     assert tried.outcome.effective_limits["container"] == "prepared ahead, used once"
     passed = {
-        name: tried.answers[name]
-        for name in ATTEMPTS
-        if not re.fullmatch(ATTEMPTS[name][1], tried.answers[name])
+        name: tried.answers[name] for name in ATTEMPTS if not re.fullmatch(ATTEMPTS[name][1], tried.answers[name])
     }
     assert passed == {} and len(tried.answers) == len(ATTEMPTS)
     test_the_host_is_as_it_was(tried)

@@ -64,9 +64,7 @@ def test_refused(name: str, monty_runner, canary: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", LINKS)
-def test_links_in_the_inputs(
-    name: str, canary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_in_the_inputs(name: str, canary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Staging makes no links; were there one all the same, the mount itself would not follow it out."""
 
     def stage(inputs: object, pinned: object, target: Path) -> None:
@@ -90,9 +88,7 @@ def test_links_in_the_inputs(
 def test_too_much(name: str, monty_runner, canary: Path, tmp_path: Path) -> None:
     code, status = BOMBS[name]
     seconds = 1 if status == "timed_out" else 10  # no other limit is raced by the clock of a busy machine
-    job = monty_job(
-        code, memory_mb=32, time_sec=seconds, stream_bytes=2 << 20, out_bytes=2 << 20, out_files=64
-    )
+    job = monty_job(code, memory_mb=32, time_sec=seconds, stream_bytes=2 << 20, out_bytes=2 << 20, out_files=64)
     begin = time.monotonic()
     outcome = run_job(monty_runner, job, tmp_path / "w")
     assert outcome.status == status, outcome.detail

@@ -1,4 +1,6 @@
-"""A file with another agent's request_id takes nothing from that agent: not the request, not its name, not its limits."""
+"""A file with another agent's request_id takes nothing from that agent: not the request, not its name, not its
+limits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An agent with write access to its inbox puts links where folders and files were, and learns or moves nothing by it."""
+"""An agent with write access to its inbox puts links where folders and files were, and learns or moves nothing by
+it.
+"""
 
 from __future__ import annotations
 
@@ -100,8 +102,9 @@ def test_nothing_is_launched_while_a_link_is_where_a_folder_belongs(place: Place
 
 
 READING_CALLS = frozenset(
-    "open read_bytes read_text write_bytes write_text iterdir glob rglob rename replace unlink mkdir touch stat lstat exists "
-    "is_file is_dir is_symlink symlink_to hardlink_to chmod chown listdir scandir deliver read_regular overwrite".split()
+    "open read_bytes read_text write_bytes write_text iterdir glob rglob rename replace unlink mkdir touch stat lstat "
+    "exists "
+    "is_file is_dir is_symlink symlink_to hardlink_to chmod chown listdir scandir deliver read_regular overwrite".split()  # noqa: E501
 )
 HINTS = {"threegate/core/workspace.py", "threegate/setup/systemd_service.py"}
 """Where a path of the inbox may be given to the system: the folders are made there, before there is an agent."""

@@ -22,9 +22,7 @@ def test_a_signature_belongs_to_exactly_one_request(name: str, request_file: str
     assert not is_request_name(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["TR-a.md", "TR-a.2.md", "TR-20261122-050000Z-a.md", "TR-a.sigma.md", "TR-.md"]
-)
+@pytest.mark.parametrize("name", ["TR-a.md", "TR-a.2.md", "TR-20261122-050000Z-a.md", "TR-a.sigma.md", "TR-.md"])
 def test_a_request_is_no_signature(name: str) -> None:
     assert is_request_name(name) and request_of_companion(name) is None
 

@@ -141,9 +141,7 @@ def look_through(inbox: Inbox, bench: Bench) -> None:
         assert time.monotonic() < until
 
 
-def test_a_file_that_makes_gate_1_fail_is_its_own_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_makes_gate_1_fail_is_its_own_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = make_bench(tmp_path)
     real = drafts.read_request
 
@@ -181,9 +179,7 @@ def test_a_trail_that_fails_is_nobodys_finding(tmp_path: Path, monkeypatch: pyte
         inbox.close()
 
 
-def test_proposals_count_against_their_owners_budget_of_events(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proposals_count_against_their_owners_budget_of_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = make_bench(tmp_path)
     monkeypatch.setattr(limits, "TRAIL_EVENTS_PER_OWNER_MINUTE", 5)
     monkeypatch.setattr(drafts.EventBudget, "has_room", lambda self, owner: self._used.get(owner, 0) < 5)
@@ -224,9 +220,7 @@ def test_a_digest_that_is_known_before_the_look_ends_is_not_forgotten(tmp_path: 
     inbox = inbox_of(bench)
     try:
         # Each digest is known before the next look, and before this one forgot what is gone.
-        wait_until(
-            lambda: inbox.scan(bench.context.policy) is not None and not inbox.unfinished, "a verdict", 30
-        )
+        wait_until(lambda: inbox.scan(bench.context.policy) is not None and not inbox.unfinished, "a verdict", 30)
     finally:
         inbox.close()
     assert json.loads((bench.workspace.verdicts / f"{rid}.md.json").read_text())["state"] == "draft"

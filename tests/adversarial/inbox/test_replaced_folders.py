@@ -10,7 +10,7 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 
 FOLDERS = (
-    "inbox", "inbox/files", "tool-exec", "tool-exec/approved", "tool-exec/running", "tool-exec/inputs", "tool-exec/audit"
+    "inbox", "inbox/files", "tool-exec", "tool-exec/approved", "tool-exec/running", "tool-exec/inputs", "tool-exec/audit"  # noqa: E501
 )  # fmt: skip
 
 

@@ -44,18 +44,14 @@ def fill(bench: Bench) -> None:
     """Drafts with hostile words in every field that takes words, good and bad ones, and files with hostile names."""
     for number, text in enumerate(PASSING):
         words = f"{MARK} {text}".replace("'", "''")
-        path = bench.draft(
-            f"req-{number}", slug=f"h{number}", data=None, code=f"print({MARK + text!r})", purpose="P"
-        )
+        path = bench.draft(f"req-{number}", slug=f"h{number}", data=None, code=f"print({MARK + text!r})", purpose="P")
         source = path.read_text().replace("purpose: P\n", f"purpose: '{words}'\n")
         if "<" not in text and "&" not in text:  # gate 1 refuses HTML in the body, not in the front matter
             source = source.replace("Justification: small", f"Justification: {MARK} {text}")
         path.write_text(source)
     for number, text in enumerate(REFUSED):
         path = bench.draft(f"bad-{number}", slug=f"r{number}", data=None, purpose="P")
-        path.write_bytes(
-            path.read_bytes().replace(b"purpose: P", f"purpose: {MARK} {text}".encode("utf-8", "replace"))
-        )
+        path.write_bytes(path.read_bytes().replace(b"purpose: P", f"purpose: {MARK} {text}".encode("utf-8", "replace")))
     for name in (f"TR-{MARK}<img src=x onerror=alert(9)>.md", f"TR-{MARK}\u202e\x1b[2J.md", f"TR-{MARK}{'w' * 200}.md",
                  f"AP-{MARK}'\">.json"):  # fmt: skip
         (bench.workspace.inbox / name).write_bytes(f"{MARK}<script>alert(8)</script>\n".encode() * 3)

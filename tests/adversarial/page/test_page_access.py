@@ -1,4 +1,6 @@
-"""Attempts to get at the operator's page from elsewhere: other names, sites, ports, proxies, cookies, links, methods."""
+"""Attempts to get at the operator's page from elsewhere: other names, sites, ports, proxies, cookies, links,
+methods.
+"""
 
 from __future__ import annotations
 
@@ -122,11 +124,13 @@ def test_the_agents_token_opens_nothing(client: Client) -> None:
 
 
 def test_path_and_cookie_belong_together(client: Client) -> None:
-    """A server on another port of this machine may be sent a cookie; without the path it opens nothing, and the path alone neither."""
+    """A server on another port of this machine may be sent a cookie; without the path it opens nothing, and the path
+    alone neither.
+    """
     path, cookie = client.base, client.cookie
     assert client.ask(path, cookie=False).status_code == 403
     for other, status in (
-        ("/page/", 403), (f"/page/{'0' * 32}/", 403), ("/page//", 403), (path.upper(), 404), ("/page/login/", 403), ("/page", 404),
+        ("/page/", 403), (f"/page/{'0' * 32}/", 403), ("/page//", 403), (path.upper(), 404), ("/page/login/", 403), ("/page", 404),  # noqa: E501
     ):  # fmt: skip
         answer = client.ask(other, headers=[("Cookie", cookie)], cookie=False)
         assert answer.status_code == status and SECRET not in answer.text, other
@@ -146,7 +150,7 @@ def test_a_tossed_cookie_does_no_harm(client: Client) -> None:
     ):
         assert client.ask(client.base, headers=[("Cookie", header)], cookie=False).status_code == 200
     for header in (f"{COOKIE}=", f"{COOKIE}", f"x{client.cookie}", client.cookie[:-1], client.cookie + "x",
-                   client.cookie.upper(), f'{COOKIE}="{client.cookie.partition("=")[2]}"', f"{COOKIE}=%ff"):  # fmt: skip
+                   client.cookie.upper(), f'{COOKIE}="{client.cookie.partition("=")[2]}"', f"{COOKIE}=%ff"):  # fmt: skip  # noqa: E501
         assert client.ask(client.base, headers=[("Cookie", header)], cookie=False).status_code == 403, header
     assert cookies(["threegate_page=1; x=2", "threegate_page=3"]) == ["1", "3"]
 
@@ -178,7 +182,7 @@ def test_a_link_works_once_and_not_for_long(client: Client, bench: Bench) -> Non
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [("x", 403), ("../../inbox", 404), ("%2e%2e%2f", 404), ("a" * 32, 403), ("a" * 5000, 403), ("..", 404), ("%00", 403),
+    [("x", 403), ("../../inbox", 404), ("%2e%2e%2f", 404), ("a" * 32, 403), ("a" * 5000, 403), ("..", 404), ("%00", 403),  # noqa: E501
      ("-" * 32, 403), ("%C3%A9" * 32, 403)],
 )  # fmt: skip
 def test_a_guessed_link_is_none(client: Client, code: str, status: int) -> None:
@@ -224,9 +228,7 @@ def test_sessions_end(bench: Bench) -> None:
     assert len({view for view, _ in opened}) == len(opened)
 
 
-@pytest.mark.parametrize(
-    "method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"]
-)
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"])
 def test_it_can_only_be_looked_at(client: Client, bench: Bench, method: str) -> None:
     before = sorted(path.name for path in bench.workspace.root.rglob("*"))
     for path in (client.base, client.base + client.links("drafts")[0], f"/page/login/{'a' * 32}"):
@@ -245,7 +247,7 @@ def test_head_has_the_same_head(client: Client) -> None:
 @pytest.mark.parametrize(
     "tail",
     ["request/inbox/../../etc/passwd", "request/inbox/%2e%2e%2f%2e%2e%2fthreegate.toml", "request/audit/trail.jsonl",
-     "request/../inbox/x", "request/inbox/TR-x.md", "request/control/x", "request/inbox/%00", "list/inbox", "list/%2e%2e",
+     "request/../inbox/x", "request/inbox/TR-x.md", "request/control/x", "request/inbox/%00", "list/inbox", "list/%2e%2e",  # noqa: E501
      "list/", "request/inbox/" + "0" * 32, "stream/finished/" + "0" * 32 + "/stdout", "request//", "x", "../", "..%2f",
      "request/inputs/" + "0" * 32, "templates/base.html", "stream/finished/x/../../record.json", "%ff%fe"],
 )  # fmt: skip
@@ -256,8 +258,8 @@ def test_an_address_reaches_nothing_but_requests(client: Client, tail: str) -> N
     assert "Traceback" not in answer.text and "/usr" not in answer.text and "<script>" not in answer.text
 
 
-@pytest.mark.parametrize("query", ["page=-1", "page=0", "page=999999", "page=99999999999", "page=%D9%A3", "page=1e3", "page=",
-                                   "q=" + "x" * 5000, "q=%00%1b[2J", "q=\"><script>alert(1)</script>", "q=%ff"])  # fmt: skip
+@pytest.mark.parametrize("query", ["page=-1", "page=0", "page=999999", "page=99999999999", "page=%D9%A3", "page=1e3", "page=",  # noqa: E501
+                                   "q=" + "x" * 5000, "q=%00%1b[2J", "q=\"><script>alert(1)</script>", "q=%ff"])  # fmt: skip  # noqa: E501
 def test_a_query_is_only_words(client: Client, query: str) -> None:
     page = client.get(f"list/drafts?{query.replace(' ', '%20')}")
     assert "<script>alert" not in page and "\x1b" not in page and "\x00" not in page

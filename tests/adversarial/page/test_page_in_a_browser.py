@@ -1,4 +1,6 @@
-"""The operator's page in a real browser: hostile requests, hostile pages beside it, and people who cannot use a mouse."""
+"""The operator's page in a real browser: hostile requests, hostile pages beside it, and people who cannot use a
+mouse.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,7 @@ _FOREIGN = f"""
     controls: /[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufeff\\u0590-\\u08ff\\u0300-\\u036f]/.test(document.documentElement.textContent),
   }};
 }})()
-"""
+"""  # noqa: E501
 
 
 def test_hostile_words_stay_words_behind_the_bar(shown: Shown) -> None:
@@ -163,7 +165,7 @@ _ROWS = """
   }
   return {rows, loose, wide: document.documentElement.scrollWidth > innerWidth};
 })()
-"""
+"""  # noqa: E501
 
 
 def test_at_39_columns_every_row_of_foreign_text_is_whole_and_beside_the_bar(shown: Shown) -> None:
@@ -173,9 +175,7 @@ def test_at_39_columns_every_row_of_foreign_text_is_whole_and_beside_the_bar(sho
     path = shown.bench.draft(
         "narrow-1", slug="narrow", code=f"x = {text!r}\n" + "y = 1" + " " * 300 + "# z\n" * 120, purpose=text
     )
-    wide = shown.bench.draft(
-        "narrow-2", slug="wide", data=None, code="print(1)", purpose="\u4e2d\u6587" * 100
-    )
+    wide = shown.bench.draft("narrow-2", slug="wide", data=None, code="print(1)", purpose="\u4e2d\u6587" * 100)
     try:
         browser.open(shown.base)
         column = browser.js(
@@ -199,7 +199,7 @@ def test_headings_are_ours_alone(shown: Shown) -> None:
         shown.browser.open(address)
         titles = shown.browser.js("[...document.querySelectorAll('h2')].map(h => h.textContent)")
         known = {"The request", "What runs", "What the request says about itself", "What the judgement would say now",
-                 "Walls", "What you can type", "Findings of gate 1", "The file as it lies there", "Not as it is"}  # fmt: skip
+                 "Walls", "What you can type", "Findings of gate 1", "The file as it lies there", "Not as it is"}  # fmt: skip  # noqa: E501
         assert titles and {title for title in titles if not title.startswith("Warnings (")} <= known
         assert len(titles) == len(set(titles))
 
@@ -262,18 +262,14 @@ def test_a_page_on_another_port_of_this_machine_gets_nothing(shown: Shown) -> No
         done = browser.js(_ATTACK % shown.base)
         frames = dict.fromkeys(("iframe", "embed"), "loaded ")
         fetched = ("fetch cors", "fetch no-cors", "fetch same-origin", "script", "img")
-        assert done == {**dict.fromkeys(fetched, "refused"), **frames}, (
-            "a frame is empty, the rest is refused"
-        )
+        assert done == {**dict.fromkeys(fetched, "refused"), **frames}, "a frame is empty, the rest is refused"
         browser.open(f"http://evil.example/page/{shown.base.rpartition('/page/')[2]}")
         assert "open it by its own address" in browser.js("document.body.textContent")
         assert browser.js("fetch(location.href).then(a => a.status)") == 403
         heard = "\n".join(_Elsewhere.heard)
         assert heard and "threegate_page=" not in heard.replace("threegate_page=tossed", "")
         browser.open(shown.base)
-        assert browser.js("document.querySelector('h1').textContent") == "Overview", (
-            "a tossed cookie logs nobody out"
-        )
+        assert browser.js("document.querySelector('h1').textContent") == "Overview", "a tossed cookie logs nobody out"
         assert browser.js("document.cookie") == "threegate_page=tossed", "no script sees the real one"
         leaked = browser.js(f"fetch({other!r}, {{mode: 'no-cors'}}).then(() => 'sent', () => 'refused')")
         assert leaked == "refused", "and the page itself may speak to nobody else"
@@ -306,7 +302,8 @@ def test_a_list_is_renewed_without_losing_the_place(shown: Shown) -> None:
     browser.open(f"{shown.base}list/drafts")
     browser.until("document.getElementById('fresh').textContent.startsWith('Looks for changes')")
     focused = browser.js(
-        "(() => { const a = document.querySelectorAll('.request a')[20]; a.focus(); a.scrollIntoView({block: 'center'}); return a.id })()"
+        "(() => { const a = document.querySelectorAll('.request a')[20]; a.focus(); a.scrollIntoView({block: "
+        "'center'}); return a.id })()"
     )
     place = f"Math.round(document.getElementById({focused!r}).getBoundingClientRect().top)"
     look = "document.dispatchEvent(new Event('visibilitychange'))"
@@ -347,14 +344,17 @@ def test_a_request_is_not_changed_under_a_readers_eyes(shown: Shown) -> None:
     assert "print('before')" in text and "This changed since you opened it." in text
     browser.js("document.querySelector('#changed a').click()")
     browser.until(
-        "document.readyState === 'complete' && document.getElementById('main').textContent.includes(\"print('after!')\")"
+        "document.readyState === 'complete' && "
+        "document.getElementById('main').textContent.includes(\"print('after!')\")"
     )
     path.unlink()
     assert browser.complaints() == []
 
 
 def test_a_screen_reader_finds_its_way(shown: Shown) -> None:
-    """Landmarks, one first heading, no jump between headings, tables with captions and headers, names for all that acts."""
+    """Landmarks, one first heading, no jump between headings, tables with captions and headers, names for all that
+    acts.
+    """
     browser = shown.browser
     good, bad = shown.address_of("-h0"), shown.address_of("-r0")
     for address in (shown.base, f"{shown.base}list/drafts", good, bad):
@@ -392,10 +392,12 @@ def test_a_screen_reader_finds_its_way(shown: Shown) -> None:
             assert "listitem" in roles
         assert browser.js("[...document.querySelectorAll('th')].every(th => th.scope)")
         assert browser.js(
-            "[...document.querySelectorAll('[id]')].length === new Set([...document.querySelectorAll('[id]')].map(e => e.id)).size"
+            "[...document.querySelectorAll('[id]')].length === new Set([...document.querySelectorAll('[id]')].map(e => "
+            "e.id)).size"
         )
         assert browser.js(
-            "[...document.querySelectorAll('[aria-labelledby],[aria-describedby]')].every(e => document.getElementById(e.getAttribute('aria-labelledby') || e.getAttribute('aria-describedby')))"
+            "[...document.querySelectorAll('[aria-labelledby],[aria-describedby]')].every(e => "
+            "document.getElementById(e.getAttribute('aria-labelledby') || e.getAttribute('aria-describedby')))"
         )
 
 
@@ -410,7 +412,8 @@ def test_everything_can_be_done_with_the_keyboard(shown: Shown) -> None:
     browser.until("document.activeElement.id === 'main'")
     browser.js("document.querySelector('.side details').open = true")
     wanted = browser.js(
-        "[...document.querySelectorAll('a, button:not([hidden]), input, summary')].filter(e => e.checkVisibility() && e.className !== 'skip' && !e.closest('header')).length"
+        "[...document.querySelectorAll('a, button:not([hidden]), input, summary')].filter(e => e.checkVisibility() && "
+        "e.className !== 'skip' && !e.closest('header')).length"
     )
     order = []
     for _ in range(wanted):
@@ -443,7 +446,7 @@ _CONTRAST = """
   }
   return bad;
 })()
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -459,9 +462,7 @@ def test_contrast_is_enough(shown: Shown, dark: bool) -> None:
     browser.size(1280, 1000)
 
 
-def test_two_columns_where_there_is_room_and_one_column_of_cards_on_a_phone(
-    shown: Shown, tmp_path: Path
-) -> None:
+def test_two_columns_where_there_is_room_and_one_column_of_cards_on_a_phone(shown: Shown, tmp_path: Path) -> None:
     """Screenshots are kept in THREEGATE_SCREENSHOTS, to be looked at."""
     kept = Path(os.environ.get("THREEGATE_SCREENSHOTS") or tmp_path)
     browser = shown.browser
@@ -484,9 +485,7 @@ def test_two_columns_where_there_is_room_and_one_column_of_cards_on_a_phone(
             browser.picture(kept / f"request-{name}.png")
             side, content = browser.js(edges)
             if width >= 1000:
-                assert content[1] < side[0] and abs(side[2] - content[2]) < 1, (
-                    "what runs left, the card right"
-                )
+                assert content[1] < side[0] and abs(side[2] - content[2]) < 1, "what runs left, the card right"
                 assert browser.js("getComputedStyle(document.querySelector('.side')).position") == "sticky"
             else:
                 assert side[3] <= content[2] and side[0] == content[0], "the card above what runs"

@@ -1,4 +1,6 @@
-"""Attacks on the page that takes passkeys: other sites, other requests, replays, and a passkey that wants to be more."""
+"""Attacks on the page that takes passkeys: other sites, other requests, replays, and a passkey that wants to be
+more.
+"""
 
 from __future__ import annotations
 
@@ -112,10 +114,7 @@ def test_another_passkey_than_the_one_logged_in(client: PasskeyClient) -> None:
     _, form = client.page("one")
     assert client.approve(form, passkey=bob).json()["code"] == "statement_mismatch"
     lying = {**client.assertion(form["challenge"], bob), "credential": client.passkey.passkey.credential}
-    assert (
-        client.ask(form["to"], {**lying, "statement": form["statement"]}).json()["code"]
-        == "signature_invalid"
-    )
+    assert client.ask(form["to"], {**lying, "statement": form["statement"]}).json()["code"] == "signature_invalid"
     theirs = replace(Statement.parse(statement_of(form)), approved_by="bob").to_bytes()
     body = {
         **client.assertion(challenge_of(theirs, NAMESPACE_APPROVAL)),
@@ -132,21 +131,18 @@ def test_a_login_is_no_approval_and_works_once(client: PasskeyClient) -> None:
     assert client.ask("/page/login", body).json()["code"] == "expired", "a replay"
     late = client.login_form()
     client.clock.now += limits.PASSKEY_LOGIN_SECONDS + 1
-    assert client.ask("/page/login", {**client.assertion(late["challenge"]), "nonce": late["nonce"]}).json()["code"] == "expired"  # fmt: skip
+    assert client.ask("/page/login", {**client.assertion(late["challenge"]), "nonce": late["nonce"]}).json()["code"] == "expired"  # fmt: skip  # noqa: E501
     _, draft = client.page("one")
     statement = statement_of(draft)
     login = client.assertion(challenge_of(statement, NAMESPACE_LOGIN))
-    assert (
-        client.ask(draft["to"], {**login, "statement": draft["statement"]}).json()["code"]
-        == "signature_invalid"
-    )
+    assert client.ask(draft["to"], {**login, "statement": draft["statement"]}).json()["code"] == "signature_invalid"
     crossed = client.login_form()
     wrong = client.assertion(draft["challenge"])
     assert client.ask("/page/login", {**wrong, "nonce": crossed["nonce"]}).status_code == 403
     first = client.login_form()
     for _ in range(limits.PASSKEY_LOGINS):
         client.login_form()
-    assert client.ask("/page/login", {**client.assertion(first["challenge"]), "nonce": first["nonce"]}).status_code == 403  # fmt: skip
+    assert client.ask("/page/login", {**client.assertion(first["challenge"]), "nonce": first["nonce"]}).status_code == 403  # fmt: skip  # noqa: E501
 
 
 def test_a_stranger_and_a_revoked_one(client: PasskeyClient) -> None:
@@ -208,7 +204,7 @@ def test_it_signs_no_act_and_enrols_nobody(client: PasskeyClient) -> None:
             enrol_passkey(context, "alice", made, render_signed(data, client.passkey.sign(data, namespace)))
         assert refused.value.code == "signature_invalid"
         with context.trail.locked() as held, pytest.raises(Refused):
-            checked_act(context, held, render_signed(data, client.passkey.sign(data, namespace)), PASSKEY_ACT, made.about("alice"))  # fmt: skip
+            checked_act(context, held, render_signed(data, client.passkey.sign(data, namespace)), PASSKEY_ACT, made.about("alice"))  # fmt: skip  # noqa: E501
     enrol_passkey(context, "alice", made, signed)
     with pytest.raises(Refused) as refused:
         enrol_passkey(context, "alice", made, signed)
@@ -258,9 +254,7 @@ def test_an_enrolment_link_works_once_and_for_its_person(client: PasskeyClient, 
     for value in bad:
         with pytest.raises(InvalidInput):
             read_made_passkey(json.dumps(value).encode(), ORIGIN)
-    assert not [
-        event for event in bench.workspace.operators_file.read_text().splitlines() if "fresh" in event
-    ]
+    assert not [event for event in bench.workspace.operators_file.read_text().splitlines() if "fresh" in event]
 
 
 @pytest.mark.parametrize(
@@ -301,7 +295,7 @@ def test_what_is_sent_besides(client: PasskeyClient) -> None:
     text = json.dumps(whole)
     for body in (b"", b"[]", b"{}", text.encode() + b"x", text.replace("{", '{"statement":"AAAA",', 1).encode(),
                  json.dumps({**whole, "more": "x"}).encode(), json.dumps({**whole, "signature": 1}).encode(),
-                 json.dumps({**whole, "signature": "AAAA"}).encode(), json.dumps({**whole, "statement": "AAAA"}).encode(),
+                 json.dumps({**whole, "signature": "AAAA"}).encode(), json.dumps({**whole, "statement": "AAAA"}).encode(),  # noqa: E501
                  json.dumps({**whole, "authenticator_data": "=="}).encode()):  # fmt: skip
         assert client.ask(form["to"], body).status_code == 400, body[:60]
     assert client.ask(form["to"], b"{" + b" " * limits.PASSKEY_REQUEST_BYTES).status_code == 413
@@ -317,9 +311,7 @@ def test_a_statement_that_was_shown_long_ago(client: PasskeyClient) -> None:
     _, form = client.page("one")
     statement = Statement.parse(statement_of(form))
     back = timedelta(seconds=limits.PASSKEY_STATEMENT_SECONDS + 60)
-    old = replace(
-        statement, approved_utc=statement.approved_utc - back, expires_utc=statement.expires_utc - back
-    )
+    old = replace(statement, approved_utc=statement.approved_utc - back, expires_utc=statement.expires_utc - back)
     data = old.to_bytes()
     body = {**client.assertion(challenge_of(data, NAMESPACE_APPROVAL)), "statement": encode_base64url(data)}
     assert client.ask(form["to"], body).json()["code"] == "expired"

@@ -554,18 +554,14 @@ def test_every_tool_with_a_path_keeps_inside(path: str, tool: str, settings: Set
 
 @pytest.mark.parametrize("path", PROTECTED_PATHS)
 def test_protected_paths_are_never_auto(path: str, settings: Settings) -> None:
-    result = looked_at(
-        {"tool": "file.read", "args": {"path": path, "optional": True}, "risk": "low"}, settings
-    )
+    result = looked_at({"tool": "file.read", "args": {"path": path, "optional": True}, "risk": "low"}, settings)
     assert result.verdict.risk == "high"
 
 
 @pytest.mark.parametrize("path", GUARD_PATHS)
 def test_guards_settings_are_not_written(path: str, settings: Settings) -> None:
     content = '{"agent":{"autoWriteMemory":true}}'
-    blocked(
-        {"tool": "file.write_safe", "args": {"path": path, "content": content}, "risk": "critical"}, settings
-    )
+    blocked({"tool": "file.write_safe", "args": {"path": path, "content": content}, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize("tool", ["web.fetch", "browser.open"])
@@ -593,9 +589,7 @@ def test_urls_that_are_none(url: str, tool: str, settings: Settings) -> None:
     ],
 )
 def test_metadata_is_blocked_whatever_is_allowed(url: str, settings: Settings) -> None:
-    blocked(
-        {"tool": "browser.open", "args": {"url": url, "allowPrivate": True}, "risk": "critical"}, settings
-    )
+    blocked({"tool": "browser.open", "args": {"url": url, "allowPrivate": True}, "risk": "critical"}, settings)
 
 
 @pytest.mark.parametrize("risk", [None, "low", "medium"])
@@ -623,9 +617,7 @@ def test_argv_that_never_runs(argv: list[str], settings: Settings) -> None:
 @pytest.mark.parametrize("entry", ["*", "dist/*", "build/**", "a?", "[ab]", "**/*.pyc"])
 def test_a_cleanup_by_a_glob_is_refused_and_says_so(entry: str, settings: Settings) -> None:
     result = draft_from_proposal(
-        json.dumps(
-            {"tool": "project.cleanup_safe", "args": {"include": ["dist", entry]}, "risk": "high"}
-        ).encode(),
+        json.dumps({"tool": "project.cleanup_safe", "args": {"include": ["dist", entry]}, "risk": "high"}).encode(),
         settings=settings,
         now=NOW,
     )
@@ -643,9 +635,7 @@ def test_no_argument_has_what_a_shell_acts_on(program: str, character: str, sett
 
 @pytest.mark.parametrize("program", ["python3", "node", "ls", "echo", "git"])
 @pytest.mark.parametrize("command", COMMANDS_INSIDE)
-def test_no_argument_is_itself_a_command_that_may_not_run(
-    program: str, command: str, settings: Settings
-) -> None:
+def test_no_argument_is_itself_a_command_that_may_not_run(program: str, command: str, settings: Settings) -> None:
     for argv in ([program, command], [program, "x", command], [program, "x", command, "y"]):
         blocked({"tool": "shell.execute_approved", "args": {"argv": argv}, "risk": "critical"}, settings)
 
@@ -663,19 +653,14 @@ def test_an_honest_argument_is_looked_at_by_a_human(argument: str, settings: Set
 def test_argv_that_may_start_more_is_drafted_as_opaque_and_high(argv: list[str], settings: Settings) -> None:
     result = looked_at({"tool": "shell.execute_approved", "args": {"argv": argv}}, settings)
     assert result.verdict.risk == "high"
-    report = read_request(
-        result.draft, path=result.file_name, settings=settings.request, now=NOW, stage="draft"
-    )
+    report = read_request(result.draft, path=result.file_name, settings=settings.request, now=NOW, stage="draft")
     assert report.exposure is not None and report.exposure.opaque
     assert "TG332" in {finding.rule for finding in report.findings}
 
 
 @pytest.mark.parametrize("argv", CRITICAL_ARGV, ids=lambda argv: " ".join(argv)[:40])
 def test_argv_that_is_critical(argv: list[str], settings: Settings) -> None:
-    assert (
-        looked_at({"tool": "shell.execute_approved", "args": {"argv": argv}}, settings).verdict.risk
-        == "critical"
-    )
+    assert looked_at({"tool": "shell.execute_approved", "args": {"argv": argv}}, settings).verdict.risk == "critical"
 
 
 @pytest.mark.parametrize("fields", SECRET_FIELDS, ids=str)
@@ -756,9 +741,7 @@ def test_blank_is_no_proposal(tool: str, args: dict[str, Any], settings: Setting
         ("github.issue_create_approved", {"repo": "a/b", "title": "t", "body": "b"}, None),
     ],
 )
-def test_a_risk_below_the_minimum(
-    tool: str, args: dict[str, Any], risk: str | None, settings: Settings
-) -> None:
+def test_a_risk_below_the_minimum(tool: str, args: dict[str, Any], risk: str | None, settings: Settings) -> None:
     rejected({"tool": tool, "args": args} | ({"risk": risk} if risk else {}), settings)
 
 

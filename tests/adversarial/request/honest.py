@@ -95,7 +95,7 @@ CODES = (
     "rows = [line.split(',') for line in open('/in/data.csv')]\nprint(sorted(rows)[:3])",
     "# ## Load\n## Rank\nx = {'a': 1}\nprint(f\"{x['a']:>10}\")",
     "text = '''\n---\n## Command\n'''\nprint(text)",
-    'def mean(values: list[float]) -> float:\n    """The mean."""\n    return sum(values) / len(values)\n\nprint(mean([1, 2]))',
+    'def mean(values: list[float]) -> float:\n    """The mean."""\n    return sum(values) / len(values)\n\nprint(mean([1, 2]))',  # noqa: E501
     "import re\nprint(re.findall(r'<b>(.*?)</b>', '<b>x</b>'))",
     "fence = '```'\nprint(fence)",
     "with open('/out/report.md', 'w') as out:\n    out.write('# Report\\n')",
@@ -131,7 +131,10 @@ PROSE = (
     "The risk is low since the data are public; justification is given in the ticket.",
     "Runs weekly; the password policy report lists ages, never passwords.",
     "Counts how often the words install, mount and sudo are in the logs.",
-    "We need this to reconcile the March invoices; see TICKET-42 (opened by Ada). The script only reads CSV columns 1-3.",
+    (
+        "We need this to reconcile the March invoices; see TICKET-42 (opened by Ada). The script only reads CSV columns "  # noqa: E501
+        "1-3."
+    ),
     "Low risk: the code is pure Python, uses no network, and its output is < 1 MB.",
     "The dataset includes user agents such as Mozilla/5.0 (X11; Linux x86_64).",
     "Uses a 10/90 train/test split and writes metrics.json.",
@@ -181,7 +184,7 @@ WHOLE: list[Honest] = [
     (
         "evidence",
         front(
-            'risk_domain: finance\nevidence:\n  - source_id: ticket-7\n    kind: user_message\n    summary: "asked for it; 3 < 5"'
+            'risk_domain: finance\nevidence:\n  - source_id: ticket-7\n    kind: user_message\n    summary: "asked for it; 3 < 5"'  # noqa: E501
         ),
     ),
     ("network with a rationale", request({**KEYS, **NET}, {**ERA, "Risk Assessment": RATIONALE})),
@@ -226,7 +229,8 @@ WHOLE: list[Honest] = [
     (
         "risk lines as bullets in bold",
         risk(
-            "- **Risk level:** medium\n- **Justification:** reads two files\n- **Data sensitivity**: internal\n- **Network rationale:** none"
+            "- **Risk level:** medium\n- **Justification:** reads two files\n- **Data sensitivity**: internal\n- "
+            "**Network rationale:** none"
         ),
     ),
     (

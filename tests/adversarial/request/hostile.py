@@ -322,9 +322,7 @@ FILES: list[Attack] = [
     ("unpack into /in/..", listed("- /in/...tar", f"[{{name: ...tar, sha256: {A}, unpack: true}}]"), "TG153"),
     (
         "unpacked over another input",
-        listed(
-            "- /in/t\n- /in/t.tar", f"[{{name: t, sha256: {A}}}, {{name: t.tar, sha256: {B}, unpack: true}}]"
-        ),
+        listed("- /in/t\n- /in/t.tar", f"[{{name: t, sha256: {A}}}, {{name: t.tar, sha256: {B}, unpack: true}}]"),
         "TG154",
     ),
     (
@@ -363,10 +361,10 @@ HOSTS: list[Attack] = [
     (f"allowlist {entry}", era(network="allowlist", network_allowlist=f"['{entry}']"), "TG159")
     for entry in (
         "*.example.com", "127.0.0.1", "10.0.0.1:80", "0x7f000001", "2130706433", "0177.0.0.1", "127.1", "[::1]", "::1",
-        "1.1.1.1.", "localhost", "a.localhost", "printer.local", "db.internal", "router.lan", "nas.home.arpa", "intranet",
-        "metadata.google.internal", "127.0.0.1.nip.io", "10-0-0-1.sslip.io", "a.localtest.me", "Example.com", "ex\u0430mple.com",
-        "example.com/path", "https://example.com", "user@example.com", "example.com:0", "example.com:65536", "example.com:",
-        "example.com:443:443", "-a.example.com", "a-.example.com", "a..example.com", ".example.com", "example.com.", "example.0x10",
+        "1.1.1.1.", "localhost", "a.localhost", "printer.local", "db.internal", "router.lan", "nas.home.arpa", "intranet",  # noqa: E501
+        "metadata.google.internal", "127.0.0.1.nip.io", "10-0-0-1.sslip.io", "a.localtest.me", "Example.com", "ex\u0430mple.com",  # noqa: E501
+        "example.com/path", "https://example.com", "user@example.com", "example.com:0", "example.com:65536", "example.com:",  # noqa: E501
+        "example.com:443:443", "-a.example.com", "a-.example.com", "a..example.com", ".example.com", "example.com.", "example.0x10",  # noqa: E501
         "xn--a.com", "a_b.example.com", "a b.example.com", "", "a.onion", "x" * 64 + ".example.com",
     )
 ] + [
@@ -439,9 +437,9 @@ BODY: list[Attack] = [
     ("continued command", command("ls \\\n-l"), "TG220"),
     ("command and a fence", command("ls\n\n```\npwd\n```"), "TG220"),
     ("code without a fence", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\nprint(1)\n"}), "TG221"),
-    ("two code blocks", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n```\na=1\n```\n\n```\nb=1\n```\n"}), "TG221"),
+    ("two code blocks", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n```\na=1\n```\n\n```\nb=1\n```\n"}), "TG221"),  # noqa: E501
     ("code in tildes", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n~~~\na=1\n~~~\n"}), "TG221"),
-    ("code in an indented fence", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n  ```\n  a=1\n  ```\n"}), "TG221"),
+    ("code in an indented fence", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n  ```\n  a=1\n  ```\n"}), "TG221"),  # noqa: E501
     (
         "code fence that is never closed",
         request(
@@ -450,11 +448,11 @@ BODY: list[Attack] = [
         "TG213",
     ),
     ("code for a shell", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n```sh\nls\n```\n"}), "TG221"),
-    ("code and words", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n```\na=1\n```\nand more\n"}), "TG221"),
+    ("code and words", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n```\na=1\n```\nand more\n"}), "TG221"),  # noqa: E501
     ("empty code", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n```\n```\n"}), "TG221"),
     ("code in a list", request({**KEYS, "backend": "monty"}, {**MONTY, "Code": "\n- ```\n  a=1\n  ```\n"}), "TG207"),
-    ("variables without a fence", request({**KEYS, "backend": "monty"}, {**MONTY, "Inputs (JSON)": '\n{"a": 1}\n'}), "TG222"),
-    ("variables as python", request({**KEYS, "backend": "monty"}, {**MONTY, "Inputs (JSON)": "\n```python\n{}\n```\n"}), "TG222"),
+    ("variables without a fence", request({**KEYS, "backend": "monty"}, {**MONTY, "Inputs (JSON)": '\n{"a": 1}\n'}), "TG222"),  # noqa: E501
+    ("variables as python", request({**KEYS, "backend": "monty"}, {**MONTY, "Inputs (JSON)": "\n```python\n{}\n```\n"}), "TG222"),  # noqa: E501
 ]  # fmt: skip
 
 RISKS: list[Attack] = [
@@ -493,17 +491,27 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "TG303": ("ls \\",),
     "TG304": ("ls; id", "ls && id", "ls || id", "ls | id", "ls & id", "ls ;id", "ls&", "python3 a.py;id"),
     "TG305": ("cat < /in/a", "echo x > /out/y", "echo x >> /out/y", "cat << E", "ls 2>&1", "cat <<< x"),
-    "TG306": ("echo `id`", "echo $(id)", "echo ${HOME}", "echo $'x'", 'echo $"x"', "echo $((1))", 'echo "$(id)"', "echo '`id`'", "python3 -c 'x = \"${HOME}\"'"),
+    "TG306": ("echo `id`", "echo $(id)", "echo ${HOME}", "echo $'x'", 'echo $"x"', "echo $((1))", 'echo "$(id)"', "echo '`id`'", ("python3 -c 'x = "  # noqa: E501
+        "\"${HOME}\"'")),
     "TG307": ("ls *", "ls ?", "ls [a]", "echo {a,b}", "ls ~", "ls ~root", "echo a#b #c"),
     "TG308": ("A=b python3 a.py", "PATH=/in python3 a.py", "LD_PRELOAD=/in/x.so ls"),
     "TG310": ("echo 'a;b'", "ls 'a|b'", "cat 'a&b'"),
     "TG311": ("./a.py", "/bin/../in/x", "../x", "/etc/init.d/x", "/tmp/x", "a/b"),
-    "TG312": ("sh -c id", "bash a.sh", "/usr/bin/bash a.sh", "env bash a.sh", "nice -n 5 sh a.sh", "timeout 5 bash a.sh", "BASH a.sh", "bash5.2 a.sh", "busybox sh", "xargs sh -c id", "find /in -exec sh a.sh +", "setsid dash a.sh", "/usr/lib64/ld-linux-x86-64.so.2 /usr/bin/ls", "env -i A=b zsh a", "nohup ksh a", "rbash a"),
-    "TG313": ("sudo ls", "su root", "doas ls", "env sudo ls", "chroot /in ls", "unshare -r ls", "nsenter -t 1 ls", "setpriv --reuid 0 ls"),
-    "TG314": ("docker ps", "podman run x", "kubectl get pods", "runc run x", "ctr images ls", "qemu-system-x86_64 x", "nice docker ps"),
-    "TG315": ("pip install x", "pip3 install x", "pip3.11 install x", "python3 -m pip install x", "python3 -mpip install x", "python3 -Im pip install x", "python3 -m ensurepip", "python3 -m venv /out/v", "uv pip install x", "conda install x", "apt-get install x", "apt install x", "dpkg -i x.deb", "npm i x", "npx x", "yarn add x", "pnpm add x", "gem install x", "cargo install x", "go install x", "go get x", "env pip install x", "timeout 9 pip install x", "PIP install x"),
+    "TG312": ("sh -c id", "bash a.sh", "/usr/bin/bash a.sh", "env bash a.sh", "nice -n 5 sh a.sh", ("timeout 5 bash "
+        "a.sh"), "BASH a.sh", "bash5.2 a.sh", "busybox sh", "xargs sh -c id", "find /in -exec sh a.sh +", ("setsid dash "  # noqa: E501
+        "a.sh"), "/usr/lib64/ld-linux-x86-64.so.2 /usr/bin/ls", "env -i A=b zsh a", "nohup ksh a", "rbash a"),
+    "TG313": ("sudo ls", "su root", "doas ls", "env sudo ls", "chroot /in ls", "unshare -r ls", "nsenter -t 1 ls", ("setpriv --reuid 0 "  # noqa: E501
+        "ls")),
+    "TG314": ("docker ps", "podman run x", "kubectl get pods", "runc run x", "ctr images ls", "qemu-system-x86_64 x", ("nice docker "  # noqa: E501
+        "ps")),
+    "TG315": ("pip install x", "pip3 install x", "pip3.11 install x", "python3 -m pip install x", ("python3 -mpip install "  # noqa: E501
+        "x"), "python3 -Im pip install x", "python3 -m ensurepip", "python3 -m venv /out/v", "uv pip install x", ("conda install "  # noqa: E501
+        "x"), "apt-get install x", "apt install x", "dpkg -i x.deb", "npm i x", "npx x", "yarn add x", "pnpm add x", ("gem install "  # noqa: E501
+        "x"), "cargo install x", "go install x", "go get x", "env pip install x", "timeout 9 pip install x", ("PIP install "  # noqa: E501
+        "x")),
     "TG316": ("mount /in/a /out", "losetup a", "mkfs.ext4 a", "modprobe x"),
-    "TG317": ("cat /etc/passwd", "cat /root/.ssh/id_rsa", "ls /home", "ls /", "python3 a.py --key=/etc/shadow", "python3 a.py -k/etc/shadow", "curl file:///etc/passwd", "cat /proc/self/environ", "cat /sys/kernel", "cat //etc/passwd", "cat /IN/../etc", "cat /var/run/x"),
+    "TG317": ("cat /etc/passwd", "cat /root/.ssh/id_rsa", "ls /home", "ls /", "python3 a.py --key=/etc/shadow", ("python3 a.py "  # noqa: E501
+        "-k/etc/shadow"), "curl file:///etc/passwd", "cat /proc/self/environ", "cat /sys/kernel", "cat //etc/passwd", "cat /IN/../etc", "cat /var/run/x"),  # noqa: E501
     "TG318": ("cat /dev/sda", "cat /dev/mem", "ls /dev", "python3 a.py --socket /var/run/docker.sock"),
     "TG319": ("cat ../x", "cat /in/../x", "cat a/../../b", "python3 a.py --in=../x"),
 }  # fmt: skip

@@ -8,10 +8,11 @@ from tests.adversarial.request.honest import ALL
 from tests.adversarial.request.hostile import APPROVAL, DRAFTS
 
 PIECES = [
-    b"\n", b"\r", b"\r\n", b"\x00", b"\xff", b"\xef\xbb\xbf", b"---\n", b"...\n", b"## Command\n", b"## Code\n", b"```\n", b"~~~\n", b"> ", b"- ", b"# ",
-    b"&a ", b"*a", b"!!str ", b"<<: ", b"? ", b": ", b"[", b"{", b"]", b"}", b'"', b"'", b"\\", b"\\u202e", b"\\x00", b"|\n", b">\n", b"%YAML 1.1\n", b"<!--", b"-->",
-    b"<b>", b"![", b"[a]: /b\n", b"===\n", b";", b"|", b"&", b"`", b"$(", b"${", b"\xe2\x80\xae", b"\xe2\x80\x8b", b"\xf0\x9f\x98\x80", b"\xed\xa0\x80", b"Risk level: low\n",
-    b"inputs: []\n", b"0x10", b"1e999", b"9" * 40, b"sh", b"pip install x", b"/etc/passwd", b"/dev/sda", b"../", b"password=x1y2z3w4", b"\t", b"    ", b"(" * 50, b"[" * 50,
+    b"\n", b"\r", b"\r\n", b"\x00", b"\xff", b"\xef\xbb\xbf", b"---\n", b"...\n", b"## Command\n", b"## Code\n", b"```\n", b"~~~\n", b"> ", b"- ", b"# ",  # noqa: E501
+    b"&a ", b"*a", b"!!str ", b"<<: ", b"? ", b": ", b"[", b"{", b"]", b"}", b'"', b"'", b"\\", b"\\u202e", b"\\x00", b"|\n", b">\n", b"%YAML 1.1\n", b"<!--", b"-->",  # noqa: E501
+    b"<b>", b"![", b"[a]: /b\n", b"===\n", b";", b"|", b"&", b"`", b"$(", b"${", b"\xe2\x80\xae", b"\xe2\x80\x8b", b"\xf0\x9f\x98\x80", b"\xed\xa0\x80", (b"Risk level: "  # noqa: E501
+        b"low\n"),
+    b"inputs: []\n", b"0x10", b"1e999", b"9" * 40, b"sh", b"pip install x", b"/etc/passwd", b"/dev/sda", b"../", b"password=x1y2z3w4", b"\t", b"    ", b"(" * 50, b"[" * 50,  # noqa: E501
 ]  # fmt: skip
 
 

@@ -22,9 +22,7 @@ BOMBS = {
     "a key of words": era().replace("network:", "a " * (N // 2) + "x"),
     "a risk of stars": era().replace("Risk level:", "Risk level" + ":*" * (N // 2) + "low"),
     "a list of blanks": era().replace(LIST, LIST[:-4] + "- /in/data.csv" + " " * N + "x"),
-    "a hash behind blanks": era().replace(
-        LIST, LIST[:-4] + "- /in/data.csv" + " " * N + "sha256: " + "b" * 64
-    ),
+    "a hash behind blanks": era().replace(LIST, LIST[:-4] + "- /in/data.csv" + " " * N + "sha256: " + "b" * 64),
     "many hashes": era().replace(LIST, LIST[:-4] + "- /in/data.csv" + " sha256:" * (N // 8)),
     "many marks": era() + "\n".join("## " + "#" * 190 + "x" for _ in range(N // 200)),
 }

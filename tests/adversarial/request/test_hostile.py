@@ -53,10 +53,7 @@ def test_a_secret_behind_escapes_is_withheld_with_its_lines() -> None:
     ):
         report = read(text)
         assert "TG501" in ids(report)
-        assert (
-            escaped[:24] not in "".join(report.masked_lines)
-            and len(report.masked_lines) == text.count("\n") + 1
-        )
+        assert escaped[:24] not in "".join(report.masked_lines) and len(report.masked_lines) == text.count("\n") + 1
         assert report.request_id == (
             None if "request_id" in text.partition(escaped)[0].rpartition("\n")[2] else "rank-1"
         )

@@ -78,9 +78,7 @@ def well(report: Report) -> Report:
     assert (report.request is not None) == report.valid
     for finding in report.findings:
         assert finding.line >= 1 and finding.column >= 1 and finding.message and "\n" not in finding.message
-    assert list(report.findings) == sorted(
-        report.findings, key=lambda item: (item.line, item.column, item.rule)
-    )
+    assert list(report.findings) == sorted(report.findings, key=lambda item: (item.line, item.column, item.rule))
     report.to_json()
     return report
 
@@ -228,9 +226,7 @@ def test_texts_come_back_exactly() -> None:
     met = 0
 
     @settings(max_examples=150)
-    @given(
-        st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=80), st.text(max_size=200)
-    )
+    @given(st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=80), st.text(max_size=200))
     def check(purpose: str, justification: str) -> None:
         nonlocal met
         made = replace(good, purpose=purpose, justification=justification, constraints=(purpose,))

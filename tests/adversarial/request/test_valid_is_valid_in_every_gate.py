@@ -1,4 +1,6 @@
-"""What gate 1 calls valid, every later gate can read: a request that raises there would stop the daemon, again at each start."""
+"""What gate 1 calls valid, every later gate can read: a request that raises there would stop the daemon, again at
+each start.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,7 @@ _VALUES = st.recursive(
         st.text(max_size=12),
         st.sampled_from(["\ud800", "\x00", "\u202e", "<<"]),
     ),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=6), inner, max_size=4)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=6), inner, max_size=4)),
     max_leaves=12,
 )
 

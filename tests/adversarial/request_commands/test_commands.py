@@ -69,9 +69,7 @@ def test_honest_commands_pass_and_are_split_as_a_shell_would() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    "launcher", ["timeout 5 ", "env A=b ", "nice -n 3 ", "xargs -n 1 ", "nohup env -i setsid "]
-)
+@pytest.mark.parametrize("launcher", ["timeout 5 ", "env A=b ", "nice -n 3 ", "xargs -n 1 ", "nohup env -i setsid "])
 def test_a_launcher_before_a_hostile_program_changes_nothing(launcher: str) -> None:
     wrong = []
     for rule, line in hostile_commands.cases():
@@ -133,10 +131,9 @@ def test_any_text_gives_an_answer(text: str) -> None:
 
 
 _PIECES = st.sampled_from(
-    """python awk sed git tar find xargs env timeout busybox -c -m -e -I{} -exec {} + ; | & < > ( ) $ ` ' " \\ / .. ~ * ? [ ] # = : , @
-    /etc /in/a /dev/null docker.sock file:// s/a/b/e {print} import os.system pip install a 5 -- - --to-command= é \ud800 \x00 \n \t""".split(
-        " "
-    )
+    """python awk sed git tar find xargs env timeout busybox -c -m -e -I{} -exec {} + ; | & < > ( ) $ ` '
+    " \\ / .. ~ * ? [ ] # = : , @ /etc /in/a /dev/null docker.sock file:// s/a/b/e {print} import
+    os.system pip install a 5 -- - --to-command= é \ud800 \x00 \n \t""".split(" ")
 )
 
 
@@ -173,8 +170,8 @@ def test_an_accepted_argv_survives_being_written_and_read_again(argv: list[str])
 BUILTINS = ("exec", "eval", "command", "builtin", "source", ".", "cmd")
 """No program has these names: a launcher finds nothing to start."""
 WORST = [
-    "a ", "'a' ", "\\a", "env ", "xargs ", "/etc ", "../ ", "a;", "$a ", "${ ", "`", "{a,", "[a] ", "~ ", "a:", "/", "=/", "@/", "'",
-    "-I{} ", "-exec cat {} + ", "a/../", "/./", "é ", "docker.", "(", "..", "a,", "not ", "{a}", "\"a\"", "pip ", "-m ", "f'",
+    "a ", "'a' ", "\\a", "env ", "xargs ", "/etc ", "../ ", "a;", "$a ", "${ ", "`", "{a,", "[a] ", "~ ", "a:", "/", "=/", "@/", "'",  # noqa: E501
+    "-I{} ", "-exec cat {} + ", "a/../", "/./", "é ", "docker.", "(", "..", "a,", "not ", "{a}", "\"a\"", "pip ", "-m ", "f'",  # noqa: E501
 ]  # fmt: skip
 
 

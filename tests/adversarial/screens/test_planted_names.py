@@ -17,9 +17,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @pytest.mark.parametrize("approved", ["req-mine", "TR-mine"])
-def test_a_planted_draft_does_not_answer_for_the_text_of_an_approved_request(
-    bench: Bench, approved: str
-) -> None:
+def test_a_planted_draft_does_not_answer_for_the_text_of_an_approved_request(bench: Bench, approved: str) -> None:
     bench.approve(bench.draft(approved, slug="mine", code="print(6 * 7)"))
     bench.approve(bench.draft("req-harmless", slug="harmless", code="print(1)"))
     planted = bench.draft("req-harmless", slug="again", code="print(1)")

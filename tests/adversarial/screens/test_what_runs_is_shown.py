@@ -1,4 +1,6 @@
-"""Code in input files that used to be cut, shown as hex or not shown at all: on every screen it is whole, or it is named."""
+"""Code in input files that used to be cut, shown as hex or not shown at all: on every screen it is whole, or it is
+named.
+"""
 
 from __future__ import annotations
 
@@ -119,9 +121,7 @@ def test_a_script_in_another_encoding_is_named(bench: Bench) -> None:
 
 
 def test_the_files_of_a_tar_are_shown_whole(bench: Bench) -> None:
-    path = draft(
-        bench, "ls -l /in/tree", True, tree_tar=tarred(("a/b.py", b"import os\n"), ("run.sh", EVIL.encode()))
-    )
+    path = draft(bench, "ls -l /in/tree", True, tree_tar=tarred(("a/b.py", b"import os\n"), ("run.sh", EVIL.encode())))
     lines = screen(bench, path)
     at = next(number for number, line in enumerate(lines) if line == "  inside      | run.sh")
     assert lines[at + 1] == f"  {len(EVIL)} bytes, all of them:" and lines[at + 2] == f"  1 | {EVIL}"
@@ -135,9 +135,7 @@ def test_the_files_of_a_tar_are_shown_whole(bench: Bench) -> None:
     ],
 )
 def test_a_tar_with_a_size_that_lies_is_refused_before_anybody_signs(bench: Bench, header: bytes) -> None:
-    block = (
-        b"a".ljust(100, b"\0") + b"0000644\0" * 3 + header + b"0" * 11 + b"\0" + b" " * 8 + b"L" + bytes(100)
-    )
+    block = b"a".ljust(100, b"\0") + b"0000644\0" * 3 + header + b"0" * 11 + b"\0" + b" " * 8 + b"L" + bytes(100)
     block = (block + b"ustar\x0000").ljust(512, b"\0")
     data = block[:148] + b"%06o\0 " % sum(block) + block[156:] + bytes(1024)
     with pytest.raises(TarError):
@@ -163,9 +161,7 @@ def commands(lines: list[str]) -> list[list[str]]:
     """The commands that a screen names for what it does not show, as a shell would take them."""
     text = "".join(line[16:] if line.startswith(" " * 14) else f"\n{line.strip()}" for line in lines)
     return [
-        shlex.split(line.partition("| threegate ")[2])
-        for line in text.split("\n")
-        if line.startswith("read with   | ")
+        shlex.split(line.partition("| threegate ")[2]) for line in text.split("\n") if line.startswith("read with   | ")
     ]
 
 
@@ -173,7 +169,9 @@ def commands(lines: list[str]) -> list[list[str]]:
 def test_what_does_not_fit_is_read_whole_with_the_command_on_the_screen(
     bench: Bench, capfd: pytest.CaptureFixture[str], approved: bool
 ) -> None:
-    """Before the approval from the bytes that the draft declares, after it from the pinned ones, whatever is in the inbox."""
+    """Before the approval from the bytes that the draft declares, after it from the pinned ones, whatever is in the
+    inbox.
+    """
     path = draft(bench, "python3 run.py", run_py=long_script())
     lines = screen(bench, path)
     assert not any(EVIL in line for line in lines)

@@ -1,4 +1,6 @@
-"""The agent's text never begins a row, ThreeGate's words never stand behind the bar, and nobody is asked on a sliver."""
+"""The agent's text never begins a row, ThreeGate's words never stand behind the bar, and nobody is asked on a
+sliver.
+"""
 
 from __future__ import annotations
 
@@ -77,12 +79,8 @@ def test_the_bar_stands_before_foreign_text_only_and_that_comes_last(bench: Benc
         "can run",
     } <= facts
     assert fields <= {"asked by", "input", "digest of", "requester", "file", "id", "purpose", "because"}
-    assert not [
-        line for line in lines if "|" in line and ("accept" in line or "risk" in line.partition("|")[0])
-    ]
-    assert lines.index("== WHAT THE REQUEST SAYS ABOUT ITSELF") < lines.index(
-        "  purpose     | FOREIGN purpose"
-    )
+    assert not [line for line in lines if "|" in line and ("accept" in line or "risk" in line.partition("|")[0])]
+    assert lines.index("== WHAT THE REQUEST SAYS ABOUT ITSELF") < lines.index("  purpose     | FOREIGN purpose")
     assert not [line for line in lines[: lines.index("== WHAT RUNS")] if "FOREIGN" in line]
 
 

@@ -1,4 +1,6 @@
-"""What an agent can try through its door: other files than its own, other requests than its own, sizes, links and nonsense."""
+"""What an agent can try through its door: other files than its own, other requests than its own, sizes, links and
+nonsense.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +133,9 @@ def test_hostile_arguments_get_one_line_that_repeats_no_value(place: Place, run:
 
 
 def test_what_lies_in_a_runs_files_is_hashed_not_believed(place: Place, run: AgentRun) -> None:
-    """An agent that can write into its inbox plants other bytes under the digest that its door's next call will name."""
+    """An agent that can write into its inbox plants other bytes under the digest that its door's next call will
+    name.
+    """
     from threegate.core.canonical import sha256_hex
 
     (run.work / "tree" / "a.txt").write_text("good")

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from threegate.core import limits
 from threegate.serve.mcp_reading import NotRead, ids_of, read_line
 
-CALL = (
-    '{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"aana_pre_tool_check","arguments":%s}}'
-)
+CALL = '{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"aana_pre_tool_check","arguments":%s}}'
 DEEP = "[" * 1000 + "]" * 1000
 LONG = "9" * 6000
 PARSE, INVALID = -32700, -32600

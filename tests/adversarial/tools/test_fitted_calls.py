@@ -163,9 +163,7 @@ def test_another_contract_or_policy(tools: ToolBench) -> None:
     assert use_grants(tools.bench.context, [draft]) == [] and "policy_changed" in codes(tools, promoted.path)
     tools.contract("issue", "read")
     tools.bench.settings(request__max_memory_mb=2048)
-    assert use_grants(tools.bench.context, [draft]) == [] and codes(tools, promoted.path) == [
-        "policy_changed"
-    ]
+    assert use_grants(tools.bench.context, [draft]) == [] and codes(tools, promoted.path) == ["policy_changed"]
 
 
 def test_another_run_and_another_account(tools: ToolBench) -> None:

@@ -1,4 +1,6 @@
-"""Calls that are decided on together: one structure of plain values, each its own statement; a call with any other difference is left out."""
+"""Calls that are decided on together: one structure of plain values, each its own statement; a call with any other
+difference is left out.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,7 @@ def approve(tools: ToolBench, paths: list[Path]) -> tuple[list[Promoted], str]:
     """Approve the group of the first call, as the command does; what was delivered, and the screen."""
     context = tools.bench.context
     with open_group(context, read_draft(tools.workspace, paths[0])) as group:
-        lines = render_group(
-            group.members, group.left_out, context.policy.settings, operator="alice", width=200
-        )
+        lines = render_group(group.members, group.left_out, context.policy.settings, operator="alice", width=200)
         sealed = seal_group(context, group, "alice")
         signature = sign_group(sealed, tools.bench.keys["alice"])
         done = list(deliver_group(context, group, sealed, signature, actor="operator:alice"))
@@ -146,9 +146,7 @@ def test_another_tool_server_or_run_is_another_group(tmp_path: Path) -> None:
     others.append(tools.draft({"repo": "e"}))
     text = others[-1].read_text().replace("server: hub\n", "server: hub2\n")
     others[-1].write_text(text.replace(tools.manifest.digest, twin.digest))
-    (tools.workspace.contracts / "hub2.issue.yaml").write_text(
-        CONTRACT.format(tool="hub2.issue", effect="read")
-    )
+    (tools.workspace.contracts / "hub2.issue.yaml").write_text(CONTRACT.format(tool="hub2.issue", effect="read"))
     assert "hub2" in others[-1].read_text()
     done, screen = approve(tools, [first])
     assert [one.path.name for one in done] == [first.name, second.name] and "left out" not in screen

@@ -1,4 +1,6 @@
-"""Stateful servers that answer twice or late, change, or forge: no call gets the answer of another, and what differs is ended."""
+"""Stateful servers that answer twice or late, change, or forge: no call gets the answer of another, and what differs
+is ended.
+"""
 
 from __future__ import annotations
 
@@ -63,9 +65,7 @@ def call(id, name, arguments):
     ],
 )
 def test_a_call_that_went_wrong_ends_the_process(code: str, source: str) -> None:
-    with stateful_bench(
-        COUNT + f"    {source} if arguments else say({{'id': id, 'result': text('x')}})"
-    ) as bench:
+    with stateful_bench(COUNT + f"    {source} if arguments else say({{'id': id, 'result': text('x')}})") as bench:
         bench.call()
         shown = bench.state()
         with pytest.raises(ServerError) as wrong:

@@ -141,8 +141,7 @@ def test_a_servers_own_secret_comes_back_masked(tmp_path: Path) -> None:
         ({"additionalProperties": {"type": "string"}}, {"n" * 500: 1}, "…"),
         (
             {
-                "$defs": {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 4} for n in range(12)}
-                | {"d12": True},
+                "$defs": {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 4} for n in range(12)} | {"d12": True},
                 "$ref": "#/$defs/d0",
             },
             {},

@@ -1,4 +1,6 @@
-"""What an allowed call is bound to, as one table: by a signature of its own and by a grant, each change of the tuple refuses."""
+"""What an allowed call is bound to, as one table: by a signature of its own and by a grant, each change of the tuple
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -85,9 +87,7 @@ BOUND: list[tuple[Callable[[ToolBench, Path], None], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("change", "signed", "granted"), BOUND, ids=lambda value: getattr(value, "__name__", value)
-)
+@pytest.mark.parametrize(("change", "signed", "granted"), BOUND, ids=lambda value: getattr(value, "__name__", value))
 def test_each_change_refuses(
     tmp_path: Path, change: Callable[[ToolBench, Path], None], signed: str, granted: str
 ) -> None:
@@ -124,9 +124,7 @@ def test_a_signed_call_is_bound_to_what_its_server_did_and_a_granted_one_is_not(
     assert [outcome(tools, path) for path in (one, other.path)] == ["made", "made"]
     called = ServerState("p", 1, (EarlierCall("TR-other", "issue", "{}", "succeeded"),))
     with tools.workspace.daemon_lock():
-        write_states(
-            tools.workspace, [("AG-else", tools.manifest.digest, called), (os.getuid(), "0" * 64, called)]
-        )
+        write_states(tools.workspace, [("AG-else", tools.manifest.digest, called), (os.getuid(), "0" * 64, called)])
         assert outcome(tools, one) == "made", "another run's process, or another server's"
         write_states(tools.workspace, [(os.getuid(), tools.manifest.digest, called)])
         assert [outcome(tools, path) for path in (one, other.path)] == ["state_changed", "made"]

@@ -33,8 +33,10 @@ CODE = "open('/out/sum.txt', 'w').write('6')\nprint('done')"
 
 
 def make_everything(folder: Path) -> Workspace:
-    """Requests that finished, were replayed, refused, put aside, rejected, cancelled, interrupted, countersigned, granted, and
-    that wait; proposals that wait as drafts and whose note was stored; contracts, checkpoints, a closed segment, a torn end."""
+    """Requests that finished, were replayed, refused, put aside, rejected, cancelled, interrupted, countersigned,
+    granted, and that wait; proposals that wait as drafts and whose note was stored; contracts, checkpoints, a closed
+    segment, a torn end.
+    """
     bench = make_bench(folder)
     workspace, call = bench.workspace, Caller(bench)
     bench.operator("bob")
@@ -51,7 +53,7 @@ def make_everything(folder: Path) -> Workspace:
     for _ in range(2):
         call("replay", "ran", *call.signed)
     new_grant(
-        bench.context, "ran", widened=[Widened("inputs.data.csv", Constraint.read("integer", "= 0..99"))], max_uses=2, seconds=3600, name="alice", key=bench.keys["alice"]
+        bench.context, "ran", widened=[Widened("inputs.data.csv", Constraint.read("integer", "= 0..99"))], max_uses=2, seconds=3600, name="alice", key=bench.keys["alice"]  # noqa: E501
     )  # fmt: skip
     bench.draft("granted", slug="granted", code=CODE, data=b"4\n")
     call("run", "--once")
@@ -71,18 +73,14 @@ def make_everything(folder: Path) -> Workspace:
         reason="no",
         by=OperatorDecision("operator:alice"),
     )
-    reject_draft(
-        bench.context, bench.draft("ran", slug="claims"), reason="no", by=OperatorDecision("operator:alice")
-    )
+    reject_draft(bench.context, bench.draft("ran", slug="claims"), reason="no", by=OperatorDecision("operator:alice"))
     bench.approve(bench.draft("cancelled", slug="cancelled"))
     cancel_request(bench.context, "cancelled", by=OperatorDecision("operator:alice"), reason="not needed")
     leave_claimed(bench)
     call("run", "--once")
 
-    drop(
-        workspace, "note", {"tool": "memory.propose", "args": {"content": "Be short.", "type": "PREFERENCE"}}
-    )
-    drop(workspace, "write", {"tool": "file.write_safe", "risk": "medium", "args": {"path": "n.txt", "content": "x\n"}})  # fmt: skip
+    drop(workspace, "note", {"tool": "memory.propose", "args": {"content": "Be short.", "type": "PREFERENCE"}})
+    drop(workspace, "write", {"tool": "file.write_safe", "risk": "medium", "args": {"path": "n.txt", "content": "x\n"}})  # fmt: skip  # noqa: E501
     call("run", "--once")
     (note,) = workspace.drafts.glob("*-memory-propose-*.md")
     call("approve", str(note), *call.signed)
@@ -112,9 +110,7 @@ def cosign_newest(workspace: Workspace) -> Path:
     note = newest_trail_checkpoint(trail, "office")
     assert note is not None
     cosigned = replace(note, signatures=(*note.signatures, cosign(own, note, 1_767_225_600)))
-    path = record_cosignature(
-        trail, "office", WitnessKey.of(own), cosigned, actor="daemon", unless=lambda: False
-    )
+    path = record_cosignature(trail, "office", WitnessKey.of(own), cosigned, actor="daemon", unless=lambda: False)
     trail.close()
     assert path is not None
     return path
@@ -145,9 +141,7 @@ def sign_too(bench: Bench, path: Path) -> None:
 def leave_claimed(bench: Bench, request_id: str = "interrupted") -> Path:
     """A request whose daemon was killed while it ran; returns its run folder."""
     path = bench.approve(bench.draft(request_id, slug=request_id)).path
-    context = daemon_context(
-        bench.workspace, Trail(bench.workspace), bench.context.policy, boot_nonce="killed"
-    )
+    context = daemon_context(bench.workspace, Trail(bench.workspace), bench.context.policy, boot_nonce="killed")
     approved = read_approved(context, path)
     assert isinstance(approved, Approved)
     judgement, _ = judge_now(context, approved)

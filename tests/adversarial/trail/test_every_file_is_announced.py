@@ -1,6 +1,8 @@
-"""For every file below tool-exec/: changed, removed, replaced by something that is no file, or given a sibling, it is found.
+"""For every file below tool-exec/: changed, removed, replaced by something that is no file, or given a sibling, it is
+found.
 
-No list of cases: the files are those that are there. What is not found has to be on the documented list of exempt files.
+No list of cases: the files are those that are there. What is not found has to be on the documented list of exempt
+files.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from threegate.trail import Trail
 from threegate.trail.event import make_event
 
 _KINDS = {
-    "approved", "audit", "audit/checkpoints", "contracts", "drafts", "drafts/files", "finished", "grants", "inputs", "memory",
+    "approved", "audit", "audit/checkpoints", "contracts", "drafts", "drafts/files", "finished", "grants", "inputs", "memory",  # noqa: E501
     "refused", "results", "runs/*", "runs/*/out", "runs/*/replay-1", "runs/*/replay-1/out",
 }  # fmt: skip
 
@@ -304,7 +306,9 @@ def rewritten(workspace: Workspace, change: Callable[[dict[str, Any]], None]) ->
 
 
 def test_digests_that_were_stripped_from_an_event_are_missed(tmp_path: Path) -> None:
-    """Whoever can make all hashes again cannot pass a line off as one of an older version: an event before it is newer."""
+    """Whoever can make all hashes again cannot pass a line off as one of an older version: an event before it is
+    newer.
+    """
     bench = make_bench(tmp_path)
     bench.approve(bench.draft())
 

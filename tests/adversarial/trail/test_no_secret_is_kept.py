@@ -22,9 +22,7 @@ def test_no_secret_is_kept(tmp_path: Path, capsys) -> None:
     named = bench.draft("named", slug=SECRET)
     odd = bench.draft("odd", slug="odd").rename(workspace.inbox / f"TR-{SECRET}.md")
     (workspace.inbox / f"{SECRET}.txt").write_text("no request")
-    bench.approve(
-        bench.draft("ran", slug="ran", code=f"open('/out/{SECRET[:3]}' + '{SECRET[3:]}', 'w').write('x')")
-    )
+    bench.approve(bench.draft("ran", slug="ran", code=f"open('/out/{SECRET[:3]}' + '{SECRET[3:]}', 'w').write('x')"))
     bench.approve(bench.draft("cancelled", slug="cancelled"))
     cancel_request(bench.context, "cancelled", by=OperatorDecision("op"), reason=f"leaked {SECRET}")
     assert cli.execute([*call, "run", "--once"]) == 0
@@ -61,6 +59,4 @@ def test_a_draft_with_a_secret_in_its_name_is_not_valid(tmp_path: Path, capsys) 
 
 def test_a_secret_is_masked_before_the_cut() -> None:
     assert trail_text("a" * 150 + f" {SECRET} " + "b" * 100).count("xoxb") == 0
-    assert trail_text(f"password=[password] {SECRET}") == trail_text(
-        trail_text(f"password=[password] {SECRET}")
-    )
+    assert trail_text(f"password=[password] {SECRET}") == trail_text(trail_text(f"password=[password] {SECRET}"))

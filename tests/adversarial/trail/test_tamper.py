@@ -139,7 +139,7 @@ def test_an_inserted_line(trail, at: int, kind: str) -> None:
         "copy": lines[at - 1],
         "blank": b"\n",
         "forged": make_event(
-            seq=at + 1, time=last["time"], type="approved", request_id="r-evil", actor="operator", data={}, prev=last["hash"],
+            seq=at + 1, time=last["time"], type="approved", request_id="r-evil", actor="operator", data={}, prev=last["hash"],  # noqa: E501
         ).line + b"\n",
         "other trail": raw_trail(at + 1)[at] + b"\n",
     }[kind]  # fmt: skip
@@ -189,17 +189,16 @@ def test_continued_before_a_checkpoint_without_an_outside_head(trail) -> None:
 
 
 def test_resigned_with_another_key(trail) -> None:
-    """Every line, the key in the first one, and the checkpoint are the forger's own; the real key is known elsewhere."""
+    """Every line, the key in the first one, and the checkpoint are the forger's own; the real key is known
+    elsewhere.
+    """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     workspace, data = trail
     real = load_key(WORKSPACE_ID)
     UserState.of(WORKSPACE_ID).head_file.unlink()
     forger = SigningKey(real.name, Ed25519PrivateKey.generate())
-    lines = [
-        line.replace(real.public.render().encode(), forger.public.render().encode())
-        for line in data.splitlines()
-    ]
+    lines = [line.replace(real.public.render().encode(), forger.public.render().encode()) for line in data.splitlines()]
     half = resign(lines[: LINES // 2])
     frontier = Frontier()
     for line in half:
@@ -285,9 +284,7 @@ def a_hundred_clean_trails(folder: Path, seed: int, data: dict) -> None:
     workspace = Workspace(folder)
     workspace.audit.mkdir(parents=True, exist_ok=True)
     vkey = (
-        "k+"
-        + hashlib.sha256(b"k\n\x01" + b"\0" * 32).hexdigest()[:8]
-        + "+AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+        "k+" + hashlib.sha256(b"k\n\x01" + b"\0" * 32).hexdigest()[:8] + "+AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
     )
     types = ("observed", "validated", "approved", "claimed", "finished", "refused", "waiting")
     for _ in range(100):

@@ -56,9 +56,7 @@ _ARCHIVE_HOST: Final = ":"
 """tar takes ``host:file`` for an archive on another machine and starts rsh for it."""
 
 
-def _tool(
-    flags: str = "", values: str = "", longs: str = "", *, whole: str = "", text: bool = False
-) -> DataTool:
+def _tool(flags: str = "", values: str = "", longs: str = "", *, whole: str = "", text: bool = False) -> DataTool:
     return DataTool(flags, values, frozenset(longs.split()), frozenset(whole.split()), text=text)
 
 
@@ -69,7 +67,7 @@ _GREP: Final = _tool(
     count line-number with-filename no-filename files-without-match files-with-matches recursive dereference-recursive
     word-regexp line-regexp null null-data text binary byte-offset initial-tab regexp file after-context before-context
     context max-count directories devices include exclude exclude-from exclude-dir color colour label line-buffered
-    no-ignore-case binary-files""",
+    no-ignore-case binary-files""",  # noqa: E501
     text=True,
 )
 _DIGEST: Final = _tool("bctwz", "", "binary check text tag zero ignore-missing quiet status strict warn")
@@ -88,7 +86,7 @@ TOOLS: Final[Mapping[str, DataTool]] = {
         "koStT",
         """ignore-leading-blanks dictionary-order ignore-case general-numeric-sort ignore-nonprinting month-sort
         human-numeric-sort numeric-sort random-sort reverse version-sort check merge stable unique zero-terminated key output
-        buffer-size field-separator temporary-directory parallel sort""",
+        buffer-size field-separator temporary-directory parallel sort""",  # noqa: E501
         text=True,
     ),
     "uniq": _tool(
@@ -110,9 +108,7 @@ TOOLS: Final[Mapping[str, DataTool]] = {
     "egrep": _GREP,
     "fgrep": _GREP,
     "paste": _tool("sz", "d", "serial zero-terminated delimiters", text=True),
-    "join": _tool(
-        "iz", "aeotv12j", "header ignore-case check-order nocheck-order zero-terminated", text=True
-    ),
+    "join": _tool("iz", "aeotv12j", "header ignore-case check-order nocheck-order zero-terminated", text=True),
     "comm": _tool("123z", "", "check-order nocheck-order output-delimiter total zero-terminated", text=True),
     "nl": _tool("p", "bdfhilnsvw", "body-numbering number-format number-separator number-width", text=True),
     "fold": _tool("bs", "w", "bytes spaces width"),
@@ -130,9 +126,7 @@ TOOLS: Final[Mapping[str, DataTool]] = {
         """bytes lines line-bytes number suffix-length numeric-suffixes hex-suffixes additional-suffix
         elide-empty-files separator""",
     ),
-    "csplit": _tool(
-        "kqsz", "fbn", "prefix suffix-format digits quiet keep-files elide-empty-files", text=True
-    ),
+    "csplit": _tool("kqsz", "fbn", "prefix suffix-format digits quiet keep-files elide-empty-files", text=True),
     "tee": _tool("a", "", "append"),
     "iconv": _tool("cls", "fto", "from-code to-code output list silent"),
     "numfmt": _tool("z", "d", "from to field delimiter format grouping header padding round suffix"),
@@ -157,9 +151,7 @@ TOOLS: Final[Mapping[str, DataTool]] = {
     "sum": _tool("rs", "", "sysv"),
     "base64": _tool("di", "w", "decode ignore-garbage wrap"),
     "base32": _tool("di", "w", "decode ignore-garbage wrap"),
-    "od": _tool(
-        "bcdfilosxv", "AjNStw", "address-radix skip-bytes read-bytes strings format output-duplicates width"
-    ),
+    "od": _tool("bcdfilosxv", "AjNStw", "address-radix skip-bytes read-bytes strings format output-duplicates width"),
     "xxd": _tool("abeEipru", "cglos"),
     "hexdump": _tool("bcCdovx", "ns", "canonical length skip no-squeezing"),
     "strings": _tool("afw", "net", "all print-file-name bytes encoding radix"),
@@ -169,13 +161,13 @@ TOOLS: Final[Mapping[str, DataTool]] = {
         "ITw",
         """all almost-all author escape block-size ignore-backups color directory classify file-type format full-time
         group-directories-first no-group human-readable si hide indicator-style inode ignore kibibytes dereference
-        numeric-uid-gid literal quote-name quoting-style reverse recursive size sort time time-style width context zero""",
+        numeric-uid-gid literal quote-name quoting-style reverse recursive size sort time time-style width context zero""",  # noqa: E501
     ),
     "find": _tool(
         whole="""-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -size -empty -newer -anewer -cnewer -mtime
         -mmin -atime -amin -ctime -cmin -perm -user -group -uid -gid -links -inum -samefile -maxdepth -mindepth -depth -d
         -mount -xdev -daystart -follow -prune -quit -print -print0 -printf -ls -true -false -a -and -o -or -not -readable
-        -writable -executable -P -L -H -lname -ilname -nouser -nogroup -noleaf -warn -nowarn""",
+        -writable -executable -P -L -H -lname -ilname -nouser -nogroup -noleaf -warn -nowarn""",  # noqa: E501
         text=True,
     ),
     "stat": _tool("Lft", "c", "dereference file-system format printf terse"),
@@ -185,15 +177,9 @@ TOOLS: Final[Mapping[str, DataTool]] = {
         """all apparent-size block-size bytes total dereference-args max-depth human-readable inodes
         null si separate-dirs summarize threshold time exclude one-file-system""",
     ),
-    "df": _tool(
-        "ahHiklPT", "Btx", "all block-size human-readable inodes output portability print-type total"
-    ),
-    "file": _tool(
-        "bhikLN0rsv", "FP", "brief mime mime-type mime-encoding dereference separator print0 no-pad raw"
-    ),
-    "readlink": _tool(
-        "femnqsvz", "", "canonicalize canonicalize-existing canonicalize-missing no-newline zero"
-    ),
+    "df": _tool("ahHiklPT", "Btx", "all block-size human-readable inodes output portability print-type total"),
+    "file": _tool("bhikLN0rsv", "FP", "brief mime mime-type mime-encoding dereference separator print0 no-pad raw"),
+    "readlink": _tool("femnqsvz", "", "canonicalize canonicalize-existing canonicalize-missing no-newline zero"),
     "realpath": _tool(
         "emLPqsz",
         "",
@@ -209,7 +195,7 @@ TOOLS: Final[Mapping[str, DataTool]] = {
         """brief report-identical-files context unified ed rcs side-by-side width left-column
         suppress-common-lines label expand-tabs recursive new-file unidirectional-new-file ignore-case ignore-tab-expansion
         ignore-space-change ignore-all-space ignore-blank-lines text strip-trailing-cr exclude minimal color normal
-        no-dereference""",
+        no-dereference""",  # noqa: E501
     ),
     "cp": _tool(
         "abdfHlLnpPrRsTuvx",
@@ -224,7 +210,7 @@ TOOLS: Final[Mapping[str, DataTool]] = {
         "fC",
         """list create extract get file directory verbose gzip bzip2 xz zstd strip-components exclude to-stdout wildcards
         no-wildcards no-same-owner no-same-permissions sort mtime owner group numeric-owner totals one-top-level
-        keep-old-files""",
+        keep-old-files""",  # noqa: E501
     ),
     "gzip": _tool("cdkflnqtv", "", "stdout decompress keep force list no-name quiet test verbose best fast"),
     "gunzip": _UNZIPPED,
@@ -244,7 +230,7 @@ TOOLS: Final[Mapping[str, DataTool]] = {
         "oXHdAmTF",
         """fail silent show-error location include head globoff get verbose remote-name output request header data data-raw
         data-binary data-urlencode json user-agent max-time connect-timeout retry retry-delay upload-file form compressed
-        fail-with-body url write-out""",
+        fail-with-body url write-out""",  # noqa: E501
         text=True,
     ),
     # the rest
@@ -274,11 +260,7 @@ def why_opaque(argv: Sequence[str]) -> str:
     if name is None:
         return f"{argv[0].rsplit('/', 1)[-1][:40]} is no data tool"
     tool = TOOLS[name]
-    if (
-        name == "tar"
-        and not set("".join(argv[1:2])) <= {"-", *tool.flags, *tool.values}
-        and argv[1][:1] != "-"
-    ):
+    if name == "tar" and not set("".join(argv[1:2])) <= {"-", *tool.flags, *tool.values} and argv[1][:1] != "-":
         return "tar has letters that are no harmless options"
     for word in argv[1:]:
         if word.startswith("-") and not tool.knows(word):

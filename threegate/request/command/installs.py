@@ -17,18 +17,27 @@ _COMMANDS: Final = (
     + _GAP
     + _OPTIONS
     + r"(?:(?:install|reinstall|groupinstall|localinstall|add|ci)\b|i[ \t]+[@a-z])",
-    r"(?i)\b(?:apt|apt-get|dnf|yum|zypper|apk|snap|brew)"
-    + _GAP
-    + _OPTIONS
-    + r"(?:update|upgrade|dist-upgrade)\b",
-    r"(?i)\b(?:uv[ \t]{1,4}(?:pip|add|sync|tool[ \t]{1,4}install)\b|uvx[ \t]{1,4}[a-z]|npx[ \t]{1,4}(?:--?[a-z]+[ \t])?[@a-z])",
+    r"(?i)\b(?:apt|apt-get|dnf|yum|zypper|apk|snap|brew)" + _GAP + _OPTIONS + r"(?:update|upgrade|dist-upgrade)\b",
+    (
+        r"(?i)\b(?:uv[ \t]{1,4}(?:pip|add|sync|tool[ \t]{1,4}install)\b|uvx[ \t]{1,4}[a-z]|npx[ \t]{1,4}(?:--?[a-z]+[ "
+        r"\t])?[@a-z])"
+    ),
     r"\bgo[ \t]{1,4}(?:get|install)[ \t]{1,4}[a-z0-9.-]+/",
     r"(?i)\bpython[0-9.]{0,5}"
     + _GAP
-    + r"(?:-[A-Za-z]{1,6}[ \t]{1,4}){0,3}-[A-Za-z]{0,6}m[ \t]{0,4}(?:pip|ensurepip|easy_install|pipx|virtualenv|venv)\b",
+    + (
+        r"(?:-[A-Za-z]{1,6}[ \t]{1,4}){0,3}-[A-Za-z]{0,6}m[ "
+        r"\t]{0,4}(?:pip|ensurepip|easy_install|pipx|virtualenv|venv)\b"
+    ),
     r"(?i)\bpython[0-9.]{0,5}[ \t]{1,4}(?:[^ \t\n]{0,200}/)?setup\.py[ \t]{1,4}(?:install|develop)",
-    r"\b(?:dpkg[ \t]{1,4}(?:-i|--install)|rpm[ \t]{1,4}-[iU][a-z]{0,3}|pacman[ \t]{1,4}-S[a-z]{0,3}|easy_install[ \t]{1,4}[a-z]|make[ \t]{1,4}install)\b",
-    r"(?i)\binstall\.packages[ \t]{0,2}\(|\bBiocManager::install\b|\b(?:devtools|remotes|pak|renv)::(?:install|pkg_install)\w{0,20}|\bPkg\.add\b",
+    (
+        r"\b(?:dpkg[ \t]{1,4}(?:-i|--install)|rpm[ \t]{1,4}-[iU][a-z]{0,3}|pacman[ \t]{1,4}-S[a-z]{0,3}|easy_install[ "
+        r"\t]{1,4}[a-z]|make[ \t]{1,4}install)\b"
+    ),
+    (
+        r"(?i)\binstall\.packages[ "
+        r"\t]{0,2}\(|\bBiocManager::install\b|\b(?:devtools|remotes|pak|renv)::(?:install|pkg_install)\w{0,20}|\bPkg\.add\b"
+    ),
     r"(?i)\b(?:curl|wget)[ \t][^\n|]{1,300}\|[ \t]{0,3}(?:sudo[ \t]{1,3})?(?:ba|z|da|k|a)?sh\b",
 )
 _SET: Final = PatternSet(_COMMANDS)

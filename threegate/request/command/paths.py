@@ -25,7 +25,7 @@ class HostPath(NamedTuple):
 
 _BEFORE: Final = r"(?:^|[^A-Za-z0-9_.:/~*)\]-]|:)"
 _SLASH: Final = r"(?:/+(?:\./+)*)"
-_SOCKET: Final = r"(?i)((?:docker|containerd|podman|crio|buildkitd|dockershim|libvirt|cri-dockerd)[-.\w]{0,20}\.sock\b|\bDOCKER_HOST\b)"
+_SOCKET: Final = r"(?i)((?:docker|containerd|podman|crio|buildkitd|dockershim|libvirt|cri-dockerd)[-.\w]{0,20}\.sock\b|\bDOCKER_HOST\b)"  # noqa: E501
 _FILE_URL: Final = r"(?i)\bfile:(?://|\\/\\/|%2f%2f)"
 _DEVICE: Final = _BEFORE + "(" + _SLASH + r"dev)(?:[^A-Za-z0-9_.-]|$)"
 _HOST: Final = (
@@ -39,9 +39,7 @@ _OUTSIDE_BY_PARENT: Final = (
     r"(?:^|[^A-Za-z0-9_.])(/+(?:in|out|tmp)(?:/[^\s\"'/]*)*?/\.\.)(?:[/\s\"',;)]|$)|(?:^|[\s\"'`(=:])\.\./"
 )
 _NULL: Final = re.compile(r"/+null(?![\w./-])")
-_URL: Final = re.compile(
-    r"(?i)\b(?!file\b|unix\b|npipe\b|fd\b)[a-z][a-z0-9+.-]{1,20}://(?=[\w.\[-])[^\s\"'<>]*"
-)
+_URL: Final = re.compile(r"(?i)\b(?!file\b|unix\b|npipe\b|fd\b)[a-z][a-z0-9+.-]{1,20}://(?=[\w.\[-])[^\s\"'<>]*")
 _HOME: Final = re.compile(r"~[A-Za-z0-9_-]*(?:/|\Z)|(?:-{1,2}[A-Za-z][\w-]*|of|if)=~[A-Za-z0-9_-]*(?:/|\Z)")
 _BEFORE_PATH: Final = re.compile(
     r"(?:^|(?<=[=:,@\"'\s(\[{<>|;])|(?<=\A-[A-Za-z])|(?<=\A-[A-Za-z]{2}))/[^\s\"',;:@()<>|]*"
@@ -49,9 +47,7 @@ _BEFORE_PATH: Final = re.compile(
 _PARENT: Final = re.compile(r"(?:^|[/=:,@\"'\s])\.\.(?=[/\"':,\s]|\Z)|(?:^-[A-Za-z])\.\.(?=/)")
 _ALLOWED: Final = re.compile(r"/(?:in|out|tmp)(?:/.*)?|/dev/null")
 _SLASHES: Final = re.compile(r"/(?:\.?/)+")
-_PLAIN: Final = re.compile(
-    r"(?:--?[A-Za-z][A-Za-z-]*+=)?/(?:in|out|tmp)(?>(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*+)*)/?"
-)
+_PLAIN: Final = re.compile(r"(?:--?[A-Za-z][A-Za-z-]*+=)?/(?:in|out|tmp)(?>(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*+)*)/?")
 """What most paths of honest requests look like."""
 _DELIMITER: Final = re.compile(r"-[A-Za-z]?/|--[a-z-]*(?:delim|separator|sep|ifs|split)[a-z-]*=/|/")
 
@@ -59,14 +55,7 @@ _DELIMITER: Final = re.compile(r"-[A-Za-z]?/|--[a-z-]*(?:delim|separator|sep|ifs
 def path_like(text: str) -> bool:
     """Whether a text, or words with blanks between, may name any path: where not, no function here finds one."""
     lower = text.lower()
-    return (
-        "/" in text
-        or "~" in text
-        or ".." in text
-        or "sock" in lower
-        or "docker_host" in lower
-        or "file:" in lower
-    )
+    return "/" in text or "~" in text or ".." in text or "sock" in lower or "docker_host" in lower or "file:" in lower
 
 
 def place_in_argument(value: str, *, slash_is_text: bool = False) -> HostPath | None:

@@ -25,9 +25,7 @@ class _Interpreter:
 
 _AWK: Final = _Interpreter((".awk",), by_option=True)
 _INTERPRETERS: Final = {
-    "python": _Interpreter(
-        (".py",), re.compile(r"-[uBIEsSqbO]+|-W(?:error|ignore|default|always|once)|-Xutf8|-Xdev")
-    ),
+    "python": _Interpreter((".py",), re.compile(r"-[uBIEsSqbO]+|-W(?:error|ignore|default|always|once)|-Xutf8|-Xdev")),
     "node": _Interpreter((".js", ".mjs", ".cjs")),
     "perl": _Interpreter((".pl",)),
     "ruby": _Interpreter((".rb",)),

@@ -29,7 +29,7 @@ PRIVILEGE: Final = names(
     chroot unshare nsenter setpriv capsh setcap getpcaps pivot_root switch_root runcon aa-exec newuidmap newgidmap
     fakeroot fakechroot start-stop-daemon systemd-run systemctl service systemd-inhibit init telinit reboot shutdown halt poweroff kexec
     useradd usermod userdel adduser deluser groupadd passwd chpasswd visudo vipw
-    iptables ip6tables nft nftables sysctl dbus-send busctl gdbus loginctl machinectl polkit chpst chcon setenforce auditctl bpftool bpftrace"""
+    iptables ip6tables nft nftables sysctl dbus-send busctl gdbus loginctl machinectl polkit chpst chcon setenforce auditctl bpftool bpftrace"""  # noqa: E501
 )
 CONTAINERS: Final = names(
     """docker dockerd docker-compose docker-init podman podman-compose nerdctl kubectl kubeadm kubelet k3s k0s k9s oc helm minikube kind
@@ -37,7 +37,7 @@ CONTAINERS: Final = names(
     lxc lxd lxc-start lxc-attach incus systemd-nspawn bwrap bubblewrap firejail nsjail minijail0 proot
     kvm virsh virt-install virt-manager vboxmanage vboxheadless vagrant multipass firecracker cloud-hypervisor crosvm
     krunvm krun apptainer singularity udocker charliecloud ch-run flatpak-spawn distrobox toolbox toolbx colima lima limactl
-    nomad qemu vmrun utm gvisor"""
+    nomad qemu vmrun utm gvisor"""  # noqa: E501
 )
 INSTALLERS: Final = names(
     """pip pipx uv uvx conda mamba micromamba poetry pipenv pdm hatch rye pixi easy_install virtualenv pyenv asdf mise
@@ -116,9 +116,7 @@ _TABLES: Final[tuple[tuple[frozenset[str], str], ...]] = (
     (DEVICES, "TG316"),
 )
 _BY_NAME: Final = {name: rule for table, rule in _TABLES for name in table}
-_SUFFIX: Final = re.compile(
-    r"(?:[-_.](?:static|real|distrib|orig|bin|exe|wrapper|dbg)|[-_.]?v?[0-9][0-9.]*[a-z]?)\Z"
-)
+_SUFFIX: Final = re.compile(r"(?:[-_.](?:static|real|distrib|orig|bin|exe|wrapper|dbg)|[-_.]?v?[0-9][0-9.]*[a-z]?)\Z")
 _LOADER: Final = re.compile(r"ld-[0-9.]+\.so")
 
 

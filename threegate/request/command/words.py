@@ -81,9 +81,7 @@ class _Splitter:
             return
         value = "".join(self.parts)
         if found := _SUBSTITUTION.search(value):
-            self.tell(
-                "TG306", self.start, f"{found[0]} is a substitution, in quotes too; write the value itself"
-            )
+            self.tell("TG306", self.start, f"{found[0]} is a substitution, in quotes too; write the value itself")
         self.words.append(Word(value, self.start + 1, self.mark, self.quoted_start))
         self.parts = None
 
@@ -151,9 +149,7 @@ class _Splitter:
         """Characters that a shell expands by place: globs, braces, tilde, comment."""
         begins = self.parts is None
         if char in "*?":
-            self.tell(
-                "TG307", index, f"{char} is not expanded, there is no shell; name the files or quote it"
-            )
+            self.tell("TG307", index, f"{char} is not expanded, there is no shell; name the files or quote it")
         elif char == "~" and begins:
             self.tell("TG307", index, "~ is a home folder; use a path under /in or /out")
         elif char == "#" and begins:

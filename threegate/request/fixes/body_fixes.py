@@ -16,9 +16,7 @@ from threegate.request.report import Finding, Fix
 _NAMES = tuple(dict.fromkeys(name for rules in BACKENDS.values() for name in rules.sections))
 _LIST_ITEM = re.compile(r"(?:[-*+][ ]+|[0-9]+[.)][ ]+)?`?([^` ]+)`?([ ].*)?")
 _LISTED = re.compile(r"'- /in/(" + FILE_NAME.pattern + r")'")
-_RISK_VALUE = re.compile(
-    r"(.*?:[ \t*_]*)(low|medium|high|public|internal|confidential)([ \t.*_]*)", re.IGNORECASE
-)
+_RISK_VALUE = re.compile(r"(.*?:[ \t*_]*)(low|medium|high|public|internal|confidential)([ \t.*_]*)", re.IGNORECASE)
 
 
 def heading(draft: Draft, finding: Finding) -> Iterator[Fix]:
@@ -41,9 +39,7 @@ def missing_section(draft: Draft, finding: Finding) -> Iterator[Fix]:
         if name in rules.sections
         for item in rules.sections[rules.sections.index(name) + 1 :]
     ]
-    place = next(
-        (at for at, line in enumerate(draft.lines, start=1) if line.rstrip() in later), len(draft.lines) + 1
-    )
+    place = next((at for at, line in enumerate(draft.lines, start=1) if line.rstrip() in later), len(draft.lines) + 1)
     yield Fix(finding.rule, "insert", place, f"## {name}\n\nnone\n")
 
 
@@ -95,11 +91,7 @@ def listed(prefix: str, declared: str) -> Callable[[Draft, Finding], Iterator[Fi
                 yield Fix(finding.rule, "insert", finding.line + 1, "\nnone\n")
             return
         match = _LIST_ITEM.fullmatch(line.strip())
-        path = (
-            match[1].removeprefix("./").removeprefix(prefix.lstrip("/")).removeprefix(prefix)
-            if match
-            else "/"
-        )
+        path = match[1].removeprefix("./").removeprefix(prefix.lstrip("/")).removeprefix(prefix) if match else "/"
         if match and "/" not in path:
             yield Fix(finding.rule, "replace", finding.line, f"- {prefix}{path}{match[2] or ''}")
 

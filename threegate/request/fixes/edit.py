@@ -44,9 +44,7 @@ def split_lines(text: str) -> tuple[str, ...]:
 def apply_fixes(text: str, fixes: Iterable[Fix]) -> str:
     """The text with the fixes applied; line ends become LF. A `rename` changes no text."""
     lines = list(split_lines(text))
-    ordered = sorted(
-        (fix for fix in fixes if fix.op != "rename"), key=lambda fix: (fix.line, fix.op != "insert")
-    )
+    ordered = sorted((fix for fix in fixes if fix.op != "rename"), key=lambda fix: (fix.line, fix.op != "insert"))
     for fix in reversed(ordered):
         new = [] if fix.op == "delete" else fix.text.split("\n")
         lines[fix.line - 1 : fix.line - (fix.op == "insert")] = new

@@ -45,9 +45,7 @@ def renamed(draft: Draft, finding: Finding) -> Iterator[Fix]:
 def cleared(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """Every line without what cannot be seen; a lone carriage return ends a line."""
     for number, line in enumerate(draft.lines, start=1):
-        text = "".join(
-            char for char in line.replace("\r", "\n") if char == "\n" or not is_hidden(char) or char == "\t"
-        )
+        text = "".join(char for char in line.replace("\r", "\n") if char == "\n" or not is_hidden(char) or char == "\t")
         if text != line:
             yield Fix(finding.rule, "replace", number, text)
 
@@ -136,9 +134,7 @@ def digest(draft: Draft, finding: Finding) -> Iterator[Fix]:
 
 def host(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """A URL's host, in lower case, if the entry has a line of its own."""
-    match = re.fullmatch(
-        r"([ ]*-[ ]+)[\"']?(?:https?://)?([^/\"' ]+)(?:/.*)?", draft.line(finding.line), re.IGNORECASE
-    )
+    match = re.fullmatch(r"([ ]*-[ ]+)[\"']?(?:https?://)?([^/\"' ]+)(?:/.*)?", draft.line(finding.line), re.IGNORECASE)
     if not match:
         return
     name = match[2].lower()

@@ -7,14 +7,14 @@ from threegate.request.rules.rule import Rule
 _A = "a" * 64
 _RISK = "## Risk Assessment\n\nRisk level: low\nJustification: reads one file\nData sensitivity: public\n"
 _MONTY = "backend: monty\n\n"
-_CHANGES = f"{{apply}}\n\n## Changes\n\n- digest: sha256:{_A}\n- add: 1\n- modify: 1\n- delete: 0\n- mode: 0\n- type: 0\n"
+_CHANGES = (
+    f"{{apply}}\n\n## Changes\n\n- digest: sha256:{_A}\n- add: 1\n- modify: 1\n- delete: 0\n- mode: 0\n- type: 0\n"
+)
 _ARGUMENTS = '{mcp}\n\n## Arguments (JSON)\n\n```json\n{"id":7,"text":"a b"}\n```\n'
 _INPUTS = f"inputs: [{{name: data.csv, sha256: {_A}}}]\n\n## Input Files\n\n"
 
 
-def _rule(
-    number: str, name: str, message: str, text: str, accepted: tuple[str, ...], refused: tuple[str, ...]
-) -> Rule:
+def _rule(number: str, name: str, message: str, text: str, accepted: tuple[str, ...], refused: tuple[str, ...]) -> Rule:
     return Rule(number, name, "error", message, text, "body", accepted, refused)
 
 
@@ -24,7 +24,8 @@ RULES = (
         "section-unknown",
         "a section that this backend does not have",
         "ERA: Command, Input Files, Output Expectations, Risk Assessment. monty: Code, Inputs (JSON) (optional), "
-        "Output Expectations, Risk Assessment. apply: Changes, Output Expectations, Risk Assessment. mcp: Arguments (JSON), "
+        "Output Expectations, Risk Assessment. apply: Changes, Output Expectations, Risk Assessment. mcp: Arguments "
+        "(JSON), "
         "Output Expectations, Risk Assessment.",
         (_RISK,),
         ("## Notes\n\nx\n", "## risk assessment\n", "## Code\n\n```python\nx = 1\n```\n", "## A\n" * 9),
@@ -182,7 +183,8 @@ RULES = (
         "TG223",
         "changes-form",
         "Changes is a list of the digest and five counts, and perhaps one block of paths",
-        "'- digest: sha256:…', then add, modify, delete, mode and type with their counts; up to 40 paths in a block fenced with ```. "
+        "'- digest: sha256:…', then add, modify, delete, mode and type with their counts; up to 40 paths in a block "
+        "fenced with ```. "
         "approve holds it against changes.tar.",
         (_CHANGES, f"{_CHANGES}\n```\nmodify src/a.py\nadd    b\n```\n"),
         (
@@ -213,7 +215,8 @@ RULES = (
         "TG225",
         "arguments-canonical",
         "the arguments are not one JSON object in canonical form",
-        "RFC 8785: one line, no blanks between tokens, keys sorted, numbers and strings in their shortest spelling, at most "
+        "RFC 8785: one line, no blanks between tokens, keys sorted, numbers and strings in their shortest spelling, at "
+        "most "
         "48 KiB. The signed bytes are the ones that the server gets.",
         (_ARGUMENTS,),
         (
@@ -331,7 +334,10 @@ RULES = (
         "TG250",
         "risk-line-missing",
         "a line of the risk assessment is missing",
-        "Risk level:, Justification: and Data sensitivity: each stand once; Network rationale: when network is allowlist.",
+        (
+            "Risk level:, Justification: and Data sensitivity: each stand once; Network rationale: when network is "
+            "allowlist."
+        ),
         (_RISK,),
         ("## Risk Assessment\n\nRisk level: low\n", "## Risk Assessment\n\n```\nRisk level: low\n```\n"),
     ),
@@ -347,10 +353,11 @@ RULES = (
         "TG252",
         "risk-value",
         "a line of the risk assessment has no allowed value",
-        "Risk level: low, medium or high. Data sensitivity: public, internal or confidential. Justification: some text.",
         (
-            "## Risk Assessment\n\n- **Risk level:** high\n- **Justification**: x\n- Data sensitivity: internal\n",
+            "Risk level: low, medium or high. Data sensitivity: public, internal or confidential. Justification: some "
+            "text."
         ),
+        ("## Risk Assessment\n\n- **Risk level:** high\n- **Justification**: x\n- Data sensitivity: internal\n",),
         (
             _RISK.replace("low", "tiny"),
             _RISK.replace("public", "Public"),
@@ -363,9 +370,7 @@ RULES = (
         "network-rationale",
         "Network rationale: must say why the network is needed",
         "The person who approves must know why these hosts are reached.",
-        (
-            f"network: allowlist\nnetwork_allowlist: [api.example.com]\n\n{_RISK}Network rationale: fetches the rates\n",
-        ),
+        (f"network: allowlist\nnetwork_allowlist: [api.example.com]\n\n{_RISK}Network rationale: fetches the rates\n",),
         (
             f"network: allowlist\nnetwork_allowlist: [api.example.com]\n\n{_RISK}",
             f"network: allowlist\nnetwork_allowlist: [api.example.com]\n\n{_RISK}Network rationale: none\n",

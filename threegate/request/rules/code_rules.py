@@ -42,7 +42,8 @@ RULES = (
         "TG403",
         "code-import",
         "Monty does not have this module",
-        "It has asyncio, base64, collections, csv, dataclasses, datetime, decimal, functools, hashlib, itertools, json, "
+        "It has asyncio, base64, collections, csv, dataclasses, datetime, decimal, functools, hashlib, itertools, "
+        "json, "
         "math, os (files only), pathlib, random, re, time, tomllib, typing and a few more; use backend ERA for others.",
         ("import json, math\nfrom pathlib import Path\n",),
         ("import socket\n", "from subprocess import run\n", "import numpy as np\n", "from . import x\n"),
@@ -132,7 +133,10 @@ RULES = (
         "TG415",
         "vars-key",
         "a key is no free Python name",
-        "Keys are identifiers of ASCII letters, digits and _, no keywords, no builtins and no module names, so that they hide nothing.",
+        (
+            "Keys are identifiers of ASCII letters, digits and _, no keywords, no builtins and no module names, so that "  # noqa: E501
+            "they hide nothing."
+        ),
         ('{"rows": 1, "max_rows_2": 2}\n',),
         ('{"a b": 1}\n', '{"class": 1}\n', '{"open": 1}\n', '{"json": 1}\n', '{"": 1}\n', '{"__x__": 1}\n'),
         "vars",

@@ -118,7 +118,8 @@ RULES = (
         "TG312",
         "shell",
         "a shell, or something that hands text to one",
-        "What a shell would do cannot be read from a line. Name the program, or send a script in another language. Where "
+        "What a shell would do cannot be read from a line. Name the program, or send a script in another language. "
+        "Where "
         "not all code is on the screen (TG332), any word that is the name of a refused program is refused: rename it.",
         ("python a.py", "timeout 5 python a.py", "grep bash data.csv", "awk '{print system}' data.csv"),
         (
@@ -239,8 +240,10 @@ RULES = (
         "TG332",
         "code-not-shown",
         "not all code that runs is on the screen (opaque): the effective risk is at least medium",
-        "All code is on the screen when a data tool has only options of the table in docs/commands.md, or when python, node, "
-        "perl, ruby, awk -f, sed -f or jq -f runs one declared input. Inline programs, launchers and all others are opaque: "
+        "All code is on the screen when a data tool has only options of the table in docs/commands.md, or when python, "
+        "node, "
+        "perl, ruby, awk -f, sed -f or jq -f runs one declared input. Inline programs, launchers and all others are "
+        "opaque: "
         "with a network or a secret besides, the risk is high.",
         ("sort -t, -k2 data.csv", "grep -c 'sudo|bash' data.csv", "jq '.a | length' a.json"),
         (

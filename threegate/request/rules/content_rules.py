@@ -5,9 +5,7 @@ from __future__ import annotations
 from threegate.request.rules.rule import Rule
 
 
-def _rule(
-    number: str, name: str, message: str, text: str, accepted: tuple[str, ...], refused: tuple[str, ...]
-) -> Rule:
+def _rule(number: str, name: str, message: str, text: str, accepted: tuple[str, ...], refused: tuple[str, ...]) -> Rule:
     return Rule(number, name, "error", message, text, "prose", accepted, refused)
 
 

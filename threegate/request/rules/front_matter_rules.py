@@ -89,7 +89,10 @@ RULES = (
         "TG120",
         "unknown-key",
         "the key is not known",
-        "An unknown key would be ignored by one reader and obeyed by another. The keys are listed in schemas/tool-request.schema.md.",
+        (
+            "An unknown key would be ignored by one reader and obeyed by another. The keys are listed in "
+            "schemas/tool-request.schema.md."
+        ),
         ("constraints: [a]",),
         ("priority: high", "Purpose: x", "outputs_expected: [{path: a.txt, mode: x}]"),
     ),
@@ -106,7 +109,10 @@ RULES = (
         "TG122",
         "wrong-type",
         "the value has another type than the key asks for",
-        "Text is quoted where it could be read as a number, true, false or null; whole numbers stand without quotes; lists use '- '.",
+        (
+            "Text is quoted where it could be read as a number, true, false or null; whole numbers stand without quotes; "  # noqa: E501
+            "lists use '- '."
+        ),
         ('purpose: "42"', "memory_limit_mb: 64"),
         (
             "purpose: 42",
@@ -248,7 +254,10 @@ RULES = (
         "TG142",
         "approval-missing",
         "an approved request names approved_by and approved_utc",
-        "Only a person approves: threegate approve FILE writes both keys and signs. A draft is checked with --stage draft.",
+        (
+            "Only a person approves: threegate approve FILE writes both keys and signs. A draft is checked with --stage "  # noqa: E501
+            "draft."
+        ),
         ("{approved}",),
         ("{approved}\n-approved_by", "{approved}\napproved_utc:", '{approved}\napproved_by: ""'),
     ),
@@ -382,7 +391,11 @@ RULES = (
         "TG159",
         "allowlist-host",
         "an entry of the allowlist is no public host name",
-        "Lower-case ASCII names with at least one dot, with ':port' unless it is 443; no address, wildcard, or private name; each once.",
+        (
+            "Lower-case ASCII names with at least one dot, with ':port' unless it is 443; no address, wildcard, or "
+            "private "
+            "name; each once."
+        ),
         (f"{_NETWORK}[api.example.com, 'files.example.org:8443', xn--mnchen-3ya.example]",),
         (
             f"{_NETWORK}['*.example.com']",
@@ -434,7 +447,8 @@ RULES = (
         "TG170",
         "key-of-another-version",
         "the key belongs to another version of the schema",
-        "language, cpu_limit, memory_limit_mb and workdir are keys of version 1, where a program runs; of version 2, project "
+        "language, cpu_limit, memory_limit_mb and workdir are keys of version 1, where a program runs; of version 2, "
+        "project "
         "is one of apply, server and manifest_sha256 are those of mcp. Leave the key out.",
         ("{apply}", "workdir: /out", "{mcp}"),
         (
@@ -458,7 +472,10 @@ RULES = (
         "TG172",
         "changes-input",
         "the one input of an apply request is changes.tar",
-        "The archive is the change: its first member is the table, and it is read by ThreeGate, never unpacked by a run.",
+        (
+            "The archive is the change: its first member is the table, and it is read by ThreeGate, never unpacked by a "  # noqa: E501
+            "run."
+        ),
         ("{apply}",),
         (
             "{apply}\n-inputs",
@@ -488,7 +505,10 @@ RULES = (
         "TG175",
         "manifest-digest",
         "manifest_sha256 must be the digest of the server's pinned manifest",
-        "64 lower-case hex digits, as the server is pinned now. A call is made of the tool as its caller saw it, or not at all.",
+        (
+            "64 lower-case hex digits, as the server is pinned now. A call is made of the tool as its caller saw it, or "  # noqa: E501
+            "not at all."
+        ),
         (f"{{mcp}}\nmanifest_sha256: {_B}",),
         ("{mcp}\nmanifest_sha256: abc", f"{{mcp}}\nmanifest_sha256: {_A.upper()}"),
     ),

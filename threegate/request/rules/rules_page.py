@@ -25,13 +25,8 @@ def rules_page() -> str:
 
 def example_lines(example: str) -> list[str]:
     """An example as lines for people: hidden characters shown, long ones cut."""
-    lines = (
-        visible(example.encode("utf-8", "backslashreplace").decode()).replace("\r", "<U+000D>").split("\n")
-    )
-    shown = [
-        line if len(line) <= _CHARS else f"{line[:_CHARS]}… ({len(line)} characters)"
-        for line in lines[:_LINES]
-    ]
+    lines = visible(example.encode("utf-8", "backslashreplace").decode()).replace("\r", "<U+000D>").split("\n")
+    shown = [line if len(line) <= _CHARS else f"{line[:_CHARS]}… ({len(line)} characters)" for line in lines[:_LINES]]
     return shown if len(lines) <= _LINES else [*shown, f"… ({len(lines)} lines)"]
 
 
@@ -40,9 +35,16 @@ def _page() -> Iterator[str]:
     yield ""
     yield "This page lists every rule of gate 1, with requests that it accepts and refuses."
     yield ""
-    yield "An example shows only the lines that matter, in an otherwise valid request: `{request}` is the whole request,"
-    yield "`-key` and `-## Name` remove something, `^text` is put before the first section, and `{approved}` makes it an"
-    yield "approved request. `threegate explain TG101` shows one rule with all of its examples. `threegate rules --markdown`"
+    yield (
+        "An example shows only the lines that matter, in an otherwise valid request: `{request}` is the whole request,"
+    )
+    yield (
+        "`-key` and `-## Name` remove something, `^text` is put before the first section, and `{approved}` makes it an"
+    )
+    yield (
+        "approved request. `threegate explain TG101` shows one rule with all of its examples. `threegate rules "
+        "--markdown`"
+    )
     yield "prints this page; the tests run every example."
     for prefix, title in _PARTS.items():
         rules = [rule for rule in RULES.values() if rule.id.startswith(prefix)]

@@ -247,9 +247,7 @@ def _copy_attributes(project: HeldFolder, row: Row, target: int) -> None:
         os.close(source)
 
 
-def _mode_of(
-    project: HeldFolder, row: Row, work: Work, old: tuple[int, int] | None
-) -> tuple[int, int | None]:
+def _mode_of(project: HeldFolder, row: Row, work: Work, old: tuple[int, int] | None) -> tuple[int, int | None]:
     """Permission bits and group of a new entry. Group and others never get more than the file had, or than
     its folder grants.
     """
@@ -340,9 +338,7 @@ def _take(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> None:
             ) from None
         raise
     if not _is_old(stage, step):
-        raise ChangeStopped(
-            "project_changed", f"{step.path}: changed while the change was made; nothing was changed"
-        )
+        raise ChangeStopped("project_changed", f"{step.path}: changed while the change was made; nothing was changed")
 
 
 def _is_old(stage: HeldFolder, step: ApplyStep) -> bool:

@@ -79,7 +79,8 @@ def not_writable(place: ProjectPlace) -> str | None:
         return f"the project {place.name} belongs to root; nothing is changed as root, so give it to another account"
     if os.geteuid() not in (0, place.uid):
         return (
-            f"the project {place.name} belongs to the account with uid {place.uid}, and this daemon is uid {os.geteuid()}: "
+            f"the project {place.name} belongs to the account with uid {place.uid}, and this daemon is uid "
+            f"{os.geteuid()}: "
             "run it as that account or as root"
         )
     return None
@@ -186,10 +187,7 @@ def become(place: ProjectPlace, parent: int) -> None:
     os.setresuid(place.uid, place.uid, place.uid)
     libc = ctypes.CDLL(None, use_errno=True)
     for option, value in ((_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_PDEATHSIG, int(signal.SIGKILL))):
-        if (
-            libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
-            != 0
-        ):
+        if libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)) != 0:
             raise OSError(ctypes.get_errno(), "prctl")
     # The death signal is set after the privileges are dropped, which would clear it; a parent that died
     # earlier sends none.

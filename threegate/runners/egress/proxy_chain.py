@@ -89,9 +89,7 @@ class EgressChain:
             self.relay_pid = self._run("relay", _RELAY_USER, "none", mounts, 32)
             self.relay = self._containers[-1]
         except (*container_engine.FAULTS, ValueError, KeyError) as error:
-            raise Unavailable(
-                f"the network access could not be set up ({container_engine.reason(error)})"
-            ) from None
+            raise Unavailable(f"the network access could not be set up ({container_engine.reason(error)})") from None
         end = time.monotonic() + _READY_SECONDS
         while not (shared / "proxy.sock").exists():
             if time.monotonic() >= end or not Path(f"/proc/{self.proxy_pid}").exists():
@@ -132,9 +130,7 @@ class EgressChain:
         while Path(f"/proc/{self.proxy_pid}").exists() and time.monotonic() < end:
             time.sleep(0.02)
         try:
-            descriptor = os.open(
-                self._folder / "egress" / "access.log", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-            )
+            descriptor = os.open(self._folder / "egress" / "access.log", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return ()
         with os.fdopen(descriptor, "rb") as stream:
@@ -145,9 +141,7 @@ class EgressChain:
         """Remove both containers."""
         for container in self._containers:
             if not container_engine.remove_container(self._api, container):
-                self.notes.append(
-                    "The engine did not remove a helper container; the next start of the daemon does."
-                )
+                self.notes.append("The engine did not remove a helper container; the next start of the daemon does.")
         self._containers.clear()
 
     def _run(

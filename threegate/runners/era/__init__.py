@@ -85,9 +85,7 @@ def _answers(settings: Settings) -> DoctorLine:
     return engine_line(settings.runners.era.engine)
 
 
-def _remove_orphans(
-    workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
-) -> list[str]:
+def _remove_orphans(workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path) -> list[str]:
     from threegate.runners.era.orphans import remove_orphans
 
     return remove_orphans(workspace_id, boot_nonce, url=settings.era.engine, runs_folder=runs_folder)

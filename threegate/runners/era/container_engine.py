@@ -105,21 +105,15 @@ def check_image(api: docker.APIClient, image: str) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = api.inspect_image(image)  # type: ignore[no-untyped-call]
     except docker.errors.ImageNotFound:
-        raise Unavailable(
-            f"no image: {image[:19]}… is not in the engine; build it: threegate sandbox build"
-        ) from None
+        raise Unavailable(f"no image: {image[:19]}… is not in the engine; build it: threegate sandbox build") from None
     except FAULTS as error:
         raise Unavailable(f"no container engine: it does not answer ({reason(error)})") from None
     config = facts.get("Config") or {}
     for key in ("Volumes", "Healthcheck", "OnBuild"):
         if config.get(key):
-            raise Unavailable(
-                f"image {image[:19]}… has {key}, which no sandbox image may have; build another"
-            )
+            raise Unavailable(f"image {image[:19]}… has {key}, which no sandbox image may have; build another")
     if facts["Id"] != image:
-        raise Unavailable(
-            f"image {image[:19]}… is not named by its digest; set runners.era.image to {facts['Id']}"
-        )
+        raise Unavailable(f"image {image[:19]}… is not named by its digest; set runners.era.image to {facts['Id']}")
     return facts
 
 
@@ -141,7 +135,8 @@ def check_runtime(api: docker.APIClient, runtime: str) -> str:
     unlimited = [name for key, name in NEEDED_LIMITS.items() if info.get(key) is False]
     if unlimited:
         raise Unavailable(
-            f"the engine limits no {', '.join(unlimited)}: a rootless engine needs cgroup v2, with these controllers delegated"
+            f"the engine limits no {', '.join(unlimited)}: a rootless engine needs cgroup v2, with these controllers "
+            "delegated"
             " to its user; or set runners.era.engine to another engine"
         )
     name = runtime or str(info.get("DefaultRuntime") or "runc")

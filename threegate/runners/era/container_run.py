@@ -90,9 +90,7 @@ class EraRun:
             # The engine may have created it without answering; only we use its name.
             self._wait_for(_SHORT_SECONDS)
             container_engine.remove_container(self._api, name)
-            raise Unavailable(
-                f"the container could not be created ({container_engine.reason(error)})"
-            ) from None
+            raise Unavailable(f"the container could not be created ({container_engine.reason(error)})") from None
 
     def take_over(self, prepared: PreparedContainer) -> None:
         """Use a container that was prepared ahead for this run."""

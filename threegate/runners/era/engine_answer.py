@@ -49,9 +49,7 @@ def _ask(path: str) -> str:
         asked.settimeout(ANSWER_SECONDS)
         asked.connect(path)
         asked.sendall(b"GET /version HTTP/1.0\r\nHost: engine\r\n\r\n")
-        while len(answer) <= limits.ENGINE_VERSION_BYTES and (
-            part := asked.recv(limits.ENGINE_VERSION_BYTES)
-        ):
+        while len(answer) <= limits.ENGINE_VERSION_BYTES and (part := asked.recv(limits.ENGINE_VERSION_BYTES)):
             answer += part
     head, _, body = answer.partition(b"\r\n\r\n")
     if head.split()[1:2] != [b"200"]:

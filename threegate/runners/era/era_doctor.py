@@ -53,17 +53,13 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
             except Unavailable as error:
                 yield DoctorLine(name, "failure", str(error), "threegate sandbox build")
     if not probes or not settings.image:
-        yield DoctorLine(
-            "era walls", "warning", "not measured", "threegate sandbox build; threegate sandbox check"
-        )
+        yield DoctorLine("era walls", "warning", "not measured", "threegate sandbox build; threegate sandbox check")
         return
     try:
         outcome, walls = prove_era(settings, network=bool(settings.egress_image))
     except Unavailable as error:
         # Report what is wrong with the network access, and measure the other restrictions without it.
-        yield DoctorLine(
-            "era: the way out", "failure", str(error), "threegate sandbox build; restart the engine"
-        )
+        yield DoctorLine("era: the way out", "failure", str(error), "threegate sandbox build; restart the engine")
         outcome, walls = prove_era(settings, network=False)
     for wall in walls:
         yield DoctorLine(f"era: {wall.name}", "ok" if wall.held else "failure", wall.seen)
@@ -119,11 +115,7 @@ def _debian_version(package: str) -> str:
 def runtime_line(runtime: str, version: dict[str, Any]) -> DoctorLine:
     """The runtime's version compared with known escapes."""
     found = next(
-        (
-            str(item.get("Version", ""))
-            for item in version.get("Components") or []
-            if item.get("Name") == runtime
-        ),
+        (str(item.get("Version", "")) for item in version.get("Components") or [] if item.get("Name") == runtime),
         "",
     )
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", found)
@@ -140,9 +132,7 @@ def runtime_line(runtime: str, version: dict[str, Any]) -> DoctorLine:
     ]
     if open_ones:
         seen = f"runc {found}: older than the fix of {', '.join(open_ones)} (a distribution may have backported it)"
-        return DoctorLine(
-            "runtime", "warning", seen, "update runc; or set runners.era.runtime to runsc, kata or krun"
-        )
+        return DoctorLine("runtime", "warning", seen, "update runc; or set runners.era.runtime to runsc, kata or krun")
     return DoctorLine("runtime", "ok", f"runc {found}")
 
 

@@ -128,7 +128,7 @@ if PROXY:
         return False, "worked"
     wall("the proxy refuses what is not listed")(refused)
 print(json.dumps(found))
-"""
+"""  # noqa: E501
 
 
 def era_probe_job(settings: EraSettings, *, network: bool) -> Job:

@@ -18,9 +18,7 @@ PREPARED = ".prepared-"
 """Prefix of the folders of prepared containers, by which a later boot recognizes them."""
 
 
-def remove_orphans(
-    workspace_id: str, boot_nonce: str, *, url: str = "", runs_folder: Path | None = None
-) -> list[str]:
+def remove_orphans(workspace_id: str, boot_nonce: str, *, url: str = "", runs_folder: Path | None = None) -> list[str]:
     """Kill and remove the containers, networks and volumes of older boots, and the work folders below
     `runs_folder`.
 
@@ -47,9 +45,7 @@ def remove_orphans(
             name = str(found["Names"][0]).lstrip("/") if found["Names"] else found["Id"][:12]
             if not container_engine.remove_container(api, found["Id"]):
                 raise Unavailable(f"container {name} of an earlier run cannot be removed; remove it by hand")
-            removed.append(
-                f"removed container {name} of {found['Labels'].get(container_engine.REQUEST_LABEL, '?')}"
-            )
+            removed.append(f"removed container {name} of {found['Labels'].get(container_engine.REQUEST_LABEL, '?')}")
         for network in api.networks(filters=marks):
             if (network.get("Labels") or {}).get(container_engine.BOOT_LABEL) != boot_nonce:
                 with suppress(docker.errors.NotFound):  # removed since it was listed
@@ -61,9 +57,7 @@ def remove_orphans(
                     api.remove_volume(volume["Name"])
                 removed.append(f"removed volume {volume['Name'][:12]}")
     except container_engine.FAULTS as error:
-        raise Unavailable(
-            f"the engine did not list what is left ({container_engine.reason(error)})"
-        ) from None
+        raise Unavailable(f"the engine did not list what is left ({container_engine.reason(error)})") from None
     finally:
         api.close()
     return removed

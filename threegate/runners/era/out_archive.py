@@ -87,9 +87,7 @@ class _Unpacker:
         if cut and found.exceeded is None:
             found.exceeded = f"/out holds more than {self._bounds.out_bytes} bytes"
         elif not cut and unseen > 0:
-            found.dropped.append(
-                f"{unseen} that the engine does not deliver: sockets, or paths that are too long"
-            )
+            found.dropped.append(f"{unseen} that the engine does not deliver: sockets, or paths that are too long")
         found.finish()
         return found
 

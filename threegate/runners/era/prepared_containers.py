@@ -220,9 +220,7 @@ class PreparedContainers:
             (folder / "in").mkdir(mode=0o700)
             name = f"threegate-{control.boot_nonce[:8]}-{token}"
             marks = spec.labels(_REQUEST, control)
-            host = spec.host_config(
-                api, kind.limits, folder / "in", network="none", runtime=kind.runtime, marks=marks
-            )
+            host = spec.host_config(api, kind.limits, folder / "in", network="none", runtime=kind.runtime, marks=marks)
             # Before it exists, because the engine may create it without answering. Only we use the name.
             stack.callback(container_engine.remove_container, api, name)
             container = spec.create(api, kind.image, host, marks, name)

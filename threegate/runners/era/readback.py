@@ -119,9 +119,7 @@ def _out(walls: Walls, job: Job, said: Greeting) -> None:
         walls.differences.append(f"/out takes {size} bytes and {names} names, and has {said.out_used}")
 
 
-def _asked(
-    walls: Walls, job: Job, state: dict[str, Any], runtime: str, relay: tuple[str, int] | None
-) -> None:
+def _asked(walls: Walls, job: Job, state: dict[str, Any], runtime: str, relay: tuple[str, int] | None) -> None:
     """What only the engine knows."""
     host = state["HostConfig"]
     if tuple(state["Config"]["Cmd"]) != KEEPER_WORDS:
@@ -156,9 +154,7 @@ def _keeper(walls: Walls, job: Job, pid: int) -> None:
     """PID 1 is our program, and only root may inspect it (the kernel gives the files of such a process to
     root).
     """
-    if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1] != [
-        word.encode() for word in KEEPER_WORDS
-    ]:
+    if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1] != [word.encode() for word in KEEPER_WORDS]:
         walls.differences.append("PID 1 is not the keeper of the run")
     elif Path(f"/proc/{pid}/status").stat().st_uid == RUN_USER:
         walls.differences.append("PID 1 can be inspected")
@@ -215,7 +211,6 @@ def _interfaces(walls: Walls, pid: int) -> None:
     names = [
         name
         for name in names
-        if name
-        not in ("tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0")
+        if name not in ("tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0")
     ]
     walls.expect("network", " ".join(names), "lo")

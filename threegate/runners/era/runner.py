@@ -78,9 +78,7 @@ class EraRunner:
         try:
             with container_engine.client(self._url) as api:
                 if not image:
-                    raise Unavailable(
-                        f"no image: runners.era.{name} is not set; build it: threegate sandbox build"
-                    )
+                    raise Unavailable(f"no image: runners.era.{name} is not set; build it: threegate sandbox build")
                 container_engine.check_image(api, image)
                 container_engine.check_runtime(api, self._settings.runtime)
         except Unavailable as error:
@@ -150,9 +148,7 @@ class EraRunner:
             container_engine.check_image(api, job.image)
             runtime = container_engine.check_runtime(api, job.runtime)
             if job.network and runtime == "runsc":
-                raise Unavailable(
-                    "runtime runsc cannot reach the proxy; network: allowlist needs another runtime"
-                )
+                raise Unavailable("runtime runsc cannot reach the proxy; network: allowlist needs another runtime")
             stage_inputs(job.inputs, control.inputs_folder, work / "in")
             chain = None
             if job.network:
@@ -160,9 +156,7 @@ class EraRunner:
                 chain = EgressChain(api, job, control, request_id, work, self._egress_network, secret)
                 stack.callback(chain.remove)
                 chain.start()
-            run = EraRun(
-                api, job, control, work, runtime, chain, require_readback=self._settings.require_readback
-            )
+            run = EraRun(api, job, control, work, runtime, chain, require_readback=self._settings.require_readback)
             stack.callback(run.remove)
             run.create(request_id)
             return _completed(run, control)

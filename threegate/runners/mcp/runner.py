@@ -82,9 +82,7 @@ class CallRunner:
             wall_ms=int((time.monotonic() - begun) * 1000),
             stdout=meter.result(),
             stderr=EMPTY,
-            artifacts=tuple(
-                Artifact(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in ended.files
-            ),
+            artifacts=tuple(Artifact(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in ended.files),
         )
 
     def close(self) -> None:
@@ -94,9 +92,7 @@ class CallRunner:
         if kept is not None:
             kept.close()
 
-    def _ended(
-        self, workspace: Workspace, clearance: Clearance, job: Job, call: ToolCall, control: Control
-    ) -> _Ended:
+    def _ended(self, workspace: Workspace, clearance: Clearance, job: Job, call: ToolCall, control: Control) -> _Ended:
         """Everything from the manifest to the answer; an error is an outcome too."""
         from threegate.tools.requested_call import pinned_manifest
         from threegate.tools.server_process import ServerError
@@ -206,9 +202,7 @@ def _failed(error: ServerError) -> _Ended:
         )
     if error.code == "server_answer_too_large":
         return _Ended("output_exceeded", "The tool's answer is too large.")
-    return _Ended(
-        "interrupted", f"The call may have been carried out but has no answer: {error}. It is not repeated."
-    )
+    return _Ended("interrupted", f"The call may have been carried out but has no answer: {error}. It is not repeated.")
 
 
 @contextmanager

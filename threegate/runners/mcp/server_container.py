@@ -41,7 +41,7 @@ _USER: Final = "65534:65534"
 _WAITING: Final = ("/bin/sh", "-c", 'read -r go && exec "$@"', "server")
 _PIECE: Final = 1 << 16
 _PAGE: Final = 4096
-_NO_INTERFACES: Final = frozenset(("lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"))  # fmt: skip
+_NO_INTERFACES: Final = frozenset(("lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"))  # fmt: skip  # noqa: E501
 """What a new network namespace contains: loopback, and tunnel templates that are down."""
 
 

@@ -36,9 +36,7 @@ _MAKING = frozenset(
         "Path.touch",
     }
 )
-_MEMORY = (
-    r"memory limit exceeded: \d+ bytes > \d+ bytes|the worker exceeded its memory limit and was terminated"
-)
+_MEMORY = r"memory limit exceeded: \d+ bytes > \d+ bytes|the worker exceeded its memory limit and was terminated"
 _SLEEPS = frozenset({"system.sleep", "time.sleep"})
 _ASYNC_SLEEPS = frozenset({"system.async_sleep", "asyncio.sleep"})
 
@@ -146,9 +144,7 @@ class Drive:
             for name in (*folders, *files)
         } | wanted
         if len(self._made) > self._bounds.out_files:
-            self._stop(
-                "output_exceeded", f"output_exceeded: /out holds {self._bounds.out_files} files, its limit."
-            )
+            self._stop("output_exceeded", f"output_exceeded: /out holds {self._bounds.out_files} files, its limit.")
             raise DriveStopped
 
     def _printed(self, stream: str, text: str) -> None:

@@ -20,9 +20,7 @@ def monty_lines(probes: bool) -> Iterator[DoctorLine]:
         yield DoctorLine(
             "monty worker",
             "warning" if missing else "ok",
-            f"not restricted: {'; '.join(missing)}"
-            if missing
-            else "own user, no capabilities, own namespaces",
+            f"not restricted: {'; '.join(missing)}" if missing else "own user, no capabilities, own namespaces",
             "run the daemon as root" if missing else "",
         )
         for wall in prove_monty(runner) if probes else ():

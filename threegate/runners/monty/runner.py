@@ -67,9 +67,7 @@ class MontyRunner:
 
     def prove(self, control: Control) -> Outcome:
         """Run the probe of `monty_probe`, which is ours and fixed, instead of a request."""
-        return self._contained(
-            (datetime(2026, 1, 1, tzinfo=UTC), "threegate-probe"), monty_probe_job(), control
-        )
+        return self._contained((datetime(2026, 1, 1, tzinfo=UTC), "threegate-probe"), monty_probe_job(), control)
 
     def _contained(self, fixed: tuple[datetime, str], job: Job, control: Control) -> Outcome:
         work = control.run_folder / "work"
@@ -117,9 +115,7 @@ class MontyRunner:
 class _MontyRun:
     """One run, from the checkout of its worker to the outcome."""
 
-    def __init__(
-        self, fixed: tuple[datetime, str], job: Job, control: Control, work: Path, watch: RunWatch
-    ) -> None:
+    def __init__(self, fixed: tuple[datetime, str], job: Job, control: Control, work: Path, watch: RunWatch) -> None:
         self._watch = watch
         self._clock, self._seed = fixed
         self._job = job
@@ -205,9 +201,7 @@ class _MontyRun:
     def _feed(self, session: pm.MontySession, drive: Drive) -> None:
         job = self._job
         try:
-            value = drive.feed(
-                session, job.code or "", json.loads(job.vars_json or "{}"), self._mounts(), job.workdir
-            )
+            value = drive.feed(session, job.code or "", json.loads(job.vars_json or "{}"), self._mounts(), job.workdir)
             self._end("succeeded", "The code ran to completion.", 0)
             self._keep(value)
         except pm.MontyError as error:
@@ -215,13 +209,9 @@ class _MontyRun:
             self._err.write(text.encode("utf-8", "backslashreplace"))
             self._end(status, detail, None if drive.ended or not text else 1)
         except ValueTooLarge as error:
-            self._end(
-                "output_exceeded", f"output_exceeded: the value of the last expression is {error}.", None
-            )
+            self._end("output_exceeded", f"output_exceeded: the value of the last expression is {error}.", None)
         except ValueError:
-            self._end(
-                "failed", "The value of the last expression cannot be written (an integer is too long).", 1
-            )
+            self._end("failed", "The value of the last expression cannot be written (an integer is too long).", 1)
         except DriveStopped:
             self._end("failed", "The run was stopped.", None)
         if drive.ended and self._status in ("succeeded", "failed"):
@@ -246,9 +236,7 @@ class _MontyRun:
         name, data = rendered
         path = self._work / "out" / name
         try:
-            descriptor = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-            )
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except FileExistsError:
             self._end(
                 "failed",

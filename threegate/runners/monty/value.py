@@ -32,9 +32,7 @@ def render_value(value: Any) -> tuple[str, bytes] | None:
         return None
     if _is_json(value):
         try:
-            text = json.dumps(
-                value, ensure_ascii=False, allow_nan=False, indent=None, separators=(", ", ": ")
-            )
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=None, separators=(", ", ": "))
             return "result.json", _bounded(text.encode("utf-8") + b"\n")
         except (ValueError, RecursionError):
             pass
@@ -86,9 +84,7 @@ class _Survey:
             nodes, size = nodes + part_nodes, size + part_size
             most = max(nodes, self._looked_at)
             if most > limits.RESULT_VALUE_NODES or size > limits.RESULT_VALUE_BYTES:
-                raise ValueTooLarge(
-                    f"more than {limits.RESULT_VALUE_NODES} parts or {limits.RESULT_VALUE_BYTES} bytes"
-                )
+                raise ValueTooLarge(f"more than {limits.RESULT_VALUE_NODES} parts or {limits.RESULT_VALUE_BYTES} bytes")
         self._known[id(item)] = nodes, size
         return nodes, size
 

@@ -167,9 +167,7 @@ def _digest(body: str) -> str:
 
 def not_logged_in(origin: str = "") -> Response:
     """The answer to a client whose session is over or never began."""
-    return message(
-        403, "You are not logged in", f"Log in with your passkey: {origin}/page/" if origin else LOGIN
-    )
+    return message(403, "You are not logged in", f"Log in with your passkey: {origin}/page/" if origin else LOGIN)
 
 
 def message(status: int, title: str, text: str) -> HTMLResponse:

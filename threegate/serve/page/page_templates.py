@@ -64,7 +64,9 @@ HEADERS: Final = {
 PASSKEY_HEADERS: Final = {
     **HEADERS,
     "Content-Security-Policy": _policy(_SCRIPT, _PASSKEY_SCRIPT),
-    "Permissions-Policy": f"{HEADERS['Permissions-Policy']}, publickey-credentials-get=(self), publickey-credentials-create=(self)",
+    "Permissions-Policy": (
+        f"{HEADERS['Permissions-Policy']}, publickey-credentials-get=(self), publickey-credentials-create=(self)"
+    ),
     "Strict-Transport-Security": "max-age=31536000",
 }
 """The same for the page that accepts passkeys."""

@@ -211,9 +211,7 @@ class _PasskeyPage:
             at=[datetime.now(UTC)],
         )
         view, cookie = self.sessions.begin(f"{value['credential']} {entry.name}")
-        return JSONResponse(
-            {"to": f"/page/{view}/"}, headers={"Set-Cookie": f"{set_cookie(view, cookie)}; Secure"}
-        )
+        return JSONResponse({"to": f"/page/{view}/"}, headers={"Set-Cookie": f"{set_cookie(view, cookie)}; Secure"})
 
     def _login_statement(self, nonce: str) -> bytes:
         """What a login signs: valid for this origin and once only."""
@@ -226,9 +224,7 @@ class _PasskeyPage:
             return message(403, "This link is not valid (any more)", "Type: threegate operator passkey")
         host, _ = parse_origin(self._origin)
         return Response(
-            render(
-                "passkey_enrol.html", origin=self._origin, rp=host, name=name, user=secrets.token_urlsafe(16)
-            ),
+            render("passkey_enrol.html", origin=self._origin, rp=host, name=name, user=secrets.token_urlsafe(16)),
             media_type="text/html",
         )
 
@@ -249,9 +245,7 @@ class _PasskeyPage:
         context = self._views.context()
         entry = _entry_of(context, credential, self._origin)
         if (value["credential"], statement.approved_by) != (credential, name):
-            raise Refused(
-                "statement_mismatch", "the signature is from another passkey than the one that is logged in"
-            )
+            raise Refused("statement_mismatch", "the signature is from another passkey than the one that is logged in")
         seconds = round((datetime.now(UTC) - statement.approved_utc).total_seconds())
         if seconds > limits.PASSKEY_STATEMENT_SECONDS:
             raise Refused("expired", "this was shown too long ago; reload the page")
@@ -259,9 +253,7 @@ class _PasskeyPage:
         if place.folder not in GROUPS["drafts"]:
             raise InvalidInput(f"{place.path.name}: no longer a draft; see: threegate status")
         signed = render_signed(statement_bytes, _armor(entry, NAMESPACE_APPROVAL, value))
-        with open_reviewed_draft(
-            context, read_draft(self._workspace, place.path), compared=False
-        ) as reviewed:
+        with open_reviewed_draft(context, read_draft(self._workspace, place.path), compared=False) as reviewed:
             sealed = seal_as(context, reviewed, statement)
             done = promote(
                 context,
@@ -299,9 +291,7 @@ def _entry_of(context: Context, credential: str, origin: str) -> Operator:
             if entry.key.blob in (operators.revoked_keys or ()):
                 raise Refused("signer_revoked", f"the passkey of {entry.name} is revoked")
             return entry
-    raise Refused(
-        "signer_unknown", "this passkey is not enrolled; in a terminal, type: threegate operator passkey"
-    )
+    raise Refused("signer_unknown", "this passkey is not enrolled; in a terminal, type: threegate operator passkey")
 
 
 def _armor(entry: Operator, namespace: str, value: dict[str, str]) -> bytes:

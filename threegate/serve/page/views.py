@@ -178,9 +178,7 @@ class Views:
         with self._reading:
             return grouped(
                 [
-                    line_of(
-                        self._workspace, entry, self._reader if number < limits.STATUS_ROWS_READ else None
-                    )
+                    line_of(self._workspace, entry, self._reader if number < limits.STATUS_ROWS_READ else None)
                     for number, entry in enumerate(found)
                 ]
             )
@@ -221,9 +219,7 @@ class Views:
             return open_context(self._workspace, contracts=self._contracts, trail=self._trail)
 
 
-def pieces_of(
-    view: RequestView, name: str, size: int, kept: int = limits.STREAM_KEPT_BYTES
-) -> list[str] | None:
+def pieces_of(view: RequestView, name: str, size: int, kept: int = limits.STREAM_KEPT_BYTES) -> list[str] | None:
     """A stream's first `kept` bytes in pieces of `size` characters, safe to show, secrets masked; None if it
     is empty.
     """

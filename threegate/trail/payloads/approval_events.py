@@ -15,7 +15,9 @@ def under_grant(grant: str, given_by: str | None) -> str:
 
 @frozen_fields
 class Approved(Placed):
-    """A request was approved: by a signature over exactly it (`approval_sha256`), or under a standing grant (`grant`)."""
+    """A request was approved: by a signature over exactly it (`approval_sha256`), or under a standing grant
+    (`grant`).
+    """
 
     kind = "approved"
     slot = "approved"
@@ -42,7 +44,9 @@ class Approved(Placed):
     nonce: str | None = None
     """Used up by the claim, not by the approval."""
     shown_sha256: str | None = None
-    """Digest of the text that the signature covers, which is kept among the pinned inputs. None: of version 1, or no signature."""
+    """Digest of the text that the signature covers, which is kept among the pinned inputs. None: of version 1, or no
+    signature.
+    """
     kept_policy_sha256: str | None = None
     """Digest of the policy and its contracts as they are kept among the pinned inputs. None: of an earlier version."""
     asked: bool | None = None

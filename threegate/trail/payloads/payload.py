@@ -1,9 +1,9 @@
 """What every payload is: a frozen value whose fields are the keys of its event's `data`.
 
 Invariant: the bytes of a line follow from the fields alone, and `to_data` of what `from_data` read gives the same data
-again for everything that this version writes. Reading never fails: a key that is missing, or has a value of another type
-than its field, is read as the empty value of the field's type (None where the type allows it); a key that no field names
-is ignored. What a gate must know is therefore `... | None`, and None means that the trail does not say it.
+again for everything that this version writes. Reading never fails: a key that is missing, or has a value of another
+type than its field, is read as the empty value of the field's type (None where the type allows it); a key that no field
+names is ignored. What a gate must know is therefore `... | None`, and None means that the trail does not say it.
 
 A field without a default is always written; a field whose default is None, and there is no other default, is left out
 while it is None, except that `nulls` names the keys beside which None is written as null.
@@ -123,7 +123,7 @@ class Payload(Fields):
 
     def sentence(self) -> str:
         """What happened, in plain words; it says nothing that the event does not say."""
-        raise NotImplementedError  # the base of the payloads is no kind of event; a test constructs each kind and reads its sentence
+        raise NotImplementedError  # the base of the payloads is no kind of event; a test constructs each kind and reads its sentence  # noqa: E501
 
     def change(self, history: History, event: object) -> None:
         """Take the event, whose payload this is, into the history of its request."""
@@ -138,8 +138,8 @@ def nested(*, default: None, read: _Reader) -> Any:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(nested,))
 def frozen_fields(cls: type[_T]) -> type[_T]:
-    """A frozen dataclass, compared by identity. Its methods are those of `Fields`: making them for each kind of event would be a
-    tenth of the processor time of a command that only looks.
+    """A frozen dataclass, compared by identity. Its methods are those of `Fields`: making them for each kind of event
+    would be a tenth of the processor time of a command that only looks.
     """
     return dataclass(kw_only=True, init=False, eq=False, repr=False)(cls)
 

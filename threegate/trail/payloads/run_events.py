@@ -38,9 +38,7 @@ class JudgedContract(Fields):
     """Whether they would have blocked it otherwise."""
     reasons: tuple[JudgedReason, ...] | None = nested(
         default=None,
-        read=lambda value: (
-            tuple(filter(None, map(JudgedReason.read, value))) if isinstance(value, list) else None
-        ),
+        read=lambda value: tuple(filter(None, map(JudgedReason.read, value))) if isinstance(value, list) else None,
     )
 
 
@@ -131,7 +129,9 @@ class Started(Payload):
 
     def sentence(self) -> str:
         machine = f" (machine {self.machine})" if self.machine else ""
-        return f"started in {self.backend or 'its sandbox'}{f' on worker {self.worker}{machine}' if self.worker else ''}"
+        return (
+            f"started in {self.backend or 'its sandbox'}{f' on worker {self.worker}{machine}' if self.worker else ''}"
+        )
 
 
 @frozen_fields
@@ -344,7 +344,9 @@ class Replayed(SignedAct):
 
 @frozen_fields
 class Applied(SignedAct):
-    """An operator had a proposed note stored. In older trails also: what a proposal's run made was written into the project."""
+    """An operator had a proposed note stored. In older trails also: what a proposal's run made was written into the
+    project.
+    """
 
     kind = "applied"
     slot = "applied"

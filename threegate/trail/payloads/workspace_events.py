@@ -90,16 +90,16 @@ class Witnessed(Payload):
     vkey: str | None
     """Its public key, as a C2SP verifier key."""
     cosignature: str | None = None
-    """The cosignature (C2SP cosignature/v1): key id, time and signature, in hex (a text that no pattern of a secret takes for one)."""
+    """The cosignature (C2SP cosignature/v1): key id, time and signature, in hex (a text that no pattern of a secret
+    takes for one).
+    """
     cosigned_sha256: str | None = None
     """Digest of ``audit/checkpoints/<size>.<witness>``, which is the checkpoint with the cosignature."""
     reason: str | None = None
     """The reason of its refusal, in its words."""
 
     def sentence(self) -> str:
-        of = (
-            f" the trail checkpoint at {self.size} events" if self.size is not None else " a trail checkpoint"
-        )
+        of = f" the trail checkpoint at {self.size} events" if self.size is not None else " a trail checkpoint"
         if self.cosignature is None:
             return f"the witness{named(self.witness)} refused to cosign{of}{because(self.reason)}"
         return f"the witness{named(self.witness)} cosigned{of}"
