@@ -200,8 +200,7 @@ def large_files(cluster: Cluster, sizes: list[int]) -> None:
             status = next(e for e in mine if e["type"] == "finished")["data"]["status"]
             print(
                 f"{size >> 20} MiB in and out, {name:<7} {took:6.1f} s  ({2 * (size >> 20) / took:6.0f} MiB/s both "
-                "ways, "
-                f"{status}); hashing as much twice: {bare:.2f} s",
+                f"ways, {status}); hashing as much twice: {bare:.2f} s",
                 flush=True,
             )
 

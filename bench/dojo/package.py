@@ -30,9 +30,8 @@ SERVER = Path(__file__).with_name("server.py")
 RECORDED = Path(__file__).resolve().parents[2] / "tests" / "data" / "agentdojo.json"
 SOURCE = (
     f"{PACKAGE.replace('==', ' ')} (github.com/ethz-spylab/agentdojo), MIT licence, copyright (c) 2024 Edoardo "
-    "Debenedetti, Jie Zhang, "
-    "Mislav Balunovic, Luca Beurer-Kellner, Marc Fischer, and Florian Tramèr; made by: python -m bench.dojo.package "
-    "--record"
+    "Debenedetti, Jie Zhang, Mislav Balunovic, Luca Beurer-Kellner, Marc Fischer, and Florian Tramèr; made by: python "
+    "-m bench.dojo.package --record"
 )
 
 

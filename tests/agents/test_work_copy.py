@@ -96,9 +96,8 @@ def working_again(tmp_path: Path, kind: CopyKind) -> Iterator[WorkCopy]:
 def test_every_kind_of_change_comes_back(tmp_path: Path, project: Path, kind: CopyKind) -> None:
     script = (
         "echo new >new; echo z >>sub/b.txt; rm -r gone; chmod +x mode; rm turns; mkdir turns; echo in >turns/in; touch "
-        "same; "
-        "rm link; ln -s same link; rm -r sub/deep; mkdir sub/deep; echo q >sub/deep/other; mkdir -p d/e/f; echo 1 "
-        ">d/e/f/g; : >empty"
+        "same; rm link; ln -s same link; rm -r sub/deep; mkdir sub/deep; echo q >sub/deep/other; mkdir -p d/e/f; echo "
+        "1 >d/e/f/g; : >empty"
     )
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
     with working(tmp_path, kind) as copy:
@@ -161,11 +160,9 @@ def test_git_works_in_the_copy_and_its_traps_stay_there(tmp_path: Path, project:
     before = sorted((path, path.lstat().st_mtime_ns) for path in (project / ".git").rglob("*"))
     script = (
         f"cat .git/config; git log --format=%s; ls .git/hooks 2>/dev/null; echo more >>a.txt; git add -A; {git} commit "
-        "-qm second; "
-        f"git config core.fsmonitor 'touch {trap}'; git config diff.external 'touch {trap}'; git config filter.x.clean "
-        f"'touch {trap}'; "
-        f"echo '* filter=x' >.gitattributes; mkdir -p .git/hooks; echo 'touch {trap}' >.git/hooks/post-checkout; chmod "
-        "+x .git/hooks/*"
+        f"-qm second; git config core.fsmonitor 'touch {trap}'; git config diff.external 'touch {trap}'; git config "
+        f"filter.x.clean 'touch {trap}'; echo '* filter=x' >.gitattributes; mkdir -p .git/hooks; echo 'touch {trap}' "
+        ">.git/hooks/post-checkout; chmod +x .git/hooks/*"
     )
     with working(tmp_path, kind) as copy:
         said = inside(copy, script)

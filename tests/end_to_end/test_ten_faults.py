@@ -106,9 +106,8 @@ def test_1_wrong_permissions(tmp_path: Path) -> None:
     told(
         done.stderr,
         (
-            "threegate: <workspace>/tool-exec/audit/trail.jsonl: cannot be opened (Permission denied; it belongs "
-            "to uid 0, "
-            "you are uid 65534); nothing is started"
+            "threegate: <workspace>/tool-exec/audit/trail.jsonl: cannot be opened (Permission denied; it belongs to "
+            "uid 0, you are uid 65534); nothing is started"
         ),
     )
     os.chown(trail, 65534, 65534)
@@ -260,9 +259,8 @@ def test_6_a_contract_with_a_typo(place: Place) -> None:
     told(
         place.once().err,
         (
-            "contracts    code=contracts_do_not_compile what=threegate.monty.yaml:2:1: no field 'side_efect' here; "
-            "did you "
-            "mean 'side_effect'?; every request is refused until this is fixed, see: threegate contracts check"
+            "contracts    code=contracts_do_not_compile what=threegate.monty.yaml:2:1: no field 'side_efect' here; did "
+            "you mean 'side_effect'?; every request is refused until this is fixed, see: threegate contracts check"
         ),
     )
     told(

@@ -52,9 +52,8 @@ class Cancelled:
             return f"cancelled {self.request_id}: it was about to start and did not run"
         if self.outcome == "cancelled":
             return (
-                f"cancelled {self.request_id}: it was running and was killed after {self.ran_ms} ms; what it "
-                "did until then "
-                f"is not undone, see: threegate show {self.request_id}"
+                f"cancelled {self.request_id}: it was running and was killed after {self.ran_ms} ms; what it did until "
+                f"then is not undone, see: threegate show {self.request_id}"
             )
         if self.outcome == "ended":
             return f"{self.request_id} had already ended: {self.last_event}"

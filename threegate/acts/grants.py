@@ -208,8 +208,7 @@ def finished_request(context: Context, request_id: str) -> Approved:
         raise Refused(
             "grant_mismatch",
             f"{request_id}: a grant for a stateful server covers calls whatever was called before, and only the screen "
-            "of:"
-            " threegate grant tool says so; give it there",
+            "of: threegate grant tool says so; give it there",
         )
     return found
 

@@ -291,15 +291,14 @@ class _Launch:
             os.chown(folder, plan.account.uid, plan.account.gid)
         self._start_sides(held)
         self._say(
-            f"{plan.profile.name} starts in a jail, on a copy of {plan.root} (run {run.run_id}); sign its "
-            "requests in another "
-            "terminal: threegate review"
+            f"{plan.profile.name} starts in a jail, on a copy of {plan.root} (run {run.run_id}); sign its requests in "
+            "another terminal: threegate review"
         )
         if hidden := [path for path, why in self._copy.start.hidden.items() if why in ("protected", "secret")]:
             self._say(
                 "hidden from the agent: "
-                f"{', '.join(hidden[:3])}{f' and {len(hidden) - 3} more' if len(hidden) > 3 else ''}; "
-                "--with PATH reveals one"
+                f"{', '.join(hidden[:3])}{f' and {len(hidden) - 3} more' if len(hidden) > 3 else ''}; --with PATH "
+                "reveals one"
             )
         limits = plan.profile.limits
         self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb, processes=limits.processes)

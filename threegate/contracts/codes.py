@@ -99,8 +99,7 @@ CODES: Final[dict[str, Code]] = {
     "BAD_CASE_INPUT": _error("The file that input_ref names is missing or is no JSON object."),
     "NO_IMPLEMENTS": _warning(
         "Without `implements` no request can name this tool: a request does not choose the rules it is judged by. A "
-        "tool of a "
-        "server (`github.create_issue`) needs none: a call names what is pinned."
+        "tool of a server (`github.create_issue`) needs none: a call names what is pinned."
     ),
     # ---- phases
     "PHASE_NONE_INITIAL": _error("Exactly one phase has `initial: true`."),
@@ -119,8 +118,7 @@ CODES: Final[dict[str, Code]] = {
     "ENVELOPE_TOO_SHORT": _error("An envelope has at least two stages: where a value comes from and where it binds."),
     "ENVELOPE_ROLE_MISMATCH": _error(
         "The constraint needs other roles: lte_ceiling a ceiling, gte_floor a floor, within_band an anchor, "
-        "monotonic_* "
-        "an initial, bounded a ceiling and a floor; and each a constrained stage after it."
+        "monotonic_* an initial, bounded a ceiling and a floor; and each a constrained stage after it."
     ),
     "BAND_MISSING": _error("within_band needs `band`, a fraction such as 0.05; other constraints take none."),
     # ---- session, workflow

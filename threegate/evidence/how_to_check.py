@@ -60,8 +60,7 @@ def render_page(
         "`trail.jsonl` is the whole trail."
         if whole
         else "`trail.jsonl` has the events of these requests only, and those of keys and settings; of all others "
-        "there are "
-        "only hashes, in `proofs.jsonl`."
+        "there are only hashes, in `proofs.jsonl`."
     )
     fingerprints = [
         *(f"    log       {item}" for item in log_keys),

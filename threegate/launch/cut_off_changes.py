@@ -61,9 +61,8 @@ def _take_back(folder: Path, history: RequestHistory, found: Recovered) -> None:
     if done.left:
         names = ", ".join(done.left[:3])
         found.taken_back[history.request_id] = (
-            f"the daemon ended while the change was made; it was reverted, except {len(done.left)} paths that "
-            "were changed "
-            f"since ({names}); their originals are in {STAGE}/"
+            f"the daemon ended while the change was made; it was reverted, except {len(done.left)} paths that were "
+            f"changed since ({names}); their originals are in {STAGE}/"
         )
     elif done.status != "succeeded":
         found.stuck[history.request_id] = f"its change cannot be reverted now: {done.message}"

@@ -292,8 +292,7 @@ def practice_lines(practice: Practice) -> list[tuple[str, str]]:
             (
                 "time to stop",
                 f"{statistics.median(practice.stop_seconds):.1f} s (median), {max(practice.stop_seconds):.1f} s "
-                "(longest) "
-                "from the order to the end of the run",
+                "(longest) from the order to the end of the run",
             )
         )
     if practice.too_late:

@@ -83,8 +83,7 @@ DOOR_TOOLS: Final[Mapping[str, tuple[type[Arguments], str]]] = {
     "run_python": (
         RunPython,
         "Ask to run Python outside of your sandbox. A person reads and signs it; then it runs once, isolated, and its "
-        "value, "
-        "stdout, stderr and small outputs are the answer. `pending` means that it has not been decided yet.",
+        "value, stdout, stderr and small outputs are the answer. `pending` means that it has not been decided yet.",
     ),
     "run_program": (
         RunProgram,

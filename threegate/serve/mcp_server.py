@@ -82,12 +82,10 @@ class ToolServer:
             version=__version__,
             instructions=(
                 "Call aana_pre_tool_check before a consequential tool and run the tool only when route is accept and "
-                "hard_blockers is empty. Whatever should run outside your sandbox goes through run_python "
-                "and run_program, and "
-                "your changes of the project's files through propose_changes: a person reads and signs each elsewhere, "
-                "and nothing runs or is applied before. Until then a call returns pending; wait continues to "
-                "wait. A refusal "
-                "says why, and `fixes` what to change."
+                "hard_blockers is empty. Whatever should run outside your sandbox goes through run_python and "
+                "run_program, and your changes of the project's files through propose_changes: a person reads and "
+                "signs each elsewhere, and nothing runs or is applied before. Until then a call returns pending; wait "
+                "continues to wait. A refusal says why, and `fixes` what to change."
             ),
             on_list_tools=self._list,
             on_call_tool=self._call,

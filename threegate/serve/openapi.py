@@ -201,8 +201,7 @@ def openapi_document(*, token: bool) -> dict[str, Any]:
             "title": "ThreeGate pre-tool check",
             "description": (
                 "The AANA Agent Action Contract v1: may this tool call run now? And the verdicts on action proposals, "
-                "and "
-                "the decisions by a workspace's contracts."
+                "and the decisions by a workspace's contracts."
             ),
             "version": __version__,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},

@@ -367,9 +367,8 @@ def _make_state(name: str) -> None:
 def _handing_over(workspace: Workspace, workspace_id: str, owner: int, account: str) -> list[ServiceStep]:
     steps = [
         ServiceStep(
-            f"give {workspace.root} to {account}: threegate.toml, tool-exec and everything in it, and the "
-            "folders inbox and "
-            "inbox/files without their contents",
+            f"give {workspace.root} to {account}: threegate.toml, tool-exec and everything in it, and the folders "
+            "inbox and inbox/files without their contents",
             lambda: _give_workspace(workspace, account),
         )
     ]

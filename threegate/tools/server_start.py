@@ -129,8 +129,7 @@ def refuse_changed_program(manifest: Manifest) -> None:
         raise Refused(
             "tools_changed",
             f"{manifest.server}: its program changed since it was signed ({changed[0].what}); see: threegate tools "
-            "refresh"
-            f" {manifest.server}",
+            f"refresh {manifest.server}",
         )
 
 

@@ -25,8 +25,7 @@ RULES = (
         "a section that this backend does not have",
         "ERA: Command, Input Files, Output Expectations, Risk Assessment. monty: Code, Inputs (JSON) (optional), "
         "Output Expectations, Risk Assessment. apply: Changes, Output Expectations, Risk Assessment. mcp: Arguments "
-        "(JSON), "
-        "Output Expectations, Risk Assessment.",
+        "(JSON), Output Expectations, Risk Assessment.",
         (_RISK,),
         ("## Notes\n\nx\n", "## risk assessment\n", "## Code\n\n```python\nx = 1\n```\n", "## A\n" * 9),
     ),
@@ -184,8 +183,7 @@ RULES = (
         "changes-form",
         "Changes is a list of the digest and five counts, and perhaps one block of paths",
         "'- digest: sha256:…', then add, modify, delete, mode and type with their counts; up to 40 paths in a block "
-        "fenced with ```. "
-        "approve holds it against changes.tar.",
+        "fenced with ```. approve holds it against changes.tar.",
         (_CHANGES, f"{_CHANGES}\n```\nmodify src/a.py\nadd    b\n```\n"),
         (
             "{apply}\n\n## Changes\n\n- digest: sha256:abc\n",
@@ -216,8 +214,7 @@ RULES = (
         "arguments-canonical",
         "the arguments are not one JSON object in canonical form",
         "RFC 8785: one line, no blanks between tokens, keys sorted, numbers and strings in their shortest spelling, at "
-        "most "
-        "48 KiB. The signed bytes are the ones that the server gets.",
+        "most 48 KiB. The signed bytes are the ones that the server gets.",
         (_ARGUMENTS,),
         (
             '{mcp}\n\n## Arguments (JSON)\n\n```json\n{"id": 7}\n```\n',

@@ -43,8 +43,8 @@ RULES = (
         "code-import",
         "Monty does not have this module",
         "It has asyncio, base64, collections, csv, dataclasses, datetime, decimal, functools, hashlib, itertools, "
-        "json, "
-        "math, os (files only), pathlib, random, re, time, tomllib, typing and a few more; use backend ERA for others.",
+        "json, math, os (files only), pathlib, random, re, time, tomllib, typing and a few more; use backend ERA for "
+        "others.",
         ("import json, math\nfrom pathlib import Path\n",),
         ("import socket\n", "from subprocess import run\n", "import numpy as np\n", "from . import x\n"),
     ),

@@ -119,8 +119,8 @@ RULES = (
         "shell",
         "a shell, or something that hands text to one",
         "What a shell would do cannot be read from a line. Name the program, or send a script in another language. "
-        "Where "
-        "not all code is on the screen (TG332), any word that is the name of a refused program is refused: rename it.",
+        "Where not all code is on the screen (TG332), any word that is the name of a refused program is refused: "
+        "rename it.",
         ("python a.py", "timeout 5 python a.py", "grep bash data.csv", "awk '{print system}' data.csv"),
         (
             "bash a.sh",
@@ -241,10 +241,8 @@ RULES = (
         "code-not-shown",
         "not all code that runs is on the screen (opaque): the effective risk is at least medium",
         "All code is on the screen when a data tool has only options of the table in docs/commands.md, or when python, "
-        "node, "
-        "perl, ruby, awk -f, sed -f or jq -f runs one declared input. Inline programs, launchers and all others are "
-        "opaque: "
-        "with a network or a secret besides, the risk is high.",
+        "node, perl, ruby, awk -f, sed -f or jq -f runs one declared input. Inline programs, launchers and all others "
+        "are opaque: with a network or a secret besides, the risk is high.",
         ("sort -t, -k2 data.csv", "grep -c 'sudo|bash' data.csv", "jq '.a | length' a.json"),
         (
             "awk '{print $1}' data.csv",

@@ -393,8 +393,7 @@ RULES = (
         "an entry of the allowlist is no public host name",
         (
             "Lower-case ASCII names with at least one dot, with ':port' unless it is 443; no address, wildcard, or "
-            "private "
-            "name; each once."
+            "private name; each once."
         ),
         (f"{_NETWORK}[api.example.com, 'files.example.org:8443', xn--mnchen-3ya.example]",),
         (
@@ -448,8 +447,7 @@ RULES = (
         "key-of-another-version",
         "the key belongs to another version of the schema",
         "language, cpu_limit, memory_limit_mb and workdir are keys of version 1, where a program runs; of version 2, "
-        "project "
-        "is one of apply, server and manifest_sha256 are those of mcp. Leave the key out.",
+        "project is one of apply, server and manifest_sha256 are those of mcp. Leave the key out.",
         ("{apply}", "workdir: /out", "{mcp}"),
         (
             "project: web",

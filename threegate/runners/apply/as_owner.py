@@ -80,8 +80,7 @@ def not_writable(place: ProjectPlace) -> str | None:
     if os.geteuid() not in (0, place.uid):
         return (
             f"the project {place.name} belongs to the account with uid {place.uid}, and this daemon is uid "
-            f"{os.geteuid()}: "
-            "run it as that account or as root"
+            f"{os.geteuid()}: run it as that account or as root"
         )
     return None
 

@@ -75,9 +75,8 @@ def _other_engine(version: dict[str, Any]) -> str | None:
     if not any("podman" in name.lower() for name in names):
         return None
     return (
-        f"Podman {version.get('Version')}, which accepts neither our system call filter nor the inode limit "
-        "of /tmp over "
-        "this socket; name a Docker engine in runners.era.engine"
+        f"Podman {version.get('Version')}, which accepts neither our system call filter nor the inode limit of /tmp "
+        "over this socket; name a Docker engine in runners.era.engine"
     )
 
 
@@ -136,8 +135,7 @@ def check_runtime(api: docker.APIClient, runtime: str) -> str:
     if unlimited:
         raise Unavailable(
             f"the engine limits no {', '.join(unlimited)}: a rootless engine needs cgroup v2, with these controllers "
-            "delegated"
-            " to its user; or set runners.era.engine to another engine"
+            "delegated to its user; or set runners.era.engine to another engine"
         )
     name = runtime or str(info.get("DefaultRuntime") or "runc")
     listed = info.get("Runtimes") or {}
