@@ -244,7 +244,7 @@ def test_approve_says_when_no_daemon_runs(bench: Bench, capsys: pytest.CaptureFi
     assert "none is running here; start one with: threegate run" in capsys.readouterr().out
     with bench.workspace.daemon_lock():
         assert run([*words, str(bench.draft("req-2", slug="again")), *key]) == 0
-    assert "none runs here" not in capsys.readouterr().out
+    assert "none is running here" not in capsys.readouterr().out
 
 
 def test_a_daemon_that_starts_leaves_what_somebody_reads(bench: Bench) -> None:

@@ -218,4 +218,4 @@ def test_era_under_a_users_own_systemd(login: Login, killed: bool) -> None:
     assert [path for path in (login.home / ".config").rglob("*") if not path.is_dir()] == []
     loaded = ["systemctl", "--user", "show", "-P", "LoadState", "threegate"]
     assert login.run(*loaded).out == "not-found\n"
-    assert "none runs here" in login.threegate("status").out
+    assert "daemon    not running" in login.threegate("status").out

@@ -157,7 +157,7 @@ def test_2_no_ssh_keygen(place: Place) -> None:
     missing = "it is not there; install it: apt-get install openssh-client"
     told(done.stderr, f"threegate: /usr/bin/ssh-keygen: could not sign ({missing}); nothing was approved")
     told(done.stderr, f"stopped      what=no new launches: /usr/bin/ssh-keygen: could not verify ({missing})")
-    told(done.stdout, "failure  ssh-keygen: /usr/bin/ssh-keygen is not there  → apt-get install openssh-client")
+    told(done.stdout, "failure  ssh-keygen: /usr/bin/ssh-keygen is missing  → apt-get install openssh-client")
     place.once()
     assert len(place.events("finished")) == 1, "nothing was lost"
 

@@ -313,7 +313,7 @@ class TestChain:
         assert reached >= {("allowed.example", 8080), ("allowed.example", 8443)}
         refused = {(item.host, item.port) for item in outcome.destinations if not item.allowed}
         assert refused >= {("other.example", 8080), ("nowhere.example", 8080), ("169.254.169.254", 80)}
-        assert outcome.effective_limits["network"].startswith("lo, and through its own: allowed.example:8080")
+        assert outcome.effective_limits["network"].startswith("lo, and through its own proxy: allowed.example:8080")
 
     def test_what_left_through_a_tunnel_is_counted(self, seen) -> None:
         """60 kB went out inside of a tunnel, of which the answer was small."""
@@ -442,4 +442,4 @@ class TestPrivate:
     def test_a_network_that_is_not_there(self, tmp_path: Path) -> None:
         job = era_job("id", network=("allowed.example:8080",))
         outcome = run_job(EraRunner(era_settings(), egress_network="no-such-network"), job, tmp_path)
-        assert outcome.status == "unavailable" and "way out" in outcome.detail
+        assert outcome.status == "unavailable" and "the network access could not be set up" in outcome.detail

@@ -230,7 +230,7 @@ def test_the_container_is_removed_by_somebody_else(own: Engine, folder: Path, wh
     outcome, _, mark = run_and(remove, own, folder, who)
     # The engine knows how it ended until it has removed it, and the runner asks meanwhile.
     told = {
-        137: ("failed", "outputs_not_collected: PID 1 was ended, and /out with it."),
+        137: ("failed", "outputs_not_collected: PID 1 was killed, and /out with it."),
         None: ("interrupted", "The container engine went away while it ran."),
     }
     assert (outcome.status, outcome.detail) == told[outcome.exit_code] and settled(mark)

@@ -20,10 +20,11 @@ from threegate.records.trail_checkpoints import (
     trail_checkpoint_when_due,
     write_trail_checkpoint,
 )
+from threegate.secretscan import has_secret
 from threegate.trail import tree
 from threegate.trail.checkpoint import LineProof, NoteSignature, TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.verify import verify_trail
-from threegate.trail.workspace_key import SigningKey, VerifierKey, load_key
+from threegate.trail.workspace_key import SigningKey, VerifierKey, load_key, make_key
 
 KEY = SigningKey("threegate.local/ws-test", Ed25519PrivateKey.from_private_bytes(b"k" * 32))
 NOTE = sign_trail_checkpoint(KEY, 7, b"r" * 32)
@@ -176,3 +177,14 @@ def test_a_checkpoint_is_written_when_it_is_due(tmp_path: Path) -> None:
     assert trail_checkpoint_when_due(trail, 5, actor="daemon") == workspace.audit / "checkpoints" / "000000000006"
     assert trail_checkpoint_when_due(trail, 5, actor="daemon") is None
     assert verify_trail(workspace).ok
+
+
+def test_a_public_key_that_looks_like_a_token_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first event would have it masked, and no checkpoint of that trail could ever be verified."""
+    like_a_token = Ed25519PrivateKey.from_private_bytes((99394).to_bytes(32, "big"))
+    other = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    made = [other, like_a_token]
+    assert has_secret(SigningKey("threegate.local/ws-1", like_a_token).public.render())
+    monkeypatch.setattr(Ed25519PrivateKey, "generate", staticmethod(made.pop))
+    assert make_key("ws-" + "7" * 32).private is other and made == []
+    assert load_key("ws-" + "7" * 32).public.raw == other.public_key().public_bytes_raw()

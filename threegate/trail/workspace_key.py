@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.user_state import UserState
+from threegate.secretscan import has_secret
 
 if TYPE_CHECKING:  # loaded where a key is used: most commands use none
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -98,6 +99,9 @@ def make_key(workspace_id: str) -> SigningKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     private = Ed25519PrivateKey.generate()
+    while has_secret(SigningKey(origin_of(workspace_id), private).public.render()):
+        # One public key in 150,000 looks like a token of a hosting service, and the trail would mask it.
+        private = Ed25519PrivateKey.generate()
     path = UserState.of(workspace_id).key_file
     _make_folders(path.parent)
     durable.deliver(path, private.private_bytes_raw().hex().encode() + b"\n", 0o600)

@@ -140,4 +140,4 @@ def test_review_ends_when_the_terminal_does(bench: Bench) -> None:
     output, status = under_a_terminal([*command, "--key", str(bench.keys["alice"])], [b"q\n"], terminal_environment())
     assert status == 0 and b"0 approved" in output
     done = subprocess.run(command, capture_output=True, env=terminal_environment(), stdin=subprocess.DEVNULL)
-    assert done.returncode == 2 and b"on a terminal" in done.stderr
+    assert done.returncode == 2 and b"needs a terminal" in done.stderr

@@ -92,7 +92,7 @@ def test_too_much(name: str, monty_runner, canary: Path, tmp_path: Path) -> None
     begin = time.monotonic()
     outcome = run_job(monty_runner, job, tmp_path / "w")
     assert outcome.status == status, outcome.detail
-    begins = {"failed": "The code ended with ", "succeeded": "The code ran to its end."}
+    begins = {"failed": "The code raised ", "succeeded": "The code ran to completion."}
     told = "result_name_taken: " if name == "value's name taken" else begins.get(status, f"{status}: ")
     assert outcome.detail.startswith(told)
     assert time.monotonic() - begin < 1 + 10

@@ -131,8 +131,8 @@ def test_a_servers_own_secret_comes_back_masked(tmp_path: Path) -> None:
         ),
         ({"unevaluatedProperties": False}, {}, "linear time"),
         ({"type": "nothing"}, {}, "not a JSON Schema"),
-        ({"$ref": "https://example.com/schema"}, {}, "refers"),
-        ({"$ref": "#"}, {}, "refers"),
+        ({"$ref": "https://example.com/schema"}, {}, "reference"),
+        ({"$ref": "#"}, {}, "reference"),
         (
             {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"type": "null"}}},
             {"a": 1},

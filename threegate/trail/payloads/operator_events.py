@@ -39,9 +39,10 @@ class OperatorAdded(OperatorsChanged):
     def sentence(self) -> str:
         if self.names is not None:
             return f"recorded the operators as they are{because(', '.join(self.names))}"
-        if self.origin is not None:
-            return f"enrolled a passkey of the operator{named(self.operator)} for {self.origin} ({self.key})"
-        return f"added a key of the operator{named(self.operator)}{f' ({self.key})' if self.key else ''}"
+        key = f" ({self.key})" if self.key else ""
+        if self.origin:
+            return f"enrolled a passkey of the operator{named(self.operator)} for {self.origin}{key}"
+        return f"added a key of the operator{named(self.operator)}{key}"
 
 
 @frozen_fields
