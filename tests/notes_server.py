@@ -146,9 +146,13 @@ class Notes:
 
     def draft(self, tool: str, arguments: Any, digest: str = "", *, server: str = "notes", time_sec: int = 20) -> Path:
         """A draft of a call in the inbox."""
-        request_id = support.request_id(f"{tool}-{secrets.token_hex(3)}")
-        text = CALL.format(
-            request_id=request_id,
+        text = self.text(tool, arguments, digest, server=server, time_sec=time_sec)
+        return self.place.drop(text, f"{text.split('request_id: ')[1].split()[0]}.md")
+
+    def text(self, tool: str, arguments: Any, digest: str = "", *, server: str = "notes", time_sec: int = 20) -> str:
+        """What such a draft says."""
+        return CALL.format(
+            request_id=support.request_id(f"{tool}-{secrets.token_hex(3)}"),
             now=support.now_text(),
             server=server,
             tool=tool,
@@ -156,7 +160,6 @@ class Notes:
             time_sec=time_sec,
             arguments=canonical.canonical_bytes(arguments).decode(),
         )
-        return self.place.drop(text, f"{request_id}.md")
 
 
 CALL: Final = """---

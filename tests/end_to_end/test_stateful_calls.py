@@ -58,12 +58,8 @@ def manifest_digest(notes: Notes) -> str:
 
 def ask(notes: Notes, text: str, run: AgentRun | None = None) -> Path:
     """A draft of a call, as the inbox or a run has it."""
-    draft = notes.draft("echo", {"text": text}, manifest_digest(notes), server="mind", time_sec=60)
-    if run is None:
-        return draft
-    written = drop(run.inbox, draft.read_text())
-    draft.unlink()
-    return written
+    draft = notes.text("echo", {"text": text}, manifest_digest(notes), server="mind", time_sec=60)
+    return drop(notes.workspace.inbox if run is None else run.inbox, draft)
 
 
 def ended(notes: Notes, draft: Path) -> str:
