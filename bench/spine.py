@@ -4,7 +4,7 @@
 
 1. drop to verdict: a draft appears in the inbox of a running daemon, its verdict file appears.
 2. approve to result, Monty: beside a worker that is started for the same code through the same wrapper (ours minus
-   bare; aim: at most 40 ms more). A worker that a bare pool starts, with the user's own rights, stands below it.
+   bare; aim: at most 25 ms more). A worker that a bare pool starts, with the user's own rights, stands below it.
 3. approve to result, ERA: beside `docker run` of the same argv (ratio; aim: at most 1.25), and with a container
    prepared ahead (aim: at most 0.6). Needs an engine (eval "$(scripts/engine up)").
 """
@@ -146,7 +146,7 @@ def measure_monty(folder: Path, runs: int) -> None:
         show("a fresh worker, same wrapper", found[2]),
     )
     show("a fresh worker without the wrapper", found[3])
-    print(f"  ours minus bare: {mine - theirs:.1f} ms (aim: at most 40)")
+    print(f"  ours minus bare: {mine - theirs:.1f} ms (aim: at most 25)")
 
 
 def measure_era(folder: Path, runs: int, engine: str, image: str) -> None:
