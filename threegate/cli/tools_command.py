@@ -9,7 +9,7 @@ import typer
 
 from threegate.cli import tab_completion
 from threegate.cli.approve_command import put
-from threegate.cli.invocation import JsonFlag, emit_json, say, screen_width, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, argument, emit_json, say, screen_width, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, actor_here, ask
 
 if TYPE_CHECKING:
@@ -18,20 +18,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-ServerName = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME",
-        help="A server shown by `threegate tools list`.",
-        autocompletion=tab_completion.servers,
-    ),
-]
+ServerName = Annotated[str, argument("NAME", "A server shown by `threegate tools list`.", tab_completion.servers)]
 
 
 @app.command("add")
 def add(
-    server: Annotated[str, typer.Argument(metavar="NAME", help="Its name: a letter, then up to 15 of a-z 0-9 -.")],
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The server's installed program.")],
+    server: Annotated[str, argument("NAME", "Its name: a letter, then up to 15 of a-z 0-9 -.")],
+    command: Annotated[list[str], argument("-- COMMAND…", "The server's installed program.")],
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for it.")
     ] = None,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from threegate.core.errors import Unavailable
 from threegate.core.extras import require_extra
 from threegate.core.workspace import Workspace
+from threegate.setup.run_tool import run_tool
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail
 from threegate.trail.payloads import SettingsChanged
@@ -99,19 +99,6 @@ def _run(words: list[str], url: str) -> tuple[str, str]:
     """Run sandbox/bootstrap against an engine; return its output and its messages. Raises Unavailable with
     its last line.
     """
-    environment = {**os.environ, "DOCKER_HOST": url}
-    try:
-        answer = subprocess.run(
-            [str(sandbox_folder() / "bootstrap"), *words],
-            capture_output=True,
-            text=True,
-            timeout=_BUILD_SECONDS,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Unavailable(f"sandbox/bootstrap: could not be run ({type(error).__name__})") from None
-    if answer.returncode != 0:
-        last = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise Unavailable(f"sandbox/bootstrap: {last}")
+    program, environment = str(sandbox_folder() / "bootstrap"), {**os.environ, "DOCKER_HOST": url}
+    answer = run_tool([program, *words], "sandbox/bootstrap", seconds=_BUILD_SECONDS, environment=environment)
     return answer.stdout, answer.stderr

@@ -11,7 +11,6 @@ import pwd
 import re
 import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,6 +27,7 @@ from threegate.core.user_state import UserState
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
 from threegate.runners.era.engine_answer import engine_line
+from threegate.setup.run_tool import run_tool
 from threegate.setup.service_unit import UnitFacts, render_unit
 from threegate.tools.manifest import Manifest, parse_manifest
 
@@ -429,12 +429,5 @@ def _systemctl(*words: str, own: bool = False) -> str:
 
 
 def _run(words: list[str]) -> str:
-    """Run a tool of the system; returns its standard output. Raises Unavailable with its last line."""
-    try:
-        answer = subprocess.run(words, capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise Unavailable(f"{words[0]}: could not be run ({type(error).__name__})") from None
-    if answer.returncode != 0:
-        last = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise Unavailable(f"{' '.join(words)}: {last}")
-    return answer.stdout
+    """Run another program; return its standard output. Raises Unavailable with its last line."""
+    return run_tool(words, " ".join(words)).stdout
