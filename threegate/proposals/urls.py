@@ -118,10 +118,9 @@ class URL(NamedTuple):
 def read_url(text: str) -> URL:
     """Read an http or https URL of ASCII text. Raises URLError."""
     match = _URL.match(text)
-    scheme = match[1].lower() if match else ""
-    if match is None or scheme not in _PORTS:
+    if match is None or (scheme := match[1].lower()) not in _PORTS:
         raise URLError("url_scheme", "only http and https URLs can be asked for")
-    _, authority, rest = match.groups()
+    authority, rest = match.group(2, 3)
     if "@" in authority:
         raise URLError("url_credentials", "a URL with credentials is refused; leave them out")
     host_text, port = _split_port(authority, _PORTS[scheme])
@@ -148,11 +147,9 @@ def reach(url: URL) -> Reach:
 
 
 def _split_port(authority: str, default: int) -> tuple[str, int]:
-    bracket = authority.rfind("]")
-    colon = authority.rfind(":")
-    if colon <= bracket:
+    host, colon, digits = authority.rpartition(":")
+    if not colon or "]" in digits:
         return authority, default
-    host, digits = authority[:colon], authority[colon + 1 :]
     if not digits:
         return host, default
     number = digits.lstrip("0") or "0"
@@ -177,20 +174,16 @@ def _read_host(text: str) -> tuple[str, _Address | None]:
     name = name.lower()
     if not name or _FORBIDDEN.search(name):
         raise URLError("url_invalid", "the URL's host is missing or has a character that no host has")
-    if _ends_in_number(name):
-        return "", _read_ipv4(name)
     name = name.removesuffix(".")
-    if "" in name.split("."):
+    parts = name.split(".")
+    if _NUMBER.fullmatch(parts[-1]):
+        return "", _read_ipv4(parts)
+    if "" in parts:
         raise URLError("url_invalid", "the URL's host has an empty part")
     return name, None
 
 
-def _ends_in_number(name: str) -> bool:
-    return _NUMBER.fullmatch(name.removesuffix(".").rpartition(".")[2]) is not None
-
-
-def _read_ipv4(name: str) -> ipaddress.IPv4Address:
-    parts = name.removesuffix(".").split(".")
+def _read_ipv4(parts: Sequence[str]) -> ipaddress.IPv4Address:
     *numbers, value = [_ipv4_number(part) for part in parts]
     if len(parts) > 4 or max(numbers, default=0) > 255 or value >= 256 ** (5 - len(parts)):
         raise URLError("url_invalid", "the URL's host is a number and no IPv4 address")
