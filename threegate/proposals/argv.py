@@ -27,7 +27,7 @@ _METACHARACTERS: Final = re.compile(r"[;|&<>`]|\$\(")
 """Characters at which a shell would split a command line. No shell runs here; how a program parses its
 arguments is its own matter.
 """
-_AROUND: Final = re.compile(r"[\s\"'()\[\]{}=,]+")
+_INNER: Final = re.compile(r"[^\s\"'()\[\]{}=,]+")
 _OPEN_MODE: Final = re.compile(r"0*[0-7]?777|(?:a|ugo|)[+=]rwx")
 _INLINE_DELETION: Final = re.compile(
     r"\b(?:rmtree|rmsync|rmdirsync|unlinksync|rmdir|unlink|removedirs|os\s*\.\s*remove|remove_tree|rm_rf|rm_r|rm_f|"
@@ -37,12 +37,16 @@ _INLINE_DELETION: Final = re.compile(
 _SQL: Final = re.compile(
     r"\b(?:drop\s+(?:table|database|schema|index|view|user|role|column|\w+)|truncate\b|delete\s+from)"
 )
+_SUSPECT: Final = re.compile(r"base64|xxd|eval|openssl|r(?:m|emove)|unlink|d(?:elete|rop)|tr(?:ash|uncate)")
+"""Part of every text in which `_ENCODERS`, `_OPENSSL`, `_INLINE_DELETION` or `_SQL` finds something (a property test
+says so). They are searched for only where this is found: it takes a tenth of their time.
+"""
 _REMOTE: Final = frozenset({"aws", "gsutil", "rclone"})
 """Programs whose own subcommands have destructive names; what those delete is elsewhere, which is
 critical.
 """
-_CRITICAL: Final = tuple(
-    (program, re.compile(rf"(?:^|\s)(?:{verbs})(?:\s|$)"))
+_CRITICAL: Final = {
+    program: re.compile(rf"(?:^|\s)(?:{verbs})(?:\s|$)")
     for program, verbs in (
         ("kubectl", "delete"),
         ("aws", "s3 rm|s3 rb|s3api delete-object|s3api delete-bucket"),
@@ -50,7 +54,7 @@ _CRITICAL: Final = tuple(
         ("rclone", "delete|purge|rmdirs|rmdir|deletefile"),
         ("git", "clean|reset --hard|push --force|push -f|branch -d|filter-branch"),
     )
-)
+}
 
 
 class ArgvFinding(NamedTuple):
@@ -90,15 +94,16 @@ def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFi
     words = [word.lower() for word in argv]
     names = [word.rpartition("/")[2] for word in words]
     whole, written = " ".join(words), " ".join(argv)
+    suspect = _SUSPECT.search(whole)
     for finding, hit in (
-        (_DESTROYS, _destroys(argv, words, names)),
-        (_ENCODES, _ENCODERS.search(whole) or _OPENSSL.search(whole)),
-        (_DELETES_INLINE, _INLINE_DELETION.search(whole)),
+        (_DESTROYS, _destroys(argv, words, names, whole)),
+        (_ENCODES, suspect and (_ENCODERS.search(whole) or _OPENSSL.search(whole))),
+        (_DELETES_INLINE, suspect and _INLINE_DELETION.search(whole)),
         (_HAS_METACHARACTERS, _METACHARACTERS.search(written, len(argv[0]) + 1)),
         (_HAS_COMMAND_INSIDE, any(map(_is_refused_command, argv[1:]))),
         (_HIDES, "\n" in whole or has_hidden(written)),
         (_HAS_SECRET, has_secret(written)),
-        (_DELETES_ELSEWHERE, _SQL.search(whole) or _deletes_remotely(names)),
+        (_DELETES_ELSEWHERE, (suspect and _SQL.search(whole)) or _deletes_remotely(names)),
     ):
         if hit:
             found.append(finding)
@@ -125,24 +130,26 @@ def _told(command: ReadCommand) -> list[ArgvFinding]:
 
 def _is_refused_command(argument: str) -> bool:
     """Whether one argument, taken as a command line, is destructive or starts a forbidden program."""
-    if len(argument.split()) < 2:
+    argv = argument.split()
+    if len(argv) < 2:
         return False
     # As in dd of=, and without characters around a command (--exec='rm x', f(rm x)).
-    argv = argument.split()
-    inner = [word for word in _AROUND.split(argument) if word]
+    inner = _INNER.findall(argument)
     if inner != argv:
         argv += inner
     words = [word.lower() for word in argv]
-    return _destroys(argv, words, [word.rpartition("/")[2] for word in words]) or starts_refused(argument)
+    names = [word.rpartition("/")[2] for word in words]
+    return _destroys(argv, words, names, argument.lower()) or starts_refused(argument)
 
 
-def _destroys(argv: Sequence[str], words: Sequence[str], names: Sequence[str]) -> bool:
+def _destroys(argv: Sequence[str], words: Sequence[str], names: Sequence[str], whole: str) -> bool:
+    """Whether one of the words destroys. A pattern is tried on each word only where the whole line has it somewhere."""
     verbs = names[:1] if names[0] in _REMOTE else names
     return (
         not _DESTROYERS.isdisjoint(verbs)
-        or any(map(_MKFS.fullmatch, verbs))
+        or (_MKFS.search(whole) and any(map(_MKFS.fullmatch, verbs)))
         or "--no-preserve-root" in words
-        or any(map(_RECURSIVE_FORCE.fullmatch, argv))
+        or (_RECURSIVE_FORCE.search(whole) and any(map(_RECURSIVE_FORCE.fullmatch, argv)))
         or ("find" in names and "-delete" in words)
         or ("dd" in names and any(word.startswith("of=") for word in words))
         or ("chmod" in names and any(_OPEN_MODE.fullmatch(word) for word in words))
@@ -150,7 +157,7 @@ def _destroys(argv: Sequence[str], words: Sequence[str], names: Sequence[str]) -
 
 
 def _deletes_remotely(names: Sequence[str]) -> bool:
-    for program, pattern in _CRITICAL:
-        if program in names and pattern.search(" ".join(names[names.index(program) + 1 :])):
+    for place, name in enumerate(names, 1):
+        if name in _CRITICAL and _CRITICAL[name].search(" ".join(names[place:])):
             return True
     return False
