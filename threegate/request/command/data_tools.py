@@ -49,7 +49,8 @@ class DataTool:
 
 _NUMBER: Final = re.compile(r"-[0-9]+(?:\.[0-9]+)?[bkKMGT]?")
 """``head -5``, ``tail -n -2``: a count; no tool of the table takes digits for anything that starts code."""
-_PLACE: Final = re.compile(r"(?:/usr/(?:local/)?bin/)?([a-z0-9._-]+)")
+_FOLDERS: Final = ("", "/usr/bin/", "/usr/local/bin/")
+"""What may precede the name of a data tool."""
 _MODULES: Final = re.compile(r"\b(?:import|include|modulemeta)\b")
 """What a jq filter loads from other files; else it computes: it starts no program and writes no file."""
 _ARCHIVE_HOST: Final = ":"
@@ -250,8 +251,8 @@ TOOLS: Final[Mapping[str, DataTool]] = {
 
 def tool_of(program: str) -> str | None:
     """The name of the data tool that a program is: a bare name, or one in the image's usual folders. Or None."""
-    match = _PLACE.fullmatch(program)
-    return match[1] if match and match[1] in TOOLS else None
+    folder, slash, name = program.rpartition("/")
+    return name if name in TOOLS and folder + slash in _FOLDERS else None
 
 
 def why_opaque(argv: Sequence[str]) -> str:

@@ -70,6 +70,8 @@ INSTALLING: Final[dict[str, frozenset[str]]] = {
     "r": names("install"),
 }
 """Programs of which only some words install."""
+INSTALLING_WORDS: Final = frozenset(word for words in INSTALLING.values() for word in words)
+"""Without one of these, no program of `INSTALLING` installs."""
 _BUILTINS: Final = names("exec eval command builtin source . alias coproc cmd")
 """Names that only a shell can start: no launcher finds such a program, so they are refused as the first word only."""
 _SHELL_LINE: Final = re.compile(
@@ -106,7 +108,8 @@ _PREFIXES: Final[tuple[tuple[str, str], ...]] = (
     ("mkfs-", "TG316"),
     ("fusermount", "TG316"),
 )
-_ALL_PREFIXES: Final = tuple(prefix for prefix, _ in _PREFIXES)
+_ALL_PREFIXES: Final = ("ld-", *(prefix for prefix, _ in _PREFIXES))
+"""With that of `_LOADER`."""
 _NAME_CHARS: Final = 255  # no file name is longer
 _TABLES: Final[tuple[tuple[frozenset[str], str], ...]] = (
     (SHELLS, "TG312"),
@@ -152,9 +155,10 @@ def _refusal(found: tuple[str, ...]) -> str | None:
         if (rule := _BY_NAME.get(name)) is not None:
             return rule
     name = found[0]
-    if name.startswith(_ALL_PREFIXES):
-        return next(rule for prefix, rule in _PREFIXES if name.startswith(prefix))
-    return "TG312" if _LOADER.match(name) else None
+    if not name.startswith(_ALL_PREFIXES):
+        return None
+    rule = "TG312" if _LOADER.match(name) else None
+    return next((rule for prefix, rule in _PREFIXES if name.startswith(prefix)), rule)
 
 
 def started(word: str) -> str | None:

@@ -20,6 +20,7 @@ from threegate.request.command.paths import path_like, place_in_argument
 from threegate.request.command.pinned_script import script_word
 from threegate.request.command.programs import (
     INSTALLING,
+    INSTALLING_WORDS,
     base_name,
     names,
     names_shell,
@@ -156,12 +157,13 @@ def _started(words: Sequence[Word], values: Sequence[str], line: str) -> list[_F
             found.append(("TG312", word, message))
         elif names_installer(value):
             found.append(("TG315", word, f"an argument {_KINDS['TG315']}"))
-    following: set[str] = set()
-    for word in reversed(words):
-        for name in spellings(word.value):
-            if name in INSTALLING and not INSTALLING[name].isdisjoint(following):
-                found.append(("TG315", word, f"{name} {_KINDS['TG315']}"))
-        following.add(word.value.lower())
+    if not INSTALLING_WORDS.isdisjoint(map(str.lower, values)):
+        following: set[str] = set()
+        for word in reversed(words):
+            for name in spellings(word.value):
+                if name in INSTALLING and not INSTALLING[name].isdisjoint(following):
+                    found.append(("TG315", word, f"{name} {_KINDS['TG315']}"))
+            following.add(word.value.lower())
     if installs(line):
         found.append(("TG315", words[0], f"the command {_KINDS['TG315']}"))
     return found

@@ -179,7 +179,7 @@ def split_words(text: str) -> tuple[tuple[Word, ...], tuple[Problem, ...]]:
     The words are complete only when no problem among them is an error.
     """
     if _EASY.fullmatch(text) and text.count(" ") < limits.COMMAND_WORDS:
-        return tuple(Word(match[0], match.start() + 1) for match in _EASY_WORD.finditer(text)), ()
+        return tuple([Word(match[0], match.start() + 1) for match in _EASY_WORD.finditer(text)]), ()
     splitter = _Splitter(text)
     splitter.run()
     return tuple(splitter.words), tuple(splitter.problems.values())
