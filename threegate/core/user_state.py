@@ -29,7 +29,7 @@ class UserState:
     def of(cls, workspace_id: str) -> UserState:
         """The state folder of one workspace, below XDG_STATE_HOME (default ~/.local/state)."""
         base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-        return cls(Path(base) / "threegate" / workspace_id)
+        return cls(Path(f"{base}/threegate/{workspace_id}"))
 
     @property
     def key_file(self) -> Path:

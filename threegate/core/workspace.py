@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -274,17 +275,16 @@ class Workspace:
         """Which folder is not there or is no folder any more (a link, a file), in one line; None when all are
         folders.
         """
-        folder = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        name = next(iter(_FOLDERS))
-        try:
-            root = os.open(self.root, folder)
+        for name in _FOLDERS:  # a folder comes before what is in it
             try:
-                for name in _FOLDERS:  # a folder comes before what is in it
-                    os.close(os.open(name, folder | os.O_NOFOLLOW, dir_fd=root))
-            finally:
-                os.close(root)
-        except OSError as error:
-            return f"{name}/ is no folder ({error.strerror}); put the folder back, and no link in its place"
+                found = os.lstat(f"{self.root}/{name}").st_mode
+            except OSError as error:
+                why = error.strerror
+            else:
+                if stat.S_ISDIR(found):
+                    continue
+                why = "a link" if stat.S_ISLNK(found) else "a file"
+            return f"{name}/ is no folder ({why}); put the folder back, and no link in its place"
         return None
 
     def load_settings(self) -> Settings:
