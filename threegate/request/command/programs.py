@@ -121,6 +121,8 @@ _TABLES: Final[tuple[tuple[frozenset[str], str], ...]] = (
 _BY_NAME: Final = {name: rule for table, rule in _TABLES for name in table}
 _SUFFIX: Final = re.compile(r"(?:[-_.](?:static|real|distrib|orig|bin|exe|wrapper|dbg)|[-_.]?v?[0-9][0-9.]*[a-z]?)\Z")
 _LOADER: Final = re.compile(r"ld-[0-9.]+\.so")
+_Name = tuple[tuple[str, ...], str | None]
+"""The spellings of a name, and the rule that refuses it."""
 
 
 def base_name(program: str) -> str:
@@ -130,24 +132,28 @@ def base_name(program: str) -> str:
 
 def spellings(program: str) -> tuple[str, ...]:
     """The base name, then the name without suffixes such as versions: ``pip3.11`` gives pip3.11 and pip."""
+    return _read_name(program)[0]
+
+
+def refusal(program: str) -> str | None:
+    """The rule that refuses a program by its name alone, or None."""
+    return _read_name(program)[1]
+
+
+def _read_name(program: str) -> _Name:
     if len(program) > _NAME_CHARS:  # what is kept for the next call has a bound
         program = base_name(program)
-    return _spellings(program) if len(program) <= _NAME_CHARS else (program,)
+    return _keep_name(program) if len(program) <= _NAME_CHARS else ((program,), _refusal((program,)))
 
 
 @functools.lru_cache(maxsize=4096)
-def _spellings(program: str) -> tuple[str, ...]:
+def _keep_name(program: str) -> _Name:
     name = base_name(program)
     found = [name]
     while (shorter := _SUFFIX.sub("", name)) not in ("", name):
         name = shorter
         found.append(name)
-    return tuple(found)
-
-
-def refusal(program: str) -> str | None:
-    """The rule that refuses a program by its name alone, or None."""
-    return _refusal(spellings(program))
+    return tuple(found), _refusal(tuple(found))
 
 
 def _refusal(found: tuple[str, ...]) -> str | None:
@@ -163,8 +169,8 @@ def _refusal(found: tuple[str, ...]) -> str | None:
 
 def started(word: str) -> str | None:
     """The rule that refuses a word as a program that a launcher may start, or None."""
-    found = spellings(word)
-    return None if found[0] in _BUILTINS else _refusal(found)
+    found, rule = _read_name(word)
+    return None if found[0] in _BUILTINS else rule
 
 
 def names_shell(word: str) -> bool:
