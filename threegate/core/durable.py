@@ -98,7 +98,7 @@ def _last_error(path: str | Path) -> OSError:
     return OSError(number, os.strerror(number), str(path))
 
 
-def sync_folder(folder: Path | str) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -107,7 +107,7 @@ def sync_folder(folder: Path | str) -> None:
         os.close(descriptor)
 
 
-def sync_folder_at(descriptor: int, folder: Path | str) -> None:
+def sync_folder_at(descriptor: int, folder: Path) -> None:
     """Make the names in an open folder durable. `folder` is only passed to observers. Raises OSError."""
     _tell("before", "sync_folder", folder)
     os.fsync(descriptor)
@@ -169,7 +169,7 @@ def make_folder(path: Path, mode: int = 0o700) -> None:
     """Make one folder and make its name durable. Raises FileExistsError, OSError."""
     _tell("before", "mkdir", path)
     path.mkdir(mode=mode)
-    sync_folder(os.path.dirname(path))
+    sync_folder(path.parent)
     _tell("after", "mkdir", path)
 
 
@@ -307,7 +307,7 @@ def deliver(path: Path, data: bytes, mode: int = 0o600) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(os.path.dirname(path))
+    sync_folder(path.parent)
 
 
 def make_reserved(path: Path, size: int) -> None:
@@ -341,7 +341,7 @@ def deliver_into(reserved: Path, path: Path, data: bytes, mode: int = 0o600, *, 
         os.close(descriptor)
     rename(reserved, path)
     if settled:
-        sync_folder(os.path.dirname(path))
+        sync_folder(path.parent)
 
 
 def overwrite(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
@@ -352,7 +352,7 @@ def overwrite(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> N
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(os.path.dirname(path))
+    sync_folder(path.parent)
 
 
 def staged(path: Path) -> Path:

@@ -77,7 +77,7 @@ def relocate(source: Path, target: Path, *, settled: bool = True) -> None:
 
 def settle(source: Path, target: Path) -> None:
     """Make a rename durable: the folder where the file now is, then the one where it was. Raises OSError."""
-    entered, left = os.path.dirname(target), os.path.dirname(source)
+    entered, left = target.parent, source.parent
     durable.sync_folder(entered)
     if left != entered:
         durable.sync_folder(left)
