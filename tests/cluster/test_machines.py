@@ -326,6 +326,7 @@ def net_cut(cluster: Cluster) -> str:
     """A worker is taken off the net in the middle of a run; the run's request."""
     name = approve(cluster, "cut", SLEEP, memory_mb=3000, time_sec=90)
     assert running_on(cluster, name) == "w3"
+    cluster.workers["w3"].wait_said(f"started {name}")  # the trail says it before the worker has the start token
     cluster.net.cut("w3")
     return name
 
