@@ -77,10 +77,9 @@ def relocate(source: Path, target: Path, *, settled: bool = True) -> None:
 
 def settle(source: Path, target: Path) -> None:
     """Make a rename durable: the folder where the file now is, then the one where it was. Raises OSError."""
-    entered, left = target.parent, source.parent
-    durable.sync_folder(entered)
-    if left != entered:
-        durable.sync_folder(left)
+    durable.sync_folder(target.parent)
+    if source.parent != target.parent:
+        durable.sync_folder(source.parent)
 
 
 def deliver(
@@ -201,7 +200,7 @@ def companions(request: Path) -> list[Path]:
         return []
     own = request.name
     # In a long queue few names are worth the grammar.
-    beside = sorted([name for name in names if name.startswith(own)])
+    beside = sorted(name for name in names if name.startswith(own))
     found = ((name, request_of_companion(name)) for name in beside)
     return [request.with_name(name) for name, of in found if of is not None and of[0] == own]
 
