@@ -425,10 +425,11 @@ def after_change(place: Place) -> list[str]:
     wrong = recovered(place)
     old, new = trees(place)
     now = tree_of(changed_project(place))
-    finished = announced(place, "finished", "change")
-    if now != (new if finished else old):
-        wrong.append(f"the trail says finished: {finished}, and the project is neither as it says: {sorted(now)}")
-    if not finished and not announced(place, "interrupted", "change"):
+    said = [json.loads(line) for line in place.workspace.trail_file.read_bytes().splitlines()]
+    made = any(item["type"] == "finished" and item["data"]["status"] == "succeeded" for item in said)
+    if now != (new if made else old):
+        wrong.append(f"the trail says made: {made}, and the project is neither as it says: {sorted(now)}")
+    if not any(announced(place, end, "change") for end in ("finished", "interrupted")):
         wrong.append("nothing says how it ended")
     wrong += [f"verify: {item}" for item in verify_workspace(place.workspace).problems]
     return wrong

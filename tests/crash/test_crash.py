@@ -102,7 +102,7 @@ def test_killed_at_every_operation(folder: Path, scenario: str) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("scenario", "every"),
-    [("pass", 2), ("approve", 2), ("reject", 2), ("prune", 3), ("change", 12)],
+    [("pass", 2), ("approve", 2), ("reject", 2), ("prune", 3), ("change", 5)],
 )
 def test_a_fault_at_every_operation(folder: Path, scenario: str, every: int) -> None:
     """ENOSPC, EIO, EMFILE and EINTR in turn: a clear word or a good end, and nothing wrong after the next start."""

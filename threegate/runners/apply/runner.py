@@ -60,7 +60,7 @@ class ApplyRunner:
         return None if job is None or job.change is None else why_not_now(job.change.project)
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        """Apply the change set once; see Runner.run. Raises OSError for our own disk."""
+        """Apply the change set once; see Runner.run. Raises OSError if what is kept of it cannot be read."""
         clearance.must_cover(job)
         started, begun = datetime.now(UTC), time.monotonic()
         assert job.change is not None
@@ -88,37 +88,44 @@ class ApplyRunner:
         """Nothing is started ahead."""
 
     def _apply(self, job: Job, change: JobChange, control: Control) -> Done:
-        token = secrets.token_hex(8)
-        durable.deliver(control.run_folder / JOURNAL, first_line(change.project, token))
-        [item] = job.inputs
-
-        def stop() -> Ending | None:
-            return "cancelled" if control.cancelled.is_set() or control.interrupted.is_set() else None
-
         try:
-            project = hold_project(change.project)
+            done = _make(job, change, control)
         except Refused as error:
-            durable.unlink(control.run_folder / JOURNAL)
-            return Done("project_changed", str(error))
-        with project, _opened(control.run_folder, control.inputs_folder / item.sha256) as files:
-            order = Order(
-                "apply",
-                change.project,
-                project.fileno(),
-                token,
-                files.journal,
-                files.archive,
-                files.originals,
-                change.sha256,
-                job.limits.time_sec,
-            )
-            done = perform(order, stop)
+            done = Done("project_changed", str(error))
+        except OSError as error:  # before it began: from then on, `perform` answers for every failure
+            done = Done("failed", f"the run's folder cannot be written ({error.strerror or error}); nothing was changed")
         if done.status == "succeeded":
             control.recorded = lambda: forget_stage(control.run_folder)
         elif not done.left:
             for name in (JOURNAL, ORIGINALS):  # nothing was changed, so there is nothing to revert
-                durable.unlink(control.run_folder / name)
+                with suppress(OSError):  # what stays is named in the record (`_kept`)
+                    durable.unlink(control.run_folder / name)
         return done
+
+
+def _make(job: Job, change: JobChange, control: Control) -> Done:
+    """Make the change. Raises Refused, OSError before it began."""
+    token = secrets.token_hex(8)
+    durable.deliver(control.run_folder / JOURNAL, first_line(change.project, token))
+    [item] = job.inputs
+
+    def stop() -> Ending | None:
+        return "cancelled" if control.cancelled.is_set() or control.interrupted.is_set() else None
+
+    pinned = control.inputs_folder / item.sha256
+    with hold_project(change.project) as project, _opened(control.run_folder, pinned) as files:
+        order = Order(
+            "apply",
+            change.project,
+            project.fileno(),
+            token,
+            files.journal,
+            files.archive,
+            files.originals,
+            change.sha256,
+            job.limits.time_sec,
+        )
+        return perform(order, stop)
 
 
 def why_not_now(place: ProjectPlace) -> str | None:
