@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.request.examples import era, monty, read
 from threegate.core import limits
-from threegate.request.code import check_code, check_vars, undeclared_inputs
+from threegate.request.code import check_code, check_vars
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.model import InputFile
 from threegate.request.rules import RULES
@@ -334,7 +334,9 @@ def test_what_the_parser_cannot_take_is_no_python(code: str) -> None:
 def test_a_declared_input_is_no_finding_and_an_undeclared_one_is() -> None:
     code = "open('/in/data.csv')\nopen('/in/tree/a')\nopen('/in//data.csv')\nopen('data.csv')\nopen(name)\nopen('/in/')\nopen()\nprint('/in/x')\nopen(1)\n"  # noqa: E501
     inputs = [InputFile("data.csv", "0" * 64), InputFile("tree.tar", "0" * 64, unpack=True)]
-    assert list(undeclared_inputs(code, inputs)) == []
-    found = list(undeclared_inputs(code, inputs[:1]))
+    assert check_code(code, inputs) == ()
+    found = check_code(code, inputs[:1])
     assert [(item.rule, item.line) for item in found] == [("TG416", 2)]
-    assert [item.line for item in undeclared_inputs(code, [])] == [1, 2, 3]
+    assert [item.line for item in check_code(code, [])] == [1, 2, 3]
+    assert check_code(code) == ()
+    assert [item.rule for item in check_code(code + "import socket\n", [])] == ["TG403"]

@@ -9,6 +9,7 @@ in operators.passkeys; each requires the other.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,8 +87,11 @@ class Operators:
         return tuple(entry for entry in self.entries if entry.name == name)
 
 
+@functools.lru_cache(maxsize=4)
 def load_operators(operators: bytes | None, revoked: bytes | None, passkeys: bytes | None = None) -> Operators:
-    """Read the files' bytes (None: no such file). Never raises: errors are in `problem`."""
+    """Read the files' bytes (None: no such file). Never raises: errors are in `problem`. A pure function of the bytes,
+    whose last answers are kept: a launch asks twice, and the files seldom change.
+    """
     try:
         if operators is None:
             raise MalformedError("there is no operators file")

@@ -165,11 +165,14 @@ def unlink_at(folder: int, name: str, path: Path) -> None:
     _tell("after", "unlink", path)
 
 
-def make_folder(path: Path, mode: int = 0o700) -> None:
-    """Make one folder and make its name durable. Raises FileExistsError, OSError."""
+def make_folder(path: Path, mode: int = 0o700, *, settled: bool = True) -> None:
+    """Make one folder and make its name durable; with `settled` false the caller syncs the folder that it is in.
+    Raises FileExistsError, OSError.
+    """
     _tell("before", "mkdir", path)
     path.mkdir(mode=mode)
-    sync_folder(path.parent)
+    if settled:
+        sync_folder(path.parent)
     _tell("after", "mkdir", path)
 
 
@@ -344,15 +347,19 @@ def deliver_into(reserved: Path, path: Path, data: bytes, mode: int = 0o600, *, 
         sync_folder(path.parent)
 
 
-def overwrite(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> None:
-    """Put `data` at `path` whole and durable, replacing what was there. Only for derived files."""
+def overwrite(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600, *, settled: bool = True) -> None:
+    """Put `data` at `path` whole and durable, replacing what was there. Only for derived files.
+
+    With `settled` false a power cut may bring back what was there, whole.
+    """
     temporary = write_new(path, data, mode)
     try:
         replace(temporary, path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if settled:
+        sync_folder(path.parent)
 
 
 def staged(path: Path) -> Path:

@@ -69,7 +69,6 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
     claimed = claim(context, approved, judgement)
     if isinstance(claimed, Ended | Waiting):
         return claimed
-    durable.make_folder(control.run_folder, 0o700)
     if _starts_late(context, job):
         _hand_evidence(context, approved, control)
     status = RunningStatus(approved.requester_folders(context.workspace), claimed.name, judgement)
@@ -216,7 +215,8 @@ def _remove_unrecorded(out: Path, outcome: Outcome) -> None:
 
 
 def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | Ended | Waiting:
-    """Under the lock: check again what may have changed, record, move the file to running/.
+    """Under the lock: check again what may have changed, record, move the file to running/. Then make the run's
+    folder.
 
     The order, and the state after a crash (docs/spec/7-trail-and-results.md, "Launch order" and "Recovery"):
 
@@ -226,8 +226,9 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
        runs it again.
 
     After the lock is released, before this returns and so before the run, what the lock does not protect
-    becomes durable: the move (its event already is, and names the file's place), and the head outside, so
-    that a restored backup from before the claim cannot pass for the present.
+    becomes durable: the move (its event already is, and names the file's place), the run's folder, and the head
+    outside, so that a restored backup from before the claim cannot pass for the present. The folder is made before
+    the first of these syncs, so that one commit of the disk has all three.
     """
     request, job = approved.request, approved.job
     clearance, approval, assessment = judgement.clearance, judgement.approval, judgement.assessment
@@ -290,8 +291,11 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             settled=False,
         )
         head = held.head
+    run_folder = context.workspace.run_folder(request.request_id)
+    durable.make_folder(run_folder, 0o700, settled=False)
     advance_head(head)
     moves.settle(approved.path, claimed)
+    durable.sync_folder(run_folder.parent)
     return claimed
 
 

@@ -38,8 +38,12 @@ _PARTS: Final = re.compile(
 _CAUGHT: Final = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
 
 
-def check_code(text: str) -> tuple[Problem, ...]:
-    """Problems of a Code block, by place. Never raises; nothing of it is run."""
+def check_code(text: str, inputs: Sequence[InputFile] | None = None) -> tuple[Problem, ...]:
+    """Problems of a Code block, by place. Never raises; nothing of it is run.
+
+    In code without another problem, files of /in that are opened and not among the declared `inputs` are one; None:
+    it is not known which are declared.
+    """
     if _parts(text) > limits.CODE_PARTS:
         return (Problem("TG402", 1, 1, f"more than {limits.CODE_PARTS} parts; make the code shorter"),)
     try:
@@ -55,6 +59,8 @@ def check_code(text: str) -> tuple[Problem, ...]:
         return (Problem("TG402", 1, 1, "nested too deeply to be read; make it flatter"),)
     nodes = list(ast.walk(tree))
     found = {*_unavailable(nodes), *_named_in(text)}
+    if not found and inputs is not None:
+        return tuple(_undeclared(nodes, inputs))
     return tuple(sorted(found, key=lambda problem: (problem.line, problem.column, problem.rule)))
 
 
@@ -63,13 +69,10 @@ def _parts(text: str) -> int:
     return len(_PARTS.findall(text)) + 10 * text.count("{")
 
 
-def undeclared_inputs(text: str, inputs: Sequence[InputFile]) -> Iterator[Problem]:
-    """Files of /in that the code opens by a literal name and the request does not declare: they will not be there.
-
-    Only for code in which `check_code` found no problem.
-    """
+def _undeclared(nodes: Sequence[ast.AST], inputs: Sequence[InputFile]) -> Iterator[Problem]:
+    """Files of /in that the code opens by a literal name and the request does not declare: they will not be there."""
     declared = {item.name.removesuffix(".tar") if item.unpack else item.name for item in inputs}
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes:
         if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in ("open", "Path"):
             continue
         named = [*node.args[:1], *(item.value for item in node.keywords if item.arg == "file")]

@@ -26,7 +26,7 @@ from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import BodySection, read_sections
 from threegate.request.changes_section import read_changes
 from threegate.request.characters import describe, hidden_places, visible
-from threegate.request.code import check_code, check_vars, undeclared_inputs
+from threegate.request.code import check_code, check_vars
 from threegate.request.command import ReadCommand, read_command
 from threegate.request.content import check_content
 from threegate.request.exposure import Exposure, exposure_of
@@ -243,8 +243,8 @@ class _Reading:
             self.arguments_json = self._block(parts, "Arguments (JSON)", "TG224", "json", sections.check_arguments)
         else:
             # Which inputs there are is not known where the front matter's list is not well-formed.
-            known = "inputs" in values or "inputs" not in root.value
-            self.code = self._block(parts, "Code", "TG221", "python", self._check_code if known else check_code)
+            inputs = values.get("inputs", ()) if "inputs" in values or "inputs" not in root.value else None
+            self.code = self._block(parts, "Code", "TG221", "python", lambda text: check_code(text, inputs))
             self.vars_json = self._block(parts, "Inputs (JSON)", "TG222", "json", check_vars)
         if "Output Expectations" in parts:
             section = parts["Output Expectations"]
@@ -257,10 +257,6 @@ class _Reading:
                 self.outputs = sections.merge_outputs(files, values.get("outputs_expected"), findings, section)
         if "Risk Assessment" in parts:
             self.risk = sections.read_risk(parts["Risk Assessment"], values.get("network"), findings)
-
-    def _check_code(self, text: str) -> tuple[Problem, ...]:
-        """Problems of the code, and of the files that it opens."""
-        return check_code(text) or tuple(undeclared_inputs(text, self.values.get("inputs", ())))
 
     def _make(self, sha256: str) -> None:
         """Make the request, if no rule found an error."""

@@ -69,16 +69,15 @@ def _held_back(item: Artifact, data: bytes) -> str:
 
 
 def deliver_released(requester_folders: RequesterFolders, run_folder: Path, request_id: str) -> None:
-    """Make the collected files appear, durably; does nothing if they already exist, or if the run's folder
-    was removed. Raises OSError.
+    """Make the collected files appear; does nothing if they already exist, or if the run's folder was removed.
+
+    Their name is durable when that of the result is, which comes next into the same folder. Raises OSError.
     """
     staged = run_folder / _STAGED
     try:
         durable.rename(staged, requester_folders.results / request_id)
     except (FileExistsError, FileNotFoundError, NotADirectoryError):
         durable.remove_tree(staged)
-    else:
-        durable.sync_folder(requester_folders.results)
 
 
 def released_there(requester_folders: RequesterFolders, request_id: str) -> bool:

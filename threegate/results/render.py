@@ -113,12 +113,14 @@ def deliver_result(
     )
     if not new:
         give_back(workspace, facts.request_id)
-        durable.sync_folder(path.parent)
     return path
 
 
 def _put(target: Path, data: bytes, deliver: Callable[[Path], None]) -> tuple[Path, bool]:
-    """Deliver under the first free number, unless the same bytes are there; where they are, and whether that is new."""
+    """Deliver under the first free number, unless the same bytes are there; where they are, and whether that is new.
+
+    Where they are there, a crash may have come before the folder was synced.
+    """
     number = 1
     while True:
         path = numbered(target, number)
@@ -126,6 +128,7 @@ def _put(target: Path, data: bytes, deliver: Callable[[Path], None]) -> tuple[Pa
             deliver(path)
         except FileExistsError:
             if _same(path, data):
+                durable.sync_folder(path.parent)
                 return path, False
             number += 1
         else:

@@ -106,11 +106,11 @@ def write_verdict(requester_folders: RequesterFolders, verdict: Verdict) -> bool
 
 def put_verdict(requester_folders: RequesterFolders, verdict: Verdict) -> None:
     """Write a verdict whose content is known to have changed; there is no reader for a run whose folder is
-    gone. Raises OSError.
+    gone. A power cut may bring back the verdict before, as a crash just before this would leave it. Raises OSError.
     """
     if isinstance(requester_folders, AgentRun) and not requester_folders.verdicts.is_dir():
         return
-    durable.overwrite(verdict_path(requester_folders, verdict.file), _rendered(verdict), 0o644)
+    durable.overwrite(verdict_path(requester_folders, verdict.file), _rendered(verdict), 0o644, settled=False)
 
 
 def read_verdict(requester_folders: RequesterFolders, file_name: str) -> Verdict | None:

@@ -1,7 +1,7 @@
 """One pass over a text: which forms of secrets occur, then where.
 
 Invariant: linear time. `re2.Set` answers for all forms at once; only a form that occurs is searched for, and
-each search goes on where the last secret ended.
+each search goes on where the last secret ended. No text with a secret is kept.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ from threegate.secretscan.linear import PatternSet, compiled, one_byte_each, spa
 from threegate.secretscan.patterns import ASSIGNED_NAME, FORMS
 
 _SET: Final = PatternSet((*(form.pattern for form in FORMS), ASSIGNED_NAME))
+_KEPT_CHARS: Final = 200
+_KEPT_TEXTS: Final = 4096
+_clean: set[str] = set()
+"""Short texts in which no form occurs. Every event of the trail has the same names and digests, and RE2 gives
+Python's lock away for each search, which costs a busy process far more than the search.
+"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,9 +37,17 @@ class Found:
 
 def find_secrets(text: str) -> list[Found]:
     """All secrets in a text, by place; none overlaps the next. Linear in the length of the text; never raises."""
+    if text in _clean:
+        return []
     data = one_byte_each(text)
     hits = _SET.which(data)
-    return _disjoint([found for index in hits for found in _spans(index, data, text)]) if hits else []
+    if hits:
+        return _disjoint([found for index in hits for found in _spans(index, data, text)])
+    if len(text) <= _KEPT_CHARS:
+        if len(_clean) >= _KEPT_TEXTS:
+            _clean.clear()
+        _clean.add(text)
+    return []
 
 
 def has_secret(text: str) -> bool:
