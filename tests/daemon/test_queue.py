@@ -65,6 +65,7 @@ def test_the_order_the_hint_and_what_tells_a_changed_file(tmp_path: Path) -> Non
     write(tmp_path / "TR-b.md.sig", "signed", 300)
     write(tmp_path / "TR-c.md", "---\nbackend: ERA\n", 150)
     second = {item.name: item for item in look(queue)}
+    assert (first[0].signatures, second["TR-b.md"].signatures) == ((), ("TR-b.md.sig",))
     changed = [item.name for item in first if second[item.name].identity != item.identity]
     assert changed == ["TR-b.md", "TR-c.md"] and second["TR-c.md"].backend == "ERA"
 

@@ -43,6 +43,21 @@ def test_signatures_beside_it_go_by_their_operators(bench: Bench, context: Conte
     assert isinstance(approved, Approved) and approved.countersignatures == {"bob": b"bob's"}
 
 
+def test_an_older_listing_never_hides_the_approvers_signature(bench: Bench, context: Context) -> None:
+    """The folder may have been listed while the file came; a countersignature is read with the next listing."""
+    path = waiting(bench, context).path
+    path.with_name(f"{path.name}.sig.bob").write_bytes(b"bob's")
+    approved = read_approved(context, path, ())
+    assert isinstance(approved, Approved) and approved.signature and not approved.countersignatures
+    listed = read_approved(context, path, (f"{path.name}.sig", f"{path.name}.sig.bob"))
+    assert isinstance(listed, Approved) and listed.countersignatures == {"bob": b"bob's"}
+    with pytest.raises(FileNotFoundError):
+        read_approved(context, path, (f"{path.name}.sig.ann",))
+    path.with_name(f"{path.name}.sig").unlink()
+    unsigned = read_approved(context, path, ())
+    assert isinstance(unsigned, Approved) and unsigned.signature is None
+
+
 def test_a_file_that_is_no_request_names_rule_and_line(bench: Bench, context: Context) -> None:
     path = waiting(bench, context).path
     path.write_bytes(path.read_bytes().replace(b"memory_limit_mb: 64", b"memory_limit_mb: lots"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -52,11 +53,12 @@ def test_what_is_given_back_and_what_is_not(tmp_path: Path) -> None:
         },
     )
     (folder / "out" / "a.txt").write_bytes(b"two")
-    digest = stage_released(folder, "req", artifacts)
+    staged = stage_released(folder, "req", artifacts)
+    assert staged is not None and {path.name for path in staged.files} == set(os.listdir(folder / "released"))
     deliver_released(workspace, folder, "req")
     there = workspace.results / "req"
     assert released_there(workspace, "req") and not (folder / "released").exists()
-    assert hashlib.sha256((there / "outputs.json").read_bytes()).hexdigest() == digest
+    assert hashlib.sha256((there / "outputs.json").read_bytes()).hexdigest() == staged.sha256
     whys = {path: row["why"] for path, row in rows(there).items()}
     assert whys == {
         "a.txt": "changed",
@@ -68,7 +70,7 @@ def test_what_is_given_back_and_what_is_not(tmp_path: Path) -> None:
     for row in rows(there).values():
         path = there / row["sha256"]
         assert path.is_file() == (row["released"] or row["path"] == "a.txt")
-    assert stage_released(folder, "req", artifacts) == digest, "as recovery does"
+    assert stage_released(folder, "req", artifacts) == staged, "as recovery does"
     deliver_released(workspace, folder, "req")
     assert not (folder / "released").exists()
 

@@ -125,15 +125,6 @@ def sync_all(descriptor: int, path: str | Path) -> None:
     _tell("after", "sync_all", path)
 
 
-def sync_file(path: Path) -> None:
-    """Put a regular file that another process wrote on disk. Raises OSError; follows no link."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        sync_fd(descriptor, path)
-    finally:
-        os.close(descriptor)
-
-
 def rename(source: Path, target: Path) -> None:
     """Rename without replacing (renameat2 RENAME_NOREPLACE). Raises FileExistsError, OSError. Not yet durable."""
     _tell("from", "rename", source)
@@ -369,31 +360,49 @@ def staged(path: Path) -> Path:
     return path.with_name(path.name + STAGED)
 
 
-def write_all(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o600) -> None:
-    """Make new files in a folder that nobody reads before an event names them: whole and durable when this returns.
+def write_files(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o600) -> None:
+    """Make new files in a folder that nobody reads before an event names them; not durable before `sync_together`.
 
-    All are written before the first is synced, so that the disk has one commit to make and not one for each. An empty
-    file has nothing to sync but its name, which is the folder's. Raises FileExistsError, OSError; then none of them is
-    left.
+    Raises FileExistsError, OSError; then none of them is left.
     """
-    made: list[tuple[Path, int]] = []
+    made: list[Path] = []
     parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name, data in files:
             path = folder / name
-            made.append((path, create_at(parent, name, path, mode)))
-            write_fd(made[-1][1], data, path)
-        for (path, descriptor), (_, data) in zip(made, files, strict=True):
-            if data:
-                sync_fd(descriptor, path)
-        sync_folder_at(parent, folder)
+            descriptor = create_at(parent, name, path, mode)
+            made.append(path)
+            try:
+                write_fd(descriptor, data, path)
+            finally:
+                os.close(descriptor)
     except OSError:
-        for path, _ in made:
+        for path in made:
             os.unlink(path.name, dir_fd=parent)
         raise
     finally:
-        for descriptor in (parent, *(descriptor for _, descriptor in made)):
+        os.close(parent)
+
+
+def sync_together(files: Sequence[Path], folders: Iterable[Path]) -> None:
+    """Put regular files on disk, then the names in the folders. Raises OSError; follows no link to a file.
+
+    The kernel is asked to begin with all of them before the first is waited for: a file gets its place on the disk
+    only then, so otherwise the disk would have one commit to make for each.
+    """
+    opened: list[tuple[Path, int]] = []
+    try:
+        for path in files:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            opened.append((path, os.open(path, flags)))
+            os.posix_fadvise(opened[-1][1], 0, 0, os.POSIX_FADV_DONTNEED)
+        for path, descriptor in opened:
+            sync_fd(descriptor, path)
+    finally:
+        for _, descriptor in opened:
             os.close(descriptor)
+    for folder in folders:
+        sync_folder(folder)
 
 
 def read_regular(path: Path, *, max_bytes: int) -> bytes:
@@ -433,6 +442,8 @@ def read_regular_fd(descriptor: int, path: Path, *, max_bytes: int) -> bytes:
         chunks.append(chunk)
         left -= len(chunk)
         expected -= len(chunk)
+        if expected == 0:
+            break  # one byte more was asked for; a file that grows after that is found below
     data = b"".join(chunks)
     after = os.fstat(descriptor)
     if len(data) > max_bytes:

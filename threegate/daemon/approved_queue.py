@@ -32,6 +32,8 @@ class QueuedFile(NamedTuple):
     path: Path
     identity: tuple[int, ...]
     """Identifies the file and its signatures, so that a change is noticed."""
+    signatures: tuple[str, ...]
+    """The names of its signatures, sorted."""
     backend: Backend | None
     """What it seems to need; a hint for the order."""
 
@@ -74,7 +76,7 @@ class ApprovedQueue:
         self._known.pop(name, None)
 
     def _list(self) -> list[QueuedFile]:
-        signatures: dict[str, list[int]] = {}
+        signatures: dict[str, list[tuple[str, int]]] = {}
         listed: list[tuple[int, str, os.stat_result]] = []
         with os.scandir(self._folder) as entries:
             for entry in entries:
@@ -84,15 +86,17 @@ class ApprovedQueue:
         for changed, name, _ in listed:
             of = request_of_companion(name)
             if of is not None:
-                signatures.setdefault(of[0], []).append(changed)
+                signatures.setdefault(of[0], []).append((name, changed))
         found = []
         for changed, name, facts in sorted(listed, key=lambda item: item[:2]):
             if not is_request_name(name):
                 continue
-            identity = (facts.st_ino, facts.st_size, changed, *sorted(signatures.get(name, [])))
+            signed = sorted(signatures.get(name, []))
+            names = tuple(signature for signature, _ in signed)
+            identity = (facts.st_ino, facts.st_size, changed, *(moment for _, moment in signed))
             known = self._known.get(name)
-            if known is None or known.identity != identity:
+            if known is None or (known.identity, known.signatures) != (identity, names):
                 path = self._folder / name
-                known = QueuedFile(name, path, identity, peek_backend(path))
+                known = QueuedFile(name, path, identity, names, peek_backend(path))
             found.append(known)
         return found

@@ -13,11 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from math import inf
-from pathlib import Path
 
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError, TrailError
-from threegate.daemon.approved_queue import ApprovedQueue
+from threegate.daemon.approved_queue import ApprovedQueue, QueuedFile
 from threegate.daemon.log import Log
 from threegate.judgement.judge import STOPPING_CODES
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, read_approved
@@ -139,14 +138,14 @@ class Dispatcher:
                 del self._waits[gone]
         turn = self.budget.round()
         room = turn.room()
-        for name, path, identity, backend in self._queue.waiting:
+        for queued in self._queue.waiting:
             if len(self._running) >= 2 * self.threads or room.isdisjoint(self._queue.backends):
                 break
-            if backend not in room or name in self._running or self._still_waits(name, identity):
+            if queued.backend not in room or queued.name in self._running or self._still_waits(queued):
                 continue
             try:
                 self.beat()
-                done += self._start(path, identity, turn)
+                done += self._start(queued, turn)
             except ThreeGateError as error:
                 self._stop_launches(error)
                 break
@@ -195,18 +194,19 @@ class Dispatcher:
             )
         return not left
 
-    def _still_waits(self, name: str, identity: tuple[int, ...]) -> bool:
-        wait = self._waits.get(name)
+    def _still_waits(self, queued: QueuedFile) -> bool:
+        wait = self._waits.get(queued.name)
         return (
             wait is not None
-            and wait.identity == identity
+            and wait.identity == queued.identity
             and wait.policy == self.context.policy.digest
             and time.monotonic() - wait.looked < wait.again_after
         )
 
-    def _start(self, path: Path, identity: tuple[int, ...], turn: Round) -> int:
+    def _start(self, queued: QueuedFile, turn: Round) -> int:
+        path, identity = queued.path, queued.identity
         try:
-            approved = read_approved(self.context, path)
+            approved = read_approved(self.context, path, queued.signatures)
         except FileNotFoundError:
             self._queue.taken(path.name)
             return 0

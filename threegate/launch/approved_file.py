@@ -6,7 +6,7 @@ Invariant: judgement, run and result refer only to the bytes in an `Approved`; t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -125,16 +125,17 @@ def facts_of_approved(
     )
 
 
-def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
-    """Read a file in approved/ and everything next to it, once. Raises FileNotFoundError if it is gone."""
+def read_approved(context: Context, path: Path, listed: Sequence[str] | None = None) -> Approved | Unrunnable:
+    """Read a file in approved/ and everything next to it, once. Raises FileNotFoundError if it is gone.
+
+    `listed` are the names of its signatures, for a caller that has listed the folder; a countersignature that came
+    after that is not read. Without it the folder is listed here.
+    """
     policy = context.policy
     identity = file_identity(path)
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
-        beside = {
-            item.name: durable.read_regular(item, max_bytes=limits.SIGNATURE_FILE_BYTES)
-            for item in moves.companions(path)
-        }
+        beside = _read_signatures(path, [item.name for item in moves.companions(path)] if listed is None else listed)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -198,6 +199,20 @@ def read_approved(context: Context, path: Path) -> Approved | Unrunnable:
     return Approved(
         path, identity, data, request, job, signature, further, history, policy.digest, digests, wanted, call
     )
+
+
+def _read_signatures(path: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """The signatures next to a file, by name. Raises FileNotFoundError if one of `names` is gone, OSError."""
+    found: dict[str, bytes] = {}
+    approver = f"{path.name}.sig"
+    # A listing that was made while the file came can have the file and not its signature, which came first.
+    for name in sorted({approver, *names}):
+        try:
+            found[name] = durable.read_regular(path.with_name(name), max_bytes=limits.SIGNATURE_FILE_BYTES)
+        except FileNotFoundError:
+            if name in names:
+                raise
+    return found
 
 
 def is_there(file: Approved | Unrunnable) -> bool:

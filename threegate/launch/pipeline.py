@@ -24,9 +24,9 @@ from threegate.launch.launch_facts import draft_owner
 from threegate.launch.status_file import RunningStatus
 from threegate.request.job import Job
 from threegate.results import ResultFacts, reserve_result, write_record
-from threegate.results.released import stage_released
+from threegate.results.released import StagedOutputs, stage_released
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
-from threegate.trail import Owner, moves, payloads
+from threegate.trail import Owner, RequestHistory, moves, payloads
 from threegate.trail.locked_trail import advance_head
 
 _ENDS: Final[Mapping[str, type[payloads.End]]] = {
@@ -95,7 +95,8 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
         notes=_notes(judgement.approval),
     ).with_outcome(outcome)
     _remove_unrecorded(control.run_folder / "out", outcome)
-    record_sha256 = write_record(control.run_folder, result)
+    released = _stage_released(context, control.run_folder, request.request_id, outcome)
+    record_sha256 = write_record(control.run_folder, result, () if released is None else released.files)
     reached, blocked = (
         tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)[:32]
         for allowed in (True, False)
@@ -112,7 +113,7 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
         reached=reached,
         blocked=blocked,
         attempts=attempts if attempts > 1 else None,
-        released_sha256=_stage_released(context, control.run_folder, request.request_id, outcome),
+        released_sha256=None if released is None else released.sha256,
     )
     if isinstance(ended, payloads.Cancelled):
         ended = replace(ended, approval_sha256=clearance.approval_sha256, nonce=clearance.nonce)
@@ -196,7 +197,7 @@ def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Ou
         return nothing_known(f"the runner failed ({type(error).__name__}); it is not known how far the request got")
 
 
-def _stage_released(context: Context, run_folder: Path, request_id: str, outcome: Outcome) -> str | None:
+def _stage_released(context: Context, run_folder: Path, request_id: str, outcome: Outcome) -> StagedOutputs | None:
     """Outputs that the policy returns. If the disk has no space for a copy, the run still ends: then none is
     returned.
     """
@@ -288,6 +289,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             request_id=request.request_id,
             actor="daemon",
             then=() if _starts_late(context, job) else (payloads.Started(backend=job.backend),),
+            signatures=_signatures(approved, history),
             settled=False,
         )
         head = held.head
@@ -297,6 +299,15 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
     moves.settle(approved.path, claimed)
     durable.sync_folder(run_folder.parent)
     return claimed
+
+
+def _signatures(approved: Approved, history: RequestHistory | None) -> set[str]:
+    """What follows the file's name in the names of its signatures: those that were read, and those that came since,
+    each of which the trail has announced.
+    """
+    events = history.countersigned if history is not None else []
+    since = [payload.files or {} for event in events if (payload := payloads.Countersigned.of(event)) is not None]
+    return {suffix for files in (approved.digests, *since) for suffix in files if suffix}
 
 
 def _use_left(uses: int | None, approval: VerifiedApproval) -> bool:

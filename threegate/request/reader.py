@@ -35,7 +35,6 @@ from threegate.request.front_matter import check_together, read_keys
 from threegate.request.front_matter_keys import Bounds, GateSettings
 from threegate.request.masking import mask_lines, tell
 from threegate.request.model import Changes, OutputFile, Request, Stage, ToolCall
-from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, find_front_matter, read_source
 from threegate.request.yaml_nodes import YAMLRefused, read_mapping, scalars

@@ -12,7 +12,7 @@ import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from threegate.core import canonical, durable, limits
 from threegate.core.held_folder import hold_path
@@ -27,10 +27,15 @@ OUTPUTS_SCHEMA: Final = "threegate.outputs/1"
 _STAGED: Final = "released"
 
 
-def stage_released(run_folder: Path, request_id: str, artifacts: Iterable[Artifact]) -> str | None:
-    """Put together what is given back; the digest of outputs.json, None where the run has no outputs. Raises
-    OSError.
-    """
+class StagedOutputs(NamedTuple):
+    """What is given back, put together: the digest of outputs.json, and the files, which are not durable yet."""
+
+    sha256: str
+    files: tuple[Path, ...]
+
+
+def stage_released(run_folder: Path, request_id: str, artifacts: Iterable[Artifact]) -> StagedOutputs | None:
+    """Put together what is given back; None where the run has no outputs. Raises OSError."""
     files: dict[str, bytes] = {}
     rows: list[dict[str, Any]] = []
     left = limits.RELEASED_BYTES
@@ -54,11 +59,11 @@ def stage_released(run_folder: Path, request_id: str, artifacts: Iterable[Artifa
         # Its name need not last: recovery puts everything together again.
         with hold_path(run_folder) as folder:
             durable.make_folder_at(folder.fileno(), _STAGED, staged, 0o755)
-        durable.write_all(staged, [*files.items(), (OUTPUTS_FILE, manifest)], 0o644)
+        durable.write_files(staged, [*files.items(), (OUTPUTS_FILE, manifest)], 0o644)
     except OSError:
         shutil.rmtree(staged, ignore_errors=True)
         raise
-    return canonical.sha256_hex(manifest)
+    return StagedOutputs(canonical.sha256_hex(manifest), tuple(staged / name for name in (*files, OUTPUTS_FILE)))
 
 
 def _held_back(item: Artifact, data: bytes) -> str:

@@ -7,7 +7,7 @@ the same result bytes can be recreated after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -139,24 +139,26 @@ def render_record(facts: ResultFacts) -> bytes:
     return canonical.canonical_bytes(value) + b"\n"
 
 
-def write_record(run_folder: Path, facts: ResultFacts) -> str:
+def write_record(run_folder: Path, facts: ResultFacts, staged: Sequence[Path] = ()) -> str:
     """Put stdout, stderr and record.json into the run's folder, durable; returns the record's sha256. Raises OSError.
 
     The outputs below ``out/`` are the runner's; they are synced here and nowhere before, so that what the record names
-    is on disk.
+    is on disk, and with them the files `staged`.
     """
     out = run_folder / "out"
     folders: set[str] = set()
     for artifact in facts.artifacts:
-        durable.sync_file(out / artifact.path)
         parts = artifact.path.split("/")[:-1]
         folders.update("/".join(parts[:depth]) for depth in range(len(parts) + 1))
-    for folder in sorted(folders, reverse=True):
-        durable.sync_folder(out / folder)
     record = render_record(facts)
     streams = (("stdout", facts.stdout), ("stderr", facts.stderr))
-    kept = [(name, stream.kept) for name, stream in streams if stream is not None]
-    durable.write_all(run_folder, [*kept, ("record.json", record)])
+    ours = [*((name, stream.kept) for name, stream in streams if stream is not None), ("record.json", record)]
+    durable.write_files(run_folder, ours)
+    durable.sync_together(
+        # An empty file has nothing to sync but its name, which is its folder's.
+        [*(out / item.path for item in facts.artifacts), *staged, *(run_folder / name for name, data in ours if data)],
+        [*(out / folder for folder in sorted(folders, reverse=True)), *{path.parent for path in staged}, run_folder],
+    )
     return canonical.sha256_hex(record)
 
 

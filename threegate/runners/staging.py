@@ -66,7 +66,8 @@ class Collected:
 def stage_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
     """Copy the pinned inputs into the new folder `target`, read-only. Raises StagingError, OSError."""
     target.mkdir(mode=0o700)
-    fill_inputs(inputs, pinned, target)
+    with open_folder(target) as folder:
+        _fill(inputs, pinned, folder)
 
 
 def fill_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
@@ -74,16 +75,20 @@ def fill_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
     with open_folder(target) as folder:
         if os.listdir(folder):
             raise StagingError(f"{target}: not empty; inputs are staged only into an empty folder")
-        for item in inputs:
-            name = PurePosixPath(item.name)
-            if item.unpack:
-                os.mkdir(name.stem, 0o700, dir_fd=folder)
-                with open_folder(name.stem, dir_fd=folder) as inner:
-                    _lay_out(item, pinned, inner)
-                    os.fchmod(inner, 0o555)
-            else:
-                _copy_pinned(item, pinned, folder)
-        os.fchmod(folder, 0o555)
+        _fill(inputs, pinned, folder)
+
+
+def _fill(inputs: Sequence[JobInput], pinned: Path, folder: int) -> None:
+    for item in inputs:
+        name = PurePosixPath(item.name)
+        if item.unpack:
+            os.mkdir(name.stem, 0o700, dir_fd=folder)
+            with open_folder(name.stem, dir_fd=folder) as inner:
+                _lay_out(item, pinned, inner)
+                os.fchmod(inner, 0o555)
+        else:
+            _copy_pinned(item, pinned, folder)
+    os.fchmod(folder, 0o555)
 
 
 def collect(source: Path, target: Path, bounds: JobLimits) -> Collected:

@@ -18,11 +18,12 @@ from threegate.secretscan.linear import PatternSet, compiled, one_byte_each, spa
 from threegate.secretscan.patterns import ASSIGNED_NAME, FORMS
 
 _SET: Final = PatternSet((*(form.pattern for form in FORMS), ASSIGNED_NAME))
-_KEPT_CHARS: Final = 200
-_KEPT_TEXTS: Final = 4096
+_SHORT: Final = 200
+_MANY: Final = 4096
 _clean: set[str] = set()
-"""Short texts in which no form occurs. Every event of the trail has the same names and digests, and RE2 gives
-Python's lock away for each search, which costs a busy process far more than the search.
+"""At most _MANY texts of at most _SHORT characters in which no form occurs. Every event of the trail has the same
+names and digests, and RE2 gives Python's lock away for each search, which costs a busy process far more than the
+search.
 """
 
 
@@ -43,8 +44,8 @@ def find_secrets(text: str) -> list[Found]:
     hits = _SET.which(data)
     if hits:
         return _disjoint([found for index in hits for found in _spans(index, data, text)])
-    if len(text) <= _KEPT_CHARS:
-        if len(_clean) >= _KEPT_TEXTS:
+    if len(text) <= _SHORT:
+        if len(_clean) >= _MANY:
             _clean.clear()
         _clean.add(text)
     return []

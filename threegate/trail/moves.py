@@ -7,7 +7,7 @@ that announces it is on disk; nothing is ever replaced. A taken name gets ``.2``
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -40,13 +40,14 @@ def move(
     request_id: str | None,
     actor: str,
     then: Sequence[Payload] = (),
+    signatures: Collection[str] | None = None,
     settled: bool = True,
 ) -> Path:
     """Announce, then rename `source` to `target` without replacing, its signatures after it, both folders synced.
 
-    `then` are events of the same request that the same sync puts on disk, behind the one that announces the move.
-    With `settled` false the folders are left to be synced by `settle`, when the lock is given back and before anything
-    is done that hangs on the new place.
+    `signatures` as in `relocate`. `then` are events of the same request that the same sync puts on disk, behind the one
+    that announces the move. With `settled` false the folders are left to be synced by `settle`, when the lock is given
+    back and before anything is done that hangs on the new place.
 
     The payload gets `state` (the target's folder) and `file` (its name). Returns where the file now is: `target`, or a
     numbered name when that was taken. Raises TrailError, Unavailable, OSError (FileNotFoundError before anything
@@ -58,19 +59,24 @@ def move(
     for event in (placed, *then):
         held.append(event, request_id=request_id, actor=actor)
     held.sync()
-    relocate(source, target, settled=settled)
+    relocate(source, target, signatures=signatures, settled=settled)
     return target
 
 
-def relocate(source: Path, target: Path, *, settled: bool = True) -> None:
+def relocate(source: Path, target: Path, *, signatures: Collection[str] | None = None, settled: bool = True) -> None:
     """The rename that an event announced: the file, then its signatures, then both folders synced. Raises OSError.
 
     For recovery, which finds the event and not yet the rename; everybody else uses `move`. `settled` as there.
+    `signatures`: what follows the file's name in the names of its signatures, for a caller that knows all that there
+    can be; one that is not there is passed over. Without it the folder is listed, which takes long in a long queue.
     """
     if source != target:
         durable.rename(source, target)
-    for signature in companions(source):
-        durable.rename(signature, target.with_name(target.name + signature.name[len(source.name) :]))
+    if signatures is None:
+        signatures = [signature.name.removeprefix(source.name) for signature in companions(source)]
+    for suffix in sorted(signatures):
+        with suppress(FileNotFoundError):
+            durable.rename(source.with_name(source.name + suffix), target.with_name(target.name + suffix))
     if settled:
         settle(source, target)
 

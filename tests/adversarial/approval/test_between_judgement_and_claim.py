@@ -22,6 +22,8 @@ from threegate.judgement.judge import Cleared, Judgement
 from threegate.launch import pipeline
 from threegate.launch.approved_file import Approved, Ended, Waiting, read_approved
 from threegate.launch.context import Context
+from threegate.records.audit_verify import verify_workspace
+from threegate.review.countersign import countersign, open_waiting
 from threegate.runners.budget import Budget
 from threegate.runners.interface import Control
 
@@ -103,6 +105,23 @@ def test_what_changes_in_between_stops_the_claim(
     _, answer = launched(bench, runner, monkeypatch, change)
     assert answer.code == ("operators_changed" if act is revoke else "request_changed")
     assert not runner.runs and not list(bench.workspace.running.iterdir())
+
+
+def test_a_countersignature_that_comes_in_between_goes_along(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim does not list the folder: it knows the signatures that were read or announced by the trail."""
+    carol = bench.operator("carol")
+
+    def sign(approved: Approved, judgement: Judgement, now: datetime) -> Judgement:
+        with open_waiting(bench.context, approved.path) as (waiting, _):
+            countersign(bench.context, waiting, "carol", carol)
+        return judgement
+
+    path, answer = launched(bench, CountingRunner(), monkeypatch, sign)
+    assert isinstance(answer, Ended) and answer.event == "finished"
+    assert list(bench.workspace.approved.iterdir()) == []
+    names = {item.name.removeprefix(path.name) for item in bench.workspace.finished.iterdir()}
+    assert names == {"", ".sig", ".sig.carol"}
+    assert verify_workspace(bench.workspace).problems == []
 
 
 @pytest.fixture

@@ -93,7 +93,9 @@ class ApplyRunner:
         except Refused as error:
             done = Done("project_changed", str(error))
         except OSError as error:  # before it began: from then on, `perform` answers for every failure
-            done = Done("failed", f"the run's folder cannot be written ({error.strerror or error}); nothing was changed")
+            done = Done(
+                "failed", f"the run's folder cannot be written ({error.strerror or error}); nothing was changed"
+            )
         if done.status == "succeeded":
             control.recorded = lambda: forget_stage(control.run_folder)
         elif not done.left:

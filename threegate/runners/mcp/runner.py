@@ -69,8 +69,8 @@ class CallRunner:
             control.lasting()
         ended = self._ended(control.workspace, clearance, job, job.call, control)
         out = control.run_folder / "out"
-        durable.make_folder(out, 0o700)
-        durable.write_all(out, ended.files, 0o600)
+        durable.make_folder(out, 0o700, settled=False)  # the record is synced with all of it
+        durable.write_files(out, ended.files, 0o600)
         meter = StreamMeter()
         meter.write(ended.texts.encode())
         control.ran()
