@@ -57,8 +57,7 @@ class CountingRunner:
         descriptor = os.open(self.counter, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.write(descriptor, clearance.request_id.encode() + b"\n")
         os.close(descriptor)
-        made = self.counter.with_name("made")
-        shutil.rmtree(made, ignore_errors=True)
+        made = control.run_folder / "out"
         (made / "more").mkdir(parents=True)
         (made / "result.txt").write_bytes(b"counted\n")
         (made / "more" / "inner.txt").write_bytes(b"inner\n")
@@ -67,7 +66,7 @@ class CountingRunner:
             if item.name == "args.json":  # a memory.propose: it hands back the note that it was given
                 given = json.loads((made / item.name).read_bytes())["given"]
                 (made / "note.json").write_text(json.dumps(given["note"]))
-        collected = collect(made, control.run_folder / "out", job.limits)
+        collected = collect(made, job.limits)
         empty = Stream(b"", 0, hashlib.sha256(b"").hexdigest())
         said = Stream(b"done\n", 5, hashlib.sha256(b"done\n").hexdigest())
         artifacts = tuple(collected.artifacts)

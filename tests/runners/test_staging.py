@@ -138,17 +138,17 @@ def test_only_plain_files_are_collected(tmp_path: Path) -> None:
     (out / "odd\udcff").write_bytes(b"")
     (out / "big").write_bytes(b"x" * 4_001)
     bounds = JobLimits("1", 64, 5, out_bytes=100_000, out_files=100, file_bytes=4_000)
-    found = collect(out, tmp_path / "collected", bounds)
+    found = collect(out, bounds)
     assert [(item.path, item.size) for item in found.artifacts] == [("plain", 1), ("sub/more", 1)]
     assert found.artifacts[0].sha256 == hashlib.sha256(b"P").hexdigest()
     assert len(found.dropped) == 12 and found.exceeded is None
     assert all("\n" not in line and line.isascii() for line in found.dropped)
-    assert sorted(str(path.relative_to(tmp_path / "collected")) for path in (tmp_path / "collected").rglob("*")) == [
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*")) == [
         "plain",
         "sub",
         "sub/more",
     ]
-    assert (tmp_path / "collected" / "plain").stat().st_mode & 0o7777 == 0o400
+    assert (out / "plain").stat().st_mode & 0o7777 == 0o400
 
 
 @pytest.mark.root
@@ -156,8 +156,8 @@ def test_devices_stay_behind(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     os.mknod(out / "null", 0o666 | 0o020000, os.makedev(1, 3))
-    found = collect(out, tmp_path / "collected", SMALL)
-    assert found.artifacts == [] and found.dropped == ["null: a device"]
+    found = collect(out, SMALL)
+    assert found.artifacts == [] and found.dropped == ["null: a device"] and not any(out.iterdir())
 
 
 def test_caps_of_bytes_files_names_and_depth(tmp_path: Path) -> None:
@@ -168,11 +168,11 @@ def test_caps_of_bytes_files_names_and_depth(tmp_path: Path) -> None:
             (folder / f"{number:04}").write_bytes(b"x" * size)
         return folder
 
-    many = collect(made("many", 9, 1), tmp_path / "c1", SMALL)
+    many = collect(made("many", 9, 1), SMALL)
     assert len(many.artifacts) == 8 and many.exceeded == "/out holds more than 8 files"
-    crowd = collect(made("crowd", 40, 0), tmp_path / "c2", SMALL)
+    crowd = collect(made("crowd", 40, 0), SMALL)
     assert crowd.exceeded is not None and len(crowd.artifacts) <= 8
-    large = collect(made("large", 3, 4_000), tmp_path / "c3", SMALL)
+    large = collect(made("large", 3, 4_000), SMALL)
     assert sum(item.size for item in large.artifacts) == 8_000
     assert large.exceeded == "/out holds more than 10000 bytes"
     deep = tmp_path / "deep"
@@ -181,8 +181,9 @@ def test_caps_of_bytes_files_names_and_depth(tmp_path: Path) -> None:
         path = path / "d"
     path.mkdir(parents=True)
     (path / "x").write_bytes(b"")
-    found = collect(deep, tmp_path / "c4", JobLimits("1", 64, 5))
+    found = collect(deep, JobLimits("1", 64, 5))
     assert found.artifacts == [] and "deep" in found.dropped[0]
+    assert len(list(deep.rglob("*"))) == limits.OUT_DEPTH and not list(deep.rglob("x"))
 
 
 def test_a_sparse_file_does_not_grow_the_disk(tmp_path: Path) -> None:
@@ -190,7 +191,7 @@ def test_a_sparse_file_does_not_grow_the_disk(tmp_path: Path) -> None:
     out.mkdir()
     with open(out / "sparse", "wb") as file:
         file.truncate(1 << 40)
-    found = collect(out, tmp_path / "collected", JobLimits("1", 64, 5))
+    found = collect(out, JobLimits("1", 64, 5))
     assert found.artifacts == [] and "more than the" in found.dropped[0]
 
 
@@ -206,3 +207,39 @@ def test_a_locked_folder_is_removed(tmp_path: Path) -> None:
     folder.chmod(0o500)
     remove_folder(folder)
     assert not folder.exists()
+    remove_folder(folder)
+
+
+def chain(folder: Path, depth: int) -> None:
+    """A folder in a folder in a folder: more of them than a path, Python's stack and the table of descriptors hold."""
+    folder.mkdir(parents=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d" * 40, dir_fd=descriptor)
+        inner = os.open("d" * 40, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(os.open("x", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+    os.close(descriptor)
+
+
+def test_folders_of_any_depth_are_removed(tmp_path: Path) -> None:
+    chain(tmp_path / "work" / "in", 2_000)
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "work" / "link").symlink_to(tmp_path / "kept")
+    remove_folder(tmp_path / "work")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    out = tmp_path / "out"
+    chain(out, 2_000)
+    (out / "a").write_text("a")
+    found = collect(out, JobLimits("1", 64, 5))
+    assert [item.path for item in found.artifacts] == ["a"] and len(found.dropped) == 1
+    assert len(list(out.rglob("*"))) == limits.OUT_DEPTH + 1
+
+
+def test_a_link_in_the_place_of_a_work_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir(mode=0o500)
+    (tmp_path / "there").chmod(0o500)
+    (tmp_path / "work").symlink_to(tmp_path / "there")
+    remove_folder(tmp_path / "work")
+    assert (tmp_path / "there").stat().st_mode & 0o777 == 0o500

@@ -1,4 +1,4 @@
-"""Inputs are copied in and hashed while they are copied; only regular files are copied out
+"""Inputs are copied in and hashed while they are copied; of the outputs only regular files are kept
 (docs/spec/6-runners.md, Staging).
 
 Invariant: no name that a run could have created is followed: every step is relative to an open folder, with
@@ -10,10 +10,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
+import secrets
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -91,16 +91,16 @@ def _fill(inputs: Sequence[JobInput], pinned: Path, folder: int) -> None:
     os.fchmod(folder, 0o555)
 
 
-def collect(source: Path, target: Path, bounds: JobLimits) -> Collected:
-    """Copy what a run left in `source` to the new folder `target`: regular files only, hashed, read-only.
+def collect(folder: Path, bounds: JobLimits) -> Collected:
+    """Keep of what a run left in its `folder` of outputs the regular files only, hashed and read-only.
 
-    Links, devices, sockets, FIFOs, set-id files, files with several names and odd names are left out and
-    listed in `dropped`. Nothing is synced: the caller that records the outputs does it
-    (`results.write_record`). Raises OSError if the disk or `target` fails.
+    Links, devices, sockets, FIFOs, set-id files, files with several names and odd names are removed and listed in
+    `dropped`. Only for a folder that no process but this one has access to any more. Nothing is synced: the caller that
+    records the outputs does it (`results.write_record`). Raises OSError if the disk fails.
     """
     found = Collected()
-    with open_folder(source) as source_fd, fresh_folder(target) as target_fd:
-        _Collector(bounds, found, target).walk(source_fd, target_fd, PurePosixPath(), 0)
+    with open_folder(folder) as descriptor:
+        _Collector(bounds, found, folder).run(descriptor)
     found.finish()
     return found
 
@@ -235,6 +235,10 @@ class KeptOutputs:
                 raise OSError(f"{path}: its size changed while it was collected")
         finally:
             os.close(copy)
+        self.add(path, size, digest)
+
+    def add(self, path: PurePosixPath, size: int, digest: str) -> None:
+        """Name a file that is kept."""
         self._bytes += size
         self._found.artifacts.append(Artifact(str(path), size, digest))
 
@@ -247,16 +251,33 @@ def too_many(bounds: JobLimits) -> str:
 class _Collector:
     """One walk through what a run left, bounded in names and depth."""
 
-    def __init__(self, bounds: JobLimits, found: Collected, target: Path) -> None:
+    def __init__(self, bounds: JobLimits, found: Collected, folder: Path) -> None:
         self._bounds = bounds
         self._found = found
-        self._kept = KeptOutputs(bounds, found, target)
+        self._kept = KeptOutputs(bounds, found, folder)
         self._entries = 0
+        self._left_out: list[PurePosixPath] = []
 
-    def walk(self, source: int, target: int | None, path: PurePosixPath, depth: int) -> None:
-        """Collect one folder. Both are open folders; without a target, its entries are only named."""
+    def run(self, folder: int) -> None:
+        """Collect, then remove what is left out: not before, because a file with several names shows by their number
+        what it is.
+        """
+        self._walk(folder, PurePosixPath(), 0)
+        for path in self._left_out:
+            with ExitStack() as stack:
+                parent = folder
+                for part in path.parts[:-1]:
+                    parent = stack.enter_context(open_folder(part, dir_fd=parent))
+                try:
+                    os.unlink(path.name, dir_fd=parent)
+                except IsADirectoryError:
+                    with open_folder(path.name, dir_fd=parent) as inner:
+                        _empty(inner)
+                    os.rmdir(path.name, dir_fd=parent)
+
+    def _walk(self, folder: int, path: PurePosixPath, depth: int) -> None:
         names = []
-        with os.scandir(source) as entries:
+        with os.scandir(folder) as entries:
             for entry in entries:
                 self._entries += 1
                 if self._entries <= 2 * self._bounds.out_files:
@@ -264,43 +285,44 @@ class _Collector:
                 else:
                     self._found.exceeded = self._found.exceeded or too_many(self._bounds)
                     self._found.unnamed += 1
+                    self._left_out.append(path / entry.name)
         for name in sorted(names):
             reason = odd_name(name)
             if reason is None:
-                reason = self._one(source, target, path / name, depth)
+                reason = self._one(folder, path / name, depth)
             if reason is not None:
                 self._found.drop(str(path / name), reason)
+                self._left_out.append(path / name)
 
-    def _one(self, source: int, target: int | None, path: PurePosixPath, depth: int) -> str | None:
+    def _one(self, folder: int, path: PurePosixPath, depth: int) -> str | None:
         """Collect one entry, or report why not. Once a limit is exceeded, nothing more is collected."""
-        facts = os.stat(path.name, dir_fd=source, follow_symlinks=False)
+        facts = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISDIR(facts.st_mode):
-            return _refusal(facts) or self._file(source, target, path)
+            return _refusal(facts) or self._file(folder, path)
         if depth >= limits.OUT_DEPTH:
             return f"a folder more than {limits.OUT_DEPTH} deep"
-        with open_folder(path.name, dir_fd=source) as inner:
-            if target is None or self._found.exceeded:
-                self.walk(inner, None, path, depth + 1)
-                return None
-            self._kept.make_folder(target, path)
-            with open_folder(path.name, dir_fd=target) as copy:
-                self.walk(inner, copy, path, depth + 1)
+        exceeded = self._found.exceeded
+        with open_folder(path.name, dir_fd=folder) as inner:
+            os.fchmod(inner, 0o700)
+            self._walk(inner, path, depth + 1)
+        if exceeded:
+            self._left_out.append(path)
         return None
 
-    def _file(self, source: int, target: int | None, path: PurePosixPath) -> str | None:
-        descriptor = os.open(path.name, _READ, dir_fd=source)
+    def _file(self, folder: int, path: PurePosixPath) -> str | None:
+        descriptor = os.open(path.name, _READ, dir_fd=folder)
         try:
             facts = os.fstat(descriptor)
-            if (reason := _refusal(facts)) is not None:
-                return reason
-            if target is None:
-                return "after a file that exceeded a limit of /out"
-            if (reason := self._kept.refusal(facts.st_size)) is not None:
-                return reason
-            self._kept.keep(descriptor, target, path, facts.st_size, facts.st_size)
+            reason = _refusal(facts) or self._kept.refusal(facts.st_size)
+            if reason is None:
+                digest, size = _hash(descriptor)
+                if size != facts.st_size:
+                    raise OSError(f"{path}: its size changed while it was collected")
+                os.fchmod(descriptor, 0o400)
+                self._kept.add(path, size, digest)
         finally:
             os.close(descriptor)
-        return None
+        return reason
 
 
 def _refusal(facts: os.stat_result) -> str | None:
@@ -329,15 +351,38 @@ def shown(name: str) -> str:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a work folder, whatever modes a run or the staging left in it."""
+    """Remove a work folder, however deep, whatever modes a run or the staging left in it."""
     with suppress(OSError):
-        shutil.rmtree(folder)
+        if stat.S_ISDIR(os.lstat(folder).st_mode):
+            os.chmod(folder, 0o700)  # first: only root can list a locked folder
+        with open_folder(folder) as descriptor:
+            _empty(descriptor)
+        folder.rmdir()
+
+
+def _empty(folder: int) -> None:
+    """Remove everything in an open folder. What cannot be removed stays, and keeps nothing else.
+
+    Without recursion, and with two open folders at most: a run makes more levels than Python has frames, or a process
+    has descriptors.
+    """
+    stuck: set[str] = set()
+    while names := set(os.listdir(folder)) - stuck:
+        for name in names:
+            try:
+                _remove_or_lift(folder, name)
+            except OSError:
+                stuck.add(name)
+
+
+def _remove_or_lift(folder: int, name: str) -> None:
+    """Remove an entry; what is in a folder is moved up before the folder goes. Raises OSError."""
+    try:
+        os.unlink(name, dir_fd=folder)
         return
-    left = [str(folder)]
-    while left:
-        path = left.pop()
-        with suppress(OSError):
-            os.chmod(path, 0o700)  # first: only root can list a locked folder
-            with os.scandir(path) as entries:
-                left += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-    shutil.rmtree(folder, ignore_errors=True)
+    except IsADirectoryError:
+        os.chmod(name, 0o700, dir_fd=folder)
+    with open_folder(name, dir_fd=folder) as inner:
+        for below in os.listdir(inner):
+            os.rename(below, f".{secrets.token_hex(8)}", src_dir_fd=inner, dst_dir_fd=folder)
+    os.rmdir(name, dir_fd=folder)

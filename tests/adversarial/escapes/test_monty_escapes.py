@@ -42,7 +42,7 @@ def nothing_leaked(outcome: Outcome, folder: Path) -> None:
     for path in (folder / "run" / "out").rglob("*"):
         assert not path.is_symlink()
         assert path.is_dir() or SECRET.encode() not in path.read_bytes()
-    assert not (folder / "run" / "work").exists()
+    assert not (folder / "run" / "in").exists()
 
 
 def test_there_are_enough_attempts() -> None:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pydantic_monty as pm
@@ -70,12 +69,10 @@ class MontyRunner:
         return self._contained((datetime(2026, 1, 1, tzinfo=UTC), "threegate-probe"), monty_probe_job(), control)
 
     def _contained(self, fixed: tuple[datetime, str], job: Job, control: Control) -> Outcome:
-        work = control.run_folder / "work"
-        work.mkdir(mode=0o700)
         try:
-            return self._run(fixed, job, control, work)
+            return self._run(fixed, job, control)
         finally:
-            remove_folder(work)
+            remove_folder(control.run_folder / "in")
 
     def close(self) -> None:
         """Stop the workers that were started ahead."""
@@ -95,32 +92,33 @@ class MontyRunner:
                 self._warm = WarmWorkers(self._workers)
             return self._warm
 
-    def _run(self, fixed: tuple[datetime, str], job: Job, control: Control, work: Path) -> Outcome:
+    def _run(self, fixed: tuple[datetime, str], job: Job, control: Control) -> Outcome:
+        out = control.run_folder / "out"
         try:
-            stage_inputs(job.inputs, control.inputs_folder, work / "in")
+            stage_inputs(job.inputs, control.inputs_folder, control.run_folder / "in")
             warm = self._started()
             worker = warm.take()
         except (StagingError, Unavailable) as error:
             return nothing_ran(str(error))
-        (work / "out").mkdir(mode=0o700)
-        run = _MontyRun(fixed, job, control, work, self._watch)
+        out.mkdir(mode=0o700)
+        run = _MontyRun(fixed, job, control, self._watch)
         try:
             run.execute(worker, warm.isolation.missing)
         finally:
             worker.close()
         control.ran()
-        return run.outcome(collect(work / "out", control.run_folder / "out", job.limits))
+        return run.outcome(collect(out, job.limits))
 
 
 class _MontyRun:
     """One run, from the checkout of its worker to the outcome."""
 
-    def __init__(self, fixed: tuple[datetime, str], job: Job, control: Control, work: Path, watch: RunWatch) -> None:
+    def __init__(self, fixed: tuple[datetime, str], job: Job, control: Control, watch: RunWatch) -> None:
         self._watch = watch
         self._clock, self._seed = fixed
         self._job = job
         self._control = control
-        self._work = work
+        self._out_folder = control.run_folder / "out"
         self._out, self._err = StreamMeter(), StreamMeter()
         self._status: Status = "failed"
         self._detail = ""
@@ -187,7 +185,7 @@ class _MontyRun:
         with WorkerProcess(session.worker_pid, job.limits) as process:
             self._process = process
             self._effective = {**self._interpreter_limits(), **process.read_back(missing)}
-            drive = Drive(job.limits, self._control, process.kill, self._work / "out", (self._out, self._err))
+            drive = Drive(job.limits, self._control, process.kill, self._out_folder, (self._out, self._err))
             self._started = datetime.now(UTC)
             begin = time.monotonic()
             try:
@@ -219,9 +217,9 @@ class _MontyRun:
 
     def _mounts(self) -> list[pm.MountDir]:
         return [
-            pm.MountDir(host_path=self._work / "in", virtual_path="/in", mode="read-only"),
+            pm.MountDir(host_path=self._control.run_folder / "in", virtual_path="/in", mode="read-only"),
             pm.MountDir(
-                host_path=self._work / "out",
+                host_path=self._out_folder,
                 virtual_path="/out",
                 mode="read-write",
                 write_bytes_limit=self._job.limits.out_bytes,
@@ -234,7 +232,7 @@ class _MontyRun:
         if rendered is None:
             return
         name, data = rendered
-        path = self._work / "out" / name
+        path = self._out_folder / name
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except FileExistsError:
