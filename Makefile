@@ -1,7 +1,8 @@
 # The two commands of the README are `make demo` and `make test`.
 VENV := .venv
 PY := $(VENV)/bin/python
-PYTHON ?= python3
+# Debian's own, if it is new enough and has its venv: it is built with all optimizations, which pyenv's is not.
+PYTHON ?= $(shell for python in /usr/bin/python3 python3; do $$python -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done || echo python3)
 
 .PHONY: demo agent-demo test soak lint docs lock newest deb release-check clean
 
