@@ -46,6 +46,39 @@ def test_a_fault_leaves_nothing_behind(tmp_path: Path, operation: str) -> None:
     assert os.listdir(tmp_path) == []
 
 
+def test_many_files_are_synced_together_with_few_open(tmp_path: Path) -> None:
+    """A run may leave a thousand: each is synced once, then the folder, and never are all of them open."""
+    files = [(f"{number:04}", b"x") for number in range(300)]
+    durable.write_files(tmp_path, files)
+    before = len(os.listdir("/proc/self/fd"))
+    told: list[str] = []
+    most = 0
+
+    def seen(moment: str, operation: str, place: str) -> None:
+        nonlocal most
+        if moment == "before":
+            told.append(Path(place).name)
+            most = max(most, len(os.listdir("/proc/self/fd")) - before)
+
+    stop = durable.observe(seen)
+    try:
+        durable.sync_together([tmp_path / name for name, _ in files], [tmp_path])
+    finally:
+        stop()
+    assert told == [*(name for name, _ in files), tmp_path.name]
+    assert 2 < most < 100 and len(os.listdir("/proc/self/fd")) == before
+    (tmp_path / "link").symlink_to(tmp_path / "0000")
+    with pytest.raises(OSError, match="link"):
+        durable.sync_together([tmp_path / "link"], [])
+
+
+def test_files_that_cannot_all_be_made_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"before")
+    with pytest.raises(FileExistsError):
+        durable.write_files(tmp_path, [("a", b"new"), ("b", b"new")])
+    assert [path.name for path in tmp_path.iterdir()] == ["b"] and (tmp_path / "b").read_bytes() == b"before"
+
+
 def test_reading_takes_plain_files_only(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_bytes(b"x" * 10)

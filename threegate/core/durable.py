@@ -37,6 +37,7 @@ _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _FALLOC_FL_KEEP_SIZE = 1
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_AT_ONCE = 64
 _temporary = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -387,20 +388,21 @@ def write_files(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o
 def sync_together(files: Sequence[Path], folders: Iterable[Path]) -> None:
     """Put regular files on disk, then the names in the folders. Raises OSError; follows no link to a file.
 
-    The kernel is asked to begin with all of them before the first is waited for: a file gets its place on the disk
-    only then, so otherwise the disk would have one commit to make for each.
+    The kernel is asked to begin with several (_AT_ONCE) before the first is waited for: a file gets its place on the
+    disk only then, so otherwise the disk would have one commit to make for each.
     """
-    opened: list[tuple[Path, int]] = []
-    try:
-        for path in files:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            opened.append((path, os.open(path, flags)))
-            os.posix_fadvise(opened[-1][1], 0, 0, os.POSIX_FADV_DONTNEED)
-        for path, descriptor in opened:
-            sync_fd(descriptor, path)
-    finally:
-        for _, descriptor in opened:
-            os.close(descriptor)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    for first in range(0, len(files), _AT_ONCE):
+        opened: list[tuple[Path, int]] = []
+        try:
+            for path in files[first : first + _AT_ONCE]:
+                opened.append((path, os.open(path, flags)))
+                os.posix_fadvise(opened[-1][1], 0, 0, os.POSIX_FADV_DONTNEED)
+            for path, descriptor in opened:
+                sync_fd(descriptor, path)
+        finally:
+            for _, descriptor in opened:
+                os.close(descriptor)
     for folder in folders:
         sync_folder(folder)
 

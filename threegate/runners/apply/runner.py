@@ -13,7 +13,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,14 +88,19 @@ class ApplyRunner:
         """Nothing is started ahead."""
 
     def _apply(self, job: Job, change: JobChange, control: Control) -> Done:
-        try:
-            done = _make(job, change, control)
-        except Refused as error:
-            done = Done("project_changed", str(error))
-        except OSError as error:  # before it began: from then on, `perform` answers for every failure
-            done = Done(
-                "failed", f"the run's folder cannot be written ({error.strerror or error}); nothing was changed"
-            )
+        def stop() -> Ending | None:
+            return "cancelled" if control.cancelled.is_set() or control.interrupted.is_set() else None
+
+        with ExitStack() as opened:
+            try:
+                order = _order(job, change, control, opened)
+            except Refused as error:
+                done = Done("project_changed", str(error))
+            except OSError as error:
+                why = error.strerror or error
+                done = Done("failed", f"the run's folder cannot be written ({why}); nothing was changed")
+            else:
+                done = perform(order, stop)
         if done.status == "succeeded":
             control.recorded = lambda: forget_stage(control.run_folder)
         elif not done.left:
@@ -105,29 +110,26 @@ class ApplyRunner:
         return done
 
 
-def _make(job: Job, change: JobChange, control: Control) -> Done:
-    """Make the change. Raises Refused, OSError before it began."""
+def _order(job: Job, change: JobChange, control: Control, opened: ExitStack) -> Order:
+    """What is to be done, with everything open until `opened` ends. Changes nothing in the project. Raises Refused,
+    OSError.
+    """
     token = secrets.token_hex(8)
     durable.deliver(control.run_folder / JOURNAL, first_line(change.project, token))
     [item] = job.inputs
-
-    def stop() -> Ending | None:
-        return "cancelled" if control.cancelled.is_set() or control.interrupted.is_set() else None
-
-    pinned = control.inputs_folder / item.sha256
-    with hold_project(change.project) as project, _opened(control.run_folder, pinned) as files:
-        order = Order(
-            "apply",
-            change.project,
-            project.fileno(),
-            token,
-            files.journal,
-            files.archive,
-            files.originals,
-            change.sha256,
-            job.limits.time_sec,
-        )
-        return perform(order, stop)
+    project = opened.enter_context(hold_project(change.project))
+    files = opened.enter_context(_opened(control.run_folder, control.inputs_folder / item.sha256))
+    return Order(
+        "apply",
+        change.project,
+        project.fileno(),
+        token,
+        files.journal,
+        files.archive,
+        files.originals,
+        change.sha256,
+        job.limits.time_sec,
+    )
 
 
 def why_not_now(place: ProjectPlace) -> str | None:
