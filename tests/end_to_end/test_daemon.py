@@ -35,7 +35,7 @@ def test_sigterm_interrupts_what_runs_and_says_so(place: Place) -> None:
     daemon = place.daemon()
     try:
         wait_until(lambda: place.events("started"), "a run")
-        place.wait_for(f"runs/{rid}/work")
+        place.wait_for(f"runs/{rid}/in")
         daemon.send_signal(signal.SIGTERM)
         daemon.communicate(timeout=30)
     finally:
@@ -51,7 +51,7 @@ def test_kill_9_while_a_request_runs(place: Place) -> None:
     place.approve(place.drop(monty_draft(rid, "while True: pass", time_sec=120)))
     daemon = place.daemon()
     try:
-        place.wait_for(f"runs/{rid}/work/out")
+        place.wait_for(f"runs/{rid}/out")
         wait_until(lambda: place.events("started"), "a run")
     finally:
         daemon.send_signal(signal.SIGKILL)
