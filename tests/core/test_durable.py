@@ -72,6 +72,26 @@ def test_many_files_are_synced_together_with_few_open(tmp_path: Path) -> None:
         durable.sync_together([tmp_path / "link"], [])
 
 
+def test_a_tree_of_any_depth_is_removed_and_no_link_is_followed(tmp_path: Path) -> None:
+    """As recovery removes what a killed run made; Python has a thousand frames."""
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "tree" / "link").symlink_to(tmp_path / "kept")
+    descriptor = os.open(tmp_path / "tree", os.O_RDONLY)
+    for _ in range(2_000):
+        os.mkdir("deep", dir_fd=descriptor)
+        inner = os.open("deep", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
+    durable.remove_tree(tmp_path / "tree")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(OSError, match="link"):
+        durable.remove_tree(tmp_path / "link")
+    assert (tmp_path / "kept").exists()
+
+
 def test_files_that_cannot_all_be_made_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"before")
     with pytest.raises(FileExistsError):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -272,7 +271,7 @@ class _Collector:
                     os.unlink(path.name, dir_fd=parent)
                 except IsADirectoryError:
                     with open_folder(path.name, dir_fd=parent) as inner:
-                        _empty(inner)
+                        durable.empty_folder(inner)
                     os.rmdir(path.name, dir_fd=parent)
 
     def _walk(self, folder: int, path: PurePosixPath, depth: int) -> None:
@@ -356,33 +355,5 @@ def remove_folder(folder: Path) -> None:
         if stat.S_ISDIR(os.lstat(folder).st_mode):
             os.chmod(folder, 0o700)  # first: only root can list a locked folder
         with open_folder(folder) as descriptor:
-            _empty(descriptor)
+            durable.empty_folder(descriptor)
         folder.rmdir()
-
-
-def _empty(folder: int) -> None:
-    """Remove everything in an open folder. What cannot be removed stays, and keeps nothing else.
-
-    Without recursion, and with two open folders at most: a run makes more levels than Python has frames, or a process
-    has descriptors.
-    """
-    stuck: set[str] = set()
-    while names := set(os.listdir(folder)) - stuck:
-        for name in names:
-            try:
-                _remove_or_lift(folder, name)
-            except OSError:
-                stuck.add(name)
-
-
-def _remove_or_lift(folder: int, name: str) -> None:
-    """Remove an entry; what is in a folder is moved up before the folder goes. Raises OSError."""
-    try:
-        os.unlink(name, dir_fd=folder)
-        return
-    except IsADirectoryError:
-        os.chmod(name, 0o700, dir_fd=folder)
-    with open_folder(name, dir_fd=folder) as inner:
-        for below in os.listdir(inner):
-            os.rename(below, f".{secrets.token_hex(8)}", src_dir_fd=inner, dst_dir_fd=folder)
-    os.rmdir(name, dir_fd=folder)
