@@ -85,8 +85,12 @@ def test_it_has_a_terminal_that_is_resized(somebody: Person) -> None:
 
 
 def test_ctrl_c_is_the_agents(somebody: Person) -> None:
-    """It ends what runs in there; the launcher goes on and sees the agent's own end."""
-    with on_terminal(somebody, "/bin/bash", "-c", "trap 'echo got it; exit 9' INT; echo ready; sleep 60") as screen:
+    """It ends what runs in there; the launcher goes on and sees the agent's own end.
+
+    The sleeps are short, because a key that arrives just before the shell starts one is its answer only after it.
+    """
+    script = "trap 'echo got it; exit 9' INT; echo ready; while :; do sleep 0.1; done"
+    with on_terminal(somebody, "/bin/bash", "-c", script) as screen:
         screen.wait_for(b"ready")
         screen.press(b"\x03")
         assert screen.end() == 9 and b"got it" in screen.seen
