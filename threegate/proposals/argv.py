@@ -91,22 +91,26 @@ def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFi
     if not argv:
         return []
     found = _told(read_argv(argv, programs=programs))
-    words = [word.lower() for word in argv]
-    names = [word.rpartition("/")[2] for word in words]
-    whole, written = " ".join(words), " ".join(argv)
+    written = " ".join(argv)
+    words, whole = [*map(str.lower, argv)], written.lower()
+    names = [word.rpartition("/")[2] for word in words] if "/" in whole else words
     suspect = _SUSPECT.search(whole)
-    for finding, hit in (
-        (_DESTROYS, _destroys(argv, words, names, whole)),
-        (_ENCODES, suspect and (_ENCODERS.search(whole) or _OPENSSL.search(whole))),
-        (_DELETES_INLINE, suspect and _INLINE_DELETION.search(whole)),
-        (_HAS_METACHARACTERS, _METACHARACTERS.search(written, len(argv[0]) + 1)),
-        (_HAS_COMMAND_INSIDE, any(map(_is_refused_command, argv[1:]))),
-        (_HIDES, "\n" in whole or has_hidden(written)),
-        (_HAS_SECRET, has_secret(written)),
-        (_DELETES_ELSEWHERE, (suspect and _SQL.search(whole)) or _deletes_remotely(names)),
-    ):
-        if hit:
-            found.append(finding)
+    if _destroys(argv, words, names, whole):
+        found.append(_DESTROYS)
+    if suspect and (_ENCODERS.search(whole) or _OPENSSL.search(whole)):
+        found.append(_ENCODES)
+    if suspect and _INLINE_DELETION.search(whole):
+        found.append(_DELETES_INLINE)
+    if _METACHARACTERS.search(written, len(argv[0]) + 1):
+        found.append(_HAS_METACHARACTERS)
+    if any(map(_is_refused_command, argv[1:])):
+        found.append(_HAS_COMMAND_INSIDE)
+    if "\n" in whole or has_hidden(written):
+        found.append(_HIDES)
+    if has_secret(written):
+        found.append(_HAS_SECRET)
+    if (suspect and _SQL.search(whole)) or _deletes_remotely(names):
+        found.append(_DELETES_ELSEWHERE)
     return found
 
 
@@ -147,7 +151,7 @@ def _destroys(argv: Sequence[str], words: Sequence[str], names: Sequence[str], w
     verbs = names[:1] if names[0] in _REMOTE else names
     return (
         not _DESTROYERS.isdisjoint(verbs)
-        or (_MKFS.search(whole) and any(map(_MKFS.fullmatch, verbs)))
+        or ("mk" in whole and any(map(_MKFS.fullmatch, verbs)))
         or "--no-preserve-root" in words
         or (_RECURSIVE_FORCE.search(whole) and any(map(_RECURSIVE_FORCE.fullmatch, argv)))
         or ("find" in names and "-delete" in words)
@@ -157,6 +161,8 @@ def _destroys(argv: Sequence[str], words: Sequence[str], names: Sequence[str], w
 
 
 def _deletes_remotely(names: Sequence[str]) -> bool:
+    if _CRITICAL.keys().isdisjoint(names):
+        return False
     for place, name in enumerate(names, 1):
         if name in _CRITICAL and _CRITICAL[name].search(" ".join(names[place:])):
             return True

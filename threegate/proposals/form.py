@@ -7,7 +7,8 @@ Invariant: `check_form(value)` finds no problem exactly if the published schema 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
 
 from threegate.core import canonical, limits
 from threegate.proposals.formats import is_date_time, is_uri
@@ -42,14 +43,16 @@ class Proposal(NamedTuple):
     tool: ProposalTool
     args: Mapping[str, Any]
     risk: ProposalRisk | None
-    id: str | None
-    source: str | None
-    task: str | None
-    reason: str | None
-    created_at: str | None
+    whole: Mapping[str, Any]
+
+    def said(self, key: Literal["id", "source", "task", "reason"]) -> str | None:
+        """One of the texts that say who wants it and why; None if it is missing."""
+        text: str | None = self.whole.get(key)
+        return text
 
 
-class _Key(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Key:
     """What a key of a proposal must contain, and the error if it does not."""
 
     holds: Callable[[Any], bool]
@@ -110,7 +113,7 @@ def check_form(value: Any) -> tuple[Proposal | None, list[FormProblem]]:
     clean = _check_args(tool, args, found)
     if found:
         return None, found
-    return Proposal(tool, clean, risk, get("id"), get("source"), get("task"), get("reason"), get("createdAt")), found
+    return Proposal(tool, clean, risk, value), found
 
 
 def sound_part(value: Any, problems: list[FormProblem]) -> Proposal | None:
@@ -128,7 +131,7 @@ def sound_part(value: Any, problems: list[FormProblem]) -> Proposal | None:
     args = {key: item for key, item in value["args"].items() if key in tool.fields and key not in wrong}
     risk, task = value.get("risk"), value.get("task")
     known = risk if type(risk) is str and risk in RISKS else None
-    return Proposal(tool, args, known, None, None, task if type(task) is str else None, None, None)
+    return Proposal(tool, args, known, {"task": task} if type(task) is str else {})
 
 
 def _check_args(tool: ProposalTool, args: dict[str, Any], found: list[FormProblem]) -> Mapping[str, Any]:

@@ -189,8 +189,8 @@ class _Said:
 def _said(verdict: AllowedProposal, spoken: bool) -> _Said:
     """`spoken`: with the agent's own reason and source."""
     proposal = verdict.proposal
-    why = _plain(proposal.reason or proposal.task or "") if spoken else ""
-    source = _plain(proposal.source or "")[: limits.REQUESTED_BY_CHARS] if spoken else ""
+    why = _plain(proposal.said("reason") or proposal.said("task") or "") if spoken else ""
+    source = _plain(proposal.said("source") or "")[: limits.REQUESTED_BY_CHARS] if spoken else ""
     return _Said(source or "agent", f"Proposed action {proposal.tool.name}" + (f": {why}" if why else ""))
 
 

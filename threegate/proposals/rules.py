@@ -8,6 +8,7 @@ everything that is wrong, and rejects what it does not understand. `reject` take
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from threegate.changes.project_paths import PathBlocked, ProjectPath, read_path
@@ -16,7 +17,7 @@ from threegate.proposals.argv import judge_argv, judge_command
 from threegate.proposals.dangerous_words import names_secret, says_submit, types_secret
 from threegate.proposals.form import FormProblem, Proposal, check_form, read_json, sound_part
 from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
-from threegate.proposals.tools import RISKS, Lane, ProposalRisk, VerdictName, strictest
+from threegate.proposals.tools import RISKS, TOOLS, Lane, ProposalRisk, ProposalTool, VerdictName, strictest
 from threegate.proposals.urls import URL, URLError, reach, read_url
 from threegate.request.characters import has_hidden
 
@@ -41,8 +42,8 @@ class _Judging:
     """The findings so far about one proposal."""
 
     __slots__ = (
+        "args",
         "blocked",
-        "declared",
         "lane",
         "links",
         "paths",
@@ -52,14 +53,16 @@ class _Judging:
         "rejected",
         "risk",
         "settings",
+        "tool",
         "urls",
     )
 
     def __init__(self, proposal: Proposal, settings: Settings, links: Links | None) -> None:
         self.proposal, self.settings, self.links = proposal, settings, links
-        self.risk: ProposalRisk = proposal.risk or proposal.tool.risk
-        self.declared: ProposalRisk = proposal.risk or "low"
-        self.lane: Lane = proposal.tool.lane
+        self.tool = tool = proposal.tool
+        self.args = proposal.args
+        self.risk: ProposalRisk = proposal.risk or tool.risk
+        self.lane: Lane = tool.lane
         self.rejected: list[FormProblem] = []
         self.blocked: list[FormProblem] = []
         self.reasons: list[str] = []
@@ -67,9 +70,14 @@ class _Judging:
         self.paths: dict[str, ProjectPath] = {}
         self.urls: dict[str, URL] = {}
 
+    @property
+    def declared(self) -> ProposalRisk:
+        """The risk that the agent said."""
+        return self.proposal.risk or "low"
+
     def text(self, name: str) -> str:
         """A text argument, empty if it is missing."""
-        text: str = self.proposal.args.get(name, "")
+        text: str = self.args.get(name, "")
         return text
 
     def reject(self, name: str, code: str, message: str) -> None:
@@ -114,25 +122,14 @@ def _stands_there(problem: FormProblem, part: Proposal) -> bool:
 
 def judge_form(proposal: Proposal, *, settings: Settings, links: Links | None = None) -> ProposalVerdict:
     """The verdict on a proposal whose form is valid: only the semantic rules."""
-    tool = proposal.tool
     at = _Judging(proposal, settings, links)
-    _check_blanks(at)
-    if tool.least is not None and RISKS.index(at.declared) < RISKS.index(tool.least):
-        at.reject("/risk", "risk_too_low", f"{tool.name} needs a declared risk of at least {tool.least}")
-    if tool.paths:
-        _check_paths(at)
-    if "url" in tool.fields:
-        _check_url(at)
-    if "repo" in tool.fields:
-        _check_repository(at)
-    special = _SPECIAL.get(tool.name)
-    if special is not None:
-        special(at)
+    for check in _CHECKS[at.tool.name]:
+        check(at)
     return _conclude(at)
 
 
 def _conclude(at: _Judging) -> ProposalVerdict:
-    tool = at.proposal.tool
+    tool = at.tool
     if at.rejected or at.blocked:
         verdict: VerdictName = "reject" if at.rejected else "block"
         errors = (*at.rejected, *at.blocked)
@@ -147,10 +144,11 @@ def _conclude(at: _Judging) -> ProposalVerdict:
 
 
 def _check_blanks(at: _Judging) -> None:
-    if at.proposal.task is not None and not _says(at.proposal.task):
+    task = at.proposal.said("task")
+    if task is not None and not _says(task):
         at.reject("/task", "blank", "must say something")
-    for name in at.proposal.tool.not_blank:
-        if name in at.proposal.args and not _says(at.text(name)):
+    for name in at.tool.not_blank:
+        if name in at.args and not _says(at.text(name)):
             at.reject(f"/args/{name}", "blank", "must say something")
 
 
@@ -159,9 +157,15 @@ def _says(text: str) -> bool:
     return bool(text.strip()) and (text.isascii() or any(not char.isspace() and not has_hidden(char) for char in text))
 
 
+def _check_risk(at: _Judging) -> None:
+    tool = at.tool
+    if RISKS.index(at.declared) < RISKS.index(tool.least or "low"):
+        at.reject("/risk", "risk_too_low", f"{tool.name} needs a declared risk of at least {tool.least}")
+
+
 def _check_paths(at: _Judging) -> None:
-    writing = at.proposal.tool.name in _WRITING
-    for name in at.proposal.tool.paths:
+    writing = at.tool.name in _WRITING
+    for name in at.tool.paths:
         path = _path(at, f"/args/{name}", at.text(name), writing=writing)
         if path is not None:
             at.paths[name] = path
@@ -190,7 +194,7 @@ def _check_url(at: _Judging) -> None:
     if where == "metadata":
         at.block("/args/url", "url_metadata", "the host hands out a cloud's secrets; it is never asked")
     elif where == "private":
-        if at.proposal.args.get("allowPrivate") is not True:
+        if at.args.get("allowPrivate") is not True:
             at.block("/args/url", "url_private", "the host is local or private; only public hosts are asked")
         elif RISKS.index(at.declared) < _HIGH:
             at.block("/args/allowPrivate", "url_private", "a private host needs a declared risk of high")
@@ -213,7 +217,7 @@ def _check_repository(at: _Judging) -> None:
 
 
 def _check_dry_run(at: _Judging) -> None:
-    argv, command = at.proposal.args.get("argv"), at.text("command")
+    argv, command = at.args.get("argv"), at.text("command")
     if argv is None and not command.strip():
         at.reject("/args", "missing", "shell.dry_run needs argv or command")
         return
@@ -229,9 +233,9 @@ def _check_dry_run(at: _Judging) -> None:
 
 def _check_execute(at: _Judging) -> None:
     cwd = at.paths.get("cwd")
-    if cwd is not None and not _FOLDER.fullmatch(cwd.text):
+    if cwd is not None and cwd.parts and not _FOLDER.fullmatch(cwd.text):
         at.block("/args/cwd", "cwd", "a request can only start in folders of plain names (A-Z a-z 0-9 . _ -)")
-    for item in judge_argv(at.proposal.args.get("argv", ()), programs=at.settings.request.programs):
+    for item in judge_argv(at.args.get("argv", ()), programs=at.settings.request.programs):
         if item.never:
             at.block("/args/argv", item.code, item.message)
         else:
@@ -239,7 +243,7 @@ def _check_execute(at: _Judging) -> None:
 
 
 def _check_cleanup(at: _Judging) -> None:
-    for index, entry in enumerate(at.proposal.args.get("include", ())):
+    for index, entry in enumerate(at.args.get("include", ())):
         if not _says(entry):
             at.reject(f"/args/include/{index}", "blank", "must say something")
             continue
@@ -269,7 +273,7 @@ def _check_click(at: _Judging) -> None:
 
 def _check_type(at: _Judging) -> None:
     for name in ("selector", "field", "label", "name", "placeholder", "purpose"):
-        if name in at.proposal.args and names_secret(at.text(name)):
+        if name in at.args and names_secret(at.text(name)):
             at.block(f"/args/{name}", "sensitive", "secrets are typed by people, never by proposals")
     if types_secret(at.text("text")):
         at.block("/args/text", "sensitive", "the text looks like a secret; proposals never type one")
@@ -283,3 +287,22 @@ _SPECIAL: Final = {
     "browser.click_proposed": _check_click,
     "browser.type_proposed": _check_type,
 }
+
+
+def _checks(tool: ProposalTool) -> Sequence[Callable[[_Judging], None]]:
+    """The rules that a proposal of this tool can break, in the order in which they speak."""
+    found = [_check_blanks]
+    if tool.least is not None:
+        found.append(_check_risk)
+    if tool.paths:
+        found.append(_check_paths)
+    if "url" in tool.fields:
+        found.append(_check_url)
+    if "repo" in tool.fields:
+        found.append(_check_repository)
+    if tool.name in _SPECIAL:
+        found.append(_SPECIAL[tool.name])
+    return found
+
+
+_CHECKS: Final = {name: _checks(tool) for name, tool in TOOLS.items()}

@@ -137,12 +137,10 @@ def reach(url: URL) -> Reach:
     name = url.name
     if name in _METADATA_NAMES or name.startswith(("metadata.", "instance-data.")):
         return "metadata"
-    if is_local_name(name):
-        return "private"
     try:
         read_host(name)
     except HostError:
-        return "unnameable"
+        return "private" if is_local_name(name) else "unnameable"
     return "public"
 
 

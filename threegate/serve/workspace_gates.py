@@ -74,7 +74,7 @@ class WorkspaceGates:
             "proposal_verdict/1",
             None if proposal is None else dict(proposal.args),
             names={
-                "request_id": proposal.id if proposal else None,
+                "request_id": proposal.said("id") if proposal else None,
                 "tool_name": proposal.tool.name if proposal else None,
             },
             verdict=verdict.verdict,

@@ -141,9 +141,10 @@ def refusal(program: str) -> str | None:
 
 
 def _read_name(program: str) -> _Name:
-    if len(program) > _NAME_CHARS:  # what is kept for the next call has a bound
-        program = base_name(program)
-    return _keep_name(program) if len(program) <= _NAME_CHARS else ((program,), _refusal((program,)))
+    if len(program) <= _NAME_CHARS:  # what is kept for the next call has a bound
+        return _keep_name(program)
+    name = base_name(program)
+    return _keep_name(name) if len(name) <= _NAME_CHARS else ((name,), _refusal((name,)))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from threegate.request.command.data_tools import TOOLS, why_opaque
+from threegate.request.command.data_tools import TOOLS, tool_of, why_opaque
 from threegate.request.command.inline_code import INTERPRETERS, code_words
 from threegate.request.command.installs import installs, names_installer
 from threegate.request.command.paths import path_like, place_in_argument
@@ -46,6 +46,8 @@ _KINDS: Final = {
     "TG315": "installs software; use what the sandbox has and send files as inputs",
     "TG316": "mounts or touches devices; none are there",
 }
+_CUT_SHORT: Final = "TG322"
+"""The words are not all of the line."""
 _PATH_RULES: Final = {
     "host-path": ("TG317", "is a path of the host; only /in, /out and /tmp are there"),
     "device": ("TG318", "is a device of the host; only /dev/null is there"),
@@ -78,26 +80,23 @@ def read_argv(argv: Sequence[str], *, programs: Collection[str]) -> ReadCommand:
 def starts_refused(text: str) -> bool:
     """Whether a command line starts what nothing may start (TG312 to TG316)."""
     words, problems = split_words(text)
-    if not words or not words[0].value or _cut_short(problems):
+    if not words or not words[0].value or any(problem.rule == _CUT_SHORT for problem in problems):
         return False
-    values = [word.value for word in words]
+    values = tuple(map(_VALUE, words))
     return refusal(values[0]) is not None or bool(_started(words, values, " ".join(values)))
-
-
-def _cut_short(problems: Sequence[Problem]) -> bool:
-    """Whether the words are not all of the line."""
-    return bool(problems) and any(problem.rule == "TG322" for problem in problems)
 
 
 def _read(words: Sequence[Word], problems: tuple[Problem, ...], programs: Collection[str]) -> ReadCommand:
     if not words or not words[0].value:
         missing = Problem("TG301", 1, 1, "there is no command; write one line, program and words")
         return ReadCommand(None, (*problems, missing))
-    if _cut_short(problems):
+    found: dict[str, Problem] = {}
+    for problem in problems:
+        found[problem.rule] = problem
+    if _CUT_SHORT in found:
         return ReadCommand(None, problems)
-    values = tuple([word.value for word in words])
+    values = tuple(map(_VALUE, words))
     line = " ".join(values)
-    found = {problem.rule: problem for problem in problems}
     for rule, word, message in (
         *_program(words[0], programs),
         *_started(words, values, line),
@@ -111,6 +110,7 @@ def _read(words: Sequence[Word], problems: tuple[Problem, ...], programs: Collec
     return ReadCommand(values if found.keys() <= WARNINGS else None, ordered, "TG330" in found)
 
 
+_VALUE: Final = attrgetter("value")
 _BY_PLACE: Final = attrgetter("column", "rule")
 _Found = tuple[str, Word, str]
 """A rule, the offending word, the message."""
@@ -145,7 +145,7 @@ def _started(words: Sequence[Word], values: Sequence[str], line: str) -> list[_F
         if names_installer(script) or installs(" ".join(values[: at + 2])):
             return [("TG315", words[at], f"{base_name(script)[:24]} {_KINDS['TG315']}")]
         return []
-    if not why_opaque(values):
+    if tool_of(values[0]) is not None and not why_opaque(values):
         return []
     found: list[_Found] = []
     for word in words[1:]:

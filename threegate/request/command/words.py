@@ -187,13 +187,15 @@ def split_words(text: str) -> tuple[tuple[Word, ...], tuple[Problem, ...]]:
 
 def quoted_words(argv: Sequence[str]) -> tuple[tuple[Word, ...], tuple[Problem, ...]]:
     """What `split_words(shlex.join(argv))` gives; nothing is quoted and split where no problem can be found."""
-    line = " ".join(argv)
-    if _REFUSED_IN_QUOTES.search(line) or max(len(argv), line.count("'")) > limits.COMMAND_WORDS:
+    whole = "".join(argv)
+    bare = "" not in argv and not _NEEDS_QUOTES.search(whole)
+    odd = not bare and (_REFUSED_IN_QUOTES.search(whole) or whole.count("'") > limits.COMMAND_WORDS)
+    if odd or len(argv) > limits.COMMAND_WORDS:
         return split_words(shlex.join(argv))
     words: list[Word] = []
     column = 1
     for value in argv:
-        if value and not _NEEDS_QUOTES.search(value):
+        if bare or (value and not _NEEDS_QUOTES.search(value)):
             words.append(Word(value, column))
             column += len(value) + 1
         else:
