@@ -13,7 +13,7 @@ from tests.approval import material
 from threegate.approval import MalformedError, Widened, read_widened
 from threegate.approval.call_rules import read_rules
 from threegate.approval.constraint import Constraint
-from threegate.approval.grant import matches, opened
+from threegate.approval.grant import matches, opened, refuse_write
 from threegate.approval.near_misses import near_calls
 from threegate.approval.widened import open_job, with_value
 from threegate.core import limits
@@ -268,3 +268,11 @@ def test_a_grant_for_a_stateful_server_says_so_and_leaves_the_state_open() -> No
     assert matches(fresh, [item], pattern) and matches(later, [item], pattern)
     assert not matches(call({"a": "xy"}), [item], pattern), "one that has a fresh process is another server"
     assert not matches(later, [item], opened(call({"a": "xy"}), [item]).pattern)
+
+
+def test_a_call_that_may_write_is_granted_only_where_the_settings_allow_it() -> None:
+    may_write = call({"n": 1}, effective_risk="high")
+    refuse_write(may_write, allowed=True)
+    refuse_write(call({"n": 1}, effective_risk="medium"), allowed=False)
+    with pytest.raises(Refused, match="issue: no contract says side_effect: read of it"):
+        refuse_write(may_write, allowed=False)

@@ -8,6 +8,7 @@ from tests.request.examples import APPROVED, ERA, KEYS, NAME, RISK, SETTINGS, er
 from threegate.core.settings import RequestSettings
 from threegate.request import DefaultSettings, refuse_unread, stage_of
 from threegate.request import reader as reader_module
+from threegate.request.exposure import exposure_lines
 
 
 @pytest.mark.parametrize(
@@ -165,3 +166,18 @@ def test_a_message_that_would_repeat_a_secret_is_replaced() -> None:
     key = "AKIA" + "IOSFODNN7" + "QRSTUVW"
     report = read(era().replace("python3", f"frob{key}"))
     assert not any(key[:5] in finding.message for finding in report.findings)
+
+
+def test_a_secret_in_a_files_name_is_found_and_not_repeated() -> None:
+    report = read(era(), name="TR-20261122-050000Z-" + "AKIAIOSFODNN7" + "EXAMPLQ.md")
+    assert "TG501" in ids(report) and not any("EXAMPLQ" in finding.message for finding in report.findings)
+
+
+def test_both_facts_of_a_request_have_a_line_each() -> None:
+    hosts = "[b.example.com, 'a.example.com:8443']"
+    text = era(network="allowlist", network_allowlist=hosts)
+    open_to_two = read(text.replace("rationale: none", "rationale: asks both")).exposure
+    alone = read(monty()).exposure
+    assert open_to_two is not None and alone is not None
+    assert exposure_lines(open_to_two)[1] == "network a.example.com:8443; network b.example.com:443"
+    assert exposure_lines(alone)[0].startswith("transparent (") and exposure_lines(alone)[1] == "nothing"
