@@ -63,22 +63,6 @@ def peer(module: str, extra: str = "bench") -> Any:
         missing(f"{module} (pip install '.[{extra}]')")
 
 
-GATED = {
-    "aana",
-    "acts",
-    "adversarial",
-    "approval",
-    "changes",
-    "cluster",
-    "contracts",
-    "judgement",
-    "proposals",
-    "request",
-    "worker",
-}
-"""Where the tests of the gates lie: their coverage is measured there and nowhere else."""
-
-
 LONG = (
     "adversarial/cluster",
     "agents",
@@ -101,8 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     items.sort(key=lambda item: not str(item.path.relative_to(here)).startswith(LONG))
     for item in items:
-        generated = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        if generated or item.path.relative_to(here).parts[0] not in GATED:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.no_cover)
 
 
