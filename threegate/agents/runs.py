@@ -31,6 +31,7 @@ _STOP_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.02
 _QUIET_LOOKS: Final = 40
 _CHASES: Final = 10
+"""How often the lists of children are followed before each look at all of /proc (a process in D never stops)."""
 _STILL: Final = "TtZX"
 """States of /proc/PID/stat: stopped, traced, dead."""
 
