@@ -148,12 +148,14 @@ def test_a_worker_that_is_killed_is_a_failed_outcome(tmp_path: Path) -> None:
 
 
 def test_close_ends_every_worker() -> None:
+    others = children(os.getpid(), "monty")
     runner = MontyRunner(3)
     assert runner.available() is None
-    before = wait_until(lambda: len(found := children(os.getpid(), "monty")) >= 3 and found, "three workers", 10)
+    workers = wait_until(
+        lambda: len(found := children(os.getpid(), "monty") - others) == 3 and found, "three workers", 10
+    )
     runner.close()
-    after = children(os.getpid(), "monty")
-    assert len(before - after) >= 3
+    assert not workers & children(os.getpid(), "monty")
 
 
 @pytest.mark.parametrize(
