@@ -104,11 +104,11 @@ def break_things(cluster: Cluster, stop: threading.Event, faults: list[str]) -> 
         faults.append(f"{what} {name}")
 
 
-def kill_after_result(cluster: Cluster, name: str, seconds: float) -> str:
-    """kill -9 of a worker at the moment at which a signed result lies on its disk; the run's folder name."""
+def kill_after_result(cluster: Cluster, name: str, seconds: float, request: str = "*") -> str:
+    """kill -9 of a worker when a signed result (of this request) lies on its disk; the run's folder name."""
     runs, until = cluster.workers[name].state / "runs", time.monotonic() + seconds
     while time.monotonic() < until:
-        for path in runs.glob("*/result.sealed"):
+        for path in runs.glob(f"{request}.*/result.sealed"):
             cluster.workers[name].kill()
             return path.parent.name
         time.sleep(0.0005)  # the file is there for some milliseconds only
@@ -128,7 +128,7 @@ def test_a_worker_killed_after_its_result(tmp_path: Path) -> None:
         cluster.daemon()
         for number in range(4):
             name = approve(cluster, f"r{number}", "'x' * 200000")
-            kill_after_result(cluster, "w1", 60)
+            kill_after_result(cluster, "w1", 60, name)
             cluster.workers["w1"].start()
             assert cluster.wait_end(name, seconds=120)[name] in ("succeeded", "interrupted")
             assert count.runs[name] == 1
