@@ -17,7 +17,17 @@ from tests.agents.scripted_model import Model, NextStep
 from tests.conftest import missing
 from tests.support import THREEGATE, Place, make_place
 
-EACH_AGENT = [pytest.param(agent, id=agent.name, marks=() if agent.in_ci else pytest.mark.soak) for agent in AGENTS]
+_LICENSED = pytest.mark.skipif(
+    os.environ.get("THREEGATE_CLAUDE_LICENCE") != "accepted",
+    reason="Claude Code is proprietary: THREEGATE_CLAUDE_LICENCE=accepted if your licence covers it",
+)
+
+
+def _marks(agent: Agent) -> list[pytest.MarkDecorator]:
+    return [] if agent.in_ci else [pytest.mark.soak, *([_LICENSED] if agent.name == "claude" else ())]
+
+
+EACH_AGENT = [pytest.param(agent, id=agent.name, marks=_marks(agent)) for agent in AGENTS]
 """For `parametrize`: those of CI always, the others in `make soak`."""
 IN_CI = [pytest.param(agent, id=agent.name) for agent in AGENTS if agent.in_ci]
 
@@ -46,8 +56,6 @@ def bare(place: Place, project: Path, tmp_path: Path) -> Iterator[Callable[[Agen
     made: list[BareAgent] = []
 
     def make(agent: Agent, model: Model) -> BareAgent:
-        if agent.name == "claude" and os.environ.get("THREEGATE_CLAUDE_LICENCE") != "accepted":
-            pytest.skip("Claude Code is proprietary: THREEGATE_CLAUDE_LICENCE=accepted if your licence covers it")
         try:
             install(agent.name)
         except Unavailable as error:

@@ -46,8 +46,6 @@ SAID_NO = "no TODO in the code"
 
 def employ(who: Person, agent: Agent, model: Model) -> None:
     """Let somebody have this agent with this model, by their settings."""
-    if agent.name == "claude" and os.environ.get("THREEGATE_CLAUDE_LICENCE") != "accepted":
-        pytest.skip("Claude Code is proprietary: THREEGATE_CLAUDE_LICENCE=accepted if your licence covers it")
     try:
         folder = install(agent.name)
     except Unavailable as error:
