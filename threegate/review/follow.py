@@ -17,6 +17,8 @@ from threegate.review.show import Shown
 from threegate.review.status import Line, RequestEntry, folder_name, line_of
 
 _LOST_SECONDS = 5.0
+_END_SECONDS = 2.0
+"""How long a file that has ended is asked how: the daemon writes its verdict just after it has moved the file."""
 
 
 def follow(workspace: Workspace, request: Shown, *, every: float = limits.LIVE_SECONDS) -> Iterator[Line]:
@@ -28,11 +30,17 @@ def follow(workspace: Workspace, request: Shown, *, every: float = limits.LIVE_S
         raise InvalidInput(f"{request.request_id}: its file is gone from every folder; see: threegate audit show")
     name, draft = request.path.name, request.path.parent
     seen = time.monotonic()
+    ended: float | None = None
     while True:
         alive = workspace.daemon_lock_held()  # checked first: a daemon that exits moves the file before
         line = _line(workspace, name, draft)
         if line is not None:
             seen = time.monotonic()
+            if line.next == "ended" and line.reason is None:
+                ended = seen if ended is None else ended
+                if alive and seen - ended < _END_SECONDS:
+                    time.sleep(every / 10)
+                    continue
             yield line
             if line.next == "ended":
                 return
