@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threegate.trail.chain import Chain
@@ -116,6 +116,7 @@ def test_nothing_at_all_is_read_and_said(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=30)  # of each of some fifty kinds
 @given(data=st.data())
 def test_whatever_is_in_a_line_is_read(kind: str, data: st.DataObject) -> None:
     payload = PAYLOADS[kind]
