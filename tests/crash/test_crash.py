@@ -44,13 +44,13 @@ def explore(folder: Path, scenario: str, mode: str, *more: str) -> dict:
 
 
 FLOORS = {
-    "pass": (160, 440),
+    "pass": (160, 390),
     "recovery": (40, 70),
     "approve": (54, 105),
     "reject": (40, 80),
     "cancel": (30, 55),
     "countersign": (15, 26),
-    "grant": (170, 430),
+    "grant": (165, 380),
     "change": (140, 300),
     "undo": (20, 30),
     "note": (18, 27),
@@ -63,7 +63,7 @@ FLOORS = {
 }
 """Points and stops of one whole enumeration: what was covered when this was written, less what threads may vary."""
 
-IN_CI = {"pass": 2, "recovery": 1, "approve": 4, "reject": 2, "prune": 1, "cancel": 3, "countersign": 3, "adopt": 2,
+IN_CI = {"pass": 2, "recovery": 1, "approve": 4, "reject": 1, "prune": 1, "cancel": 3, "countersign": 3, "adopt": 2,
          "rotate": 8, "grant": 16, "change": 22, "undo": 6, "note": 3, "note_removed": 3,
          "server": 5, "server_changed": 6}  # fmt: skip
 """Every how many-th place is stopped at here (after one operation and before the next is as good as one); the long form

@@ -133,7 +133,7 @@ def test_a_worker_that_is_killed_is_a_failed_outcome(tmp_path: Path) -> None:
     try:
 
         def busy() -> list[int]:
-            """Workers that used a tenth of a second: more than their own start costs."""
+            """Workers that used a quarter of a second: more than their own start costs."""
             spent = {}
             for pid in children(os.getpid(), "monty"):
                 with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended just now
