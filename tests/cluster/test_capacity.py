@@ -30,7 +30,7 @@ def test_the_budget_of_this_machine_counts(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     assert never_fits(workspace, RunnersSettings(), era("2")) is None
     assert never_fits(workspace, RunnersSettings(), era("2.5")) == (
-        "needs 2.5 cores, and all runs together have 2 (cpu_budget)"
+        "it could never run here: it needs 2.5 cores, and all runs together have 2 (cpu_budget)"
     )
     assert never_fits(workspace, RunnersSettings(cpu_budget=1), era("2")) is not None
     assert never_fits(workspace, RunnersSettings(cpu_budget=4), era("2.5")) is None
@@ -58,7 +58,7 @@ def test_in_a_cluster_the_largest_worker_counts_once_all_were_heard_of(
     bench = make_bench(tmp_path)
     rows = None if workers is None else [{"cores": cores, "memory_mb": memory} for cores, memory in workers]
     bench.workspace.workers_file.write_text(json.dumps(rows))
-    assert never_fits(bench.workspace, CLUSTER, era("3")) == says
+    assert never_fits(bench.workspace, CLUSTER, era("3")) == (says and f"it could never run here: it {says}")
 
 
 @pytest.fixture
@@ -77,3 +77,18 @@ def test_it_is_said_at_validate_in_the_verdict_on_the_card_and_at_approve(place:
     at = 1 + draft.read_text().splitlines().index("memory_limit_mb: 512")
     assert [(found["rule"], found["line"]) for found in place.verdict(draft.name)["findings"]] == [("TG905", at)]
     assert f"{at}:1" in told
+
+
+def test_a_draft_that_could_never_run_is_not_written(place: Place) -> None:
+    inbox = place.root / "inbox"
+    code = place.root / "code.py"
+    code.write_text("1 + 1\n")
+    words = ("--backend", "monty", "--code", str(code), "--purpose", "Add.")
+    told = place.run("draft", *words, "--memory", "512", expect=2)
+    assert told.err.rstrip().endswith(
+        "it would be refused: TG905: it could never run here: it needs 544 MiB, and all runs together have 100 "
+        "(memory_budget_mb)"
+    )
+    assert not list(inbox.glob("*.md"))
+    place.run("draft", *words, "--memory", "64")
+    assert len(list(inbox.glob("*.md"))) == 1

@@ -1,8 +1,8 @@
 """Write a draft: hash the inputs and copy them to inbox/files/, render the text, check it, and put it into
 the inbox.
 
-Invariant: a draft is written only if it passes gate 1 under this workspace's settings; otherwise nothing is
-written.
+Invariant: a draft is written only if it passes gate 1 under this workspace's settings, and a machine of the
+workspace is large enough for its limits; otherwise nothing is written.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+from threegate.cluster.capacity import never_fits
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
@@ -62,8 +63,8 @@ class Drafted:
 
 
 def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -> Drafted:
-    """Write a draft into the inbox. Raises InvalidInput with every finding if it would not pass gate 1,
-    OSError.
+    """Write a draft into the inbox. Raises InvalidInput with every finding if it would not pass gate 1 or could
+    never run here, OSError.
     """
     moment = now.astimezone(UTC).replace(microsecond=0)
     slug = options.slug or slug_of(options.purpose)
@@ -72,11 +73,13 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     name = file_name(moment, slug)
     read = [_read_input(path) for path in options.inputs]
     request = draft_request(options, [item for item, _ in read], name, moment, slug)
-    settings = workspace.load_settings().request
+    settings = workspace.load_settings()
     data = render_request(request)
-    report = read_request(data, path=name, settings=settings, now=now, stage="draft")
-    if not report.valid:
-        lines = [f"{item.rule}: {item.message}" for item in report.findings if item.severity == "error"]
+    report = read_request(data, path=name, settings=settings.request, now=now, stage="draft")
+    lines = [f"{item.rule}: {item.message}" for item in report.findings if item.severity == "error"]
+    if report.request is not None and (never := never_fits(workspace, settings.runners, report.request)) is not None:
+        lines.append(f"TG905: {never}")
+    if lines:
         raise InvalidInput(f"the draft was not written because it would be refused: {'; '.join(lines)}")
     with workspace.hold(workspace.files) as files:
         copied = tuple(item.name for item, content in read if _keep(files, item.name, content))

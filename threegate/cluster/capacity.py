@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
     from threegate.request.model import Request
 
+_NEVER = "it could never run here: it"
+
 
 def never_fits(workspace: Workspace, settings: RunnersSettings, request: Request) -> str | None:
-    """One line that says why this request can never run here, or None. In a cluster the largest worker counts."""
+    """One line that says why this request could never run here, or None. In a cluster the largest worker counts."""
     from threegate.runners.budget import Budget, Need
 
     need = Need.of(request.backend, request.cpu_limit, request.memory_limit_mb)
     if not settings.cluster.broker:
-        return Budget.of(settings).too_large(need)
+        too_large = Budget.of(settings).too_large(need)
+        return too_large and f"{_NEVER} {too_large}"
     sizes = [(Decimal(row["cores"]), row["memory_mb"]) for row in worker_lines(workspace) or ()]
     sizes = [size for size in sizes if size[0] > 0]  # the others have not reported yet
     if len(sizes) < len(settings.cluster.workers) or any(
@@ -32,7 +35,7 @@ def never_fits(workspace: Workspace, settings: RunnersSettings, request: Request
     ):
         return None
     told = ", ".join(f"{cores} cores and {memory} MiB" for cores, memory in sizes)
-    return f"needs {need.cpus} cores and {need.memory_mb} MiB on one worker, but the workers have {told}"
+    return f"{_NEVER} needs {need.cpus} cores and {need.memory_mb} MiB on one worker, but the workers have {told}"
 
 
 def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:

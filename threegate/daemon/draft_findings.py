@@ -95,7 +95,7 @@ def never_fits_finding(request: Request, why: str) -> Finding:
     from `never_fits`.
     """
     key = "cpu_limit" if " cores" in why.partition(",")[0] else "memory_limit_mb"
-    return _finding("TG905", f"it could never run here: it {why}", _line_of(request, key))
+    return _finding("TG905", why, _line_of(request, key))
 
 
 def _is_taken(request_id: str, index: TrailIndex, owner: Owner | None) -> bool:

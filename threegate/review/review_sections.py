@@ -105,7 +105,7 @@ def _warnings(reviewed: ReviewedDraft) -> Iterator[Warning_]:
     if reviewed.unfit is not None:
         yield (Note("IT CANNOT BE APPLIED NOW:"), Quote(str(reviewed.unfit), "", None))
     if reviewed.never_fits is not None:
-        yield (Note(f"it could never run here: it {reviewed.never_fits}"),)
+        yield (Note(reviewed.never_fits),)
     if job.argv and reviewed.image_has_program is False:
         yield (Quote(job.argv[0], "the sandbox image has no such program, the run could only fail:", None),)
     if job.argv and reviewed.image_has_program is None:

@@ -103,7 +103,7 @@ class ReviewedDraft:
     unfit: Refused | None = None
     """Why the change cannot be made in the project now."""
     never_fits: str | None = None
-    """Which of its limits no machine of the workspace can satisfy."""
+    """Which of its limits no machine of the workspace can satisfy, as one line."""
     image_has_program: bool | None = True
     """Whether the sandbox image has the program that argv starts with; None if that is not known."""
 
@@ -379,7 +379,7 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
     if reviewed.image_has_program is False and reviewed.job.argv:
         raise Refused("program_missing", missing_program_text(reviewed.job.argv[0]))
     if reviewed.never_fits is not None:
-        raise Refused("no_backend", f"it could never run here: it {reviewed.never_fits}")
+        raise Refused("no_backend", reviewed.never_fits)
     assessment = reviewed.assessment
     contract = assessment.contract
     passing = {item.code for item in contract.reasons} <= PASSING
