@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.launch.launching import CountingRunner, daemons
 from tests.support import wait_until
-from threegate.acts.approve import promote, seal, sign
+from threegate.acts.approve import Sealed, promote, seal, sign
 from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import revoke_operator
 from threegate.acts.signed_acts import OperatorDecision
@@ -33,7 +34,7 @@ from threegate.launch import pipeline
 from threegate.launch.approved_file import Unrunnable, read_approved
 from threegate.launch.context import Context
 from threegate.launch.pipeline import launch
-from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
+from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.runners.interface import Control
 from threegate.trail import Trail
 from threegate.trail.moves import relocate
@@ -148,22 +149,24 @@ def test_a_key_revoked_between_judgement_and_claim_claims_nothing(
 def test_eight_approvers_of_one_draft_make_one_approval(bench: Bench) -> None:
     for number in range(6):
         path = bench.draft(f"req-{number}", slug=f"s{number}")
-        start = threading.Barrier(8, timeout=120)
+        start = threading.Barrier(8)
 
-        def one(path: Path = path, start: threading.Barrier = start) -> str:
+        def prepare(path: Path) -> tuple[ReviewedDraft, Sealed, bytes]:
+            reviewed = kept.enter_context(open_reviewed_draft(bench.context, read_draft(bench.workspace, path)))
+            sealed = seal(bench.context, reviewed, "alice")
+            return reviewed, sealed, sign(sealed, bench.keys["alice"])
+
+        def one(ready: tuple[ReviewedDraft, Sealed, bytes], start: threading.Barrier = start) -> str:
             context = bench.context
+            start.wait()
             try:
-                draft = read_draft(bench.workspace, path)
-                with open_reviewed_draft(context, draft) as reviewed:
-                    sealed = seal(context, reviewed, "alice")
-                    signed = sign(sealed, bench.keys["alice"])
-                    start.wait()
-                    return promote(context, reviewed, sealed, signed, actor="test").approval_sha256
+                return promote(context, *ready, actor="test").approval_sha256
             except Refused as refusal:
                 return refusal.code
 
-        with ThreadPoolExecutor(8) as pool:
-            told = [future.result() for future in [pool.submit(one) for _ in range(8)]]
+        # All are ready before any of them promotes: one that cannot get ready says why, and none waits for it.
+        with ExitStack() as kept, ThreadPoolExecutor(8) as pool:
+            told = list(pool.map(one, list(pool.map(prepare, [path] * 8))))
         (winner,) = [word for word in told if word != "replayed"]
         approved = bench.workspace.approved / path.name
         signature = approved.with_name(approved.name + ".sig").read_bytes()
