@@ -45,7 +45,7 @@ def explore(folder: Path, scenario: str, mode: str, *more: str) -> dict:
 
 FLOORS = {
     "pass": (160, 390),
-    "recovery": (40, 70),
+    "recovery": (34, 56),
     "approve": (54, 105),
     "reject": (40, 80),
     "cancel": (30, 55),
