@@ -87,7 +87,7 @@ def test_a_draft_that_could_never_run_is_not_written(place: Place) -> None:
     told = place.run("draft", *words, "--memory", "512", expect=2)
     assert told.err.rstrip().endswith(
         "it would be refused: TG905: it could never run here: it needs 544 MiB, and all runs together have 100 "
-        "(memory_budget_mb)"
+        "(memory_budget_mb); ask for less with --cpu or --memory"
     )
     assert not list(inbox.glob("*.md"))
     place.run("draft", *words, "--memory", "64")

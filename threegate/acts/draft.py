@@ -1,8 +1,8 @@
 """Write a draft: hash the inputs and copy them to inbox/files/, render the text, check it, and put it into
 the inbox.
 
-Invariant: a draft is written only if it passes gate 1 under this workspace's settings, and a machine of the
-workspace is large enough for its limits; otherwise nothing is written.
+Invariant: a draft is written only if it passes gate 1 under this workspace's settings and its limits do not exceed
+every machine of the workspace; otherwise nothing is written.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     report = read_request(data, path=name, settings=settings.request, now=now, stage="draft")
     lines = [f"{item.rule}: {item.message}" for item in report.findings if item.severity == "error"]
     if report.request is not None and (never := never_fits(workspace, settings.runners, report.request)) is not None:
-        lines.append(f"TG905: {never}")
+        lines.append(f"TG905: {never}; ask for less with --cpu or --memory")
     if lines:
         raise InvalidInput(f"the draft was not written because it would be refused: {'; '.join(lines)}")
     with workspace.hold(workspace.files) as files:

@@ -149,18 +149,18 @@ def test_a_key_revoked_between_judgement_and_claim_claims_nothing(
 def test_eight_approvers_of_one_draft_make_one_approval(bench: Bench) -> None:
     for number in range(6):
         path = bench.draft(f"req-{number}", slug=f"s{number}")
-        start = threading.Barrier(8)
+        start = threading.Barrier(8, timeout=120)
 
-        def prepare(path: Path) -> tuple[ReviewedDraft, Sealed, bytes]:
-            reviewed = kept.enter_context(open_reviewed_draft(bench.context, read_draft(bench.workspace, path)))
-            sealed = seal(bench.context, reviewed, "alice")
-            return reviewed, sealed, sign(sealed, bench.keys["alice"])
-
-        def one(ready: tuple[ReviewedDraft, Sealed, bytes], start: threading.Barrier = start) -> str:
+        def prepare(path: Path) -> tuple[Context, ReviewedDraft, Sealed, bytes]:
             context = bench.context
+            reviewed = kept.enter_context(open_reviewed_draft(context, read_draft(bench.workspace, path)))
+            sealed = seal(context, reviewed, "alice")
+            return context, reviewed, sealed, sign(sealed, bench.keys["alice"])
+
+        def one(ready: tuple[Context, ReviewedDraft, Sealed, bytes], start: threading.Barrier = start) -> str:
             start.wait()
             try:
-                return promote(context, *ready, actor="test").approval_sha256
+                return promote(*ready, actor="test").approval_sha256
             except Refused as refusal:
                 return refusal.code
 
