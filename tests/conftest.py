@@ -10,6 +10,7 @@ import importlib
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,26 @@ def _seed_property_tests() -> None:
     settings.load_profile("seeded")
 
 
+WANTING = "not on this machine: "
+
+
 def missing(reason: str) -> None:
-    """Skip for want of a part of the machine, or fail where every part is required."""
+    """Skip for want of a part of the machine, or fail where every part is required. The end of the run counts them."""
     if REQUIRED:
         pytest.fail(f"required here: {reason}")
-    pytest.skip(reason, allow_module_level=True)
+    pytest.skip(WANTING + reason, allow_module_level=True)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Which families could not run for want of what, so that nobody takes a small machine's run for a whole one."""
+    families: dict[str, Counter[str]] = {}
+    for report in terminalreporter.stats.get("skipped", ()):
+        _, found, reason = str(report.longrepr[-1]).partition(WANTING)
+        if found:
+            families.setdefault(reason, Counter())[report.nodeid.split("::")[0].rpartition("/")[0]] += 1
+    for reason, rooms in sorted(families.items()):
+        told = ", ".join(f"{room} ({count})" for room, count in sorted(rooms.items()))
+        terminalreporter.write_line(f"not run for want of {reason}: {told}")
 
 
 def peer(module: str, extra: str = "bench") -> Any:

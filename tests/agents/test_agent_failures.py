@@ -16,6 +16,7 @@ import pytest
 from tests.agents.people import Person, as_account
 from tests.agents.test_agent_run_command import wait_until_nothing_lives
 from tests.agents.test_frozen_jail import door_of
+from tests.conftest import missing
 from tests.support import wait_until
 from threegate.agents.runs import jail_processes
 
@@ -107,7 +108,7 @@ def test_ctrl_c_again_and_again(user: Person, pause: float) -> None:
 def in_mounts(user: Person, mounts: str, *commands: str) -> subprocess.CompletedProcess[str]:
     """Run command lines by the account in a mount namespace with these mounts; skips where they cannot be made."""
     if os.geteuid() != 0:
-        pytest.skip("needs a mount namespace of root")
+        missing("root")
     uid = user.home.stat().st_uid
     lines = "; ".join(commands)
     script = (

@@ -5,6 +5,7 @@ that is wrong.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -170,6 +171,13 @@ def test_a_project_that_is_a_file_or_the_system(user: Person) -> None:
 
 
 def test_an_agent_that_is_not_there_names_what_installs_it(user: Person) -> None:
+    """On a PATH without it, whatever this machine has."""
+    programs = user.home / "programs"
+    programs.mkdir()
+    for name in ("bwrap", "socat"):
+        (programs / name).symlink_to(shutil.which(name))
+    user.own()
+    user.environment["PATH"] = str(programs)
     one_line(user.run(profile="codex"), "npm install -g @openai/codex", code=3)
     one_line(user.run("no-such-program"), "no-such-program", code=3)
     one_line(user.run(), "threegate agent run generic -- sh")
@@ -182,9 +190,8 @@ def test_without_a_key_the_setting_is_named(user: Person) -> None:
     one_line(user.run(profile="mine"), "agents.mine.key", "subscription")
 
 
+@pytest.mark.root
 def test_root_runs_no_agent() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("this is about root")
     from tests.agents.people import person
 
     with person("root") as who:
@@ -202,6 +209,7 @@ def test_only_root_names_an_account(user: Person) -> None:
 
 
 @pytest.mark.parametrize("name", ["bwrap", "socat"])
+@pytest.mark.root
 def test_a_program_that_is_missing_names_the_package(user: Person, name: str, tmp_path: Path) -> None:
     """In a mount namespace where the program is an empty file."""
     empty = user.home / "empty"
@@ -209,8 +217,6 @@ def test_a_program_that_is_missing_names_the_package(user: Person, name: str, tm
     user.own()
     script = f'mount --bind {empty} /usr/bin/{name} && exec setpriv --reuid "$0" --clear-groups -- "$@"'
     uid = str((user.home).stat().st_uid)
-    if os.geteuid() != 0:
-        pytest.skip("needs a mount namespace of root")
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script, uid, *user.command(*user.words("sh"))],
         env=user.environ(), cwd=user.home, capture_output=True, text=True, timeout=60,
@@ -230,9 +236,8 @@ def test_without_user_namespaces_there_is_no_agent(user: Person) -> None:
     no_run_is_left(user)
 
 
+@pytest.mark.root
 def test_a_disk_that_is_full(user: Person) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root for a small disk")
     (user.project / "big").write_bytes(os.urandom(3 << 20))
     user.own()
     agents = user.workspace / "tool-exec" / "agents"

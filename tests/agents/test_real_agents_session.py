@@ -7,7 +7,6 @@ is applied. Nothing else of the person's changes.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Callable, Sequence
@@ -143,10 +142,9 @@ def test_a_session_from_reading_to_applied(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("agent", IN_CI)
+@pytest.mark.root
 def test_as_root_it_works_by_another_account(agent: Agent, model: Callable[[Sequence[NextStep]], Model]) -> None:
     """On a plain copy of a project that is root's, so nothing of it can be applied."""
-    if os.geteuid() != 0:
-        pytest.skip("this is about root")
     with person("root") as somebody:
         notes = str(somebody.project / "notes.txt")
         script = model([

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import WANTING
 from tests.engine_fixtures import (
     EGRESS_IMAGE,
     ENGINE,
@@ -304,7 +305,7 @@ def run_with_allowlist(folder: Path) -> Outcome:
     return run_job(EraRunner(era_settings()), job, folder)
 
 
-@pytest.mark.skipif(not EGRESS_IMAGE, reason="no egress image")
+@pytest.mark.skipif(not EGRESS_IMAGE, reason=WANTING + "the egress image (scripts/engine up)")
 def test_the_way_out_of_a_users_run(folder: Path) -> None:
     outcome = as_user(run_with_allowlist, folder)
     assert outcome.stdout.kept == b"403\n", outcome

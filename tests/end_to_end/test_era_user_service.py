@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import WANTING
 from tests.end_to_end.test_era_user import sleeps
 from tests.engine_fixtures import ENGINE, IMAGE, docker
 from tests.ordinary_user import UID, home
@@ -32,7 +33,7 @@ _MISSING = [name for name in ("systemctl", "unshare", "nsenter", "setpriv") if n
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.root,
-    pytest.mark.skipif(bool(_MISSING) or not SYSTEMD.exists(), reason=f"no systemd here: {_MISSING}"),
+    pytest.mark.skipif(bool(_MISSING) or not SYSTEMD.exists(), reason=f"{WANTING}systemd (apt-get install systemd)"),
 ]
 
 LOG_IN = """

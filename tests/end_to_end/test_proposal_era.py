@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import engine_host
+from tests.conftest import engine_host, missing
 from tests.support import Place, make_place
 from threegate import cli
 
@@ -34,7 +34,7 @@ PROPOSALS: dict[str, dict[str, Any]] = {
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Path, dict[str, str]]]:
     """A workspace in which each of these was dropped, drafted, approved and run."""
     if not engine_host():
-        pytest.skip("no container engine")
+        missing("a container engine with the ERA image (scripts/engine up)")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         folder = tmp_path_factory.mktemp("era")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import engine_host
+from tests.conftest import engine_host, missing
 from tests.support import Place, make_place, wait_until
 from threegate import cli
 from threegate.core.workspace import Workspace
@@ -65,7 +65,7 @@ def docker(*arguments: str) -> str:
 def server() -> Iterator[str]:
     """A network with a routable-looking range and a server in it; gives the network's name."""
     if not engine_host():
-        pytest.skip("no container engine")
+        missing("a container engine with the ERA image (scripts/engine up)")
     name = f"threegate-test-{secrets.token_hex(4)}"
     docker(
         "network",

@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.conftest import WANTING
 from tests.engine_fixtures import IMAGE, control, docker, era_job, run_job
 from tests.ordinary_user import UID, as_user, command, home
 from tests.support import wait_until
@@ -31,7 +32,7 @@ pytestmark = [
     pytest.mark.engine,
     pytest.mark.soak,
     pytest.mark.root,
-    pytest.mark.skipif(bool(_MISSING), reason=f"no rootless Docker here: no {', '.join(_MISSING)}"),
+    pytest.mark.skipif(bool(_MISSING), reason=f"{WANTING}rootless Docker: {', '.join(_MISSING)}"),
 ]
 
 BECOME = """

@@ -109,9 +109,8 @@ def test_a_mode_change_makes_a_new_inode(tmp_path: Path) -> None:
     assert (change.project / "f").stat().st_ino != inode
 
 
+@pytest.mark.root
 def test_a_folder_that_passes_its_group_on_does_so(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("gives a folder to another group")
     change = Change.of(tmp_path, {"d/x": "1"}, {"d/x": "1", "d/new/y": "1"})
     os.chown(change.project / "d", OWNER, 12345)
     (change.project / "d").chmod(0o2775)
@@ -156,9 +155,8 @@ def test_another_folder_at_the_path_is_not_the_project(tmp_path: Path) -> None:
         hold_project(place)
 
 
+@pytest.mark.root
 def test_root_changes_nothing(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("is root's own project")
     change = Change.of(tmp_path, {"a": "1"}, {"a": "2"})
     for path in (change.project, change.project / "a"):
         os.chown(path, 0, 0)

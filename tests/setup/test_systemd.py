@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import missing
+from tests.conftest import WANTING, missing
 from tests.notes_server import CALL
 from tests.setup.booted import Machine
 from tests.support import monty_draft, now_text, request_id, wait_until
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(
         shutil.which("systemd-nspawn") is None and os.environ.get("THREEGATE_REQUIRE_ENGINE") != "1",
-        reason="no systemd-nspawn (apt-get install systemd-container)",
+        reason=WANTING + "systemd-nspawn (apt-get install systemd-container)",
     ),
 ]
 ROOT = Path(__file__).resolve().parents[2]

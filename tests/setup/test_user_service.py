@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import missing
+from tests.conftest import WANTING, missing
 from tests.setup.booted import Machine
 from tests.support import monty_draft, request_id, wait_until
 
@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(
         shutil.which("systemd-nspawn") is None and os.environ.get("THREEGATE_REQUIRE_ENGINE") != "1",
-        reason="no systemd-nspawn (apt-get install systemd-container)",
+        reason=WANTING + "systemd-nspawn (apt-get install systemd-container)",
     ),
 ]
 UID = "61002"

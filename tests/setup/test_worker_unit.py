@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.machines import RABBITMQ
-from tests.conftest import missing
+from tests.conftest import WANTING, missing
 from tests.setup.booted import Machine
 from tests.setup.test_systemd import threegate, wait_until
 from tests.support import monty_draft, request_id
@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(
         shutil.which("systemd-nspawn") is None and os.environ.get("THREEGATE_REQUIRE_ENGINE") != "1",
-        reason="no systemd-nspawn (apt-get install systemd-container)",
+        reason=WANTING + "systemd-nspawn (apt-get install systemd-container)",
     ),
 ]
 HOME = Path("/var/lib/gate")

@@ -7,7 +7,6 @@ In a network of its own, where two public addresses are on the loopback and two 
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -77,9 +76,8 @@ def in_the_network(folder: Path) -> None:
         print(json.loads(out.read_text())["content"][0]["text"])
 
 
+@pytest.mark.root
 def test_it_reaches_the_host_that_was_signed_and_no_other(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root for a network of its own")
     hosts = tmp_path / "hosts"
     hosts.write_text(f"127.0.0.1 localhost\n{PUBLIC} allowed.example\n{OTHER} other.example\n")
     script = f"""set -e
