@@ -79,6 +79,11 @@ def peer(module: str, extra: str = "bench") -> Any:
         missing(f"{module} (pip install '.[{extra}]')")
 
 
+def slow(*values: Any, **more: Any) -> Any:
+    """For `parametrize`: a case that repeats a family at a high cost, and runs with the slow tests."""
+    return pytest.param(*values, marks=pytest.mark.slow, **more)
+
+
 LONG = (
     "adversarial/cluster",
     "agents",

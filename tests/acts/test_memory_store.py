@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.acts.bench_workspace import Bench
+from tests.conftest import slow
 from threegate.acts.memory import ProposedNote, notes, remove_note, store_note
 from threegate.acts.proposal_finished import APPLY, FinishedProposal
 from threegate.acts.signed_acts import sign_act
@@ -75,7 +76,7 @@ def by_a_start(bench: Bench) -> None:
     assert run_daemon(bench.workspace, once=True, log=Log(quiet=True)) == 0
 
 
-@pytest.mark.parametrize("opens", [by_a_list, by_a_start])
+@pytest.mark.parametrize("opens", [by_a_list, slow(by_a_start)])
 @pytest.mark.parametrize(
     "error", [Killed(), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))], ids=["killed", "ENOSPC"]
 )

@@ -11,6 +11,7 @@ import pytest
 
 from tests.acts.bench_workspace import DATA, Bench
 from tests.acts.test_grant import once
+from tests.conftest import slow
 from threegate.cli import execute as run
 from threegate.proposals import draft_inputs_folder
 
@@ -30,7 +31,7 @@ def verdict_of(bench: Bench, path: Path) -> list[str]:
     return [item["rule"] for item in verdict["findings"] if item["severity"] == "error"]
 
 
-@pytest.mark.parametrize("case", ["right", "missing", "other", "link", "folder"])
+@pytest.mark.parametrize("case", ["right", slow("missing"), "other", slow("link"), slow("folder")])
 def test_validate_and_the_daemon_agree(bench: Bench, case: str, capfd: pytest.CaptureFixture[str]) -> None:
     path = bench.draft()
     place = bench.workspace.files / "data.csv"
@@ -53,7 +54,7 @@ def test_validate_and_the_daemon_agree(bench: Bench, case: str, capfd: pytest.Ca
         assert hashlib.sha256(data).hexdigest() not in said.out + said.err
 
 
-@pytest.mark.parametrize("case", ["right", "missing", "other", "link"])
+@pytest.mark.parametrize("case", ["right", slow("missing"), slow("other"), slow("link")])
 def test_validate_and_the_daemon_agree_on_drafts_of_proposals(
     bench: Bench, case: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -111,6 +111,7 @@ def row(surface: str, envelopes: Envelopes, executes: list[bool], expected: Enve
     return f"| {surface:<12} | {len(envelopes):>6} | {counts} | {sum(executes):>8} | {different:>9} |"
 
 
+@pytest.mark.slow
 def test_five_surfaces_give_the_same_envelopes(package: Path, url: str, tmp_path: Path) -> None:
     expected = by_python(tmp_path)
     asked: dict[str, Callable[[], Envelopes]] = {

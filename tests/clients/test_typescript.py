@@ -61,6 +61,7 @@ def test_in_node_against_a_real_server(package: Path, servers: Servers) -> None:
         assert secret not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_types_hold_on_the_examples(package: Path) -> None:
     npm(package, "run", "check")
     wrong = package / "examples" / "wrong.ts"
@@ -71,6 +72,7 @@ def test_the_types_hold_on_the_examples(package: Path) -> None:
         wrong.unlink()
 
 
+@pytest.mark.slow
 def test_what_the_package_holds(package: Path, tmp_path: Path) -> None:
     told = json.loads(npm(package, "pack", "--dry-run", "--json", "--ignore-scripts"))
     (packed,) = told.values() if isinstance(told, dict) else told

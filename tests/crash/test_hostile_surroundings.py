@@ -52,6 +52,7 @@ def test_the_waiting_request_is_dealt_with_when_nothing_is_wrong(workspace: Work
     assert not any(workspace.approved.iterdir()) and len(list(workspace.results.iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_eight_daemons_one_works_and_seven_say_so(workspace: Workspace) -> None:
     daemons = [
         subprocess.Popen(

@@ -6,6 +6,8 @@ import os
 import signal
 import time
 
+import pytest
+
 from tests.support import Place, monty_draft, request_id, wait_until
 from threegate.core.workspace import Workspace
 
@@ -77,6 +79,7 @@ def test_a_second_daemon_leaves(place: Place) -> None:
         daemon.communicate(timeout=20)
 
 
+@pytest.mark.slow
 def test_a_thousand_drafts_get_verdicts_and_memory_stays_flat(place: Place) -> None:
     daemon = place.daemon()
     try:

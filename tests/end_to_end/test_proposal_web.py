@@ -20,7 +20,7 @@ from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
 from threegate.runners.era import runner
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 HOST = "pages.example.com"
 PAGE = (

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.conftest import slow
 from tests.support import Place, era_draft, request_id
 
 pytestmark = pytest.mark.engine
@@ -50,7 +51,7 @@ def test_the_seeds_own_example_runs(era_place: Place) -> None:
     ("name", "script", "status"),
     [
         ("loop", b"while True: pass", "timed_out"),
-        ("sleep", b"import time; time.sleep(3600)", "timed_out"),
+        slow("sleep", b"import time; time.sleep(3600)", "timed_out"),
         ("touch", b"a = []\nwhile True: a.append(bytearray(b'x') * 1_000_000)", "out_of_memory"),
         (
             "forks",
@@ -60,7 +61,7 @@ def test_the_seeds_own_example_runs(era_place: Place) -> None:
             ),
             "process_limit",
         ),
-        ("prints", b"import sys\nwhile True: sys.stdout.write('x' * 65536)", "output_exceeded"),
+        slow("prints", b"import sys\nwhile True: sys.stdout.write('x' * 65536)", "output_exceeded"),
         ("files", b"for i in range(10_000): open(f'/out/{i}', 'w').write('x')", "output_exceeded"),
     ],
 )

@@ -187,6 +187,7 @@ def test_on_the_terminal(queue: Queue, columns: int, lines: int) -> None:
     assert missing == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
 def test_in_the_application(queue: Queue, columns: int, lines: int) -> None:

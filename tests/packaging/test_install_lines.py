@@ -74,6 +74,7 @@ def configured_index() -> str:
     return os.environ.get("PIP_INDEX_URL") or said or "https://pypi.org/simple"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "line", [pytest.param(line, marks=[] if line == QUICK else pytest.mark.soak) for line in LINES]

@@ -72,6 +72,7 @@ def test_the_archives_hold_what_they_must(dist: Path) -> None:
     assert not any(re.search(r"(^|/)(\.venv|\.git|__pycache__)(/|$)", name) for name in parts)
 
 
+@pytest.mark.slow
 def test_it_runs_away_from_the_checkout(installed: Path, tmp_path: Path) -> None:
     where = run(installed, "-c", "import threegate; print(threegate.__file__)", cwd=tmp_path).strip()
     assert Path(where).is_relative_to(installed)

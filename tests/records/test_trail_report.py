@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import slow
 from tests.trail.populated import populate
 from tests.trail.workspaces import make_workspace
 from threegate.core import limits
@@ -98,7 +99,7 @@ def test_a_browser_shows_it_and_its_search_finds(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("count", [50, 5000])
+@pytest.mark.parametrize("count", [50, slow(5000)])
 def test_screenshots_light_and_dark_and_print(tmp_path: Path, count: int) -> None:
     workspace, _ = populate(tmp_path / "ws", count)
     out = tmp_path / "report.html"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.changes.trees_on_disk import build
+from tests.conftest import slow
 from tests.runners.applying import OWNER, Change, own, picture, place_of
 from threegate.changes.requested_change import hold_project
 from threegate.core import durable
@@ -200,7 +201,7 @@ def operations(change: Change, act: str) -> list[tuple[str, str]]:
     return told
 
 
-@pytest.mark.parametrize("act", ["apply", "undo"])
+@pytest.mark.parametrize("act", ["apply", slow("undo")])
 def test_a_crash_at_every_operation_leaves_nothing_half(
     tmp_path: Path, act: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +236,7 @@ def test_a_crash_at_every_operation_leaves_nothing_half(
             monkeypatch.setattr(engine, name, lambda *_: ())
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EACCES])
+@pytest.mark.parametrize("number", [errno.ENOSPC, slow(errno.EIO), slow(errno.EMFILE), slow(errno.EACCES)])
 def test_a_disk_that_fails_at_every_operation(tmp_path: Path, number: int) -> None:
     change = Change.of(tmp_path, BEFORE, AFTER)
     before = picture(change.project)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import slow
 from tests.engine_fixtures import (
     ENGINE,
     clearance,
@@ -311,7 +312,7 @@ def test_runs_at_the_same_time_do_not_meet(tmp_path: Path) -> None:
     assert [outcomes[n].stdout.kept for n in range(4)] == [f"['a'] {n}\n".encode() for n in range(4)]
 
 
-@pytest.mark.parametrize("code", ["x = bytearray(b'x') * (300 << 20)", "while True: pass", "print('fine')"])
+@pytest.mark.parametrize("code", [slow("x = bytearray(b'x') * (300 << 20)"), slow("while True: pass"), "print('fine')"])
 def test_gvisor_holds_the_same_limits(code: str, tmp_path: Path) -> None:
     # Now and then the kernel kills a helper of gVisor and not the program, which then stands still until its time is
     # up.

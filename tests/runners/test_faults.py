@@ -209,6 +209,7 @@ def test_the_engine_is_killed_in_the_middle(own: Engine, folder: Path, who: str)
     assert own.docker("ps", "-aq", "--filter", "label=threegate.workspace=ws-faults") == ""
 
 
+@pytest.mark.slow
 def test_the_engine_hangs_and_the_deadline_holds_all_the_same(own: Engine, folder: Path, who: str) -> None:
     assert own.process is not None
     pid = own.process.pid

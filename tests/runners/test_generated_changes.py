@@ -109,6 +109,7 @@ def run(tmp_path: Path, seed: int) -> None:
     rm_rf(folder)
 
 
+@pytest.mark.slow
 def test_generated_change_sets(tmp_path: Path) -> None:
     for seed in range(200):
         run(tmp_path, seed)

@@ -99,6 +99,7 @@ def test_the_same_call_finds_the_same_request_and_its_answer_is_given_once(place
         with_door(place, run, later)
 
 
+@pytest.mark.slow
 def test_a_client_that_goes_away_withdraws_nothing(place: Place, run: AgentRun) -> None:
     async def leave(client: Client) -> None:
         call = asyncio.create_task(client.call_tool("run_python", ASK))
@@ -117,6 +118,7 @@ def test_a_client_that_goes_away_withdraws_nothing(place: Place, run: AgentRun) 
     assert len(place.events("claimed")) == 1
 
 
+@pytest.mark.slow
 def test_a_client_that_no_longer_reads_is_no_internal_error(place: Place, run: AgentRun) -> None:
     how = parameters(place, run)
     door = subprocess.Popen(
@@ -133,6 +135,7 @@ def test_a_client_that_no_longer_reads_is_no_internal_error(place: Place, run: A
     assert (door.returncode, said) == (0, b"")
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_dead_or_stopped_is_said_and_loses_nothing(place: Place, run: AgentRun) -> None:
     async def ask(client: Client) -> dict[str, Any]:
         return answer(await client.call_tool("run_python", {**ASK, "wait_sec": 1}))
@@ -188,6 +191,7 @@ def test_a_person_who_says_no_is_heard(place: Place, run: AgentRun) -> None:
         with_door(place, run, work)
 
 
+@pytest.mark.slow
 def test_files_of_the_work_copy_go_in(place: Place, run: AgentRun) -> None:
     (run.work / "tree" / "data").mkdir()
     (run.work / "tree" / "data" / "a.txt").write_text("one")
@@ -205,6 +209,7 @@ def test_files_of_the_work_copy_go_in(place: Place, run: AgentRun) -> None:
     assert len(states) == 2 and all('"state": "draft"' in text for text in states)
 
 
+@pytest.mark.slow
 def test_taking_back_what_is_signed_and_nothing_of_others(place: Place, run: AgentRun) -> None:
     other = make_run(place)
 
@@ -246,6 +251,7 @@ def test_the_guide_and_the_schemas_can_be_read(place: Place, run: AgentRun) -> N
     with_door(place, run, work)
 
 
+@pytest.mark.slow
 def test_two_doors_on_sockets_as_a_launcher_starts_them(place: Place) -> None:
     """stdin is the listening socket; what is in a jail speaks to it through socat alone."""
     runs = [make_run(place), make_run(place)]
@@ -290,6 +296,7 @@ def test_two_doors_on_sockets_as_a_launcher_starts_them(place: Place) -> None:
             os.close(descriptor)
 
 
+@pytest.mark.slow
 def test_the_permanent_agent_has_the_same_door_for_the_inbox(place: Place) -> None:
     inbox = place.root / "inbox"
 

@@ -226,6 +226,7 @@ def test_the_openapi_document_shows_the_seeds_examples_and_every_status(server: 
         Draft202012Validator(schema).validate(answer.json())
 
 
+@pytest.mark.slow
 def test_schemathesis_finds_no_answer_outside_the_document(server: Running) -> None:
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     tried = 0
@@ -264,6 +265,7 @@ def examples_of(strategy: Any, count: int) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 def test_the_rate_limit_is_by_address_however_headers_rotate(started: Callable[..., Running]) -> None:
     server = started("--rate", "6", "--evidence", "production")
     asked = post(server, ASKED, params={"evidence_mode": "quickstart"})

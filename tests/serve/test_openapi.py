@@ -13,13 +13,14 @@ import openapi_spec_validator
 import pytest
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
+from tests.conftest import slow
 from tests.serve.conftest import TOKEN, Running, start, stop
 from tests.support import make_place
 
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 
 
-@pytest.fixture(params=["token", "no token"])
+@pytest.fixture(params=["token", slow("no token")])
 def document(request: pytest.FixtureRequest, server: Running, started: Callable[..., Running]) -> Any:
     """The document of a server that wants a token, and of one that wants none."""
     running = server if request.param == "token" else started("--no-auth", token=None)

@@ -143,6 +143,7 @@ def test_the_life_of_the_service(machine: Machine) -> None:
     assert all(line["workspace"].startswith("ws-") for line in lines)
 
 
+@pytest.mark.slow
 def test_a_daemon_that_hangs_is_started_anew(machine: Machine) -> None:
     machine.run("mkdir", "-p", "/etc/systemd/system/threegate.service.d")
     drop_in = machine.root / "etc/systemd/system/threegate.service.d/quick.conf"
@@ -167,6 +168,7 @@ def test_a_daemon_that_hangs_is_started_anew(machine: Machine) -> None:
     assert again.returncode == 2 and "no such service" in again.stderr
 
 
+@pytest.mark.slow
 def test_the_unit_with_era_keeps_the_machine_s_own_mounts(machine: Machine) -> None:
     threegate(machine, "service", "install", "--era", "--yes", "--name", "gate-era")
     main = json.loads(threegate(machine, "service", "status", "--name", "gate-era", "--json").stdout)["MainPID"]
@@ -196,6 +198,7 @@ require('readline').createInterface({input: process.stdin}).on('line', line => {
 """  # noqa: E501
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [pytest.param((), id="monty"), pytest.param(("--era",), id="era", marks=pytest.mark.soak)],
@@ -240,6 +243,7 @@ def test_a_server_of_tools_runs_in_its_jail_below_the_service(machine: Machine, 
     threegate(machine, "service", "uninstall", "--yes", "--name", name)
 
 
+@pytest.mark.slow
 def test_a_threegate_that_is_installed_in_a_home_is_started(machine: Machine) -> None:
     """A virtual environment in a home: the unit lets the daemon see it. Hidden, the same unit does not start."""
     venv, name = Path("/home/alice/venv"), "gate-home"

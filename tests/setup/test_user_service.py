@@ -60,6 +60,7 @@ def threegate(machine: Machine, *words: str) -> str:
     return carol(machine, sys.executable, "-P", "-m", "threegate", *place, *words)
 
 
+@pytest.mark.slow
 def test_the_life_of_a_users_service(machine: Machine) -> None:
     told = threegate(machine, "service", "install", "--yes")
     unit = f"{HOME}/.config/systemd/user/threegate.service"

@@ -99,6 +99,7 @@ def run_one(machine: Machine, slug: str) -> str:
     return result.read_text()
 
 
+@pytest.mark.slow
 def test_the_documented_unit(machine: Machine) -> None:
     """It takes work; killed, it is back by itself and takes the next; stopped, it leaves no process behind."""
     identity = FILES / "workers" / "w1"

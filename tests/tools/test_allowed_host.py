@@ -76,6 +76,7 @@ def in_the_network(folder: Path) -> None:
         print(json.loads(out.read_text())["content"][0]["text"])
 
 
+@pytest.mark.slow
 @pytest.mark.root
 def test_it_reaches_the_host_that_was_signed_and_no_other(tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.agents.people import python
+from tests.conftest import slow
 from tests.engine_fixtures import ENGINE, IMAGE
 from tests.ordinary_user import UID
 from tests.support import make_place, wait_until
@@ -87,6 +88,7 @@ def test_it_has_what_was_signed_and_nothing_else() -> None:
     assert containers(workspace) == []
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.root
 def test_it_is_the_same_for_a_user_of_the_engines_group() -> None:
@@ -187,7 +189,7 @@ def helpers() -> set[int]:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, slow(signal.SIGTERM)])
 def test_a_daemon_that_is_killed_leaves_no_container(number: int) -> None:
     workspace = new_workspace_id()
     process = holder(workspace)

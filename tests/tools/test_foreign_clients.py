@@ -67,6 +67,7 @@ def node(modules: Path, *words: str, **more: Any) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_official_sdk_gets_the_same_with_and_without(behind: Gate, everything: RealServer, modules: Path) -> None:
     calls = [
         ("get-structured-content", {"location": "New York"}),
@@ -143,6 +144,7 @@ def url(behind: Gate, modules: Path) -> Iterator[str]:
             bridge.stdout.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["some", "all"])
 def test_the_conformance_suite(url: str, modules: Path, tmp_path: Path, whole: bool) -> None:
     running = {

@@ -66,6 +66,7 @@ def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
     assert parse_manifest(data) == manifest and manifest.digest == canonical.sha256_hex(data)
 
 
+@pytest.mark.slow
 @given(MANIFESTS, MANIFESTS)
 def test_what_has_no_difference_has_one_digest(one: Manifest, other: Manifest) -> None:
     changed = differences(one, initialize=other.initialize, tools=other.tools, program=other.program)

@@ -166,6 +166,7 @@ def same(given: dict[str, Any], wanted: dict[str, Any]) -> None:
         assert timeless(result) == timeless({"isError": False, **wanted["result"]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["some", "every"])
 def test_every_field_of_every_answer_is_the_servers(
     servers: dict[str, RealServer], tmp_path: Path, whole: bool

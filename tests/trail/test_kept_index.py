@@ -78,6 +78,7 @@ def answers(index: TrailIndex, requests: list[str], names: list[str], nonces: li
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(STEPS, st.data())
 def test_it_answers_as_the_whole_trail_does(tmp_path_factory, steps, data) -> None:

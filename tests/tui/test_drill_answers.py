@@ -15,6 +15,7 @@ from textual.widgets import DataTable
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import terminal_environment, under_a_terminal
+from tests.conftest import slow
 from tests.tui.terminal import drive, open_first, read_all, rows, until
 from threegate.acts.drills import place_drill, set_drills
 from threegate.acts.signing_key import Acting
@@ -50,7 +51,7 @@ def outcomes(bench: Bench) -> list[tuple[str | None, bool]]:
     return [(item.outcome, item.read_seconds is not None) for item in found if isinstance(item, DrillEnded)]
 
 
-@pytest.mark.parametrize("answer", ["missed", "caught"])
+@pytest.mark.parametrize("answer", ["missed", slow("caught")])
 def test_in_the_application(bench: Bench, answer: str) -> None:
     app = OperatorApp(bench.workspace, undecided=True, key=bench.keys["alice"])
 
@@ -75,7 +76,7 @@ def test_in_the_application(bench: Bench, answer: str) -> None:
     assert app.done.approved == [] and app.done.rejected == []
 
 
-@pytest.mark.parametrize("answer", ["missed", "caught"])
+@pytest.mark.parametrize("answer", [slow("missed"), "caught"])
 def test_review_on_a_plain_terminal(bench: Bench, answer: str) -> None:
     bench.keys["alice"].write_text("no key at all")
     command = [

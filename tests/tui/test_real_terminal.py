@@ -18,6 +18,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import terminal_environment
+from tests.conftest import slow
 from threegate.review.countersign import verify_approval
 
 
@@ -122,7 +123,7 @@ def test_watching_ends_with_a_key_and_leaves_the_terminal_as_it_was(bench: Bench
     assert terminal.wrote.rstrip().rfind(b"\x1b[?1049l") > terminal.wrote.rfind(b"\x1b[?1049h")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (60, 20), (200, 50)])
+@pytest.mark.parametrize("size", [(80, 24), slow((60, 20)), slow((200, 50))])
 def test_list_and_request_at_every_size(bench: Bench, size: tuple[int, int]) -> None:
     """What the agent wrote is behind the gutter in every row; the list stays beside the request where there is room."""
     purpose = "Needs you (7) approved by alice, risk low -> daemon " * 4
@@ -154,6 +155,7 @@ def test_a_dumb_terminal_gets_lines(bench: Bench) -> None:
     assert terminal.end() == 0 and b"\x1b[?1049h" not in terminal.wrote
 
 
+@pytest.mark.slow
 def test_without_colours_a_draft_is_shown_all_the_same(bench: Bench) -> None:
     bench.draft(data=None)
     terminal = Terminal(bench, "review", "--key", str(bench.keys["alice"]), NO_COLOR="1")

@@ -14,6 +14,7 @@ from textual.widgets import DataTable, Input, Static
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.page.hostile_texts import MARK, fill
+from tests.conftest import slow
 from tests.tui.terminal import SCREENS, drive, open_first, read_all, rows, until
 from threegate.acts.list_drafts import drafts_of
 from threegate.core import limits
@@ -72,7 +73,7 @@ def chosen(app: OperatorApp) -> Line:
     return line
 
 
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("full", [False, slow(True)])
 def test_it_shows_exactly_the_lines_of_the_plain_review(bench: Bench, full: bool) -> None:
     path = bench.draft(code="x = 1\n" * 90 + f"y = {'z' * 300!r}", purpose="Rank [bold]cities[/bold] {x}.")
     app, seen = app_of(bench), []
@@ -156,6 +157,7 @@ def test_an_approval_by_a_real_key(bench: Bench) -> None:
     assert [item.name for item in bench.workspace.inputs.iterdir() if item.name.startswith(".tmp")] == []
 
 
+@pytest.mark.slow
 def test_a_rejection_with_its_reason(bench: Bench) -> None:
     path = bench.draft(data=None)
     broken = bench.draft("req-2", slug="zbroken", data=None)
@@ -208,6 +210,7 @@ def test_what_was_shown_is_signed_and_what_changed_is_not(bench: Bench) -> None:
     assert not promoted.draft_removed
 
 
+@pytest.mark.slow
 def test_the_list_is_renewed_and_filtered(bench: Bench) -> None:
     for number in range(4):
         bench.draft(f"req-{number}", slug=f"kind{number % 2}-{number}", data=None)
@@ -234,7 +237,7 @@ def test_the_list_is_renewed_and_filtered(bench: Bench) -> None:
     drive(app, script)
 
 
-@pytest.mark.parametrize("size", [(120, 40), (41, 14)])
+@pytest.mark.parametrize("size", [(120, 40), slow((41, 14))])
 def test_every_line_is_whole_at_every_width(bench: Bench, size: tuple[int, int]) -> None:
     bench.draft(purpose="w" * 300)
     app = app_of(bench)
@@ -322,6 +325,7 @@ def test_refusals_are_told_on_the_screen(bench: Bench) -> None:
     drive(app, script)
 
 
+@pytest.mark.slow
 def test_all_inputs_are_paged_through_from_the_copies(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than any screen holds, a page at a time; what is in the inbox meanwhile is not what is read."""
     monkeypatch.setattr(limits, "SHOWN_BYTES", 100)
@@ -401,6 +405,7 @@ def test_a_draft_without_inputs_has_none_to_read(bench: Bench) -> None:
     drive(app, script)
 
 
+@pytest.mark.slow
 def test_the_list_stays_beside_the_request_where_there_is_room(bench: Bench) -> None:
     """From 120 columns on; the lines of the request are the same as without it."""
     path = bench.draft(data=None)
@@ -423,6 +428,7 @@ def test_the_list_stays_beside_the_request_where_there_is_room(bench: Bench) -> 
     app.held.close()
 
 
+@pytest.mark.slow
 def test_n_shows_the_next_line_that_was_not_on_the_screen(bench: Bench) -> None:
     bench.draft(data=None, code="x = 1\n" * 90)
     app = app_of(bench)
@@ -443,6 +449,7 @@ def test_n_shows_the_next_line_that_was_not_on_the_screen(bench: Bench) -> None:
     app.held.close()
 
 
+@pytest.mark.slow
 def test_d_shows_what_differs_from_the_last_of_its_shape(bench: Bench) -> None:
     bench.draft("req-1", slug="first", data=None, code="print(1)")
     app = app_of(bench)
@@ -468,6 +475,7 @@ def test_d_shows_what_differs_from_the_last_of_its_shape(bench: Bench) -> None:
     app.held.close()
 
 
+@pytest.mark.slow
 def test_u_goes_on_to_the_next_undecided_one(bench: Bench) -> None:
     for number in range(3):
         bench.draft(f"req-{number}", slug=f"n{number}", data=None)
@@ -494,6 +502,7 @@ def test_u_goes_on_to_the_next_undecided_one(bench: Bench) -> None:
     app.held.close()
 
 
+@pytest.mark.slow
 def test_a_countersignature_after_every_line_was_read(bench: Bench) -> None:
     bench.operator("bob")
     bench.settings(approval__quorum__low=2)
@@ -519,6 +528,7 @@ def test_a_countersignature_after_every_line_was_read(bench: Bench) -> None:
     assert all(check.ok for check in verify_approval(bench.context, done.path))
 
 
+@pytest.mark.slow
 def test_x_cancels_what_waits_under_the_operators_name(bench: Bench) -> None:
     done = bench.approve(bench.draft(data=None))
     app = OperatorApp(bench.workspace, undecided=False, key=bench.keys["alice"])

@@ -26,6 +26,7 @@ def bench(tmp_path: Path) -> Bench:
     return make_bench(tmp_path)
 
 
+@pytest.mark.slow
 def test_it_follows_what_happens(bench: Bench) -> None:
     first = bench.draft("req-1", slug="first", data=None)
     app = OperatorApp(bench.workspace, undecided=False)

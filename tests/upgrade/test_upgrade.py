@@ -82,6 +82,7 @@ def test_a_copy_is_adopted_and_goes_on(archive: Path, tmp_path: Path) -> None:
     assert set(DRAFTS) <= {event["request_id"] for event in place.events()} | {None} | old_ids(place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("archive", KEPT, ids=lambda path: path.name)
 def test_in_place_it_goes_on_without_an_act(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     try:

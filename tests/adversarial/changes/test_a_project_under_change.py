@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.changes.trees_on_disk import build
+from tests.conftest import slow
 from tests.runners.applying import Change, as_root, own, picture
 from threegate.core import durable
 from threegate.runners.apply.apply_journal import STAGE
@@ -107,9 +108,11 @@ def contents(root: Path) -> set[Any]:
     return {facts[-1] for facts in picture(root).values() if facts[0] != "link"}
 
 
+@pytest.mark.parametrize("every", [5, slow(1)])
 @pytest.mark.parametrize("name", ATTACKS)
-def test_at_every_moment(tmp_path: Path, name: str) -> None:
-    moment = 0
+def test_at_every_moment(tmp_path: Path, name: str, every: int) -> None:
+    """At some moments, another row of them for each attack; the slow form is at each."""
+    moment = list(ATTACKS).index(name) % every
     succeeded = refused = 0
     while True:
         folder = tmp_path / str(moment)
@@ -166,5 +169,5 @@ def test_at_every_moment(tmp_path: Path, name: str) -> None:
                 "replaced_by_an_editor": {b"old b"}, "turned_folder": {b"old turns"},
             }.get(name, set())  # fmt: skip
             assert lost <= destroyed, (name, moment, done)
-        moment += 1
+        moment += every
     assert refused and moment > 20, (succeeded, refused, moment)

@@ -188,6 +188,7 @@ def unreadable() -> list[tuple[bytes, dict[str, Any]]]:
     ]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_ends_no_listener(cluster: Cluster) -> None:
     """Unsigned messages with hostile properties, from a worker to the daemon and from a broker to a worker; then
     statuses of 7.8 MB. The honest worker stays, a request runs on it, and nobody's memory was taken.
@@ -220,6 +221,7 @@ def test_what_cannot_be_read_ends_no_listener(cluster: Cluster) -> None:
         daemon.close()
 
 
+@pytest.mark.slow
 def test_a_worker_that_keeps_its_outputs_does_not_keep_the_daemon(cluster: Cluster) -> None:
     """It signs a result and sends nothing more. First it says `unavailable` after the token, and gets no second one; a
     clock of an hour ago is no life.

@@ -68,6 +68,7 @@ def test_an_approved_request_runs_while_a_thousand_drafts_are_looked_at(place: P
         daemon.wait()
 
 
+@pytest.mark.slow
 def test_large_inputs_are_hashed_beside_the_loop(place: Place) -> None:
     """Twelve sparse inputs of a gibibyte: their draft has no verdict for a while, and everybody else's request runs."""
     names = [f"big-{number}" for number in range(12)]

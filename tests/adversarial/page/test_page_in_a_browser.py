@@ -168,6 +168,7 @@ _ROWS = """
 """  # noqa: E501
 
 
+@pytest.mark.slow
 def test_at_39_columns_every_row_of_foreign_text_is_whole_and_beside_the_bar(shown: Shown) -> None:
     """As narrow as a terminal on which nothing is asked: no row begins without the bar, and none is cut."""
     browser = shown.browser
@@ -462,6 +463,7 @@ def test_contrast_is_enough(shown: Shown, dark: bool) -> None:
     browser.size(1280, 1000)
 
 
+@pytest.mark.slow
 def test_two_columns_where_there_is_room_and_one_column_of_cards_on_a_phone(shown: Shown, tmp_path: Path) -> None:
     """Screenshots are kept in THREEGATE_SCREENSHOTS, to be looked at."""
     kept = Path(os.environ.get("THREEGATE_SCREENSHOTS") or tmp_path)

@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import rows, terminal_environment, under_a_terminal
+from tests.conftest import slow
 from tests.contracts.material import folder
 from tests.tui.terminal import drive, open_first, read_all, until
 from threegate.review.review_sections import review_sections
@@ -84,7 +85,7 @@ def test_the_bar_stands_before_foreign_text_only_and_that_comes_last(bench: Benc
     assert not [line for line in lines[: lines.index("== WHAT RUNS")] if "FOREIGN" in line]
 
 
-@pytest.mark.parametrize("size", [(80, 2), (80, LEAST_HEIGHT - 1), (39, 20)])
+@pytest.mark.parametrize("size", [(80, 2), slow((80, LEAST_HEIGHT - 1)), slow((39, 20))])
 def test_lines_under_the_footer_of_a_small_screen_were_not_seen(bench: Bench, size: tuple[int, int]) -> None:
     bench.draft(data=None)
     app = OperatorApp(bench.workspace, undecided=True, key=bench.keys["alice"])
@@ -101,6 +102,7 @@ def test_lines_under_the_footer_of_a_small_screen_were_not_seen(bench: Bench, si
     drive(app, script, size)
 
 
+@pytest.mark.slow
 def test_lines_under_a_dialog_were_not_seen(bench: Bench) -> None:
     bench.draft(code="x = 1\n" * 40)
     app = OperatorApp(bench.workspace, undecided=True, key=bench.keys["alice"])

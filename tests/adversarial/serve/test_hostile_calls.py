@@ -149,6 +149,7 @@ def test_what_lies_in_a_runs_files_is_hashed_not_believed(place: Place, run: Age
     assert '"reason": "TG903"' in verdict.read_text()
 
 
+@pytest.mark.slow
 def test_a_flood_of_one_run_leaves_the_others_their_turn(place: Place, run: AgentRun) -> None:
     other = make_run(place)
     for number in range(limits.AGENT_INBOX_ENTRIES + 50):

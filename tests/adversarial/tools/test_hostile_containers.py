@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import slow
 from tests.tools.container_bench import containers, new_workspace_id, opened
 from threegate.core import limits
 from threegate.tools.server_process import ServerError
@@ -25,9 +26,10 @@ def soak(code: str, source: str) -> Any:
     ("code", "source"),
     [
         ("server_ended", CALL + "[os.fork() for _ in iter(int, 1)]"),
-        ("server_silent", ("import signal\nfor n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n    except "  # noqa: E501
+        slow("server_silent", ("import signal\nfor n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n    except "  # noqa: E501
         "(OSError, ValueError): pass\n") + CALL + "[__import__('time').sleep(9) for _ in iter(int, 1)]"),
-        ("server_ended", "KEPT = []\n" + CALL + "[KEPT.append(bytearray(b'x') * (64 << 20)) for _ in iter(int, 1)]"),
+        slow("server_ended", "KEPT = []\n" + CALL
+        + "[KEPT.append(bytearray(b'x') * (64 << 20)) for _ in iter(int, 1)]"),
         soak("server_answer_too_large", CALL + "[sys.stdout.write('x' * 65536) for _ in iter(int, 1)]"),
         soak("server_silent", CALL + "[sys.stderr.write('x' * 65536) for _ in iter(int, 1)]"),
         soak("server_protocol", CALL + "say({'id': id + 1, 'result': text('x')})"),
