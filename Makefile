@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 # Debian's own, if it is new enough and has its venv: it is built with all optimizations, which pyenv's is not.
 PYTHON ?= $(shell for python in /usr/bin/python3 python3; do $$python -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done || echo python3)
 
-.PHONY: demo agent-demo test soak lint docs lock newest deb release-check clean
+.PHONY: demo agent-demo test test-slow soak lint docs lock newest deb release-check clean
 
 demo: $(VENV)/.demo
 	$(PY) scripts/demo.py
@@ -14,6 +14,9 @@ agent-demo: $(VENV)/.dev
 
 test: $(VENV)/.dev
 	scripts/test
+
+test-slow: $(VENV)/.dev
+	scripts/test slow
 
 soak: $(VENV)/.dev
 	THREEGATE_SOAK=1 scripts/test soak

@@ -14,9 +14,15 @@ from tests.aana.test_guard import CONFIRMED
 from tests.conftest import peer
 from threegate import aana
 
-peer("agents")
-RunnableConfig = peer("langchain_core.runnables").RunnableConfig
-BaseTool, StructuredTool = peer("langchain_core.tools").BaseTool, peer("langchain_core.tools").StructuredTool
+
+@pytest.fixture(scope="module", autouse=True)
+def _frameworks() -> None:
+    """Imported before the first test and not by every worker that collects: it takes seconds."""
+    global RunnableConfig, BaseTool, StructuredTool
+    peer("agents")
+    RunnableConfig = peer("langchain_core.runnables").RunnableConfig
+    BaseTool, StructuredTool = peer("langchain_core.tools").BaseTool, peer("langchain_core.tools").StructuredTool
+
 
 OPEN = aana.Gate("send_note", "write", authorization_state="confirmed", evidence_refs=[CONFIRMED])
 SHUT = aana.Gate("send_note", "write", authorization_state="user_claimed", evidence_refs=["draft:1"])

@@ -13,8 +13,6 @@ import pytest
 from tests.agents.scripted_model import ASIDE, OVER, Call, Model, NextStep, Say, Turn
 from tests.conftest import peer
 
-openai = peer("openai")
-
 MakeModel = Callable[[Sequence[NextStep]], Model]
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
 ARGUMENTS = {"a": 'a "quoted" ü'}
@@ -24,8 +22,8 @@ def chat_tools(*names: str) -> list[Any]:
     return [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in names]
 
 
-def client(model: Model) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{model.url}/v1", api_key="k-1", max_retries=0)
+def client(model: Model) -> Any:
+    return peer("openai").OpenAI(base_url=f"{model.url}/v1", api_key="k-1", max_retries=0)
 
 
 def test_responses_as_the_client_of_openai_reads_them(model: MakeModel) -> None:

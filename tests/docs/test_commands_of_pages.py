@@ -38,6 +38,7 @@ NOT_RUN = {
     "make demo": "this test suite was started by its sibling; scripts/try_readme runs it",
     "make test": "is what runs this",
     "make lint": "is the first half of it",
+    "make test-slow": "takes as long again",
     "make soak": "takes hours",
     "make lock": "changes the checkout: tests/packaging/test_lock.py compares what it wrote",
     "make newest": "installs what is not locked; a step of docs/release.md",
