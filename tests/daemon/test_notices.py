@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import make_bench
+from tests.support import wait_until
 from threegate.cli import execute
 from threegate.core import limits
 from threegate.core.settings import Settings
@@ -63,7 +64,7 @@ def test_the_operator_hears_the_card_and_the_requester_an_id(
     Daemon(bench.workspace, Log(), once=True).run()
     bench.approve(path)
     Daemon(bench.workspace, Log(), once=True).run()
-    told = {place: json.loads(body) for place, body in heard}
+    told = wait_until(lambda: len(heard) == 2 and {place: json.loads(body) for place, body in heard}, "both notices")
     assert told["/operator"]["title"] == "A request is waiting for approval, risk low"
     assert told["/operator"]["message"].splitlines() == [
         "asked by core (as the file says); risk low",

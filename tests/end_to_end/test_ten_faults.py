@@ -12,6 +12,8 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,17 +76,22 @@ def a_place(tmp_path: Path) -> Place:
     return make_place(tmp_path)
 
 
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that another account can reach. Those of pytest are closed again by every run that begins."""
+    with tempfile.TemporaryDirectory(prefix="threegate-home-") as name:
+        Path(name).chmod(0o711)
+        for folder in ("home", "state"):
+            Path(name, folder).mkdir()
+        monkeypatch.setenv("XDG_STATE_HOME", f"{name}/state")
+        yield Path(name, "home")
+
+
 @pytest.mark.root
-def test_1_wrong_permissions(tmp_path: Path) -> None:
+def test_1_wrong_permissions(home: Path) -> None:
     """Somebody used root once; now the daemon's own user can read neither the trail nor the inbox."""
-    home = tmp_path / "home"
-    home.mkdir()
     place = make_place(home)
-    for path in [tmp_path, *tmp_path.parents][:-2]:
-        if path.stat().st_uid == os.getuid() and str(path).startswith("/tmp/"):
-            path.chmod(path.stat().st_mode | 0o011)
     state = Path(os.environ["XDG_STATE_HOME"])
-    state.parent.chmod(0o711)
     for top in (home, state):
         for folder, _, files in os.walk(top):
             for path in (Path(folder), *(Path(folder) / name for name in files)):
