@@ -24,12 +24,14 @@ _LICENSED = pytest.mark.skipif(
 
 
 def _marks(agent: Agent) -> list[pytest.MarkDecorator]:
-    return [] if agent.in_ci else [pytest.mark.soak, *([_LICENSED] if agent.name == "claude" else ())]
+    if agent.in_ci:
+        return [] if agent.name == "codex" else [pytest.mark.slow]
+    return [pytest.mark.soak, *([_LICENSED] if agent.name == "claude" else ())]
 
 
 EACH_AGENT = [pytest.param(agent, id=agent.name, marks=_marks(agent)) for agent in AGENTS]
-"""For `parametrize`: those of CI always, the others in `make soak`."""
-IN_CI = [pytest.param(agent, id=agent.name) for agent in AGENTS if agent.in_ci]
+"""For `parametrize`: Codex always, the other of CI with the slow tests, all others in `make soak`."""
+IN_CI = [pytest.param(agent, id=agent.name, marks=_marks(agent)) for agent in AGENTS if agent.in_ci]
 
 
 @pytest.fixture

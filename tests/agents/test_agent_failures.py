@@ -145,6 +145,7 @@ def test_a_disk_that_fills_up_while_an_agent_works(user: Person) -> None:
     wait_until_nothing_lives(user)
 
 
+@pytest.mark.slow
 def test_a_project_on_another_file_system(user: Person) -> None:
     """Work copy, change set and apply: each stays on the file system where it has to be."""
     approve = (

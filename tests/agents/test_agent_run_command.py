@@ -264,6 +264,7 @@ def test_ctrl_c_ends_the_agent_and_records_it(somebody: Person) -> None:
     assert ended["reason"] == "stopped" and ended["changed"] == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_every_moment_of_the_start(user: Person) -> None:
     """Whenever it comes: no process, no run that is neither ended nor gone, no traceback."""
     for number in range(8):

@@ -1,9 +1,10 @@
 """Kills the real code at every operation of the seam to the disk, lets the unsynced part survive or not, and looks.
 
-A program of its own: it imports everything once and forks for each kill, so that a kill costs no interpreter start.
-Only the runner is a stand-in: it counts its runs in a file outside of the workspace. Prints one JSON object.
+A program of its own: it imports everything once and forks for each scenario and each kill, so that neither costs an
+interpreter start. Only the runner is a stand-in: it counts its runs in a file outside of the workspace. Prints a line
+of JSON for each scenario.
 
-    python -m tests.crash.harness FOLDER SCENARIO MODE [--every N] [--offset K]
+    python -m tests.crash.harness FOLDER MODE NAME[/EVERY[/OFFSET]] ...
 
 MODE is `kill` (before and after each operation; with the unsynced writes kept, lost, and torn) or `fault` (ENOSPC,
 EIO, EMFILE, EINTR raised at each operation).
@@ -114,28 +115,40 @@ def without_threads() -> None:
     threegate.daemon.typecheck_queue.type_findings = lambda request: ()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("scenario", choices=SCENARIOS)
-    parser.add_argument("mode", choices=("kill", "fault", "fault-all"))
-    parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--offset", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=240)
-    options = parser.parse_args()
-    without_threads()
-    place = Place(options.folder)
-    options.folder.mkdir(parents=True, exist_ok=True)
+def explored(folder: Path, mode: str, wanted: str, seconds: float) -> dict:
+    """What became of one scenario, given as NAME, NAME/EVERY or NAME/EVERY/OFFSET."""
+    name, *numbers = wanted.split("/")
+    every, offset = (int(number) for number in (*numbers, *("1", "0")[len(numbers) :]))
+    place = Place(folder / name)
+    place.base.mkdir(parents=True, exist_ok=True)
     place.build()
     began = datetime.now(UTC)
-    scenario = SCENARIOS[options.scenario]
+    scenario = SCENARIOS[name]
     scenario.prepare(place)
     place.restore()
     scenario.work(place)  # once in this process: what is imported and cached now is there in every child
     place.daemon()
-    summary = explore(place, scenario, options.mode, options.every, options.offset, time.monotonic() + options.seconds)
-    summary["seconds"] = round((datetime.now(UTC) - began).total_seconds(), 1)
-    json.dump(summary, sys.stdout)
+    summary = explore(place, scenario, mode, every, offset, time.monotonic() + seconds)
+    return {"scenario": name, **summary, "seconds": round((datetime.now(UTC) - began).total_seconds(), 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("mode", choices=("kill", "fault", "fault-all"))
+    parser.add_argument("scenario", nargs="+", help="NAME[/EVERY[/OFFSET]]")
+    parser.add_argument("--seconds", type=float, default=240)
+    options = parser.parse_args()
+    without_threads()
+    for wanted in options.scenario:
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            print(json.dumps(explored(options.folder, options.mode, wanted, options.seconds)), flush=True)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            sys.exit(f"{wanted} ended with {os.waitstatus_to_exitcode(status)}")
 
 
 if __name__ == "__main__":

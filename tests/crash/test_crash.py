@@ -30,18 +30,21 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def explore(folder: Path, scenario: str, mode: str, *more: str) -> dict:
+def explore(folder: Path, mode: str, *scenarios: str, seconds: int = 240) -> list[dict]:
+    """What the harness found, a summary for each scenario (NAME[/EVERY[/OFFSET]])."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.harness", str(folder / scenario), scenario, mode, *more],
+        [sys.executable, "-m", "tests.crash.harness", str(folder), mode, *scenarios, "--seconds", str(seconds)],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=7200,
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
-    summary: dict = json.loads(done.stdout.splitlines()[-1])
-    print(f"{scenario} {mode}: {summary['points']} points, {summary['stops']} stops, {summary['seconds']} s")
-    return summary
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith(b'{"scenario"')]
+    for one in found:
+        print(f"{one['scenario']} {mode}: {one['points']} points, {one['stops']} stops, {one['seconds']} s")
+    assert len(found) == len(scenarios)
+    return found
 
 
 FLOORS = {
@@ -65,7 +68,7 @@ FLOORS = {
 """Points and stops of one whole enumeration: what was covered when this was written, less what threads may vary."""
 
 SAMPLE = 4
-"""How many places of a scenario `make test` stops at, whichever the seed of the scenario's name begins with."""
+"""How many places of a scenario `make test` stops at."""
 
 FAULTS = {"pass": 2, "approve": 2, "reject": 2, "prune": 3, "change": 10}
 """Scenarios whose disk fails, and every how many-th operation of them; the long form leaves none out."""
@@ -74,7 +77,7 @@ ROUNDS = 9
 
 
 def killed(folder: Path, scenario: str, seconds: int) -> None:
-    summary = explore(folder, scenario, "kill", "--seconds", str(seconds))
+    [summary] = explore(folder, "kill", scenario, seconds=seconds)
     points, stops = FLOORS[scenario]
     assert summary["failures"] == []
     assert summary["points"] >= points, "fewer places than before: is there a write beside the seam?"
@@ -83,18 +86,22 @@ def killed(folder: Path, scenario: str, seconds: int) -> None:
     assert {"write", "sync", "sync_folder"} <= set(summary["operations"])
 
 
+def some(scenario: str) -> str:
+    """A few places of a scenario, as many for each, whichever the seed of its name begins with."""
+    every = FLOORS[scenario][0] // SAMPLE
+    return f"{scenario}/{every}/{random.Random(scenario).randrange(every)}"
+
+
 def test_the_floors_add_up_to_what_was_promised() -> None:
     assert sum(stops for _, stops in FLOORS.values()) * ROUNDS >= 10_000
 
 
-@pytest.mark.parametrize("scenario", FLOORS)
-def test_killed_at_some_operations(folder: Path, scenario: str) -> None:
+@pytest.mark.parametrize("turn", range(4))
+def test_killed_at_some_operations(folder: Path, turn: int) -> None:
     """Before and after an operation; the unsynced writes survive, are lost, or are torn."""
-    every = FLOORS[scenario][0] // SAMPLE
-    offset = random.Random(scenario).randrange(every)
-    summary = explore(folder, scenario, "kill", "--every", str(every), "--offset", str(offset))
-    assert summary["failures"] == []
-    assert summary["points"] >= SAMPLE - 1, "fewer places than before: is there a write beside the seam?"
+    for summary in explore(folder, "kill", *map(some, list(FLOORS)[turn::4])):
+        assert summary["failures"] == [], summary
+        assert summary["points"] >= SAMPLE - 1, "fewer places than before: is there a write beside the seam?"
 
 
 @pytest.mark.slow
@@ -105,7 +112,7 @@ def test_killed_at_every_operation(folder: Path, scenario: str) -> None:
 
 
 def test_a_fault_at_some_operations(folder: Path) -> None:
-    summary = explore(folder, "approve", "fault", "--every", "12", "--offset", "3")
+    [summary] = explore(folder, "fault", "approve/12/3")
     assert summary["failures"] == []
     assert summary["points"] >= SAMPLE // 2
 
@@ -115,7 +122,7 @@ def test_a_fault_at_some_operations(folder: Path) -> None:
 @pytest.mark.parametrize(("scenario", "every"), FAULTS.items())
 def test_a_fault_at_every_operation(folder: Path, scenario: str, every: int) -> None:
     """ENOSPC, EIO, EMFILE and EINTR in turn: a clear word or a good end, and nothing wrong after the next start."""
-    summary = explore(folder, scenario, "fault", "--every", str(every))
+    [summary] = explore(folder, "fault", f"{scenario}/{every}")
     assert summary["failures"] == []
     assert summary["points"] >= FLOORS[scenario][0] // every // 2 - 2
 
@@ -136,6 +143,6 @@ def test_ten_thousand_kills(folder: Path, scenario: str, turn: int) -> None:
 @pytest.mark.parametrize("scenario", FLOORS)
 def test_every_fault_at_every_operation(folder: Path, scenario: str) -> None:
     """Each of ENOSPC, EIO, EMFILE and EINTR at each operation."""
-    summary = explore(folder, scenario, "fault-all", "--seconds", "7000")
+    [summary] = explore(folder, "fault-all", scenario, seconds=7000)
     assert summary["failures"] == []
     assert summary["stops"] >= 4 * (FLOORS[scenario][0] // 2 - 2)

@@ -84,6 +84,7 @@ def test_the_list_of_grants_is_about_reads_and_bash_reads_it_as_the_replay_does(
     assert joined == [" ".join(row) for row in written]
 
 
+@pytest.mark.slow
 def test_a_person_is_asked_less_than_once_for_a_task() -> None:
     """With grants for reads written before; docs/measured.md has these figures."""
     total = sum((counted(RECORDED, name) for name in SUITES), Counter())

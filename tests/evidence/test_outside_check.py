@@ -93,6 +93,7 @@ def test_a_pack_of_one_request_is_confirmed_and_discloses_no_other(one: Path, ou
     assert len((one / "proofs.jsonl").read_bytes().splitlines()) == len((one / "trail.jsonl").read_bytes().splitlines())
 
 
+@pytest.mark.slow
 def test_everything_that_happens_to_requests_is_confirmed(tmp_path: Path, outside: Outside) -> None:
     workspace = make_everything(tmp_path)
     packed = write_pack(workspace, tmp_path / "pack")

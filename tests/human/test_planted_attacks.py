@@ -173,6 +173,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
 def test_on_the_terminal(queue: Queue, columns: int, lines: int) -> None:

@@ -340,6 +340,7 @@ class Hand:
         return str(mail.value.get("code", mail.kind))
 
 
+@pytest.mark.slow
 def test_replays_reordering_kills_and_a_journal_of_yesterday(cluster: Cluster) -> None:
     """Every message is kept and sent again, later, in another order, and to a worker whose journal was put back."""
     worker = cluster.workers["w2"]

@@ -514,6 +514,7 @@ def test_a_fold_that_is_open_stays_open_and_the_age_is_counted(shown: Shown) -> 
     assert browser.complaints() == []
 
 
+@pytest.mark.slow
 def test_it_prints_whole_and_works_without_its_script(shown: Shown, tmp_path: Path) -> None:
     import base64
 
