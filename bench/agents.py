@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from threegate.agents.names_layer import names_work
 from threegate.agents.work_changes import read_changes
 from threegate.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy
 from threegate.core.workspace import Workspace
-from threegate.jail.jail import Account, Jail, overlay_works
+from threegate.jail.jail import Account, Jail
 
 ROUNDS = 9
 
@@ -34,7 +35,7 @@ def median_ms(act: Callable[[], object]) -> float:
 
 def in_jail(copy: WorkCopy, *words: str, begin: bool) -> None:
     """Run a program in the copy to its end."""
-    jail = Jail(copy.account, copy.bound, tree=str(copy.root), overlay=copy.overlay, cwd=str(copy.root))
+    jail = Jail(copy.account, copy.bound, copy.layered, cwd=str(copy.root))
     process = jail.start(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, begin=begin
     )
@@ -59,7 +60,8 @@ def main() -> None:
         for part in (UPPER, SCRATCH):
             (run.work / part).mkdir()
         ordinary = os.geteuid() != 0
-        kind: CopyKind = "overlay" if ordinary and overlay_works(project, run.work) else "plain"
+        overlay = ordinary and names_work(Account.own(), project, run.work, run.work)
+        kind: CopyKind = "overlay" if overlay else "plain"
         for what in ("first", "again"):
             begun = time.perf_counter()
             where = Workspace(root).agent_run(f"ar-20260101-000000z-0000000{1 + (what == 'again')}").make()

@@ -42,7 +42,7 @@ def working(tmp_path: Path, kind: CopyKind, *, shown: tuple[str, ...] = ()) -> I
 
 def inside(copy: WorkCopy, script: str) -> str:
     """Run a script in the copy, in the jail."""
-    jail = Jail(Account.own(), copy.bound, tree=str(copy.root), overlay=copy.overlay, cwd=str(copy.root))
+    jail = Jail(Account.own(), copy.bound, copy.layered, cwd=str(copy.root))
     process = jail.start(
         ["/bin/bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, begin=False  # noqa: E501
     )  # fmt: skip

@@ -26,14 +26,20 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def take_over_state(workspace: Workspace, run: AgentRun, facts: RunFacts) -> AgentRun | None:
-    """Take over the HOME of the last ended run with this profile, project and account; return that run, None
-    if there is none.
+    """Take over the HOME of the last ended run with this profile, project and account that could read the same; return
+    that run, None if there is none.
+
+    An agent may have kept what it read, so a HOME belongs to the `--with` and `--read` of its run.
 
     This is a single rename: one run or the other has it, never both. Raises OSError.
     """
     for before, known in reversed(all_runs(workspace)):
-        same = (known.profile, known.root, known.uid) == (facts.profile, facts.root, facts.uid)
-        if before.run_id == run.run_id or not same or is_alive(before) or not before.state.is_dir():
+        if (
+            before.run_id == run.run_id
+            or _reach(known) != _reach(facts)
+            or is_alive(before)
+            or not before.state.is_dir()
+        ):
             continue
         run.state.rmdir()
         try:
@@ -43,6 +49,11 @@ def take_over_state(workspace: Workspace, run: AgentRun, facts: RunFacts) -> Age
             continue
         return before
     return None
+
+
+def _reach(facts: RunFacts) -> tuple[object, ...]:
+    """What of a run decides what may be in its HOME."""
+    return facts.profile, facts.root, facts.uid, frozenset(facts.shown), frozenset(facts.reading)
 
 
 def write_files(run: AgentRun, filled: Filled, account: Account) -> None:

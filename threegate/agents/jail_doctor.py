@@ -17,7 +17,7 @@ from pathlib import Path
 from threegate.agents.profile import load_profile, profile_names
 from threegate.core.extras import Extra, install_line, missing_modules
 from threegate.core.settings import Settings
-from threegate.jail.jail import Account, measure_walls, missing_packages, overlay_works
+from threegate.jail.jail import Account, measure_walls, missing_packages
 from threegate.jail.jail_cgroup import JailCgroup
 from threegate.runners.description import DoctorLine, guarded
 
@@ -88,21 +88,21 @@ def _overlay() -> Iterator[DoctorLine]:
     if os.geteuid() == 0:
         yield DoctorLine("agents: work copy", "ok", "a plain copy, because root's agents have another account")
         return
-    from threegate.agents.work_copy import (
-        SCRATCH,
-        UPPER,
-    )  # imported here: without probes no work copy is tested
+    from threegate.agents.names_layer import names_work  # imported here: without probes no work copy is tested
+    from threegate.agents.work_copy import SCRATCH, UPPER
 
     with tempfile.TemporaryDirectory(prefix="threegate-doctor-") as folder:
         project, work = Path(folder, "project"), Path(folder, "work")
         for place in (project, work / UPPER, work / SCRATCH):
             place.mkdir(parents=True)
-        works = overlay_works(project, work)
+        works = names_work(Account.own(), project, work, work)
         for place in (work / SCRATCH).iterdir():
             place.chmod(0o700)
     if works:
         yield DoctorLine("agents: work copy", "ok", "an overlay: files are copied only when they change")
     else:
         yield DoctorLine(
-            "agents: work copy", "warning", "a plain copy: this kernel has no overlay for ordinary accounts"
+            "agents: work copy",
+            "warning",
+            "a plain copy: this kernel has no overlay with fixed names for ordinary accounts (Linux 6.16)",
         )

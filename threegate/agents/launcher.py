@@ -22,10 +22,12 @@ from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.agents.agent_home import take_over_state, write_files
 from threegate.agents.model_counts import ModelCounts, RelaySettings
+from threegate.agents.names_layer import names_work
 from threegate.agents.profile import Filled, Profile, load_profile
 from threegate.agents.program import Program, find_program
 from threegate.agents.project_survey import scan_cache
 from threegate.agents.propose import register_project
+from threegate.agents.read_folders import ReadFolder
 from threegate.agents.runs import RunFacts, end_dead_runs, run_lock, thaw_forgotten
 from threegate.agents.side_processes import (
     start_door,
@@ -139,8 +141,39 @@ class _Plan:
     arguments: tuple[str, ...]
     account: Account
     root: Path
+    read: tuple[Path, ...]
+    """Folders besides the project, by their real paths."""
     key: str
     walls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The paths of `--with`, relative to the project, and to each folder of `--read`."""
+
+    project: tuple[str, ...]
+    read: dict[Path, list[str]]
+
+    @classmethod
+    def of(cls, paths: tuple[str, ...], plan: _Plan) -> _Shown:
+        """A path is relative to the project; an absolute one is in it or in a folder of `--read`. Raises
+        InvalidInput.
+        """
+        project, read = [], dict[Path, list[str]]()
+        for text in paths:
+            if not text.startswith("/"):
+                project.append(text)
+                continue
+            path = Path(os.path.realpath(os.path.dirname(text)), os.path.basename(text))
+            root = next((root for root in (plan.root, *plan.read) if root in path.parents), None)
+            if root is None:
+                raise InvalidInput(f"--with {text}: is neither in the project nor in a folder of --read")
+            relative = str(path.relative_to(root))
+            if root == plan.root:
+                project.append(relative)
+            else:
+                read.setdefault(root, []).append(relative)
+        return cls(tuple(project), read)
 
 
 def _plan(context: Context, wanted: Wanted) -> _Plan:
@@ -154,13 +187,14 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     for host in wanted.hosts:
         if not _HOST(host):
             raise InvalidInput(f"--allow {host}: give the name of one host, in lower case, without port or path")
+    read = []
     for folder in wanted.read:
         if not folder.is_dir():
             raise InvalidInput(f"--read {folder}: no such folder")
-        refuse_project(folder, context.workspace, context.workspace_id)
+        read.append(refuse_project(folder, context.workspace, context.workspace_id))
     key = _key(context, profile)
     jails.check_walls(account)
-    return _Plan(profile, program, arguments, account, root, key, jails.WALLS)
+    return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), key, jails.WALLS)
 
 
 def _account(name: str) -> Account:
@@ -227,6 +261,7 @@ class _Launch:
         self._process: JailProcess | None = None
         self._signed = b""
         self._about: dict[str, object] = {}
+        self._read: list[ReadFolder] = []
         self._before: AgentRun | None = None
         """The run whose HOME this one took over."""
 
@@ -253,7 +288,9 @@ class _Launch:
         if plan.account.is_own:
             for name in (UPPER, SCRATCH):
                 (run.work / name).mkdir()
-            kind = "overlay" if jails.overlay_works(plan.root, run.work) else "plain"
+            if names_work(plan.account, plan.root, run.work, run.work):
+                kind = "overlay"
+        shown = _Shown.of(self._wanted.shown, plan)
         with copying() as progress:
 
             def counted(done: int, of: int) -> None:
@@ -265,9 +302,21 @@ class _Launch:
                 plan.root,
                 account=plan.account,
                 kind=kind,
-                shown=self._wanted.shown,
+                shown=shown.project,
                 cache=scan_cache(self._context.workspace_id),
                 progress=counted,
+            )
+        for number, folder in enumerate(plan.read):
+            self.refuse_stopped()
+            self._read.append(
+                ReadFolder.make(
+                    run,
+                    number,
+                    folder,
+                    account=plan.account,
+                    shown=shown.read.get(folder, ()),
+                    cache=scan_cache(self._context.workspace_id),
+                )
             )
         self._facts = RunFacts(
             profile=plan.profile.name,
@@ -280,6 +329,7 @@ class _Launch:
             gid=plan.account.gid,
             launcher=os.getpid(),
             shown=self._wanted.shown,
+            reading=tuple(map(str, plan.read)),
         )
         self._facts.write(run)
         if not self._wanted.fresh:
@@ -294,12 +344,14 @@ class _Launch:
             f"{plan.profile.name} starts in a jail, on a copy of {plan.root} (run {run.run_id}); sign its requests in "
             "another terminal: threegate review"
         )
-        if hidden := [path for path, why in self._copy.start.hidden.items() if why in ("protected", "secret")]:
-            self._say(
-                "hidden from the agent: "
-                f"{', '.join(hidden[:3])}{f' and {len(hidden) - 3} more' if len(hidden) > 3 else ''}; --with PATH "
-                "reveals one"
-            )
+        hidden = [
+            path
+            for found in (self._copy.start.hidden, *(folder.hidden for folder in self._read))
+            for path, why in found.items()
+            if why in ("protected", "secret")
+        ]
+        if hidden:
+            self._say(f"hidden from the agent: {', '.join(hidden)}; --with PATH reveals one")
         limits = plan.profile.limits
         self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb, processes=limits.processes)
         held.callback(self._cgroup.close)
@@ -411,7 +463,7 @@ class _Launch:
         filled = Filled(plan.profile, str(plan.root))
         bound = [
             *plan.program.bound,
-            *(Bound(folder.resolve(), str(folder.resolve())) for folder in self._wanted.read),
+            *(bound for folder in self._read for bound in folder.bound),
             Bound(run.state, jails.HOME, writable=True),
             Bound(run.inbox, "/run/inbox", writable=True),
             Bound(run.verdicts, "/run/verdicts"),
@@ -434,8 +486,7 @@ class _Launch:
         return Jail(
             plan.account,
             tuple(bound),
-            tree=str(plan.root),
-            overlay=self._copy.overlay,
+            (*(layered for folder in self._read for layered in folder.layered), *self._copy.layered),
             environment=environment,
             cwd=str(plan.root),
             cgroups=self._cgroup.entered,

@@ -19,14 +19,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from threegate.agents.secret_files import is_key_file, is_secret_path, text_of
 from threegate.changes.project_paths import is_protected
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.user_state import UserState
-from threegate.secretscan import has_secret
+from threegate.secretscan import has_certain_secret, has_secret
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+_RULES: Final = 2
+"""Number of the rules by which files are scanned: with others, what was found before does not count."""
 
 Reason = Literal["protected", "secret", "git", "unreadable", "special", "other file system", "ours"]
 
@@ -106,15 +110,18 @@ def survey(
     shown: Collection[str] = (),
     cache: Path | None = None,
     progress: Callable[[int], None] = lambda count: None,
+    project: bool = True,
 ) -> Survey:
     """Survey a whole project. `shown` are paths that are never hidden; `cache` stores which files were free
     of secrets.
 
+    Without `project` it is a folder that the agent only reads, such as a toolchain. There nothing is hidden but what is
+    certainly a secret: such folders are full of names like ``data``, and a program may be run by who may not read it.
     Raises InvalidInput for more than AGENT_COPY_ENTRIES entries, Unavailable for a project that cannot be
     read.
     """
     found = Survey()
-    scanned = _Scanned.load(cache, root)
+    scanned = _Scanned.load(cache, root, project)
     try:
         top = os.open(root, _FOLDER)
     except OSError as error:
@@ -146,6 +153,9 @@ def _look(
             facts = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue  # removed meanwhile
+        except PermissionError:  # its folder may be listed and not entered
+            found.hidden[path] = "unreadable"
+            continue
         original = Original.of(facts)
         reason = _hidden(path, entry.name, facts, device, folder, shown, scanned)
         if reason is not None or original is None:
@@ -178,11 +188,15 @@ def _hidden(
     if name == ".git":
         return "git"  # the top-level one is copied clean (`work_copy`)
     asked = shown.asked(path)
-    if not asked and is_protected((name,) if not shown.leads(path.rpartition("/")[0]) else tuple(path.split("/"))):
+    if not asked and scanned.project and is_protected(_judged(path, name, shown)):
         return None if shown.leads(path) else "protected"
     if not stat.S_ISREG(facts.st_mode) or asked:
         return None
-    return scanned.reason(path, name, facts, folder)
+    return "secret" if is_secret_path(path) else scanned.reason(path, name, facts, folder)
+
+
+def _judged(path: str, name: str, shown: _Shown) -> tuple[str, ...]:
+    return tuple(path.split("/")) if shown.leads(path.rpartition("/")[0]) else (name,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,23 +217,25 @@ class _Shown:
 class _Scanned:
     """Which files were scanned for secrets, by path and `lstat`; a changed file is scanned again."""
 
-    def __init__(self, file: Path | None, known: Mapping[str, list[int]]) -> None:
+    def __init__(self, file: Path | None, known: Mapping[str, list[int]], project: bool) -> None:
+        self.project = project
         self._file = file
         self._known = known
         self._now: dict[str, list[int]] = {}
         self._changed = False
 
     @classmethod
-    def load(cls, folder: Path | None, root: Path) -> _Scanned:
-        """The cache of a project; empty if it cannot be read."""
+    def load(cls, folder: Path | None, root: Path, project: bool) -> _Scanned:
+        """The cache of a project, or of a folder that is only read; empty if it cannot be read."""
         if folder is None:
-            return cls(None, {})
-        file = folder / f"scanned-{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
+            return cls(None, {}, project)
+        kind = f"{'project' if project else 'read'}-{_RULES}"
+        file = folder / f"scanned-{kind}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
         known: dict[str, list[int]] = {}
         with suppress(OSError, ValueError, TypeError, AttributeError):
             value = json.loads(durable.read_regular(file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES))
             known = {path: row for path, row in value.items() if len(row) == 5}
-        return cls(file, known)
+        return cls(file, known, project)
 
     def reason(self, path: str, name: str, facts: os.stat_result, folder: int) -> Reason | None:
         """Whether the first AGENT_SCANNED_BYTES of a file contain a secret, or cannot be read."""
@@ -231,10 +247,10 @@ class _Scanned:
         self._changed = True
         try:
             with open(os.open(name, _FILE, dir_fd=folder), "rb") as file:
-                text = file.read(limits.AGENT_SCANNED_BYTES).decode("utf-8", "replace")
+                data = file.read(limits.AGENT_SCANNED_BYTES)
         except OSError:
-            return "unreadable"
-        hit = has_secret(text)
+            return "unreadable" if self.project else None
+        hit = is_key_file(path, data) or (has_secret if self.project else has_certain_secret)(text_of(data))
         self._now[path] = [*key, int(hit)]
         return "secret" if hit else None
 

@@ -59,6 +59,9 @@ class RunFacts:
     ended: bool = False
     exit: int | None = None
     shown: tuple[str, ...] = field(default=())
+    """The paths of `--with`."""
+    reading: tuple[str, ...] = field(default=())
+    """The folders of `--read`, by their real paths."""
 
     def write(self, run: AgentRun) -> None:
         """Save the facts. Raises OSError."""
@@ -69,7 +72,7 @@ class RunFacts:
         """The facts of a run. Raises Unavailable."""
         try:
             value = json.loads(durable.read_regular(run.facts, max_bytes=limits.USER_STATE_BYTES))
-            return cls(**{**value, "shown": tuple(value.get("shown", ()))})
+            return cls(**{**value, **{name: tuple(value.get(name, ())) for name in ("shown", "reading")}})
         except (OSError, ValueError, TypeError, AttributeError):
             raise Unavailable(f"{run.run_id}: its launcher recorded nothing; the run cannot be used") from None
 

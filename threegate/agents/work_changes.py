@@ -10,15 +10,17 @@ already has what this run proposed, the agent's further changes are compared wit
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Collection, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from threegate.agents.names_layer import NamesTree
 from threegate.agents.project_survey import Original
-from threegate.agents.work_copy import TREE, UPPER, WorkCopy
+from threegate.agents.work_copy import NAMES, TREE, UPPER, WorkCopy
 from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set
 from threegate.changes.path_rules import is_git
 from threegate.changes.table import ChangeSetError, Row, TableNode, read_table, render_table
@@ -39,14 +41,16 @@ def read_changes(copy: WorkCopy, *, paths: tuple[str, ...] = (), include_ignored
     """
     try:
         with _trees(copy) as (project, work, touched):
-            candidates, moved = _sorted_out(copy, project, work, touched)
+            ours = _proposed(copy.run)
+            touched += [path for path in ours if work.look(path) is None and project.look(path) is not None]
+            candidates, moved = _sorted_out(copy, project, work, touched, ours)
             if paths:
                 candidates, moved = ([path for path in some if _is_within(path, paths)] for some in (candidates, moved))
             made = make_change_set(
                 project,
                 work,
                 candidates=candidates,
-                hidden=copy.start.hidden,
+                hidden=_Unseen(copy, project, ours),
                 include_ignored=include_ignored,
             )
     except ChangeSetError as error:
@@ -91,14 +95,34 @@ def base_name(path: str) -> str:
     return sha256(os.fsencode(path)).hexdigest()
 
 
+class _Unseen(Container[str]):
+    """The paths that the agent was not given: what was hidden from it, and names that the project has got since."""
+
+    def __init__(self, copy: WorkCopy, project: Tree, ours: Collection[str]) -> None:
+        self._start = copy.start
+        self._project = project
+        self._ours = ours
+
+    def __contains__(self, path: object) -> bool:
+        if path in self._start.hidden:
+            return True
+        if path in self._start.entries or path in self._ours:
+            return False
+        return isinstance(path, str) and self._project.look(path) is not None
+
+
 @contextmanager
 def _trees(copy: WorkCopy) -> Iterator[tuple[Tree, Tree, list[str]]]:
     """The project, the work copy, and the paths that the agent touched. Raises OSError."""
     place = copy.run.work / (UPPER if copy.kind == "overlay" else TREE)
+    if copy.account.is_own:  # its top may have any mode by now; it is the agent's alone and named by no one
+        os.chmod(place, stat.S_IMODE(os.stat(place).st_mode) | 0o700)
     with _held(copy.root) as root, _held(place) as top:
         project, mine = HeldTree(root), HeldTree(top)
         if copy.kind == "overlay":
-            yield project, OverlayTree(mine, project), list(_touched_above(copy, mine))
+            with _held(copy.run.work / NAMES) as names:
+                work = OverlayTree(mine, NamesTree(HeldTree(names), project))
+                yield project, work, list(_touched_above(copy, mine))
         else:
             yield project, mine, list(_touched_in(copy, mine, top))
 
@@ -116,24 +140,44 @@ def _touched_above(copy: WorkCopy, upper: HeldTree) -> Iterator[str]:
     left = [""]
     while left:
         folder = left.pop()
-        for name, entry in upper.names(folder).items():
+        try:
+            found = upper.names(folder)
+        except PermissionError:  # the folder itself is what is left out, by name
+            yield folder
+            continue
+        for name, entry in found.items():
             path = f"{folder}/{name}" if folder else name
-            if is_git(name) or (path in copy.start.hidden and entry.kind == "whiteout"):
+            if is_git(name):
                 continue
             known = copy.start.entries.get(path)
-            if entry.kind == "folder" and known is not None and known.kind == "folder" and not upper.opaque(path):
-                left.append(path)
-            else:
+            if entry.kind != "folder" or known is None or known.kind != "folder" or _hides(upper, path):
                 yield path
+            else:
+                left.append(path)
+
+
+def _hides(upper: HeldTree, path: str) -> bool:
+    """Whether a folder hides the project's; one that cannot be read counts as one."""
+    try:
+        return upper.opaque(path)
+    except PermissionError:
+        return True
 
 
 def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str]:
     """For a plain copy: entries that are not the copied ones, and entries that are gone."""
     seen = set()
+    closed: list[str] = []
     left = [""]
     while left:
         folder = left.pop()
-        for name, entry in tree.names(folder).items():
+        try:
+            found = tree.names(folder)
+        except PermissionError:  # the folder itself is what is left out, by name
+            yield folder
+            closed.append(f"{folder}/")
+            continue
+        for name, entry in found.items():
             path = f"{folder}/{name}" if folder else name
             if is_git(name):
                 continue
@@ -148,17 +192,32 @@ def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str
                 if facts is None or (facts.st_ctime_ns, facts.st_ino) != copy.start.copied.get(path):
                     yield path
     gone = (path for path in copy.start.entries if path not in seen)
-    yield from (path for path in gone if path.rpartition("/")[0] in seen | {""})
+    yield from (path for path in gone if _above(path) in seen | {""} and not path.startswith(tuple(closed)))
 
 
-def _sorted_out(copy: WorkCopy, project: Tree, work: Tree, touched: list[str]) -> tuple[list[str], list[str]]:
+def _above(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+_Proposed = Mapping[str, Collection[TableNode | None]]
+"""What a run proposed to make of each path."""
+
+
+def _proposed(run: AgentRun) -> _Proposed:
+    """Everything that was drafted for a run. Raises OSError, ChangeSetError."""
+    ours: dict[str, set[TableNode | None]] = {}
+    for table in sorted(run.proposed.glob("*")):
+        for row in read_table(durable.read_regular(table, max_bytes=limits.CHANGE_TABLE_BYTES)):
+            ours.setdefault(row.path, set()).add(row.after)
+    return ours
+
+
+def _sorted_out(
+    copy: WorkCopy, project: Tree, work: Tree, touched: list[str], ours: _Proposed
+) -> tuple[list[str], list[str]]:
     """Of the touched paths: those that can be compared, and those that others changed in the project. Raises
     OSError.
     """
-    ours: dict[str, set[TableNode | None]] = {}
-    for table in sorted(copy.run.proposed.glob("*")):
-        for row in read_table(durable.read_regular(table, max_bytes=limits.CHANGE_TABLE_BYTES)):
-            ours.setdefault(row.path, set()).add(row.after)
     candidates, moved = [], []
     left = touched
     while left:
@@ -166,12 +225,20 @@ def _sorted_out(copy: WorkCopy, project: Tree, work: Tree, touched: list[str]) -
         if path in copy.start.hidden or not _moved_on(copy, path):
             candidates.append(path)
             continue
-        now, mine = project.look(path), work.look(path)
+        try:
+            now, mine = project.look(path), work.look(path)
+        except PermissionError:
+            candidates.append(path)  # and left out by name, when it is compared
+            continue
         if now is not None and mine is not None and now.identity == mine.identity:
             continue  # the project's own entry, seen through the overlay
         if now is not None and mine is not None and now.kind == mine.kind == "folder":
-            below = {f"{path}/{name}" for name in work.names(path)}
-            left += below | {known for known in ours if known.rpartition("/")[0] == path}
+            try:
+                below = {f"{path}/{name}" for name in work.names(path)}
+            except PermissionError:
+                candidates.append(path)
+                continue
+            left += below | {known for known in ours if _above(known) == path}
         elif (now is None or now.kind in ("file", "link")) and (
             (None if now is None else node_of(project, path, now)) in ours.get(path, ())
         ):

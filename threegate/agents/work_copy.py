@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from threegate.agents.names_layer import make_names
 from threegate.agents.project_survey import Original, Survey, survey
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import open_beneath
 from threegate.core.user_state import UserState
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.jail.jail import Account, Bound
+from threegate.jail.jail import Account, Bound, Layered
 from threegate.proposals.project import Project, ProjectError, read_at
 from threegate.proposals.snapshot import git_config
 
-UPPER, SCRATCH, TREE = "upper", "scratch", "tree"
-OPAQUE: Final = "user.overlay.opaque"
+UPPER, SCRATCH, NAMES, TREE = "upper", "scratch", "names", "tree"
 _GIT_OBJECTS: Final = "/run/git-objects"
 _GIT_FILES: Final = ("HEAD", "index", "packed-refs", "shallow")
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -124,9 +124,11 @@ class WorkCopy:
         return cls(run, root, kind, account, start)
 
     @property
-    def overlay(self) -> tuple[Path, Path] | None:
-        """For `Jail.overlay`."""
-        return (self.root, self.run.work) if self.kind == "overlay" else None
+    def layered(self) -> tuple[Layered, ...]:
+        """For `Jail.layered`."""
+        if self.kind == "plain":
+            return ()
+        return (Layered(self.run.work / NAMES, (self.root,), str(self.root), self.run.work),)
 
     @property
     def bound(self) -> tuple[Bound, ...]:
@@ -139,20 +141,16 @@ class WorkCopy:
     # ---- making the copy
 
     def _make_overlay(self) -> None:
-        """Folders for the changes; hidden paths are whited out in it, and `.git` is a separate folder."""
+        """The names of what is visible, and folders for the changes; `.git` is a folder among these."""
         upper = self.run.work / UPPER
         for folder in (upper, self.run.work / SCRATCH):
             folder.mkdir(exist_ok=True)
         os.chmod(upper, stat.S_IMODE(os.stat(self.root).st_mode) | 0o700)
-        for path in self.start.hidden:
-            place = upper
-            *folders, name = path.split("/")
-            for number, part in enumerate(folders):
-                place = place / part
-                if not place.exists():
-                    place.mkdir()
-                    os.chmod(place, self.start.entries["/".join(folders[: number + 1])].mode | 0o700)
-            os.mknod(place / name, stat.S_IFCHR, os.makedev(0, 0))
+        source = os.open(self.root, _FOLDER)
+        try:
+            make_names(self.start, source, self.run.work / NAMES)
+        finally:
+            os.close(source)
         self._make_git(upper)
 
     def _make_plain(self, progress: Callable[[int, int], None]) -> None:
@@ -168,36 +166,14 @@ class WorkCopy:
             )
         tree = self.run.work / TREE
         tree.mkdir(exist_ok=True)
-        source, target = os.open(self.root, _FOLDER), os.open(tree, _FOLDER)
+        source = os.open(self.root, _FOLDER)
         try:
-            for count, (path, entry) in enumerate(self.start.entries.items(), 1):
-                self._copy_entry(source, target, path, entry)
-                if count % 256 == 0:
-                    progress(count, len(self.start.entries))
-            os.fchown(target, self.account.uid, self.account.gid)
+            copy_entries(self.start, source, tree, self.account, progress)
         finally:
             os.close(source)
-            os.close(target)
         self._make_git(tree)
         if not self.account.is_own and (tree / ".git").is_dir():
             _give(tree / ".git", self.account)
-
-    def _copy_entry(self, source: int, target: int, path: str, entry: Original) -> None:
-        """Copy one entry, owned by the agent's account; its folder exists already. What changed meanwhile is
-        left out.
-        """
-        parent, _, name = path.rpartition("/")
-        with _below(source, parent) as there, _below(target, parent) as here:
-            if entry.kind == "folder":
-                os.mkdir(name, dir_fd=here)
-                os.chmod(name, entry.mode | 0o700, dir_fd=here)
-            elif entry.kind == "link":
-                os.symlink(os.readlink(name, dir_fd=there), name, dir_fd=here)
-            else:
-                _copy_file(there, name, here, entry.mode & 0o777 | 0o600)
-            os.chown(name, self.account.uid, self.account.gid, dir_fd=here, follow_symlinks=False)
-            facts = os.stat(name, dir_fd=here, follow_symlinks=False)
-        self.start.copied[path] = (facts.st_ctime_ns, facts.st_ino)
 
     def _make_git(self, tree: Path) -> None:
         """A `.git` with what reading and committing need: none of the operator's configuration, hooks,
@@ -206,16 +182,12 @@ class WorkCopy:
         if "git" not in self.start.hidden.values() or not (self.root / ".git").is_dir():
             return
         git = tree / ".git"
-        with suppress(FileNotFoundError):
-            os.unlink(git)  # the whiteout
         try:
             project = Project(self.root)
             config = git_config(project)
         except ProjectError:
             return  # a kind of repository that cannot be copied clean: the agent gets none
         git.mkdir()
-        if self.kind == "overlay":
-            os.setxattr(git, OPAQUE, b"y")
         (git / "config").write_bytes(config)
         for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
             (git / folder).mkdir(parents=True)
@@ -243,6 +215,52 @@ class WorkCopy:
             _copy_file(folder, name, here, 0o600)
         finally:
             os.close(here)
+
+
+def copy_entries(
+    start: Survey,
+    source: int,
+    place: Path,
+    account: Account | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> None:
+    """Copy what a survey of the open folder `source` found visible into an empty folder, owned by `account`, or without
+    one by whom it was. What changed meanwhile is left out. Raises OSError.
+    """
+    target = os.open(place, _FOLDER)
+    try:
+        for count, (path, entry) in enumerate(list(start.entries.items()), 1):
+            try:
+                start.copied[path] = _copy_entry(source, target, path, entry, account)
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                del start.entries[path]
+                start.hidden[path] = "unreadable"
+            if count % 256 == 0:
+                progress(count, len(start.entries))
+        if account is not None:
+            os.fchown(target, account.uid, account.gid)
+    finally:
+        os.close(target)
+
+
+def _copy_entry(source: int, target: int, path: str, entry: Original, account: Account | None) -> tuple[int, int]:
+    """Copy one entry; its folder exists already. Returns ctime (ns) and inode of the copy. Raises OSError."""
+    parent, _, name = path.rpartition("/")
+    with _below(source, parent) as there, _below(target, parent) as here:
+        if entry.kind == "folder":
+            os.mkdir(name, dir_fd=here)
+            os.chmod(name, entry.mode | 0o700, dir_fd=here)
+        elif entry.kind == "link":
+            os.symlink(os.readlink(name, dir_fd=there), name, dir_fd=here)
+        else:
+            _copy_file(there, name, here, entry.mode & 0o777 | (0 if account is None else 0o600))
+        owner = account
+        if owner is None:
+            facts = os.stat(name, dir_fd=there, follow_symlinks=False)
+            owner = Account("", facts.st_uid, facts.st_gid)
+        os.chown(name, owner.uid, owner.gid, dir_fd=here, follow_symlinks=False)
+        facts = os.stat(name, dir_fd=here, follow_symlinks=False)
+    return facts.st_ctime_ns, facts.st_ino
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, Literal
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _BARE: Final = frozenset({"head", "objects", "refs", "commondir"})
 """With these in it a folder is a git repository to git, whose configuration names programs to run."""
 _NOTHING: Final = TreeEntry("file")
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors of this process and not of the entry that it happened to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +76,16 @@ def make_change_set(
     work: Tree,
     *,
     candidates: Iterable[str] | None = None,
-    hidden: Collection[str] = (),
+    hidden: Container[str] = (),
     include_ignored: bool = False,
 ) -> MadeChangeSet:
     """Compare the two trees.
 
     `project` is what the work copy was made from (for an overlay the project itself, else the copy that was kept);
     `candidates` are the only paths that may differ (a folder stands for all in it), None for a full comparison;
-    `hidden` are paths that the work copy was not given: they are neither deleted nor written. Raises ChangeSetError
-    when the change is too large, OSError when a tree cannot be read, TreeChanged when it changes meanwhile.
+    `hidden` are paths that the work copy was not given: they are neither deleted nor written. An entry that cannot be
+    read is left out by name. Raises ChangeSetError when the change is too large, OSError when a tree's top cannot be
+    read or this process has no descriptors or memory left, TreeChanged when what was compared changes meanwhile.
     """
     making = _Making(project, work, candidates, hidden, include_ignored)
     making.compare()
@@ -136,8 +140,9 @@ class IgnoreRules:
             if entry is not None and entry.kind == "file" and entry.size <= limits.IGNORE_FILE_BYTES:
                 from pathspec import GitIgnoreSpec
 
-                text = b"".join(self._project.chunks(name)).decode("utf-8", "replace")
-                spec = GitIgnoreSpec.from_lines(text.splitlines())
+                with suppress(PermissionError):  # without its rules nothing is ignored: the person sees more, not less
+                    text = b"".join(self._project.chunks(name)).decode("utf-8", "replace")
+                    spec = GitIgnoreSpec.from_lines(text.splitlines())
             self._specs[folder] = spec
         return self._specs[folder]
 
@@ -150,13 +155,13 @@ class _Making:
         project: Tree,
         work: Tree,
         candidates: Iterable[str] | None,
-        hidden: Collection[str],
+        hidden: Container[str],
         include_ignored: bool,
     ) -> None:
         self._project = project
         self._work = work
         self._wanted = None if candidates is None else _wanted(candidates)
-        self._hidden = frozenset(hidden)
+        self._hidden = hidden
         self._ignore = None if include_ignored else IgnoreRules(project)
         self._seen = 0
         self._carried = 0
@@ -200,8 +205,21 @@ class _Making:
             elif old is None and bare and collision_key(name) in _BARE:
                 whole = self._leave(inner, "would make its folder a git repository")
             else:
-                whole = self._one(inner, name, old, new) and whole
+                whole = self._readable(inner, name, old, new) and whole
         return whole
+
+    def _readable(self, path: str, name: str, old: TreeEntry | None, new: TreeEntry | None) -> bool:
+        """The same as `_one`, and a path that cannot be read is left out with its rows: the mode of one entry must not
+        hide what happened to the others.
+        """
+        mark = len(self.rows)
+        try:
+            return self._one(path, name, old, new)
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                raise
+            del self.rows[mark:]
+            return self._leave(path, f"cannot be read ({error.strerror})")
 
     def _one(self, path: str, name: str, old: TreeEntry | None, new: TreeEntry | None) -> bool:
         """Compare one path; whether the project has it afterwards as the work copy has it."""

@@ -48,11 +48,13 @@ def run(
     ] = "",
     with_: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="PATH", help="Let it see a protected path of the project."),
+        typer.Option(
+            "--with", metavar="PATH", help="Let it see a protected path of the project, or of a folder of --read."
+        ),
     ] = None,
     read: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="Another folder it may read, such as a toolchain."),
+        typer.Option(metavar="DIR", help="Another folder it may read, such as a toolchain; secrets in it are hidden."),
     ] = None,
     allow: Annotated[
         list[str] | None,
@@ -99,7 +101,7 @@ def run(
             project,
             tuple(arguments or ()),
             account,
-            shown=tuple(path.strip("/") for path in with_ or ()),
+            shown=tuple(path.rstrip("/") for path in with_ or ()),
             read=tuple(read or ()),
             hosts=tuple(allow or ()),
             acting=acting,

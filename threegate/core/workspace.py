@@ -383,8 +383,13 @@ class AgentRun:
 
     @property
     def work(self) -> Path:
-        """The work copy: `tree/` (a plain copy), or `upper/` and `scratch/` (an overlay over the project)."""
+        """The work copy: `tree/` (a plain copy), or `names/`, `upper/` and `scratch/` (an overlay over the project)."""
         return self.folder / "work"
+
+    @property
+    def read(self) -> Path:
+        """The names, or copies, of the folders that the agent may read besides its project, by number."""
+        return self.folder / "read"
 
     @property
     def base(self) -> Path:

@@ -84,16 +84,18 @@ while [ "$1" != : ]; do
   n=$((n + 1))
   shift
 done
-if [ "$2" = overlay ]; then
-  mkdir merged
-  mount -t overlay -o "userxattr,lowerdir=0,upperdir=1/upper,workdir=1/scratch" overlay merged
-fi
-shift 2
+shift
+while [ "$1" != : ]; do
+  mkdir "$1"
+  mount -t overlay -o "userxattr,$2" overlay "$1"
+  shift 2
+done
+shift
 cd /
 exec /usr/bin/env -i "$@"
 """
-"""Bind each path up to `:` as 0, 1, … in an empty folder; with `overlay` the first two are the project and
-the work folder.
+"""Bind each path up to `:` as 0, 1, … in an empty folder; then, up to the next `:`, mount an overlay of such
+numbers on each name.
 """
 
 _BEGIN: Final = """
@@ -158,6 +160,29 @@ class Bound:
     writable: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """An overlay that is visible in the jail: the names of `names`, with the bytes that its files redirect to in
+    `data`. Without a `work` folder, which has `upper` and `scratch`, it is read-only.
+    """
+
+    names: Path
+    data: tuple[Path, ...]
+    target: str
+    work: Path | None = None
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """Everything that has to be bound before it is mounted."""
+        return (self.names, *self.data, *(() if self.work is None else (self.work,)))
+
+    def options(self, first: int) -> str:
+        """The options of mount(8), if `sources` are bound as `first` and the following numbers."""
+        lower = f"lowerdir={first}" + "".join(f"::{first + number}" for number in range(1, len(self.data) + 1))
+        work = first + len(self.data) + 1
+        return lower if self.work is None else f"{lower},upperdir={work}/upper,workdir={work}/scratch"
+
+
 class JailProcess(subprocess.Popen[bytes]):
     """The bubblewrap process outside a jail, as `Jail.start` creates it."""
 
@@ -189,15 +214,11 @@ class JailProcess(subprocess.Popen[bytes]):
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """Everything that determines what a program in the jail has. `overlay` is (project, work folder), visible
-    as `tree`.
-    """
+    """Everything that determines what a program in the jail has. `bound` is visible above what is `layered`."""
 
     account: Account
     bound: tuple[Bound, ...] = ()
-    tree: str | None = None
-    """Where the merged overlay is visible."""
-    overlay: tuple[Path, Path] | None = None
+    layered: tuple[Layered, ...] = ()
     environment: Mapping[str, str] | None = None
     cwd: str = "/"
     tmp_bytes: int = limits.AGENT_TMP_BYTES
@@ -230,7 +251,12 @@ class Jail:
 
     def _staged(self) -> list[str]:
         """Namespaces, binds, then the account: what comes before bubblewrap."""
-        sources = [*(self.overlay or ()), *(bound.source for bound in self.bound)]
+        sources: list[Path] = []
+        mounts: list[str] = []
+        for number, layered in enumerate(self.layered):
+            mounts += [f"merged{number}", layered.options(len(sources))]
+            sources += layered.sources
+        sources += [bound.source for bound in self.bound]
         own = self.account.is_own
         user = ["--user", "--map-root-user"] if own else []
         change = [] if own else ["--reuid", str(self.account.uid), "--regid", str(self.account.gid), "--clear-groups"]
@@ -253,7 +279,8 @@ class Jail:
             _STAGE,
             *map(str, sources),
             ":",
-            "overlay" if self.overlay else "plain",
+            *mounts,
+            ":",
             "/usr/bin/setpriv",
             *change,
             "--no-new-privs",
@@ -284,9 +311,10 @@ class Jail:
         for place, size in (("/tmp", self.tmp_bytes), ("/dev/shm", self.tmp_bytes)):
             line += ["--perms", "1777", "--size", str(size), "--tmpfs", place]
         line += ["--dir", "/run", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"]
-        first = 2 if self.overlay else 0
-        if self.overlay and self.tree is not None:
-            line += ["--bind", f"{_STAGE}/merged", self.tree]
+        first = 0
+        for number, layered in enumerate(self.layered):
+            line += ["--ro-bind" if layered.work is None else "--bind", f"{_STAGE}/merged{number}", layered.target]
+            first += len(layered.sources)
         for number, bound in enumerate(self.bound, first):
             line += ["--bind" if bound.writable else "--ro-bind", f"{_STAGE}/{number}", bound.target]
         line += ["--remount-ro", "/"]
@@ -395,16 +423,16 @@ def check_walls(account: Account) -> None:
         )
 
 
-def overlay_works(project: Path, work: Path) -> bool:
-    """Whether a work copy of this project can be an overlay here, tested by mounting one. `work` has `upper`
-    and `scratch`.
+def layers_work(account: Account, layered: Layered, probe: str) -> bool:
+    """Whether such an overlay can be had here, tested by mounting one: its file `probe` has to have one word in it,
+    its own name, and a file can be made if it is writable.
     """
-    jail = Jail(Account.own(), tree="/mnt/tree", overlay=(project, work))
+    tree = layered.target
+    write = "" if layered.work is None else f": >{tree}/.threegate-trial && rm {tree}/.threegate-trial && "
     try:
-        _trial(jail, ["/bin/sh", "-c", ": >/mnt/tree/.threegate-trial && rm /mnt/tree/.threegate-trial"])
+        return _trial(Jail(account, layered=(layered,)), ["/bin/sh", "-c", f"{write}cat {tree}/{probe}"]) == probe
     except Unavailable:
         return False
-    return True
 
 
 def _trial(jail: Jail, argv: Sequence[str]) -> str:

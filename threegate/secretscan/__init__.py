@@ -10,6 +10,7 @@ Any string is taken, lone surrogates included. What was found is never copied in
 
 from __future__ import annotations
 
+from threegate.secretscan.certain import has_certain_secret
 from threegate.secretscan.scan import Found, find_secrets, has_secret, mask_secrets
 
-__all__ = ["Found", "find_secrets", "has_secret", "mask_secrets"]
+__all__ = ["Found", "find_secrets", "has_certain_secret", "has_secret", "mask_secrets"]

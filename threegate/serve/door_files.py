@@ -12,8 +12,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from threegate.agents.names_layer import NamesTree
 from threegate.agents.runs import RunFacts
-from threegate.agents.work_copy import TREE, UPPER
+from threegate.agents.work_copy import NAMES, TREE, UPPER
 from threegate.changes.trees import HeldTree, OverlayTree, Tree
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
@@ -71,7 +72,7 @@ def _tree(workspace: Workspace, run: AgentRun | None) -> Iterator[Tree]:
         if facts.copy == "plain":
             yield HeldTree(held.enter_context(workspace.hold(run.work / TREE)))
             return
-        upper = HeldTree(held.enter_context(workspace.hold(run.work / UPPER)))
+        upper, names = (HeldTree(held.enter_context(workspace.hold(run.work / part))) for part in (UPPER, NAMES))
         root = Path(facts.root)
         base = HeldFolder(os.open(root, _FOLDER), root)
-        yield OverlayTree(upper, HeldTree(held.enter_context(base)))
+        yield OverlayTree(upper, NamesTree(names, HeldTree(held.enter_context(base))))

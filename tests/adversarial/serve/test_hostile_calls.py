@@ -82,14 +82,16 @@ def test_of_an_overlay_the_agents_layer_hides_the_base(place: Place, run: AgentR
     (base / "sub").mkdir(parents=True)
     (base / "seen.txt").write_text("base")
     (base / ".env").write_text("hidden")
-    upper = run.work / "upper"
+    (base / "later").write_text("new")
+    upper, names = run.work / "upper", run.work / "names"
     upper.mkdir()
-    os.mknod(upper / ".env", 0o020000, os.makedev(0, 0))
+    (names / "sub").mkdir(parents=True)
+    (names / "seen.txt").touch()
     os.symlink(base, upper / "sub")
     RunFacts(profile="codex", started_utc="", root=str(base), copy="overlay").write(run)
     workspace = Workspace(place.root)
     assert read_files(workspace, run, ("seen.txt",)) == [("seen.txt", b"base")]
-    for path in (".env", "sub/seen.txt", "sub"):
+    for path in (".env", "later", "sub/seen.txt", "sub"):
         with pytest.raises(InvalidInput):
             read_files(workspace, run, (path,))
     (upper / "seen.txt").write_text("mine")
