@@ -44,6 +44,7 @@ from threegate.core.file_names import new_agent_run_id
 from threegate.core.secret_value import read_secret
 from threegate.core.workspace import AgentRun
 from threegate.jail import jail as jails
+from threegate.jail.freezer import make_freezer, remove_freezer, thaw
 from threegate.jail.host_log import read_hosts
 from threegate.jail.jail import Account, Bound, Jail, JailProcess
 from threegate.jail.jail_cgroup import JailCgroup
@@ -355,6 +356,8 @@ class _Launch:
         limits = plan.profile.limits
         self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb, processes=limits.processes)
         held.callback(self._cgroup.close)
+        self._freezer = make_freezer(run.run_id)
+        held.callback(remove_freezer, run.run_id)
         if self._cgroup.missing:
             self._say(f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)")
 
@@ -489,7 +492,7 @@ class _Launch:
             (*(layered for folder in self._read for layered in folder.layered), *self._copy.layered),
             environment=environment,
             cwd=str(plan.root),
-            cgroups=self._cgroup.entered,
+            cgroups=(*self._cgroup.entered, *self._freezer),
         )
 
     def _is_stopped(self) -> bool:
@@ -497,7 +500,10 @@ class _Launch:
         frozen.
         """
         thaw_forgotten(self._run, self._facts.jail)
-        return bool(self._stopped())
+        if not self._stopped():
+            return False
+        thaw(self._run.run_id)  # what is frozen may not die; who reads notices
+        return True
 
     def _note_jail(self, process: JailProcess) -> None:
         self._process = process

@@ -13,25 +13,31 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from threegate.core import durable, limits
-from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.errors import InvalidInput, ThreeGateError, Unavailable
 from threegate.core.workspace import AgentRun, Workspace
+from threegate.jail.freezer import freeze, is_frozen, remove_freezer, thaw
 from threegate.jail.jail_cgroup import remove_cgroups
 from threegate.launch.context import Context
 from threegate.trail import moves
 from threegate.trail.payloads import AgentEnded
+
+T = TypeVar("T")
 
 _STOP_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.02
 _QUIET_LOOKS: Final = 40
 _CHASES: Final = 10
 """How often the lists of children are followed before each look at all of /proc (a process in D never stops)."""
+_RESTLESS: Final = (
+    "the agent's processes do not stay stopped while its changes are read; try again, or read them when it has ended"
+)
 _STILL: Final = "TtZX"
 """States of /proc/PID/stat: stopped, traced, dead."""
 
@@ -154,6 +160,7 @@ def end_dead_runs(context: Context, *, actor: str) -> list[str]:
                     if known is None or not known.ended:  # its launcher may have had no disk space to record its end
                         moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
                 replace(facts, ended=True).write(run)
+                remove_freezer(run.run_id)
                 remove_cgroups(run.run_id)
                 ended.append(run.run_id)
         finally:
@@ -177,25 +184,75 @@ def stop_run(run: AgentRun, facts: RunFacts) -> bool:
     return True
 
 
+def read_frozen(run: AgentRun, read: Callable[[], T]) -> T:
+    """What `read` returns of the run's work copy while no process of its jail went on. Raises OSError, Unavailable, and
+    what `read` raises.
+
+    Only a freezer holds processes against their will. By signals they are stopped too, but a stopped process may have
+    arranged to be resumed (a timer with SIGCONT, a child's death), to write, and to stop itself again; so each thread's
+    count of switches is compared too, and what was read while one moved is read again.
+    """
+    jail = _jail_of(run)
+    with _freezing(run, _STOP_SECONDS):
+        if freeze(run.run_id, _STOP_SECONDS):
+            try:
+                value = read()
+                if not is_frozen(run.run_id):
+                    raise Unavailable(f"{run.run_id}: is being stopped; its changes are read when it has ended")
+                return value
+            finally:
+                thaw(run.run_id)
+        with _stopping(jail) as stop:
+            for _ in range(limits.AGENT_READS):
+                stop()
+                before = _moves(jail)
+                try:
+                    value = read()
+                except (OSError, ThreeGateError):
+                    if _stood(jail, before):
+                        raise
+                    continue
+                if _stood(jail, before):
+                    return value
+    raise Unavailable(_RESTLESS)
+
+
 @contextmanager
-def frozen(run: AgentRun) -> Iterator[None]:
-    """Keep every process of a run's jail stopped, so that its work copy does not change. Raises OSError,
-    Unavailable.
+def _stopping(jail: int) -> Iterator[Callable[[], None]]:
+    """A function that stops every process of a jail by signals; they are resumed at the end.
 
     A process created during one pass is found by the next: it is done when two passes find the same
     processes, all stopped. A process waiting in the kernel (D) cannot stop before that wait ends, which for
     the parent of a stopped vfork is not before we are done; so a limited number of passes with nothing else
     running is enough for any file operation.
     """
-    jail = _jail_of(run)
     stopped: set[int] = set()
-    with _freezing(run, _STOP_SECONDS):
-        try:
-            _stop_all(jail, stopped)
-            yield
-        finally:
-            for pid in stopped:
-                _signal(pid, signal.SIGCONT)
+    try:
+        yield lambda: _stop_all(jail, stopped)
+    finally:
+        for pid in stopped:
+            _signal(pid, signal.SIGCONT)
+
+
+def _stood(jail: int, before: dict[tuple[int, int], str] | None) -> bool:
+    """Whether nothing of a jail ran since `_moves` returned `before`."""
+    return before is not None and _moves(jail) == before
+
+
+def _moves(jail: int) -> dict[tuple[int, int], str] | None:
+    """Of each thread of a jail its state and how often it was switched; None if one is neither stopped nor waiting in
+    the kernel. A thread that ran at all in between was switched.
+    """
+    found = {}
+    for pid in jail_processes(jail):
+        for thread in _threads(pid):
+            with suppress(OSError):
+                lines = Path(f"/proc/{pid}/task/{thread}/status").read_text("utf-8", "replace").splitlines()
+                state, *counts = [line for line in lines if line.startswith("State:") or "ctxt_switches:" in line]
+                if state.split()[1] not in f"{_STILL}D":
+                    return None
+                found[pid, thread] = " ".join([state, *counts])
+    return found
 
 
 def _jail_of(run: AgentRun) -> int:
@@ -216,6 +273,10 @@ def _jail_of(run: AgentRun) -> int:
 
 def thaw_forgotten(run: AgentRun, jail: int) -> None:
     """Resume a jail whose processes were stopped by a process that was killed meanwhile."""
+    if is_frozen(run.run_id):
+        with suppress(OSError, Unavailable), _freezing(run, 0):
+            thaw(run.run_id)
+        return
     first = _first(jail)
     if first is None or _stat(first)[0] != "T":
         return
@@ -252,7 +313,7 @@ def _stop_all(jail: int, stopped: set[int]) -> None:
     quiet = 0
     while quiet < _QUIET_LOOKS:
         if time.monotonic() > until:
-            raise Unavailable("the agent's processes cannot be stopped while its changes are read; try again")
+            raise Unavailable(_RESTLESS)
         _stop_family(jail, stopped, until)
         states = _jail_states(jail)
         going = {pid: state for pid, state in states.items() if state not in _STILL}
@@ -277,7 +338,7 @@ def _stop_family(jail: int, stopped: set[int], until: float) -> None:
         left, found = _children(jail)[:1], False
         while left and time.monotonic() < until:
             pid = left.pop()
-            if _stat(pid)[0] not in _STILL:
+            if _state(pid) not in _STILL:
                 found = True
                 stopped.add(pid)
                 _signal(pid, signal.SIGSTOP)
@@ -307,9 +368,25 @@ def _jail_states(jail: int) -> dict[int, str]:
     left, states = [first], {}
     while left:
         pid = left.pop()
-        states[pid] = found.get(pid, ("X", 0))[0]
+        states[pid] = _state(pid)
         left += children.get(pid, [])
     return states
+
+
+def _state(pid: int) -> str:
+    """The state of a process: that of a thread that goes on, if one does. The first thread, whose state /proc has for
+    the process, may have ended long before the others.
+    """
+    states = [_stat(pid, thread)[0] for thread in _threads(pid)]
+    return next((state for state in states if state not in _STILL), states[0] if states else "X")
+
+
+def _threads(pid: int) -> list[int]:
+    """The threads of a process; none if it is gone."""
+    try:
+        return sorted(map(int, os.listdir(f"/proc/{pid}/task")))
+    except OSError:
+        return []
 
 
 def _first(jail: int) -> int | None:
@@ -321,15 +398,20 @@ def _children(pid: int) -> list[int]:
     """The processes that the threads of one have made, as far as they can be seen; none if it is gone."""
     found: list[int] = []
     with suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
+        for thread in _threads(pid):
             found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text("ascii").split())
     return found
 
 
-def _stat(pid: int) -> tuple[str, int]:
-    """State and parent of a process; X and 0 if it is gone."""
+def _stat(pid: int, thread: int = 0) -> tuple[str, int]:
+    """State and parent of a process, or of one of its threads; X and 0 if it is gone."""
     try:
-        words = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(") ")[2].split(maxsplit=2)
+        words = (
+            Path(f"/proc/{pid}/task/{thread or pid}/stat")
+            .read_text("utf-8", "replace")
+            .rpartition(") ")[2]
+            .split(maxsplit=2)
+        )
         return words[0], int(words[1])
     except (OSError, IndexError):
         return "X", 0

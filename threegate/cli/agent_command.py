@@ -258,14 +258,13 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
 
 def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
     """What differs in a run's work copy, one line per path. A live run is paused while its copy is read."""
-    from threegate.agents.runs import frozen
+    from threegate.agents.runs import read_frozen
     from threegate.agents.work_changes import read_changes
     from threegate.agents.work_copy import WorkCopy
     from threegate.jail.jail import Account
 
     copy = WorkCopy.of(run, Path(facts.root), facts.copy, Account(facts.account, facts.uid, facts.gid))
-    with frozen(run):
-        made = read_changes(copy)
+    made = read_frozen(run, lambda: read_changes(copy))
     return [f"{row.change} {row.path}" for row in made.rows]
 
 

@@ -579,6 +579,8 @@ AGENT_SCANNED_BYTES: Final = 1 * MIB
 AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
 """The list of files that were scanned before."""
 AGENT_MANIFEST_BYTES: Final = 512 * MIB
+AGENT_READS: Final = 5
+"""How often the changes of a run are read whose processes go on meanwhile."""
 AGENT_BASE_BYTES: Final = 64 * MIB
 """A file of which the bytes at the start are kept."""
 MERGE_SECONDS: Final = 60

@@ -37,6 +37,7 @@ _SHORT: Final = 20
 _RANDOM, _RANDOM_SHORT, _RANDOM_PASSWORD = 3.5, 2.9, 2.75
 """Bits of entropy for each character, at least."""
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]{0,40})PRIVATE KEY(?: BLOCK)?-----(.*?)-----END", re.DOTALL)
+_JOINTS: Final = re.compile(rb"[\"']\s*[+,\\]?\s*[\"']")
 _DER_KEY_BYTES: Final = 32
 _AWS_SECRET: Final = re.compile(rb"(?<![A-Za-z0-9/+])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])")
 _BESIDE: Final = 400
@@ -107,7 +108,8 @@ def _is_key(data: bytes, start: int, end: int) -> bool:
 
 
 def _unwrapped(text: bytes) -> bytes:
-    return re.sub(rb"[\s\"'+,\\]", b"", text) if b'"' in text or b"'" in text else b"".join(text.split())
+    """The text without line breaks, and without the quotes of a string that code has on several lines."""
+    return b"".join(_JOINTS.sub(b"", text).split()).strip(b"\"'")
 
 
 def _is_der(raw: bytes) -> bool:

@@ -26,7 +26,7 @@ import yaml
 from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.agents.propose import draft_changes
-from threegate.agents.runs import RunFacts, frozen
+from threegate.agents.runs import RunFacts, read_frozen
 from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import WorkCopy
 from threegate.core import limits
@@ -251,8 +251,7 @@ class Door:
         root = Path(facts.root)
         account = Account(facts.account, facts.uid, facts.gid)
         copy = WorkCopy.of(self._run, root, facts.copy, account)
-        with frozen(self._run):
-            changes = read_changes(copy, paths=asked.paths)
+        changes = read_frozen(self._run, lambda: read_changes(copy, paths=asked.paths))
         if not changes.rows:
             left = "; ".join(f"{item.path} {item.reason}" for item in changes.left_out[:8])
             raise InvalidInput(f"no changes that could be proposed{f': {left}' if left else ''}")

@@ -1,4 +1,4 @@
-"""What may be read is decided at the start of a run, and the project, the folders beside it and the agent's home go on."""
+"""What may be read is decided when a run starts; the project, the folders beside it and the agent's home go on."""
 
 from __future__ import annotations
 
