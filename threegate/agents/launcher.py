@@ -292,6 +292,7 @@ class _Launch:
             if names_work(plan.account, plan.root, run.work, run.work):
                 kind = "overlay"
         shown = _Shown.of(self._wanted.shown, plan)
+        said: list[str] = []
         with copying() as progress:
 
             def counted(done: int, of: int) -> None:
@@ -306,6 +307,7 @@ class _Launch:
                 shown=shown.project,
                 cache=scan_cache(self._context.workspace_id),
                 progress=counted,
+                say=said.append,
             )
         for number, folder in enumerate(plan.read):
             self.refuse_stopped()
@@ -319,6 +321,8 @@ class _Launch:
                     cache=scan_cache(self._context.workspace_id),
                 )
             )
+        for line in said:
+            self._say(line)
         self._facts = RunFacts(
             profile=plan.profile.name,
             started_utc=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -81,6 +81,20 @@ class Survey:
     untouched.
     """
 
+    def hides(self, path: str, shown: Collection[str] = ()) -> bool:
+        """Whether a path, also one that the project had once, is hidden from the agent, if its folders are not.
+        `shown` as in `survey`.
+        """
+        if path in self.entries or path in self.hidden:
+            return path in self.hidden
+        asked = _Shown(frozenset(shown))
+        if asked.asked(path):
+            return False
+        name = path.rpartition("/")[2]
+        if name == ".git" or is_protected(_judged(path, name, asked)):
+            return not asked.leads(path)
+        return is_secret_path(path)
+
     @property
     def total_bytes(self) -> int:
         """Total size of all files visible to the agent."""

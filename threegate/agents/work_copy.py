@@ -11,25 +11,27 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from threegate.agents.git_history import NoHistory, Repository, make_history
 from threegate.agents.names_layer import make_names
 from threegate.agents.project_survey import Original, Survey, survey
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
-from threegate.core.held_folder import open_beneath
+from threegate.core.held_folder import hold_path, open_beneath, open_inside
 from threegate.core.user_state import UserState
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.jail import Account, Bound, Layered
-from threegate.proposals.project import Project, ProjectError, read_at
+from threegate.proposals.project import Project, ProjectError
 from threegate.proposals.snapshot import git_config
 
 UPPER, SCRATCH, NAMES, TREE = "upper", "scratch", "names", "tree"
 _GIT_OBJECTS: Final = "/run/git-objects"
-_GIT_FILES: Final = ("HEAD", "index", "packed-refs", "shallow")
+_GIT_CONFIG: Final = b"[core]\n\ttrustctime = false\n\tcheckStat = minimal\n"
+"""The copy's files have the sizes and times of the project's, and inodes of their own."""
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE: Final = 1 << 20
@@ -93,9 +95,10 @@ class WorkCopy:
         shown: Collection[str] = (),
         cache: Path | None = None,
         progress: Callable[[int, int], None] = lambda done, of: None,
+        say: Callable[[str], None] = lambda line: None,
     ) -> WorkCopy:
         """Survey the project, write the manifest, and make the copy. `progress` is called with the number of
-        files done and of all files.
+        files done and of all files, `say` with a line about the repository if it is not as in the project.
 
         Raises InvalidInput, Unavailable (no space, not readable); the run's folder may then be removed.
         """
@@ -106,6 +109,10 @@ class WorkCopy:
                 copy._make_overlay()
             else:
                 copy._make_plain(progress)
+            tree = run.work / (UPPER if kind == "overlay" else TREE)
+            copy._make_git(tree, shown, cache, say)
+            if not account.is_own and (tree / ".git").is_dir():
+                _give(tree / ".git", account)
             durable.deliver(run.manifest, b"".join(start.to_lines()))
         except OSError as error:
             raise Unavailable(
@@ -133,10 +140,9 @@ class WorkCopy:
     @property
     def bound(self) -> tuple[Bound, ...]:
         """What the jail binds for it, apart from the overlay."""
-        if self.kind == "plain":
-            return (Bound(self.run.work / TREE, str(self.root), writable=True),)
-        objects = self.root / ".git" / "objects"
-        return (Bound(objects, _GIT_OBJECTS),) if objects.is_dir() and not objects.is_symlink() else ()
+        tree = (Bound(self.run.work / TREE, str(self.root), writable=True),) if self.kind == "plain" else ()
+        objects = self.run.git / "objects"
+        return (*tree, Bound(objects, _GIT_OBJECTS)) if objects.is_dir() else tree
 
     # ---- making the copy
 
@@ -151,7 +157,6 @@ class WorkCopy:
             make_names(self.start, source, self.run.work / NAMES)
         finally:
             os.close(source)
-        self._make_git(upper)
 
     def _make_plain(self, progress: Callable[[int, int], None]) -> None:
         free = os.statvfs(self.run.work)
@@ -171,50 +176,58 @@ class WorkCopy:
             copy_entries(self.start, source, tree, self.account, progress)
         finally:
             os.close(source)
-        self._make_git(tree)
-        if not self.account.is_own and (tree / ".git").is_dir():
-            _give(tree / ".git", self.account)
 
-    def _make_git(self, tree: Path) -> None:
-        """A `.git` with what reading and committing need: none of the operator's configuration, hooks,
-        remotes or credentials.
+    def _make_git(self, tree: Path, shown: Collection[str], cache: Path | None, say: Callable[[str], None]) -> None:
+        """A `.git` with what reading and committing need, without hidden files: none of the operator's configuration,
+        hooks, remotes or credentials. `say` gets what is not as in the project.
         """
-        if "git" not in self.start.hidden.values() or not (self.root / ".git").is_dir():
+        if ".git" not in self.start.hidden:
+            return
+        try:
+            repository = Repository.of(self.root)
+            config = git_config(Project(repository.common), ())
+            self.run.git.mkdir()
+            history = make_history(
+                repository,
+                self.run.git,
+                config,
+                hides=lambda path: self.start.hides(path, shown),
+                shown=self._visible_bytes,
+                scanned=cache,
+            )
+        except (NoHistory, ProjectError) as error:
+            say(f"git: the agent has no repository: {error}")
             return
         git = tree / ".git"
-        try:
-            project = Project(self.root)
-            config = git_config(project)
-        except ProjectError:
-            return  # a kind of repository that cannot be copied clean: the agent gets none
-        git.mkdir()
-        (git / "config").write_bytes(config)
         for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
             (git / folder).mkdir(parents=True)
-        with project.folder((".git",)) as top:
-            for name in _GIT_FILES:
-                with suppress(OSError):
-                    (git / name).write_bytes(read_at(top, name, max_bytes=limits.SNAPSHOT_BYTES))
-        for wanted in ("refs",) if self.kind == "overlay" else ("refs", "objects"):
-            with suppress(ProjectError):
-                for entry, held in project.walk((".git", wanted), into_protected=True):
-                    place = tree / entry.path
-                    if entry.kind == "folder":
-                        place.mkdir(exist_ok=True)
-                    elif entry.kind in ("file", "linked file") and entry.parts[-1] not in (
-                        "alternates",
-                        "http-alternates",
-                    ):
-                        self._copy_git_file(held, entry.parts[-1], place.parent)
-        if self.kind == "overlay":
-            (git / "objects/info/alternates").write_text(f"{_GIT_OBJECTS}\n")
+        for name, data in (
+            ("config", config + _GIT_CONFIG),
+            ("HEAD", history.head),
+            ("packed-refs", history.packed_refs),
+            ("index", history.index),
+            ("shallow", history.shallow),
+            ("objects/info/alternates", f"{_GIT_OBJECTS}\n".encode()),
+        ):
+            if data:
+                (git / name).write_bytes(data)
+        if history.note:
+            say(history.note)
 
-    def _copy_git_file(self, folder: int, name: str, place: Path) -> None:
-        here = os.open(place, _FOLDER)
+    def _visible_bytes(self, path: str) -> bytes | None:
+        """The bytes of a file of the project that the agent sees; None if it sees none, or a very large one."""
+        entry = self.start.entries.get(path)
+        if entry is None or entry.kind != "file" or entry.size > limits.AGENT_BASE_BYTES:
+            return None
         try:
-            _copy_file(folder, name, here, 0o600)
-        finally:
-            os.close(here)
+            with hold_path(self.root) as top:
+                descriptor = open_inside(top.fileno(), path)
+            try:
+                return durable.read_regular_fd(descriptor, self.root / path, max_bytes=limits.AGENT_BASE_BYTES)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            return None
 
 
 def copy_entries(

@@ -579,6 +579,10 @@ AGENT_SCANNED_BYTES: Final = 1 * MIB
 AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
 """The list of files that were scanned before."""
 AGENT_MANIFEST_BYTES: Final = 512 * MIB
+AGENT_HISTORY_SECONDS: Final = 10
+"""For the history of a project without hidden files; the agent gets one commit where it takes longer."""
+AGENT_GIT_OBJECT_BYTES: Final = 64 * MIB
+"""Of one object of a project's repository; a tree or commit is never so large."""
 AGENT_READS: Final = 5
 """How often the changes of a run are read whose processes go on meanwhile."""
 AGENT_BASE_BYTES: Final = 64 * MIB

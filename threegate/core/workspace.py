@@ -392,6 +392,11 @@ class AgentRun:
         return self.folder / "read"
 
     @property
+    def git(self) -> Path:
+        """The objects of the agent's repository that come from the project; the jail reads them."""
+        return self.folder / "git"
+
+    @property
     def base(self) -> Path:
         """Files of the project that the agent changed, as they were at the start, by the sha256 of their path; not
         in the jail.

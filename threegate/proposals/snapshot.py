@@ -112,11 +112,11 @@ def _add_git(archive: tarfile.TarFile, project: Project, sizes: Counter[str], co
     archive.addfile(info, io.BytesIO(config))
 
 
-def git_config(project: Project) -> bytes:
-    """A configuration with nothing but the repository's format. Raises ProjectError for formats that git must
-    be configured for.
+def git_config(project: Project, parts: tuple[str, ...] = (".git",)) -> bytes:
+    """A configuration with nothing but the format of the repository in a folder of the project. Raises ProjectError
+    for formats that git must be configured for.
     """
-    with project.folder((".git",)) as folder:
+    with project.folder(parts) as folder:
         try:
             text = read_at(folder, "config", max_bytes=limits.MIB).decode("utf-8", "replace")
         except OSError as error:

@@ -1,0 +1,218 @@
+"""A file is hidden from the agent, and its bytes are in the repository's history, packs, stashes and alternates."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.agents.people import Person
+from tests.agents.test_work_copy import KINDS, changed, inside
+from tests.agents.test_work_copy import working as in_copy
+from threegate.agents import git_history
+from threegate.agents.work_changes import read_changes
+from threegate.agents.work_copy import CopyKind, WorkCopy
+from threegate.core import limits
+
+TOKEN = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
+GIT = "git -c user.name=a -c user.email=a@b.c"
+DUMP = (
+    "( git cat-file --batch-all-objects --batch --buffer; git log --all -p; git stash list -p; git reflog -p; "
+    "git fsck --lost-found; git show HEAD~1:.env; git show :.env; git checkout -- .; cat .env; "
+    "git checkout HEAD~1 -- .env; for id in $(cat ids); do git cat-file -p $id; done; "
+    "cat $(find . /run/git-objects -type f) ) 2>&1 | tr -cd '\\12\\40-\\176'"
+)
+"""What an attacker tries, with the ids of the hidden blobs at hand."""
+
+
+def history(project: Path, script: str) -> None:
+    environment = {**os.environ, "HOME": str(project.parent), "GIT_CONFIG_GLOBAL": os.devnull}
+    subprocess.run(
+        ["bash", "-ec", f"git init -q -b main . 2>/dev/null; {script}"], cwd=project, env=environment, check=True
+    )
+
+
+def ids(project: Path) -> list[str]:
+    done = subprocess.run(["git", "rev-list", "--all"], cwd=project, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+ONE = f"git add -f .; {GIT} commit -qm a"
+TWO = f"git add -f .; {GIT} commit -qm b"
+ENV = "echo CANARY >.env"
+HISTORIES = {
+    "an old commit": f"{ENV}; {ONE}; git rm -q --cached .env; {GIT} commit -qm b",
+    "a tracked file": f"{ENV}; {ONE}; echo x >a.txt; {TWO}",
+    "packed": f"{ENV}; {ONE}; git rm -q .env; {TWO}; git gc -q --prune=now",
+    "another name": f"echo CANARY >notes; {ONE}; git mv notes .env; {TWO}",
+    "a token that is gone": f"echo 'CANARY {TOKEN}' >a.txt; {ONE}; echo ok >a.txt; {TWO}",
+    "a token in the index": f"echo 1 >a.txt; {ONE}; echo 'CANARY {TOKEN}' >a.txt; git add a.txt; echo ok >a.txt",
+    "a branch": f"{ONE}; git switch -qc other; {ENV}; {TWO}; git switch -q main",
+    "a tag": f"{ONE}; git switch -q --detach; {ENV}; {TWO}; {GIT} tag -a v1 -m v1; "
+    "git tag file $(git rev-parse :.env); git tag tree HEAD^{tree}; git switch -q main",
+    "a stash": f"{ONE}; {ENV}; git add -f .env; {GIT} stash -q",
+    "staged": f"{ONE}; {ENV}; git add -f .env",
+    "staged and taken back": f"{ONE}; {ENV}; git add -f .env; git reset -q",
+    "a commit that was amended": f"{ENV}; {ONE}; git rm -q --cached .env; {GIT} commit -q --amend --allow-empty -m b",
+    "a merge": f"{ONE}; git switch -qc side; {ENV}; git add -f .; {GIT} commit -qm s; git switch -q main; echo 2 >b; "
+    f"{TWO}; {GIT} merge -q side -m merge",
+    "a folder": f"mkdir backup; echo CANARY >backup/key; {ONE}; git rm -qr --cached backup; {GIT} commit -qm b",
+    "a detached head": f"{ENV}; {ONE}; git rm -q .env; {TWO}; git checkout -q --detach",
+    "a note": f"{ONE}; {GIT} notes add -m 'CANARY {TOKEN}'",
+    "alone": f"{ENV}; git add -f .env; {GIT} commit -qm a; git rm -q --cached .env; {TWO}",
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_no_object_of_the_agents_repository_has_a_hidden_file(tmp_path: Path, project: Path, name: str) -> None:
+    (project / "a.txt").write_text("one\n")
+    history(project, HISTORIES[name])
+    everything = subprocess.run(
+        "git cat-file --batch-all-objects --batch-check='%(objectname)'", shell=True, cwd=project, capture_output=True,
+    ).stdout  # fmt: skip
+    before = files(project)
+    with in_copy(tmp_path, "overlay") as copy:
+        said = inside(copy, f"echo '{everything.decode()}' >ids; {DUMP}")
+        assert "CANARY" not in said and TOKEN not in said
+        assert inside(copy, "rm ids; git fsck --strict --no-dangling; git status --short") == ""
+        inside(
+            copy, f"echo more >>a.txt; git add -A; {GIT} commit -qm c && {GIT} switch -qc new && git gc -q && git log"
+        )
+        assert changed(read_changes(copy)) == {"a.txt": "modify"}
+    assert files(project) == before
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_hidden_files_it_is_the_exact_history(tmp_path: Path, project: Path, kind: CopyKind) -> None:
+    """Ids, signatures, odd time zones and messages are those of the project; a clean tree is clean."""
+    history(
+        project,
+        "echo 1 >a; : >empty; ln -s a link; git add .; "
+        f"GIT_AUTHOR_DATE='1000000000 +0518' {GIT} commit -qm $'one\\n\\nmore'; "
+        f"git switch -qc side; echo 2 >b; git add .; {GIT} commit -qm two; git switch -q main; echo 3 >c; git add .; "
+        f"{GIT} commit -qm three; {GIT} merge -q side -m merge; {GIT} tag -a v1 -m v1; git tag light",
+    )
+    wanted = subprocess.run("git show-ref; git rev-parse HEAD", shell=True, cwd=project, capture_output=True).stdout
+    with in_copy(tmp_path, kind) as copy:
+        assert inside(copy, "git show-ref; git rev-parse HEAD").encode() == wanted
+        assert inside(copy, "git status --short; git fsck; git diff") == ""
+
+
+def test_a_visible_file_keeps_the_blob_that_it_shares_with_a_hidden_one(tmp_path: Path, project: Path) -> None:
+    """An empty file is hidden somewhere in most projects."""
+    history(
+        project, f": >.env; : >__init__.py; echo 1 >a; git add -f .; {GIT} commit -qm a; echo 2 >a; {GIT} commit -qam b"
+    )
+    with in_copy(tmp_path, "overlay") as copy:
+        assert inside(copy, "git status --short; git ls-tree --name-only HEAD~1") == "__init__.py\na\n"
+
+
+def test_what_stays_keeps_its_id(tmp_path: Path, project: Path) -> None:
+    """Only commits from the first hidden file on are written anew."""
+    history(
+        project,
+        f"echo 1 >a; git add .; {GIT} commit -qm one; {ENV}; git add -f .; {GIT} commit -qm two; "
+        f"echo 2 >b; git add .; {GIT} commit -qm three",
+    )
+    three, two, one = ids(project)
+    with in_copy(tmp_path, "overlay") as copy:
+        new = inside(copy, "git log --format=%H").split()
+        assert new[2] == one and new[0] != three and new[1] != two
+        assert inside(copy, "git log --format=%s; git log -1 --format='%an %ae %ad' --date=raw").startswith(
+            "three\ntwo\none\na a@b.c "
+        )
+
+
+@pytest.mark.parametrize("where", ["shared", "worktree", "submodule", "sha256"])
+def test_every_form_of_checkout(tmp_path: Path, project: Path, where: str) -> None:
+    (tmp_path / "hub").mkdir()
+    hub = tmp_path / "hub"
+    form = "--object-format=sha256" if where == "sha256" else ""
+    history(hub, f"rm -rf .git; git init -q {form} -b main .; {ENV}; echo one >a.txt; {ONE}; git rm -q .env; {TWO}")
+    project.rmdir()
+    command = {
+        "shared": "git clone -q --shared hub project",
+        "worktree": "git -C hub worktree add -q ../project -b feat",
+        "submodule": "git init -q outer && "
+        f"git -C outer -c protocol.file.allow=always submodule --quiet add {hub} sub && "
+        "mv outer/sub project && sed -i 's,^gitdir: ,gitdir: ../outer/sub/,' project/.git && "
+        "git config -f outer/.git/modules/sub/config core.worktree ../../../../project",
+        "sha256": "git clone -q hub project",
+    }[where]
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True, capture_output=True)
+    with in_copy(tmp_path, "overlay") as copy:
+        assert inside(copy, "git log --format=%s; git status --short") == "b\na\n"
+        assert "CANARY" not in inside(copy, f"{DUMP}")
+        inside(copy, f"echo two >>a.txt; {GIT} commit -qam two")
+        assert changed(read_changes(copy)) == {"a.txt": "modify"}
+
+
+def test_a_file_that_names_another_repository_gives_nothing_of_it(tmp_path: Path, project: Path) -> None:
+    """`.git` came with the project, and names a repository that does not name the project."""
+    private = tmp_path / "private"
+    private.mkdir()
+    history(private, f"echo CANARY >diary; git add .; {GIT} commit -qm a")
+    (project / "a").write_text("1\n")
+    for text in (f"gitdir: {private}/.git\n", "gitdir: ../private/.git\n"):
+        (project / ".git").write_text(text)
+        with pytest.raises(git_history.NoHistory, match="does not name this folder"):
+            git_history.Repository.of(project)
+    (project / ".git").unlink()
+    (project / ".git").symlink_to(private / ".git")
+    with in_copy(tmp_path, "overlay") as copy:
+        assert "CANARY" not in inside(copy, f"{DUMP}")
+
+
+def test_objects_that_come_later_are_not_in_the_jail(tmp_path: Path, project: Path) -> None:
+    history(project, f"echo 1 >a; git add .; {GIT} commit -qm a")
+    with in_copy(tmp_path, "overlay") as copy:
+        history(project, f"echo CANARY >.env; git add -f .; {GIT} commit -qm b")
+        oid = ids(project)[0]
+        assert "CANARY" not in inside(copy, f"(git show {oid}:.env; {DUMP}) 2>&1 || true")
+
+
+def test_a_history_that_takes_too_long_is_one_commit(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history(project, HISTORIES["a tracked file"])
+    making = git_history._Making.whole
+
+    def slow(self: git_history._Making) -> git_history.History:
+        self._until = 0
+        return making(self)
+
+    monkeypatch.setattr(git_history._Making, "whole", slow)
+    said: list[str] = []
+    run = in_copy_with(tmp_path, said)
+    assert (
+        inside(run, "git log --format=%s; git status --short; git branch")
+        == "The project without its history\n* main\n"
+    )
+    assert "CANARY" not in inside(run, f"{DUMP}")
+    assert said == [git_history._ONE_COMMIT] and str(limits.AGENT_HISTORY_SECONDS) in said[0]
+
+
+def in_copy_with(tmp_path: Path, said: list[str]) -> WorkCopy:
+    from threegate.core.workspace import Workspace
+    from threegate.jail.jail import Account
+
+    run = Workspace(tmp_path).agent_run("ar-20261126-102139z-00112233")
+    (tmp_path / "tool-exec").mkdir()
+    run.make()
+    return WorkCopy.make(run, tmp_path / "project", account=Account.own(), kind="overlay", say=said.append)
+
+
+def test_an_agent_in_a_project_with_a_secret_in_its_history(somebody: Person) -> None:
+    """With the program itself, as an ordinary account and as root with `--as`."""
+    subprocess.run(["chown", "-R", "0:0", somebody.project], check=False)
+    history(somebody.project, f"{ONE}; git rm -q --cached .env; {GIT} commit -qm b")
+    somebody.own()
+    done = somebody.run("bash", "-c", f"git log --format=%s; ({DUMP}) 2>&1", options=["--propose", "never"])
+    assert done.stdout.startswith("b\na\n") and "CANARY" not in done.stdout, done
+    assert "git: 1 hidden files are not in the history, so 2 commits have other ids" in done.stderr
