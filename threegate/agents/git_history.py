@@ -130,6 +130,29 @@ class History:
     note: str = ""
 
 
+def identity(repository: Repository) -> bytes:
+    """Lines of a configuration with the name and address that the person commits with, those of the checkout first."""
+    program = shutil.which("git", path=os.defpath)
+    lines = [b"[user]\n"]
+    for key, default in (("name", "agent"), ("email", "agent@localhost")):
+        value = default
+        for file in (repository.common / "config", Path.home() / ".gitconfig", Path.home() / ".config/git/config"):
+            if program is None or not file.is_file():
+                continue
+            done = subprocess.run(
+                [program, "config", "--no-includes", "--file", file, "--get", f"user.{key}"],
+                env={"PATH": os.defpath, "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}, cwd="/",
+                stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=limits.AGENT_HISTORY_SECONDS,
+            )  # fmt: skip
+            found = done.stdout.decode("utf-8", "replace").removesuffix("\n")
+            if done.returncode == 0 and found.isprintable() and 0 < len(found) <= limits.NAME_CHARS:
+                value = found
+                break
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        lines.append(f'\t{key} = "{escaped}"\n'.encode())
+    return b"".join(lines)
+
+
 def make_history(
     repository: Repository,
     place: Path,

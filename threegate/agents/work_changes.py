@@ -21,7 +21,7 @@ from typing import Final
 from threegate.agents.names_layer import NamesTree
 from threegate.agents.project_survey import Original
 from threegate.agents.work_copy import NAMES, TREE, UPPER, WorkCopy
-from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set
+from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set, utf_8
 from threegate.changes.path_rules import is_git
 from threegate.changes.table import ChangeSetError, Row, TableNode, read_table, render_table
 from threegate.changes.trees import HeldTree, OverlayTree, Tree, node_of
@@ -57,7 +57,7 @@ def read_changes(copy: WorkCopy, *, paths: tuple[str, ...] = (), include_ignored
         raise InvalidInput(f"the agent's changes: {error}") from None
     except OSError as error:
         raise Unavailable(f"the agent's changes cannot be read ({error.strerror or error})") from None
-    others = tuple(LeftOut(path, "changed in the project too since the run began") for path in moved)
+    others = tuple(LeftOut(utf_8(path), "changed in the project too since the run began") for path in moved)
     return replace(made, left_out=(*others, *made.left_out))
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from threegate.agents.git_history import NoHistory, Repository, make_history
+from threegate.agents.git_history import NoHistory, Repository, identity, make_history
 from threegate.agents.names_layer import make_names
 from threegate.agents.project_survey import Original, Survey, survey
 from threegate.core import durable, limits
@@ -202,7 +202,7 @@ class WorkCopy:
         for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
             (git / folder).mkdir(parents=True)
         for name, data in (
-            ("config", config + _GIT_CONFIG),
+            ("config", config + _GIT_CONFIG + identity(repository)),
             ("HEAD", history.head),
             ("packed-refs", history.packed_refs),
             ("index", history.index),

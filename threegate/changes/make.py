@@ -8,6 +8,7 @@ project, never by those of the work copy. Source: docs/spec/8-agents.md, "Change
 from __future__ import annotations
 
 import errno
+import os
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
@@ -104,6 +105,11 @@ def make_change_set(
     )
 
 
+def utf_8(path: str) -> str:
+    """A path as text that can be written: bytes that are not UTF-8 are escaped."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def _content(work: Tree, row: Row) -> bytes:
     assert row.after is not None
     if row.after.mode == LINK:
@@ -176,7 +182,7 @@ class _Making:
 
     def _leave(self, path: str, reason: str) -> Literal[False]:
         if len(self.left_out) < limits.CHANGE_LEFT_OUT:
-            self.left_out.append(LeftOut(path, reason))
+            self.left_out.append(LeftOut(utf_8(path), reason))
         else:
             self.more_left_out += 1
         return False

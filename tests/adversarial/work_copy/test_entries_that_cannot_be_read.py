@@ -49,6 +49,15 @@ def test_a_run_of_an_agent_that_closed_an_entry_is_proposed(user: Person) -> Non
     assert ended["changed"] == 1 and ended["changes_sha256"]
 
 
+def test_a_name_that_is_not_utf_8_does_not_stop_the_draft(user: Person) -> None:
+    """It is left out, and its bytes are escaped in the draft."""
+    script = "echo evil >>app.py; echo x >\"$(printf 'bad\\377name')\""
+    done = user.run("bash", "-c", script, options=["--propose", "always"])
+    assert "drafted" in done.stderr, done
+    [draft] = user.workspace.glob("tool-exec/agents/*/inbox/TR-*.md")
+    assert r"bad\\xffname" in draft.read_text()
+
+
 def as_an_account(tmp_path: Path, kind: str, script: str, before: str = "true") -> list[str]:
     """Make a project, let a script work on a copy of it in the jail, and read the changes, all as an ordinary account:
     root may read everything. Returns a line for each row and each path that was left out.

@@ -216,3 +216,16 @@ def test_an_agent_in_a_project_with_a_secret_in_its_history(somebody: Person) ->
     done = somebody.run("bash", "-c", f"git log --format=%s; ({DUMP}) 2>&1", options=["--propose", "never"])
     assert done.stdout.startswith("b\na\n") and "CANARY" not in done.stdout, done
     assert "git: 1 hidden files are not in the history, so 2 commits have other ids" in done.stderr
+
+
+def test_the_person_commits_and_nothing_else_of_the_configuration_comes_along(somebody: Person) -> None:
+    """Name and address are values: neither an include nor a line break in them adds a line."""
+    subprocess.run(["chown", "-R", "0:0", somebody.project], check=False)
+    history(somebody.project, f"{ONE}; git config user.name $'A \"quoted\" \\\\ name'; git config alias.x '!CANARY'")
+    (somebody.home / "other").write_text("[core]\n\tsshCommand = CANARY\n")
+    email = "a@b.c\\n[alias]\\nx = CANARY"
+    (somebody.home / ".gitconfig").write_text(f'[include]\n\tpath = ~/other\n[user]\n\temail = "{email}"\n')
+    somebody.own()
+    script = "cat .git/config; echo x >>app.py; git commit -qam c; git log -1 --format='%an <%ae>'"
+    done = somebody.run("bash", "-c", script, options=["--with", ".env", "--propose", "never"])
+    assert done.stdout.endswith('\nA "quoted" \\ name <agent@localhost>\n') and "CANARY" not in done.stdout, done
