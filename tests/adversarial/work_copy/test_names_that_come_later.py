@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.agents.conftest import jail_programs
 from tests.agents.people import Person
 from tests.agents.test_work_copy import KINDS, changed, inside, working
+from threegate.agents import read_folders
 from threegate.agents.work_changes import read_changes, remember_proposed
 from threegate.agents.work_copy import CopyKind
 from threegate.core.workspace import Workspace
+from threegate.jail.jail import Account, Jail
 from threegate.serve.door_files import read_files
 
 KEY = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
@@ -134,3 +138,26 @@ def test_what_one_run_might_read_is_not_in_the_home_of_another(user: Person) -> 
     assert user.run("cat", "/home/agent/kept", options=never).stdout == ""
     again = user.run("cat", "/home/agent/kept", options=["--read", str(folder), *never])
     assert again.stdout == "CANARY-READ\n" and "continues with the home" in again.stderr
+
+
+def test_without_such_overlays_a_folder_to_read_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a kernel before 6.16: the same names, and none that comes later."""
+    jail_programs()
+    monkeypatch.setattr(read_folders, "names_work", lambda *_: False)
+    folder = tmp_path / "tools"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "a").write_text("a\n")
+    (folder / ".netrc").write_text("CANARY\n")
+    os.symlink("sub/a", folder / "link")
+    (tmp_path / "tool-exec").mkdir()
+    run = Workspace(tmp_path).agent_run("ar-20261126-102139z-00112233").make()
+    read = read_folders.ReadFolder.make(run, 0, folder, account=Account.own())
+    assert not read.layered and read.hidden == {str(folder / ".netrc"): "secret"}
+    (folder / "later").write_text("CANARY\n")
+    jail = Jail(Account.own(), read.bound, read.layered, cwd=str(folder))
+    process = jail.start(
+        ["/bin/sh", "-c", "find . | sort; cat link .netrc later; echo x >y"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, begin=False,
+    )  # fmt: skip
+    assert process.communicate(timeout=30)[0] == b".\n./link\n./sub\n./sub/a\na\n"
+    assert process.returncode != 0 and (folder / "later").exists() and not (folder / "y").exists()
