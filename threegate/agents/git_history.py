@@ -178,8 +178,12 @@ def make_history(
             return making.whole()
         except _TooLong:
             return making.one_commit()
-        except (subprocess.SubprocessError, ValueError, KeyError, IndexError):
+        except _BROKEN:
             raise NoHistory("git cannot read its objects; try: git fsck") from None
+
+
+_BROKEN: Final = (subprocess.SubprocessError, BrokenPipeError, RecursionError, ValueError, KeyError, IndexError)
+"""What objects that git cannot read, or that nobody made with git, lead to."""
 
 
 class _Making:
@@ -268,7 +272,8 @@ class _Making:
         renamed = {name: self._mapped(oid, made) for name, oid in references.items()}
         branch = _target(head)
         top = made.get(branch if _is_id(branch) else references.get(branch, ""))
-        index = self._make_index(staged, top and _header(self._object(top, b"commit"), b"tree"))
+        tree = top and _header(self._object(top, b"commit"), b"tree")
+        index = self._make_index(staged, tree)
         kept = [oid for path, oid in staged if not self._is_bad(path, oid)]
         detached = [self._mapped(oid, made) for oid in self._detached(head)]
         self._pack([*filter(None, renamed.values()), *filter(None, detached), *kept])
@@ -276,7 +281,7 @@ class _Making:
         return History(
             f"{detached[0]}\n".encode() if detached and detached[0] else head,
             b"".join(f"{oid} {name}\n".encode() for name, oid in renamed.items() if oid),
-            index,
+            index or self._fresh_index(tree),
             _lines(made.get(oid, oid) for oid in self._shallow()),
             f"git: {len(self._bad)} hidden files are not in the history, so {changed} commits have other ids"
             if changed
@@ -305,7 +310,7 @@ class _Making:
             commit = self._write(b"commit", body)
             index = self._make_index(staged, _header(body, b"tree"))
             self._pack([commit, *(oid for path, oid in staged if not self._is_bad(path, oid))])
-        except (_TooLong, subprocess.SubprocessError, ValueError, KeyError, IndexError):
+        except (_TooLong, *_BROKEN):
             raise NoHistory("its repository is too large, or cannot be read") from None
         if _is_id(name):
             return History(f"{commit}\n".encode(), b"", index, b"", _ONE_COMMIT)
@@ -476,6 +481,13 @@ class _Making:
             self._git("update-index", "-z", "--index-info", given=b"\0".join([*lines, b""]), index=True)
         return self._index.read_bytes()
 
+    def _fresh_index(self, tree: str | None) -> bytes | None:
+        """The index of a tree that was packed, where the project's is in a form that needs more files."""
+        if tree is None:
+            return None
+        self._git("read-tree", tree, index=True)
+        return self._index.read_bytes()
+
     def _find(self, tree: str | None, parts: list[bytes]) -> tuple[bytes, bytes, str] | None:
         """The entry at a path of a tree that was written anew; None if there is none."""
         for entry in self._entries(tree) if tree is not None else ():
@@ -493,7 +505,7 @@ class _Making:
                     made.update(piece)
                     file.write(piece)
                 file.write(made.digest())
-            self._git("index-pack", "--strict", str(place))
+            self._git("index-pack", str(place))
         if wanted:
             base = str(self._place / "objects" / "pack" / "pack")
             self._git("pack-objects", "--revs", "-q", "--delta-base-offset", base, given=_lines(dict.fromkeys(wanted)))

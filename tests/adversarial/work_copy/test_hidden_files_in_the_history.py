@@ -84,6 +84,29 @@ def test_no_object_of_the_agents_repository_has_a_hidden_file(tmp_path: Path, pr
     assert files(project) == before
 
 
+def test_odd_objects_keep_their_bytes(tmp_path: Path, project: Path) -> None:
+    """A time zone that git itself no longer writes is in old repositories; an index may be in two files."""
+    odd = "git cat-file commit HEAD | sed 's/ [+]0000$/ +051800/' | git hash-object -t commit -w --stdin --literally"
+    history(
+        project,
+        f"export TZ=UTC; {ENV}; echo 1 >a; {ONE}; git update-ref HEAD $({odd}); "
+        f"git rm -q --cached .env; {GIT} commit -qm b; git config core.splitIndex true; git update-index --split-index",
+    )
+    with in_copy(tmp_path, "overlay") as copy:
+        assert "+051800" in inside(copy, "git cat-file commit HEAD~1")
+        assert inside(copy, "git status --short; git ls-files") == "a\n"
+        assert "CANARY" not in inside(copy, DUMP)
+
+
+def test_a_repository_that_is_broken_gives_none(tmp_path: Path, project: Path) -> None:
+    """The agent works without one, and the launcher says so."""
+    (project / "a").write_text("1\n")
+    history(project, f"{ONE}; rm -rf .git/objects/[0-9a-f][0-9a-f]")
+    said: list[str] = []
+    assert inside(in_copy_with(tmp_path, said), "ls -A") == "a\n"
+    assert said == ["git: the agent has no repository: git cannot read its objects; try: git fsck"]
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
