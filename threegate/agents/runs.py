@@ -186,52 +186,46 @@ def stop_run(run: AgentRun, facts: RunFacts) -> bool:
 
 def read_frozen(run: AgentRun, read: Callable[[], T]) -> T:
     """What `read` returns of the run's work copy while no process of its jail went on. Raises OSError, Unavailable, and
-    what `read` raises.
+    what `read` raises. What was read while a process went on is read again.
+    """
+    for _ in range(limits.AGENT_READS):
+        with frozen(run) as stood:
+            try:
+                value = read()
+            except (OSError, ThreeGateError):
+                if stood():
+                    raise
+                continue
+            if stood():
+                return value
+    raise Unavailable(_RESTLESS)
+
+
+@contextmanager
+def frozen(run: AgentRun) -> Iterator[Callable[[], bool]]:
+    """Keep every process of a run's jail stopped. The value says whether all of them have been so since the block
+    began. Raises OSError, Unavailable.
 
     Only a freezer holds processes against their will. By signals they are stopped too, but a stopped process may have
     arranged to be resumed (a timer with SIGCONT, a child's death), to write, and to stop itself again; so each thread's
-    count of switches is compared too, and what was read while one moved is read again.
+    count of switches is compared.
     """
     jail = _jail_of(run)
     with _freezing(run, _STOP_SECONDS):
         if freeze(run.run_id, _STOP_SECONDS):
             try:
-                value = read()
-                if not is_frozen(run.run_id):
-                    raise Unavailable(f"{run.run_id}: is being stopped; its changes are read when it has ended")
-                return value
+                yield lambda: is_frozen(run.run_id)
             finally:
                 thaw(run.run_id)
-        with _stopping(jail) as stop:
-            for _ in range(limits.AGENT_READS):
-                stop()
-                before = _moves(jail)
-                try:
-                    value = read()
-                except (OSError, ThreeGateError):
-                    if _stood(jail, before):
-                        raise
-                    continue
-                if _stood(jail, before):
-                    return value
-    raise Unavailable(_RESTLESS)
-
-
-@contextmanager
-def _stopping(jail: int) -> Iterator[Callable[[], None]]:
-    """A function that stops every process of a jail by signals; they are resumed at the end.
-
-    A process created during one pass is found by the next: it is done when two passes find the same
-    processes, all stopped. A process waiting in the kernel (D) cannot stop before that wait ends, which for
-    the parent of a stopped vfork is not before we are done; so a limited number of passes with nothing else
-    running is enough for any file operation.
-    """
-    stopped: set[int] = set()
-    try:
-        yield lambda: _stop_all(jail, stopped)
-    finally:
-        for pid in stopped:
-            _signal(pid, signal.SIGCONT)
+            return
+        stopped: set[int] = set()
+        try:
+            _stop_all(jail, stopped)
+            before = _moves(jail)
+            yield lambda: _stood(jail, before)
+        finally:
+            for pid in stopped:
+                _signal(pid, signal.SIGCONT)
 
 
 def _stood(jail: int, before: dict[tuple[int, int], str] | None) -> bool:
@@ -307,7 +301,13 @@ def _freezing(run: AgentRun, seconds: float) -> Iterator[None]:
 
 
 def _stop_all(jail: int, stopped: set[int]) -> None:
-    """Stop all processes of a jail; `stopped` receives those that were running. Raises Unavailable."""
+    """Stop all processes of a jail; `stopped` receives those that were running. Raises Unavailable.
+
+    A process created during one pass is found by the next: it is done when two passes find the same
+    processes, all stopped. A process waiting in the kernel (D) cannot stop before that wait ends, which for
+    the parent of a stopped vfork is not before we are done; so a limited number of passes with nothing else
+    running is enough for any file operation.
+    """
     until = time.monotonic() + _STOP_SECONDS
     before: set[int] = set()
     quiet = 0

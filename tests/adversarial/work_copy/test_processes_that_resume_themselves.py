@@ -51,7 +51,7 @@ def test_a_timer_that_resumes_a_writer_gives_no_torn_change_set(user: Person) ->
     """By signals it cannot be stopped, so nothing is proposed and the reason is said. When the run has ended, its
     changes are read.
     """
-    writer = WRITER + "resume_often(5, 3000)\nwrite_all()\n"
+    writer = WRITER + "resume_often(15, 3000)\nwrite_all()\n"
     program = CLIENT + textwrap.dedent(f"""
         subprocess.Popen([sys.executable, "-c", {writer!r}])
         wait_for_all()
@@ -71,7 +71,7 @@ def test_where_there_is_a_freezer_the_timer_changes_nothing() -> None:
         pytest.skip("only root can make a freezer")
     with person("root") as somebody:
         process = somebody.start(
-            "/usr/bin/python3", "-c", WRITER + "open('ready', 'w')\nresume_often(5, 3000)\nwrite_all()\n"
+            "/usr/bin/python3", "-c", WRITER + "open('ready', 'w')\nresume_often(15, 3000)\nwrite_all()\n"
         )
         try:
             somebody.wait_for_file("f179")
