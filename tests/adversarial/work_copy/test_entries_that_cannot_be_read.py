@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,19 +27,19 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("kind", ["overlay", "plain"])
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_one_entry_without_permissions_does_not_hide_the_others(tmp_path: Path, kind: str, name: str) -> None:
+def test_one_entry_without_permissions_does_not_hide_the_others(kind: str, name: str) -> None:
     script, left = SCRIPTS[name]
-    found = as_an_account(tmp_path, kind, f"echo evil >>a.txt; {script}")
+    found = as_an_account(kind, f"echo evil >>a.txt; {script}")
     assert "a.txt modify" in found, found
     assert not [line for line in found if line.endswith(" delete")], found
     assert [line for line in found if line.startswith("left ")] == ([f"left {left}"] if left else []), found
 
 
 @pytest.mark.parametrize("kind", ["overlay", "plain"])
-def test_a_project_with_unreadable_entries_is_compared(tmp_path: Path, kind: str) -> None:
+def test_a_project_with_unreadable_entries_is_compared(kind: str) -> None:
     """They are the owner's: not in the jail, and not in the way of what is."""
     found = as_an_account(
-        tmp_path, kind, "ls; echo evil >>a.txt; echo x >sub/new", "chmod 000 sub/.gitignore sub/b.txt; chmod 444 listed"
+        kind, "ls; echo evil >>a.txt; echo x >sub/new", "chmod 000 sub/.gitignore sub/b.txt; chmod 444 listed"
     )
     assert "a.txt modify" in found and "sub/new add" in found and not [line for line in found if "left" in line], found
 
@@ -58,42 +60,47 @@ def test_a_name_that_is_not_utf_8_does_not_stop_the_draft(user: Person) -> None:
     assert r"bad\\xffname" in draft.read_text()
 
 
-def as_an_account(tmp_path: Path, kind: str, script: str, before: str = "true") -> list[str]:
+_PROGRAM = """
+import os, subprocess, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.agents.test_work_copy import inside, working
+from threegate.agents.work_changes import read_changes
+kind, script, before = sys.argv[1:]
+place = Path({place!r}) / "own"
+project = place / "project"
+for name in ("a.txt", "sub/b.txt", "sub/.gitignore", "listed/c"):
+    (project / name).parent.mkdir(parents=True, exist_ok=True)
+    (project / name).write_text("one\\n")
+subprocess.run(before, shell=True, cwd=project, check=True)
+with working(place, kind) as copy:
+    inside(copy, script)
+    made = read_changes(copy)
+for row in made.rows:
+    print(row.path, row.change)
+for item in made.left_out:
+    assert "cannot be read" in item.reason, item
+    print("left", item.path)
+subprocess.run("chmod -R u+rwx .", shell=True, cwd=place)
+"""
+
+
+def as_an_account(kind: str, script: str, before: str = "true") -> list[str]:
     """Make a project, let a script work on a copy of it in the jail, and read the changes, all as an ordinary account:
     root may read everything. Returns a line for each row and each path that was left out.
     """
     jail_programs()
     account = "nobody" if os.geteuid() == 0 else ""
-    for folder in (tmp_path, *tmp_path.parents[:-1]):
-        if folder.stat().st_uid == os.geteuid() and not folder.stat().st_mode & 0o001:
-            folder.chmod(0o711)
-    tmp_path.chmod(0o777)
-    program = f"""
-import os, subprocess, sys
-from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from tests.agents.test_work_copy import inside, working
-from threegate.agents.work_changes import read_changes
-place = Path({str(tmp_path)!r}) / "own"
-project = place / "project"
-for name in ("a.txt", "sub/b.txt", "sub/.gitignore", "listed/c"):
-    (project / name).parent.mkdir(parents=True, exist_ok=True)
-    (project / name).write_text("one\\n")
-subprocess.run({before!r}, shell=True, cwd=project, check=True)
-with working(place, {kind!r}) as copy:
-    inside(copy, {script!r})
-    made = read_changes(copy)
-for row in made.rows:
-    print(row.path, row.change)
-for item in made.left_out:
-    assert "cannot be read" in item.reason or "Permission" in item.reason, item
-    print("left", item.path)
-subprocess.run("chmod -R u+rwx .", shell=True, cwd=place)
-"""
-    done = subprocess.run(
-        [python()[0], "-c", program],
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": python()[1], "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
-        cwd="/", capture_output=True, text=True, timeout=60, **as_account(account),
-    )  # fmt: skip
+    place = tempfile.mkdtemp(prefix="threegate-closed-")  # another session of pytest closes pytest's own folder
+    try:
+        os.chmod(place, 0o777)  # noqa: S103
+        program = _PROGRAM.format(root=str(Path(__file__).parents[3]), place=place)
+        done = subprocess.run(
+            [python()[0], "-c", program, kind, script, before],
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": python()[1], "HOME": place, "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd="/", capture_output=True, text=True, timeout=60, **as_account(account),
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(place)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
