@@ -86,7 +86,7 @@ def test_in_the_jail_it_has_what_was_signed_and_nothing_else(folder: Path) -> No
     seen = ask(manifest, path, wanted, settings)
     assert seen["environment"] == {
         "HOME": "/tmp", "LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "PWD": "/",
-        "PYTHONDONTWRITEBYTECODE": "1", "MODE": "quiet", "TOKEN": "SECRET-VALUE",
+        "PYTHONDONTWRITEBYTECODE": "1", "MODE": "quiet", "TOKEN": "[secret]",
     }  # fmt: skip
     assert seen["opened"].pop(f"{data}/new") is None and (data / "new").exists()
     assert all(seen["opened"].values()) and not (kept / "new").exists()

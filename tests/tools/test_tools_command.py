@@ -135,7 +135,7 @@ def test_a_server_that_tells_its_secret_is_not_pinned(somebody: Person, folder: 
     assert "reports the value of a secret" in line and "SECRET-VALUE" not in line
     path = write_server(folder, "sys.stderr.write(os.environ['TOKEN']); sys.stderr.flush(); os._exit(1)", "loud.py")
     line = refused(somebody, *words[:-1], str(path), exit_code=3)
-    assert "***" in line and "SECRET-VALUE" not in line
+    assert "[secret]" in line and "SECRET-VALUE" not in line
 
 
 def test_a_word_that_is_longer_than_any_path_is_no_file(folder: Path, plain_person: Person) -> None:

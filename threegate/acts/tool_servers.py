@@ -221,7 +221,7 @@ def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Mani
     with open_server(workspace, settings, manifest) as server:
         initialize = server.initialize()
         tools = server.list_tools()
-        secrets = server.secrets
+        told_secret = server.told_secret
     if not tools:
         raise ServerError("server_error", f"{manifest.server}: lists no tools")
     names = {door_name(manifest.server, tool.name) for tool in tools}
@@ -234,7 +234,7 @@ def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Mani
         raise InvalidInput(
             f"{manifest.server}: reports something that has no canonical form, so it cannot be pinned"
         ) from None
-    if any(secret.encode() in data for secret in secrets):
+    if told_secret:
         raise InvalidInput(f"{manifest.server}: reports the value of a secret, so it cannot be pinned")
     if len(data) > limits.TOOLS_MANIFEST_BYTES:
         raise InvalidInput(f"{manifest.server}: its tool descriptions are too long to be pinned")

@@ -449,6 +449,8 @@ EGRESS_REFUSED: Final = 64
 """Refused destinations that are listed; the allowed ones are all listed, and are as few as the request lists."""
 EGRESS_LOG_BYTES: Final = 4 * MIB
 SECRET_BYTES: Final = 4096
+SECRET_CHARS_MIN: Final = 6
+"""A shorter secret is refused: masking it would mask parts of ordinary words and numbers."""
 SHOWN_TEXT_BYTES: Final = 16 * MIB
 """The text that an approval covers: a request of REQUEST_BYTES, each character escaped, takes less than a tenth."""
 COMPARE_TEXT_BYTES: Final = 64 * KIB
