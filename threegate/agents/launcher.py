@@ -289,6 +289,9 @@ class _Launch:
         write_files(run, Filled(plan.profile, str(plan.root), _INSTRUCTIONS), plan.account)
         for folder in (run.inbox, run.files):
             os.chown(folder, plan.account.uid, plan.account.gid)
+        limits = plan.profile.limits
+        self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb, processes=limits.processes)
+        held.callback(self._cgroup.close)
         self._start_sides(held)
         self._say(
             f"{plan.profile.name} starts in a jail, on a copy of {plan.root} (run {run.run_id}); sign its requests in "
@@ -300,9 +303,6 @@ class _Launch:
                 f"{', '.join(hidden[:3])}{f' and {len(hidden) - 3} more' if len(hidden) > 3 else ''}; --with PATH "
                 "reveals one"
             )
-        limits = plan.profile.limits
-        self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb, processes=limits.processes)
-        held.callback(self._cgroup.close)
         if self._cgroup.missing:
             self._say(f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)")
 
@@ -341,7 +341,7 @@ class _Launch:
             tokens=limits.tokens,
         )
         with listen(run.model, plan.account) as listener:
-            relay, self._counts = start_model_relay(listener, settings)
+            relay, self._counts = start_model_relay(listener, settings, self._cgroup.entered)
         held.callback(os.close, self._counts)
         self._keep(held, relay)
 

@@ -10,7 +10,9 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from threegate.agents.model_counts import RelaySettings
 from threegate.core.errors import Unavailable
@@ -18,8 +20,12 @@ from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.side_process import SideProcess, start_side_process
 
 
-def start_model_relay(listener: socket.socket, settings: RelaySettings) -> tuple[SideProcess, int]:
-    """The relay, and a descriptor for its counts, which the caller closes. Raises Unavailable."""
+def start_model_relay(
+    listener: socket.socket, settings: RelaySettings, cgroups: Sequence[Path] = ()
+) -> tuple[SideProcess, int]:
+    """The relay, and a descriptor for its counts, which the caller closes. It is in the run's cgroups (the files that
+    a process id is written into) before it does anything, because it holds what the agent sends. Raises Unavailable.
+    """
     counts = os.memfd_create("counts", os.MFD_CLOEXEC)
     descriptors = (listener.fileno(), counts)
     command = [sys.executable, "-m", "threegate.agents.model_relay", *map(str, descriptors)]
@@ -27,10 +33,16 @@ def start_model_relay(listener: socket.socket, settings: RelaySettings) -> tuple
     process = start_side_process(command, descriptors, kept)
     assert process.stdin
     try:
+        for file in cgroups:
+            file.write_text(str(process.pid))
         process.stdin.write(json.dumps(asdict(settings)).encode() + b"\n")
         process.stdin.flush()
     except BrokenPipeError:
         raise Unavailable("the relay to the model exited at once; try: threegate doctor") from None
+    except OSError as error:
+        process.kill()
+        process.wait()
+        raise Unavailable(f"the relay to the model cannot be put into the run's cgroup ({error.strerror})") from None
     return SideProcess("model relay", process), counts
 
 

@@ -591,5 +591,13 @@ AGENT_MODEL_REQUEST_BYTES: Final = 32 * MIB
 AGENT_MODEL_SECONDS: Final = 600
 """Between two pieces of a model's answer."""
 AGENT_MODEL_CONNECTIONS: Final = 64
+AGENT_MODEL_BRACKETS: Final = 1_000_000
+"""Opening brackets and braces of one request, those in texts included: each may become a value in memory."""
+AGENT_MODEL_HELD_BYTES: Final = 64 * MIB
+"""Bodies that one relay holds at a time, from their first byte to the end of the answer; the next one waits."""
+AGENT_MODEL_MEMORY_MB: Final = 512
+"""Data of one relay's process (RLIMIT_DATA). A body of AGENT_MODEL_REQUEST_BYTES takes about 200 of it."""
+AGENT_MODEL_TOKEN_BYTES: Final = 4
+"""Bytes of a request and its answer that count as one token if the provider reports no number."""
 AGENT_CONNECT_SECONDS: Final = 30
 """For a connection to a host that a person allowed, up to its first byte."""
