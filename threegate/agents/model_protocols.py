@@ -58,7 +58,7 @@ class Passed:
 Listed = Mapping[str, Form]
 
 _texts: Final = list_of(text)
-_cached: Final[Listed] = {"cache_control": fields(type=text, ttl=text)}
+_cached: Final[Listed] = {"cache_control": fields(type=text, ttl=text, scope=text)}
 _breakpoint: Final[Listed] = {"prompt_cache_breakpoint": fields(mode=text, ttl=text)}
 _client_called: Final[Listed] = {
     "strict": flag,
@@ -270,6 +270,7 @@ _CHAT_MESSAGES: Final = kinds(
             ),
             "thinking_blocks": _CHAT_PARTS,
             "annotations": nothing,
+            "provider_specific_fields": fields(refusal=text, reasoning=text, reasoning_content=text),
             "tool_calls": list_of(
                 kinds(
                     "type",

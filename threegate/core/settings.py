@@ -364,7 +364,7 @@ class AgentSettings(Table):
     )
     requests: int = setting(default=2000, ge=1, description="requests to the model that one run may make")
     megabytes: int = setting(default=1024, ge=1, description="MiB that one run may send to and get from the model")
-    tokens: int = setting(default=0, ge=0, description="tokens that one run may use, as the provider counts; 0: any")
+    tokens: int = setting(default=0, ge=0, description="tokens that one run may use, as reported, else by size; 0: any")
     memory_mb: int = setting(default=0, ge=0, description="MiB of all its processes, where a cgroup can be had; 0: any")
     processes: int = setting(default=2048, ge=16, description="processes and threads, where a cgroup can be had")
     wait_sec: int = setting(
