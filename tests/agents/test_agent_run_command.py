@@ -14,6 +14,7 @@ import pytest
 
 from tests.agents.people import ACCOUNT, Person, as_account
 from tests.support import wait_until
+from threegate.core import limits
 from threegate.jail.jail import WALLS
 from threegate.jail.jail_cgroup import JailCgroup
 
@@ -106,6 +107,26 @@ def test_processes_and_memory_are_limited_or_that_is_said(somebody: Person) -> N
     eater = somebody.run("/usr/bin/python3", "-c", "x = b'x' * (600 << 20); print('ate it')")
     assert ("ate it" in eater.stdout) == (eater.returncode == 0) == ("memory" in absent)
     assert not list(Path("/sys/fs/cgroup").glob(f"**/threegate-{started['run']}"))
+
+
+def test_the_relay_to_the_model_has_the_limits_of_its_run(somebody: Person) -> None:
+    """Of the run's cgroup where root has one, and for every account a limit of its own."""
+    somebody.settings('[agents.generic]\nprocesses = 60\nmemory_mb = 600\nurl = "http://127.0.0.1:1"\nmodels = ["m"]\n')
+    process = somebody.start("/bin/sh", "-c", ": >ready; sleep 60")
+    try:
+        somebody.wait_for_file("ready")
+        launcher = somebody.facts()["launcher"]
+        children = Path(f"/proc/{launcher}/task").glob("*/children")
+        places = [Path("/proc", child) for line in children for child in line.read_text().split()]
+        [place] = [place for place in places if b"threegate.agents.model_relay" in (place / "cmdline").read_bytes()]
+        wait_until(lambda: f"{limits.AGENT_MODEL_MEMORY_MB << 20}" in (place / "limits").read_text())
+        started = somebody.events("agent_started")[-1]
+        held = [wall for wall in started["walls"] if wall.endswith(" limit")]
+        assert ((place / "cgroup").read_text().count(f"threegate-{started['run']}") > 0) == bool(held)
+    finally:
+        process.terminate()
+        process.wait(20)
+    wait_until_nothing_lives(somebody)
 
 
 def test_a_home_is_kept_for_the_same_project(somebody: Person) -> None:
