@@ -53,7 +53,7 @@ class KnownValues:
 
     def json(self, value: Any, *, scanned: bool) -> Any:
         """A JSON value with each known value masked, keys and numbers included; with `scanned`, also what looks like
-        a secret. The base64 of a block with a `mimeType` is not scanned: it is an image or the like.
+        a secret. The base64 of an object with a `mimeType` is not scanned: it is an image or the like.
         """
         found: dict[str, list[str]] = {}
         for key, text in _leaves(value, ""):
@@ -70,7 +70,7 @@ class KnownValues:
             binary = _BINARY_KEYS if isinstance(value.get("mimeType"), str) else frozenset()
             return {
                 self._key(name, scanned=scanned): self._rebuilt(
-                    item, name, masked, scanned=scanned and not (name in binary and isinstance(item, str))
+                    item, name, masked, scanned=scanned and (name not in binary or exact_base64(item) is None)
                 )
                 for name, item in value.items()
             }
@@ -127,6 +127,17 @@ class KnownValues:
         except (binascii.Error, ValueError):
             return False
         return any(pattern.search(data) for pattern in self._patterns)
+
+
+def exact_base64(text: object) -> bytes | None:
+    """The bytes of base64 that round-trips exactly; None for anything else."""
+    if not isinstance(text, str):
+        return None
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return data if base64.b64encode(data).decode() == text else None
 
 
 def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:

@@ -188,6 +188,14 @@ def test_an_image_without_one_keeps_its_bytes(server: Server) -> None:
     assert dict(answer_files(told(server, result(content=[image]))))["content-0.png"] == data
 
 
+@pytest.mark.parametrize("key", ["data", "blob"])
+def test_what_only_claims_to_be_binary_is_scanned(server: Server, key: str) -> None:
+    """A token of a known form that is no secret of this server."""
+    token = "ghp_" + "a1B2" * 9
+    answer = told(server, result(content=[{"type": "image", "mimeType": "image/png", key: f"see {token}"}]))
+    assert token not in repr(answer) and "see [" in answer.content[0][key]
+
+
 def test_progress_is_masked(server: Server) -> None:
     heard: list[Any] = []
     said = {"progress": 730215984, "message": f"with {SECRET}", SECRET: 1}

@@ -6,15 +6,13 @@ stream (`tools/message_stream.py`).
 
 from __future__ import annotations
 
-import base64
-import binascii
 import copy
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from threegate.core import limits
-from threegate.tools.known_values import MASK
+from threegate.tools.known_values import MASK, exact_base64
 from threegate.tools.server_process import Answer
 
 RESULT: Final = "result.json"
@@ -39,7 +37,7 @@ def answer_files(answer: Answer) -> tuple[tuple[str, bytes], ...]:
         holder, key = binary_part(block)
         holder.pop(FILE_KEY, None)  # this key is ours to set
         given_data = holder.get(key)
-        data = _decoded(given_data)
+        data = exact_base64(given_data)  # anything else is left unchanged
         if isinstance(given_data, str) and MASK in given_data:
             blocks.append({"type": "text", "text": f"{MASK} was in these bytes, so they are not here"})
         elif data is None:
@@ -88,14 +86,3 @@ def binary_part(block: dict[str, Any]) -> tuple[dict[str, Any], str]:
     if block.get("type") == "resource" and isinstance(resource, dict):
         return resource, "blob"
     return block, "data"
-
-
-def _decoded(text: object) -> bytes | None:
-    """The bytes of base64 that round-trips exactly; None for anything else, which is left unchanged."""
-    if not isinstance(text, str):
-        return None
-    try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return data if base64.b64encode(data).decode() == text else None
