@@ -325,7 +325,7 @@ class _Launch:
         self._keep(held, door)
         if self._wanted.hosts:
             with listen(run.hosts, plan.account) as listener:
-                proxy, self._hosts = start_host_proxy(listener, self._wanted.hosts)
+                proxy, self._hosts = start_host_proxy(listener, self._wanted.hosts, self._cgroup.entered)
             held.callback(os.close, self._hosts)
             self._keep(held, proxy)
         if not plan.profile.url:

@@ -25,7 +25,7 @@ BY_REFERENCE: Final = "by URL or file id"
 _REFERENCES: Final = frozenset(("file_id", "file_url", "url"))
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_=\s-]*").fullmatch
 _DATA_URL: Final = re.compile(r"data:([A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+)?(;[A-Za-z0-9.+_=-]+)*;base64,").match
-_IMAGE_URL: Final = re.compile(r"data:image/[A-Za-z0-9.+-]+(;[A-Za-z0-9.+_=-]+)*;base64,").match
+_IMAGE_URL: Final = re.compile(r"data:image/(?!svg)[A-Za-z0-9.+-]+(;[A-Za-z0-9.+_=-]+)*;base64,").match
 _REFERRING: Final = frozenset(("$ref", "$dynamicRef", "$recursiveRef"))
 
 
@@ -72,7 +72,7 @@ def base64_data(value: object, what: str) -> None:
 
 
 def image_url(value: object, what: str) -> None:
-    """A data URL with an image."""
+    """A data URL with an image. SVG may refer to other images."""
     start = _IMAGE_URL(value) if isinstance(value, str) else None
     if start is None or not isinstance(value, str) or not _BASE64(value, start.end()):
         raise ModelRequestRefused(f"{what} {BY_REFERENCE}")

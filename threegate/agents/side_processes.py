@@ -23,26 +23,20 @@ from threegate.jail.side_process import SideProcess, start_side_process
 def start_model_relay(
     listener: socket.socket, settings: RelaySettings, cgroups: Sequence[Path] = ()
 ) -> tuple[SideProcess, int]:
-    """The relay, and a descriptor for its counts, which the caller closes. It is in the run's cgroups (the files that
-    a process id is written into) before it does anything, because it holds what the agent sends. Raises Unavailable.
+    """The relay, and a descriptor for its counts, which the caller closes. It is in the run's cgroups before it
+    does anything, because it holds what the agent sends. Raises Unavailable.
     """
     counts = os.memfd_create("counts", os.MFD_CLOEXEC)
     descriptors = (listener.fileno(), counts)
     command = [sys.executable, "-m", "threegate.agents.model_relay", *map(str, descriptors)]
     kept = {name: os.environ[name] for name in ("PYTHONPATH", "SSL_CERT_FILE") if name in os.environ}
-    process = start_side_process(command, descriptors, kept)
+    process = start_side_process(command, descriptors, kept, cgroups=cgroups)
     assert process.stdin
     try:
-        for file in cgroups:
-            file.write_text(str(process.pid))
         process.stdin.write(json.dumps(asdict(settings)).encode() + b"\n")
         process.stdin.flush()
     except BrokenPipeError:
         raise Unavailable("the relay to the model exited at once; try: threegate doctor") from None
-    except OSError as error:
-        process.kill()
-        process.wait()
-        raise Unavailable(f"the relay to the model cannot be put into the run's cgroup ({error.strerror})") from None
     return SideProcess("model relay", process), counts
 
 

@@ -3,7 +3,7 @@
 Invariant: it accepts only a CONNECT to port 443 of a listed name. A name that is not listed is never looked
 up, and a listed one that resolves to an address that is not public is refused. The forwarded data is not
 inspected: the card and the docs say "may send anything there". Each host that was reached or refused is
-logged.
+logged. At most AGENT_HOST_CONNECTIONS are open at a time, so the memory that it holds for an agent is bounded.
 
 Run as ``python -m threegate.jail.host_proxy SOCKET LOG HOST…``: two descriptors, of the listening socket and
 of the log file. It exits when stdin closes.
@@ -35,9 +35,14 @@ class HostProxy:
         self._hosts = frozenset(hosts)
         self._log = log
         self._said: set[str] = set()
+        self._open = 0
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of the agent, to its end."""
+        """One connection of the agent, to its end; one too many is closed before anything of it is read."""
+        if self._open >= limits.AGENT_HOST_CONNECTIONS:
+            writer.close()
+            return
+        self._open += 1
         try:
             async with asyncio.timeout(limits.AGENT_CONNECT_SECONDS):
                 host = await _asked(reader)
@@ -54,6 +59,7 @@ class HostProxy:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, ExceptionGroup):
             pass
         finally:
+            self._open -= 1
             with suppress(OSError):
                 writer.close()
 

@@ -51,6 +51,7 @@ REACHING = [
     parts({"type": "input_image", "image_url": f"data:image/png;base64,{URL}"}),
     parts({"type": "input_image", "image_url": {"url": URL}}),
     parts({"type": "input_image", "image_url": f"data:text/html,<img src={URL}>"}),
+    parts({"type": "input_image", "image_url": "data:image/svg+xml;base64,AA=="}),
     parts({"type": "input_image", "image_url": PNG, "file_id": "file-1"}),
     parts({"type": "input_image", "image_url": PNG, "url": URL}),
     parts({"type": "input_file", "file_data": "AA==", "file_url": URL}),
