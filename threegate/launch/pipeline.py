@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.approval import LaunchFacts, VerifiedApproval
+from threegate.approval import VOID, VOID_TEXT, LaunchFacts, VerifiedApproval
 from threegate.contracts import Decision
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
@@ -244,6 +244,8 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
         history = index.history(request.request_id)
         if not is_there(approved):
             return CHANGED
+        if index.is_void(clearance.nonce, clearance.approval_sha256, request.sha256):
+            return refuse_held(context, held, approved, VOID, VOID_TEXT, judgement)
         if index.nonce_used(clearance.nonce) or (history is not None and (history.claimed or history.end)):
             return refuse_held(context, held, approved, "replayed", "this approval was used before", judgement)
         if approval.operators is not None and approval.operators != index.operators:

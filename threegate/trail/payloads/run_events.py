@@ -164,7 +164,9 @@ class Stopped(Placed):
 
 @frozen_fields
 class Quarantined(Stopped):
-    """Something was put aside: another file of a request that the trail knows already, or a torn end of the trail."""
+    """Something was put aside: another file of a request that the trail knows already, or by an approval that it calls
+    void, or a torn end of the trail.
+    """
 
     kind = "quarantined"
     nulls = {"message": ("request_sha256", "approved_by", "approval_sha256")}
