@@ -98,7 +98,7 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
     released = _stage_released(context, control.run_folder, request.request_id, outcome)
     record_sha256 = write_record(control.run_folder, result, () if released is None else released.files)
     reached, blocked = (
-        tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)[:32]
+        tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)
         for allowed in (True, False)
     )
     ended = _ENDS.get(outcome.status, payloads.Finished)(
