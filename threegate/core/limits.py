@@ -406,6 +406,8 @@ GRANT_CHOICES: Final = 50
 """Values of a list that a widened value may be one of."""
 GRANT_WORD_CHARS: Final = 200
 """Of a text that a constraint takes, and of a pattern."""
+FREE_TEXT_BITS: Final = 64
+"""A text of so many bits that may be chosen freely carries out anything, in a few calls."""
 TRAIL_CHECKPOINT_BYTES: Final = 64 * KIB
 VERIFY_PROBLEMS: Final = 100
 """Problems that `audit verify` keeps; all are counted."""
