@@ -447,6 +447,8 @@ OUT_DEPTH: Final = 32
 """Folders below /out that are read."""
 RUN_SHM_BYTES: Final = 16 * MIB
 MONTY_PATH_CHARS: Final = 4096
+TRAIL_OUTPUTS: Final = 64
+"""Output files that the event of a run's end names; the record has all."""
 EGRESS_REFUSED: Final = 64
 """Refused destinations that are listed; the allowed ones are all listed, and are as few as the request lists."""
 EGRESS_LOG_BYTES: Final = 4 * MIB

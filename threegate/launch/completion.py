@@ -196,7 +196,7 @@ def _is_copy(history: RequestHistory, path: Path) -> bool:
     """
     approved = payloads.Approved.of(history.approved)
     name = approved.file if approved else None
-    return name is not None and name != path.name and (path.parent / name).exists()
+    return name is not None and name != path.name and not durable.is_gone(path.parent / name)
 
 
 def _refusal_facts(event: Event) -> ResultFacts:
