@@ -106,6 +106,8 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
     bad = next((host for host in wanted.allow if not _HOST.fullmatch(host)), None)
     if bad is not None:
         raise InvalidInput(f"--allow {bad}: not a host name in lower case; give no scheme, port, path or address")
+    if len(wanted.allow) > limits.ALLOWLIST_ENTRIES:
+        raise InvalidInput(f"--allow: at most {limits.ALLOWLIST_ENTRIES} hosts; each of them is a way out")
     argv = _words_in_image(wanted.words) if image else pinned_command(wanted.words)
     for secret in wanted.secrets:
         if not VARIABLE.fullmatch(secret) or _NEVER_SET.fullmatch(secret):

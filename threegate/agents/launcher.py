@@ -35,14 +35,14 @@ from threegate.agents.terminal import run_in_jail
 from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
 from threegate.changes.make import MadeChangeSet
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
 from threegate.core.extras import Extra, require_extra
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.secret_value import read_secret
 from threegate.core.workspace import AgentRun
 from threegate.jail import jail as jails
-from threegate.jail.host_log import read_hosts
+from threegate.jail.host_log import HostLog, read_hosts
 from threegate.jail.jail import Account, Bound, Jail, JailProcess
 from threegate.jail.jail_cgroup import JailCgroup
 from threegate.jail.side_process import SideProcess, listen, start_host_proxy
@@ -154,6 +154,8 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     for host in wanted.hosts:
         if not _HOST(host):
             raise InvalidInput(f"--allow {host}: give the name of one host, in lower case, without port or path")
+    if len(wanted.hosts) > limits.ALLOWLIST_ENTRIES:
+        raise InvalidInput(f"--allow: at most {limits.ALLOWLIST_ENTRIES} hosts; each of them is a way out")
     for folder in wanted.read:
         if not folder.is_dir():
             raise InvalidInput(f"--read {folder}: no such folder")
@@ -472,7 +474,7 @@ class _Launch:
             problem = "interrupted before its changes were read; see: threegate agent show " + self._run.run_id
         finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
         counts = ModelCounts.read(self._counts) if self._counts >= 0 else ModelCounts()
-        reached, refused = read_hosts(self._hosts) if self._hosts >= 0 else ((), ())
+        hosts = read_hosts(self._hosts) if self._hosts >= 0 else HostLog()
         drafted = None
         try:
             drafted = propose(finished)
@@ -486,8 +488,9 @@ class _Launch:
                 bytes_out=counts.bytes_out,
                 bytes_in=counts.bytes_in,
                 tokens=counts.tokens,
-                reached=reached or None,
-                refused=refused or None,
+                reached=hosts.reached or None,
+                refused=hosts.refused or None,
+                refused_unlisted=hosts.unlisted or None,
                 changed=len(changes.rows) if changes is not None else None,
                 changes_sha256=drafted,
             )

@@ -62,7 +62,7 @@ def show(
         return
     from threegate.request.exposure import exposure_lines
     from threegate.review.show import show_request
-    from threegate.trail.payloads import under_grant
+    from threegate.trail.payloads import ApprovalAbandoned, under_grant
 
     if input_name and wants_json(json_):
         raise NoWorkspace("--input prints text for a person; leave out --input or --json")
@@ -116,6 +116,8 @@ def show(
         detail = "  ".join(str(facts[key]) for key in ("reason", "status", "approved_by") if facts.get(key))
         if event["type"] == "approved" and facts.get("grant"):
             detail = under_grant(str(facts["grant"]), facts.get("approved_by"))
+        if event["type"] == "approval_abandoned":
+            detail = ApprovalAbandoned.from_data(facts).sentence()
         say(f"{event['seq']:>6}    {event['time']}  {event['type']:<12} {event['actor']}  {detail}".rstrip())
     for path in shown.results:
         say(f"result    {path}")

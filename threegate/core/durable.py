@@ -312,6 +312,23 @@ def folder_locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_gone(path: Path) -> bool:
+    """Whether nothing has this name in a folder that can be read. False wherever that cannot be known: a missing or
+    forbidden folder, a failing disk.
+    """
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    finally:
+        os.close(folder)
+    return False
+
+
 def is_temporary(name: str) -> bool:
     """Whether this is the name of a temporary file of ours: without its writer nothing refers to it."""
     return _temporary(name) is not None

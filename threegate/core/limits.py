@@ -406,6 +406,8 @@ GRANT_CHOICES: Final = 50
 """Values of a list that a widened value may be one of."""
 GRANT_WORD_CHARS: Final = 200
 """Of a text that a constraint takes, and of a pattern."""
+FREE_TEXT_BITS: Final = 64
+"""A text of so many bits that may be chosen freely carries out anything, in a few calls."""
 TRAIL_CHECKPOINT_BYTES: Final = 64 * KIB
 VERIFY_PROBLEMS: Final = 100
 """Problems that `audit verify` keeps; all are counted."""
@@ -445,6 +447,8 @@ OUT_DEPTH: Final = 32
 """Folders below /out that are read."""
 RUN_SHM_BYTES: Final = 16 * MIB
 MONTY_PATH_CHARS: Final = 4096
+TRAIL_OUTPUTS: Final = 64
+"""Output files that the event of a run's end names; the record has all."""
 EGRESS_REFUSED: Final = 64
 """Refused destinations that are listed; the allowed ones are all listed, and are as few as the request lists."""
 EGRESS_LOG_BYTES: Final = 4 * MIB

@@ -26,10 +26,12 @@ from threegate.daemon.log import Log
 from threegate.launch.completion import close_from_trail, interrupt, unsettled
 from threegate.launch.context import Context
 from threegate.launch.cut_off_changes import Recovered, recover_changes, recover_undos
+from threegate.launch.launch_facts import draft_owner
+from threegate.launch.status_file import write_void
 from threegate.runners.registry import remove_orphans
 from threegate.tools.manifest import settle_manifests
 from threegate.trail import RequestHistory, moves
-from threegate.trail.payloads import ApprovalAbandoned, Claimed
+from threegate.trail.payloads import ApprovalAbandoned, Approved, Claimed
 
 
 def recover(context: Context, log: Log) -> int:
@@ -99,7 +101,6 @@ def remove_temporary(workspace: Workspace) -> None:
 
 def _settle(context: Context, history: RequestHistory, changes: Recovered) -> str | None:
     """Settle one request according to the trail. Returns what was done."""
-    workspace = context.workspace
     if history.end is not None:
         with context.trail.locked() as held:
             close_from_trail(context, held, history, history.end)
@@ -107,17 +108,31 @@ def _settle(context: Context, history: RequestHistory, changes: Recovered) -> st
     if (claimed := Claimed.of(history.claimed)) is not None:
         interrupt(context, history, claimed, changes.taken_back.get(history.request_id))
         return "was interrupted"
-    if history.file is None or (workspace.approved / history.file).exists():
-        return None
+    return _make_void(context, history.request_id)
+
+
+def _make_void(context: Context, request_id: str) -> str | None:
+    """Record that an approval is void if its file is gone; whether it is, is looked at under the lock, under which
+    commands end requests. Returns what was done.
+    """
+    workspace = context.workspace
     with context.trail.locked() as held:
-        moves.announce(
-            held,
-            ApprovalAbandoned(reason="the approved file is not in approved/", file=history.file),
-            request_id=history.request_id,
-            actor="daemon",
+        history = held.index.history(request_id)
+        if history is None or history.file is None or history.claimed or not unsettled(workspace, history):
+            return None
+        approved = Approved.of(history.approved) or Approved()
+        void = ApprovalAbandoned(
+            reason="the approved file is not in approved/",
+            file=history.file,
+            request_sha256=approved.request_sha256,
+            approval_sha256=approved.approval_sha256,
+            nonce=approved.nonce,
         )
+        moves.announce(held, void, request_id=request_id, actor="daemon")
         _remove_lone(workspace.approved, history.file)
-    return "approval was abandoned; the draft can be approved again"
+        requester_folders = workspace.requester_folders(draft_owner(history))
+    write_void(requester_folders, history.file)
+    return "its approval is void: the approved file is gone; its id is free for a new approval"
 
 
 def _remove_lone(folder: Path, file_name: str) -> None:
@@ -133,10 +148,10 @@ def _move_lone_signatures(workspace: Workspace, log: Log) -> int:
         folder = workspace.state_folder(state)
         for entry in sorted(os.listdir(folder)):
             of = request_of_companion(entry)
-            if of is None or (folder / of[0]).exists():
+            if of is None or not durable.is_gone(folder / of[0]):
                 continue
             signature, name = folder / entry, of[0]
-            home = next((other for other in STATES if (workspace.state_folder(other) / name).exists()), None)
+            home = next((other for other in STATES if os.path.lexists(workspace.state_folder(other) / name)), None)
             if home is None:
                 log.say("alone", file=signature.name, what="a signature without its request")
                 continue

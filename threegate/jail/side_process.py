@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from threegate.core.errors import Unavailable
+from threegate.jail.host_log import unlisted_line
 from threegate.jail.jail import Account
 
 _BACKLOG: Final = 64
@@ -76,6 +77,7 @@ def start_host_proxy(
     Unavailable.
     """
     log = os.memfd_create("hosts", os.MFD_CLOEXEC)
+    os.write(log, unlisted_line(0))
     descriptors = (listener.fileno(), log)
     command = [sys.executable, "-m", "threegate.jail.host_proxy", *map(str, descriptors), *hosts]
     kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}

@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from threegate.approval import VOID
 from threegate.core import canonical, durable
 from threegate.core.workspace import AgentRun, RequesterFolders, Workspace
 from threegate.judgement.judge import Cleared, Judgement, NotCleared
@@ -138,11 +139,14 @@ def refuse_held(
         history.claimed is not None or history.end is not None or _is_copy(history, file.path)
     )
     approval = judgement.approval if judgement else None
+    void = code == VOID
+    # A void approval has left its id free: a file that comes back is put aside, and ends nothing.
+    aside = known or void or (history is not None and history.abandoned)
+    reason = "replayed" if known or void else code
     # What an operator approved under this name, even if a gate does not accept the file that is there now.
-    given = (payloads.Approved.of(history.approved) if history and not known else None) or payloads.Approved()
-    reason = "replayed" if known else code
+    given = (payloads.Approved.of(history.approved) if history and not aside else None) or payloads.Approved()
     target = moves.free_name(context.workspace.refused / file.path.name)
-    stopped: payloads.Stopped = (payloads.Quarantined if known else payloads.Refused)(
+    stopped: payloads.Stopped = (payloads.Quarantined if aside else payloads.Refused)(
         reason=reason,
         message=message,
         backend=DEFAULT_BACKEND,  # an unrunnable file is not trusted; the event has the usual keys
@@ -192,7 +196,7 @@ def _is_copy(history: RequestHistory, path: Path) -> bool:
     """
     approved = payloads.Approved.of(history.approved)
     name = approved.file if approved else None
-    return name is not None and name != path.name and (path.parent / name).exists()
+    return name is not None and name != path.name and not durable.is_gone(path.parent / name)
 
 
 def _refusal_facts(event: Event) -> ResultFacts:
@@ -320,7 +324,7 @@ def unsettled(workspace: Workspace, history: RequestHistory) -> bool:
     if history.end is None:
         if history.claimed is not None:
             return True
-        return history.file is not None and not (workspace.approved / history.file).exists()
+        return history.file is not None and durable.is_gone(workspace.approved / history.file)
     if history.state is None or history.file is None:
         return False
     there = (workspace.state_folder(history.state) / history.file).exists()

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.approval import LaunchFacts, VerifiedApproval
+from threegate.approval import VOID, VOID_TEXT, LaunchFacts, VerifiedApproval
 from threegate.contracts import Decision
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
@@ -98,7 +98,7 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
     released = _stage_released(context, control.run_folder, request.request_id, outcome)
     record_sha256 = write_record(control.run_folder, result, () if released is None else released.files)
     reached, blocked = (
-        tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)[:32]
+        tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)
         for allowed in (True, False)
     )
     ended = _ENDS.get(outcome.status, payloads.Finished)(
@@ -106,7 +106,8 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
         exit_code=outcome.exit_code,
         wall_ms=outcome.wall_ms,
         record_sha256=record_sha256,
-        outputs={item.path: item.sha256 for item in outcome.artifacts[:64]},
+        outputs={item.path: item.sha256 for item in outcome.artifacts[: limits.TRAIL_OUTPUTS]},
+        outputs_unlisted=max(0, len(outcome.artifacts) - limits.TRAIL_OUTPUTS) or None,
         stdout_sha256=outcome.stdout.sha256,
         stderr_sha256=outcome.stderr.sha256,
         image=outcome.image,
@@ -244,6 +245,8 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
         history = index.history(request.request_id)
         if not is_there(approved):
             return CHANGED
+        if index.is_void(clearance.nonce, clearance.approval_sha256, request.sha256):
+            return refuse_held(context, held, approved, VOID, VOID_TEXT, judgement)
         if index.nonce_used(clearance.nonce) or (history is not None and (history.claimed or history.end)):
             return refuse_held(context, held, approved, "replayed", "this approval was used before", judgement)
         if approval.operators is not None and approval.operators != index.operators:

@@ -36,6 +36,8 @@ APPROVAL: Final[dict[str, str]] = {
     "expired": "the approval has expired (`approval.ttl`): `threegate retry`",
     "not_yet_valid": "dated ahead of the clock: set the clocks of both machines",
     "replayed": "this id, approval or nonce was used before: `threegate retry` makes a fresh draft",
+    "approval_void": "its file was not in approved/ when a daemon started, so the trail calls the approval void: "
+    "approve again",
     "self_approval": "the requester cannot approve",
     "quorum_missing": "waiting for further operators: `threegate countersign`",
     "clock_went_back": "the clock is behind the trail: set it (see faq.md)",

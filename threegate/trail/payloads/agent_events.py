@@ -71,6 +71,8 @@ class AgentEnded(Payload):
     """Other hosts that it reached."""
     refused: tuple[str, ...] | None = None
     """Other hosts that it was refused, the first ones."""
+    refused_unlisted: int | None = None
+    """How many attempts at further hosts were refused."""
     changed: int | None = None
     """Paths that differ in the work copy."""
     changes_sha256: str | None = None
@@ -79,4 +81,7 @@ class AgentEnded(Payload):
     def sentence(self) -> str:
         exit_code = f" with exit code {self.exit}" if self.exit is not None else ""
         changed = f"; {self.changed} paths differ in its work copy" if self.changed else ""
-        return f"the agent run{named(self.run)} ended{exit_code}{changed}{because(self.reason)}"
+        reached = f"; it reached {', '.join(self.reached)}" if self.reached else ""
+        more = f" and {self.refused_unlisted} more attempts" if self.refused_unlisted else ""
+        refused = f"; it was refused {len(self.refused)} hosts{more}" if self.refused else ""
+        return f"the agent run{named(self.run)} ended{exit_code}{changed}{reached}{refused}{because(self.reason)}"
