@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.changes.trees_on_disk import build, held, made
-from threegate.changes.change_facts import ChangedPath, changed_paths, check_said, diff_lines, job_change
+from threegate.changes.change_facts import ChangedPath, changed_paths, check_said, job_change, path_diff
 from threegate.changes.change_tar import ChangeSet, read_change_set
 from threegate.changes.table import ChangeSetError
 from threegate.changes.trees import HeldTree
@@ -33,7 +33,7 @@ class Seen:
 
     def diff(self, path: str) -> list[str]:
         with held(self.project) as folder:
-            return diff_lines(HeldTree(folder), self.change, io.BytesIO(self.data), self.of(path))
+            return path_diff(HeldTree(folder), self.change, io.BytesIO(self.data), self.of(path)).lines
 
 
 def test_the_order_of_the_screen_and_the_counts(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_order_of_the_screen_and_the_counts(tmp_path: Path) -> None:
     assert facts.sha256 == seen.change.sha256 and facts.project == PLACE
 
 
-def test_diffs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diffs(tmp_path: Path) -> None:
     long = [f"line {number}" for number in range(30)]
     changed = [*long[:15], "new", *long[15:]]
     seen = Seen(
@@ -98,17 +98,6 @@ def test_diffs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         == [line.replace("file", "text") for line in seen.diff("link")]
     )
     assert seen.diff("x") == seen.diff("b") == seen.diff("empty") == []
-    monkeypatch.setattr(limits, "CHANGE_DIFF_LINES", 0)
-    assert seen.diff("long") == [
-        "@@ -13,6 +13,7 @@",
-        " line 12",
-        " line 13",
-        " line 14",
-        "+new",
-        " line 15",
-        " line 16",
-        " line 17",
-    ]
 
 
 def test_what_does_not_fit_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

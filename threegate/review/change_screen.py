@@ -1,8 +1,9 @@
 """The screen of a change set: a diff, made by us, between the current bytes and the new ones.
 
-Invariant: every path of the change set has a line, in this order: links, changes of type or mode and
-deletions; files that are later run automatically; the rest. A path without a diff (binary, too large) is
-shown by size and digest, and the card counts it.
+Invariant: every path of the change set has a line, in this order: links, changes of type or mode, deletions
+and hidden characters; files that are later run automatically; the rest. A path without a diff (not text, too
+large) is shown by size and digest, with the reason, and the card counts it. What cannot be read of one path
+takes nothing of the others away.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from threegate.changes.change_facts import ChangedPath, diff_lines
+from threegate.changes.change_facts import ChangedPath, path_diff
 from threegate.changes.change_tar import ChangeSet
 from threegate.changes.requested_change import RequestedChange, hold_project
 from threegate.changes.table import LINK, Change
@@ -43,7 +44,7 @@ def change_items(requested: RequestedChange, copy: InputCopy) -> tuple[Item, ...
 
 def _items(project: Tree, requested: RequestedChange, stream: BinaryIO) -> Iterator[Item]:
     heads = {
-        "first": "links, changes of type or mode, and deletions:",
+        "first": "links, changes of type or mode, deletions, and hidden characters:",
         "later": "files that run later by themselves:",
         "rest": "all others:",
     }
@@ -71,11 +72,22 @@ def _path(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath)
         yield Note(f"not shown: {item.unseen}")
         yield Note(f"{size_text(item.size)}, sha256 {row.after.sha256}")
     if row.after is None and row.before is not None and row.before.file:
-        present = project.look(row.path)
-        if present is not None:
-            yield Note(f"{size_text(present.size)}, sha256 {row.before.sha256}")
-    lines = diff_lines(project, change, stream, item)
-    if lines:
-        yield Quote("\n".join(lines), "", None, "a diff")
+        yield Note(f"{_size(project, row.path)}, sha256 {row.before.sha256}")
+    if item.hidden:
+        yield Note(f"LOOK CLOSELY: {item.hidden}; below, whatever is hidden is written as an escape")
+    found = path_diff(project, change, stream, item)
+    if found.why:
+        yield Note(found.why)
+    if found.lines:
+        yield Quote("\n".join(found.lines), "", None, "a diff")
     elif item.size == 0 and row.change == "add" and row.after is not None and row.after.file:
         yield Note("is empty")
+
+
+def _size(project: Tree, path: str) -> str:
+    """The size of what is deleted."""
+    try:
+        present = project.look(path)
+    except OSError as error:
+        return f"cannot be read ({error.strerror or type(error).__name__})"
+    return "is gone" if present is None else size_text(present.size)
