@@ -39,22 +39,23 @@ class Seen:
 def test_the_order_of_the_screen_and_the_counts(tmp_path: Path) -> None:
     seen = Seen(
         tmp_path,
-        {"a": "1", "gone": "1", "x": "1", "kind": "1"},
+        {"a.md": "1", "gone": "1", "x": "1", "kind": "1"},
         {
-            "a": "2",
+            "a.md": "2",
             "x": ("x", "1"),
-            "l": ("link", "a"),
-            "AGENTS.md": ("link", "a"),
+            "l.md": ("link", "a.md"),
+            "AGENTS.md": ("link", "a.md"),
             "Makefile": "a:",
-            "bin": b"\0\xff",
-            "kind/x": "1",
+            "bin.png": b"\0\xff",
+            "kind/x.py": "1",
         },
     )
     order = [item.row.path for item in seen.paths]
-    assert set(order[:5]) == {"AGENTS.md", "gone", "kind", "l", "x"}
-    assert order[5] == "Makefile" and set(order[6:]) == {"a", "bin", "kind/x"}
+    assert set(order[:5]) == {"AGENTS.md", "gone", "kind", "l.md", "x"}
+    assert set(order[5:7]) == {"Makefile", "a.md"}, "which is AGENTS.md by a link"
+    assert order[7:] == ["kind/x.py", "bin.png"]
     facts = job_change(seen.paths, seen.change, PLACE)
-    assert (facts.paths, facts.deletions, facts.run_later, facts.unseen) == (9, 2, 3, 1)
+    assert (facts.paths, facts.deletions, facts.run_later, facts.unseen) == (9, 2, 4, 1)
     assert facts.sha256 == seen.change.sha256 and facts.project == PLACE
 
 

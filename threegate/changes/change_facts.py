@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from threegate.changes.line_diff import unified
-from threegate.changes.run_later import why_runs_later
+from threegate.changes.path_rules import link_parts
+from threegate.changes.run_later import LinkNames, is_source, why_link_runs_later, why_runs_later
 from threegate.changes.table import EXECUTABLE, LINK, ChangeSetError, Row
 from threegate.core import limits
 from threegate.core.printable import escape_of
@@ -52,6 +53,11 @@ class ChangedPath:
         link = LINK in (row.before and row.before.mode, row.after and row.after.mode)
         return link or bool(self.hidden) or row.change in ("type", "delete", "mode")
 
+    @property
+    def source(self) -> bool:
+        """Whether it is program source: it runs when someone runs the project."""
+        return self.later is None and self.row.after is not None and is_source(self.row.path)
+
 
 class PathDiff(NamedTuple):
     """The lines of one path's diff, none where there is none; `why` the old bytes or all of it are not in it."""
@@ -61,9 +67,13 @@ class PathDiff(NamedTuple):
 
 
 def changed_paths(change: ChangeSet, stream: BinaryIO) -> list[ChangedPath]:
-    """Every row with its facts, in the order of the screen: what is seen first, what runs later, the rest."""
+    """Every row with its facts, in the order of the screen: what is seen first, what runs by itself later, program
+    source, the rest.
+    """
     found = []
     left = limits.CHANGE_SHOWN_BYTES
+    leads = {path: "/".join(link_parts(path, target)) for path, target in change.targets.items()}
+    names = LinkNames(leads)
     for row in change.rows:
         size, later, unseen, hidden = 0, None, "", ""
         if row.after is not None and row.after.file:
@@ -77,13 +87,13 @@ def changed_paths(change: ChangeSet, stream: BinaryIO) -> list[ChangedPath]:
                 unseen = f"it has {size} bytes; of all files together {limits.CHANGE_SHOWN_BYTES} are shown"
                 stream.seek(change.places[row.path][0])
                 data = stream.read(limits.CHANGE_HEAD_BYTES)
-            later = why_runs_later(
-                row.path, executable=row.after.mode == EXECUTABLE, head=data[: limits.CHANGE_HEAD_BYTES]
-            )
+            executable, head = row.after.mode == EXECUTABLE, data[: limits.CHANGE_HEAD_BYTES]
+            later = why_runs_later(row.path, executable=executable, head=head)
+            later = later or names.why_runs_later(row.path, executable=executable, head=head)
         elif row.after is not None and row.after.mode == LINK:
-            later = why_runs_later(row.path, executable=False, head=b"")
+            later = why_link_runs_later(row.path, leads[row.path])
         found.append(ChangedPath(row, size, later, unseen, hidden))
-    return sorted(found, key=lambda item: (not item.first, item.later is None))
+    return sorted(found, key=lambda item: (not item.first, item.later is None, not item.source))
 
 
 def job_change(paths: Sequence[ChangedPath], change: ChangeSet, project: ProjectPlace) -> JobChange:

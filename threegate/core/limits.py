@@ -100,6 +100,8 @@ CHANGE_SHOWN_BYTES: Final = 4 * MIB
 """So many new bytes of a change set are shown as a diff, in the order of the table; of what is behind them size and
 digest.
 """
+CHANGE_LINK_NAMES: Final = 64
+"""Names by which links lead to one file; one with more counts as running later."""
 CHANGE_ODD_SHARE: Final = 10
 """A file in which more than one character in so many is a control or is not UTF-8 is not shown as text."""
 DIFF_CELLS: Final = 1 << 25

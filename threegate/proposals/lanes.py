@@ -71,7 +71,7 @@ def _diff(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Set
 
 
 def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
-    """file.write_safe and project.cleanup_safe: nothing runs, the pinned change set is applied to the
+    """file.write_safe and project.cleanup_safe: no code is run, the pinned change set is applied to the
     project.
     """
     return DraftPlan("apply", change=read_proposed_change(verdict, primary[ARCHIVE]))

@@ -1,9 +1,9 @@
 """The screen of a change set: a diff, made by us, between the current bytes and the new ones.
 
 Invariant: every path of the change set has a line, in this order: links, changes of type or mode, deletions
-and hidden characters; files that are later run automatically; the rest. A path without a diff (not text, too
-large) is shown by size and digest, with the reason, and the card counts it. What cannot be read of one path
-takes nothing of the others away.
+and hidden characters; files that are later run automatically; program source; the rest. A path without a diff
+(not text, too large) is shown by size and digest, with the reason, and the card counts it. What cannot be read
+of one path takes nothing of the others away.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ def _items(project: Tree, requested: RequestedChange, stream: BinaryIO) -> Itera
     heads = {
         "first": "links, changes of type or mode, deletions, and hidden characters:",
         "later": "files that run later by themselves:",
+        "source": "program source, which runs when someone runs the project:",
         "rest": "all others:",
     }
     last = ""
     for item in requested.paths:
-        part = "first" if item.first else "later" if item.later else "rest"
+        part = "first" if item.first else "later" if item.later else "source" if item.source else "rest"
         if part != last:
             yield Note(heads[part])
             last = part
