@@ -58,6 +58,10 @@ class ChangedPath:
         """Whether it is program source: it runs when someone runs the project."""
         return self.later is None and self.row.after is not None and is_source(self.row.path)
 
+    def order(self) -> tuple[bool, bool, bool]:
+        """Where it is on the screen: what sorts first is shown first."""
+        return not self.first, self.later is None, not self.source
+
 
 class PathDiff(NamedTuple):
     """The lines of one path's diff, none where there is none; `why` the old bytes or all of it are not in it."""
@@ -93,7 +97,7 @@ def changed_paths(change: ChangeSet, stream: BinaryIO) -> list[ChangedPath]:
         elif row.after is not None and row.after.mode == LINK:
             later = why_link_runs_later(row.path, leads[row.path])
         found.append(ChangedPath(row, size, later, unseen, hidden))
-    return sorted(found, key=lambda item: (not item.first, item.later is None, not item.source))
+    return sorted(found, key=ChangedPath.order)
 
 
 def job_change(paths: Sequence[ChangedPath], change: ChangeSet, project: ProjectPlace) -> JobChange:

@@ -197,6 +197,12 @@ def why_link_runs_later(path: str, target: str) -> str | None:
     return why
 
 
+PACKAGES: Final = frozenset(
+    {"node_modules", "site-packages", "venv", ".venv", ".tox", ".nox", ".git", ".hg", ".jj", ".svn"}
+)
+"""Folders of package managers and of version control. Links in them lead to sources by design (`npm` workspaces)."""
+
+
 class LinkNames:
     """Under which other names a file is reached. `links` is path → where it leads to, both from the project's root."""
 

@@ -102,6 +102,8 @@ digest.
 """
 CHANGE_LINK_NAMES: Final = 64
 """Names by which links lead to one file; one with more counts as running later."""
+CHANGE_LINK_WALK: Final = 200_000
+"""Names of a project that are looked at for links to what changes; of a larger one the screen says so."""
 CHANGE_ODD_SHARE: Final = 10
 """A file in which more than one character in so many is a control or is not UTF-8 is not shown as text."""
 DIFF_CELLS: Final = 1 << 25

@@ -8,14 +8,19 @@ of one path takes nothing of the others away.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import BinaryIO, Final
 
 from threegate.changes.change_facts import ChangedPath, path_diff
 from threegate.changes.change_tar import ChangeSet
 from threegate.changes.requested_change import RequestedChange, hold_project
+from threegate.changes.run_later import PACKAGES, LinkNames
 from threegate.changes.table import LINK, Change
-from threegate.changes.trees import HeldTree, Tree
+from threegate.changes.trees import HeldTree, Tree, TreeTooLarge
+from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.review.input_copies import InputCopy
 from threegate.shown.parts import Field, Item, Note, Quote
@@ -42,7 +47,7 @@ def change_items(requested: RequestedChange, copy: InputCopy) -> tuple[Item, ...
         return (Note(f"the project cannot be read, so no diff can be shown: {error}"),)
 
 
-def _items(project: Tree, requested: RequestedChange, stream: BinaryIO) -> Iterator[Item]:
+def _items(project: HeldTree, requested: RequestedChange, stream: BinaryIO) -> Iterator[Item]:
     heads = {
         "first": "links, changes of type or mode, deletions, and hidden characters:",
         "later": "files that run later by themselves:",
@@ -50,12 +55,41 @@ def _items(project: Tree, requested: RequestedChange, stream: BinaryIO) -> Itera
         "rest": "all others:",
     }
     last = ""
-    for item in requested.paths:
+    links, complete = _links(project, requested)
+    if not complete:
+        yield Note(
+            f"of the project's {limits.CHANGE_LINK_WALK} and more names not all were searched for links to these"
+        )
+    for item in sorted((_by_links(item, links) for item in requested.paths), key=ChangedPath.order):
         part = "first" if item.first else "later" if item.later else "source" if item.source else "rest"
         if part != last:
             yield Note(heads[part])
             last = part
         yield from _path(project, requested.change, stream, item)
+
+
+def _links(project: HeldTree, requested: RequestedChange) -> tuple[LinkNames, bool]:
+    """The names that links of the project give to what changes, and whether all of it was searched."""
+    found: dict[str, str] = {}
+    inside = f"{requested.job.project.path}/"
+    with suppress(TreeTooLarge):
+        for path, target in project.links(PACKAGES, limits.CHANGE_LINK_WALK):
+            if target.startswith("/") and not f"{target}/".startswith(inside):
+                continue
+            below = f"{target}/".removeprefix(inside) if target.startswith("/") else f"{path}/../{target}"
+            place = os.path.normpath(below or ".")
+            found[path] = "" if place == "." else place
+        return LinkNames(found), True
+    return LinkNames(found), False
+
+
+def _by_links(item: ChangedPath, links: LinkNames) -> ChangedPath:
+    """The path with what a link of the project makes of it."""
+    after = item.row.after
+    if item.later is not None or after is None or not after.file:
+        return item
+    why = links.why_runs_later(item.row.path, executable=False, head=b"")
+    return item if why is None else replace(item, later=f"{why} (the link is in the project)")
 
 
 def _path(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath) -> Iterator[Item]:

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.adversarial.changes.test_a_diff_that_hides import Screen
 from tests.changes.trees_on_disk import build, held, made
 from threegate.changes.change_facts import ChangedPath, changed_paths, job_change
 from threegate.changes.change_tar import change_tar, read_change_set
 from threegate.changes.checks import check_project
 from threegate.changes.table import EXECUTABLE, FILE, FOLDER, LINK, ChangeSetError, Row, TableNode
 from threegate.changes.trees import HeldTree
+from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.request.job import ProjectPlace, risk_reasons
 
@@ -68,6 +70,24 @@ def test_links_behind_links_and_in_circles(tmp_path: Path) -> None:
     many = {f"l{number}": ("link", "c") for number in range(70)}
     found = seen(tmp_path / "many", {}, {**many, "c/a.txt": "1"})
     assert "by more than 64 names" in str(found["c/a.txt"].later)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_link_that_the_project_has(absolute: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link was there before: the screen says so beside the path, and where it did not search all names."""
+    target = str(tmp_path / "project/assets/v") if absolute else "../assets/v"
+    before = {"web/.vscode": ("link", target), "assets/v/tasks.json": "{}", "assets/w.json": "{}", "up": ("link", "..")}
+    before |= {".idea": ("link", ".w"), "w/a.md": "1", ".top": ("link", str(tmp_path / "project2"))}
+    screen = Screen(tmp_path, before, {**before, "assets/v/tasks.json": "[]", "assets/w.json": "[]", "w/a.md": "2"})
+    lines = " ".join(" ".join(screen.lines()).split())
+    assert (
+        lines.count("RUNS LATER")
+        == lines.count("RUNS LATER: a link leads to it; by that name: a shell or an editor loads or runs it")
+        == 1
+    )
+    assert lines.index("assets/v/tasks.json") < lines.index("assets/w.json")
+    monkeypatch.setattr(limits, "CHANGE_LINK_WALK", 2)
+    assert "not all were searched for links" in " ".join(" ".join(screen.lines()).split())
 
 
 def test_a_link_to_what_runs(tmp_path: Path) -> None:
