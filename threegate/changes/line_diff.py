@@ -11,10 +11,10 @@ revisited", 2004 (`_exact`).
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import islice, pairwise
 from math import isqrt
 from typing import Final, NamedTuple
 
@@ -41,8 +41,8 @@ class Piece(NamedTuple):
 def differing(old: Sequence[str], new: Sequence[str]) -> list[Piece]:
     """What differs, in order; between two pieces is at least one line that is equal."""
     numbers: dict[str, int] = {}
-    one = [numbers.setdefault(line, len(numbers)) for line in old]
-    other = [numbers.setdefault(line, len(numbers)) for line in new]
+    one = array("l", (numbers.setdefault(line, len(numbers)) for line in old))
+    other = array("l", (numbers.setdefault(line, len(numbers)) for line in new))
     return min((_pieces(one, other, pairs) for pairs in _candidates(one, other)), key=_shown_lines)
 
 
@@ -84,7 +84,7 @@ def _candidates(one: Sequence[int], other: Sequence[int]) -> Iterator[list[_Pair
     both = set(one[start:end]) & set(other[start:partner_end])
     places = [place for place in range(start, end) if one[place] in both]
     partners = [place for place in range(start, partner_end) if other[place] in both]
-    left, right = [one[place] for place in places], [other[place] for place in partners]
+    left, right = (array("l", map(text.__getitem__, where)) for text, where in ((one, places), (other, partners)))
     found = sorted(_split_at_anchors(left, right))
     yield [*begin, *((places[at], partners[to]) for at, to in found), *rest]
     # In a large text the second search is worth its time only if the first one kept little.
@@ -149,25 +149,35 @@ def _split_at_anchors(one: Sequence[int], other: Sequence[int]) -> Iterator[_Pai
 
 def _anchors(one: Sequence[int], other: Sequence[int]) -> list[_Pair]:
     """Where the longest runs of lines begin that each text has once, as far as their order is the same."""
-    runs = [(one, other)]
-    """Numbers of the runs of 1, 2, 4 … lines that begin at each place; equal runs have the same number."""
+    numbers: dict[int, int] = {}
+    texts = [array("l", (numbers.setdefault(line, len(numbers)) for line in text)) for text in (one, other)]
+    levels = [(texts, len(numbers))]
+    """Numbers of the runs of 1, 2, 4 … lines that begin at each place, from 0; equal runs have the same number."""
     for doubling in range(_DOUBLINGS):
-        before, shift = runs[-1], 1 << doubling
-        numbers: dict[int, int] = {}
-        above = 1 + max(chain(*before), default=0)
-        runs.append((_doubled(before[0], shift, above, numbers), _doubled(before[1], shift, above, numbers)))
-    for text, partner in reversed(runs):
-        counted, places = Counter(text), Counter(partner)
-        where = {run: place for place, run in enumerate(partner) if places[run] == 1}
-        pairs = [(place, where[run]) for place, run in enumerate(text) if counted[run] == 1 and run in where]
+        shift, count = 1 << doubling, len(numbers)
+        numbers = {}
+        texts = [_doubled(text, shift, count, numbers) for text in texts]
+        levels.append((texts, len(numbers)))
+    for (text, partner), count in reversed(levels):
+        places, partners = _only_places(text, count), _only_places(partner, count)
+        pairs = [(at, to) for at, to in zip(places, partners, strict=True) if at >= 0 and to >= 0]
         if pairs:
-            return _longest_rising(pairs)
+            return _longest_rising(sorted(pairs))
     return []
 
 
-def _doubled(runs: Sequence[int], shift: int, above: int, numbers: dict[int, int]) -> list[int]:
-    """The numbers of the runs that are twice as long. `above` is more than each number that there is so far."""
-    return [numbers.setdefault(run * above + runs[at], len(numbers)) for at, run in enumerate(runs[:-shift], shift)]
+def _doubled(runs: Sequence[int], shift: int, count: int, numbers: dict[int, int]) -> array[int]:
+    """The numbers of the runs that are twice as long; `count` is how many numbers there are so far."""
+    pairs = zip(runs, islice(runs, shift, None), strict=False)
+    return array("l", (numbers.setdefault(run * count + next_run, len(numbers)) for run, next_run in pairs))
+
+
+def _only_places(runs: Sequence[int], count: int) -> array[int]:
+    """For each number the place where it is, negative where that is none or several."""
+    places = array("l", [-1]) * count
+    for place, run in enumerate(runs):
+        places[run] = place if places[run] == -1 else -2
+    return places
 
 
 def _longest_rising(pairs: Sequence[_Pair]) -> list[_Pair]:
