@@ -20,7 +20,7 @@ from typing import Final
 from threegate.agents.project_survey import Original
 from threegate.agents.work_copy import TREE, UPPER, WorkCopy
 from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set
-from threegate.changes.path_rules import is_git
+from threegate.changes.path_rules import is_repository
 from threegate.changes.table import ChangeSetError, Row, TableNode, read_table, render_table
 from threegate.changes.trees import HeldTree, OverlayTree, Tree, node_of
 from threegate.core import durable, limits
@@ -118,7 +118,7 @@ def _touched_above(copy: WorkCopy, upper: HeldTree) -> Iterator[str]:
         folder = left.pop()
         for name, entry in upper.names(folder).items():
             path = f"{folder}/{name}" if folder else name
-            if is_git(name) or (path in copy.start.hidden and entry.kind == "whiteout"):
+            if is_repository(name) or (path in copy.start.hidden and entry.kind == "whiteout"):
                 continue
             known = copy.start.entries.get(path)
             if entry.kind == "folder" and known is not None and known.kind == "folder" and not upper.opaque(path):
@@ -135,7 +135,7 @@ def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str
         folder = left.pop()
         for name, entry in tree.names(folder).items():
             path = f"{folder}/{name}" if folder else name
-            if is_git(name):
+            if is_repository(name):
                 continue
             seen.add(path)
             known = copy.start.entries.get(path)

@@ -100,10 +100,18 @@ CHANGE_SHOWN_BYTES: Final = 4 * MIB
 """So many new bytes of a change set are shown as a diff, in the order of the table; of what is behind them size and
 digest.
 """
-CHANGE_DIFF_LINES: Final = 4_000
-"""So many lines, old and new together, are compared line by line; of more, all old ones are shown before all new
-ones.
+CHANGE_LINK_NAMES: Final = 64
+"""Names by which links lead to one file; one with more counts as running later."""
+CHANGE_LINK_WALK: Final = 200_000
+"""Names of a project that are looked at for links to what changes; of a larger one the screen says so."""
+CHANGE_ODD_SHARE: Final = 10
+"""A file in which more than one character in so many is a control or is not UTF-8 is not shown as text."""
+DIFF_CELLS: Final = 1 << 25
+"""Pairs of an old and a new line, in a region that differs, up to which a diff is minimal: 5,792 lines against as many.
+The comparison's table has a bit for each, 4 MiB.
 """
+DIFF_DEPTH: Final = 16
+"""How often a region is split at lines that occur once; what is left then is compared piece by piece."""
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60
@@ -272,7 +280,6 @@ PROPOSAL_DEPTH: Final = 16
 PROPOSAL_FILE_BYTES: Final = 16 * MIB
 SNAPSHOT_BYTES: Final = 256 * MIB
 SNAPSHOT_ENTRIES: Final = 20_000
-DIFF_LINES: Final = 4_000
 MEMORY_BYTES: Final = 16 * MIB
 APPLY_SECONDS: Final = 600
 
