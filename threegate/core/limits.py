@@ -158,6 +158,14 @@ TRAIL_MASKED_CHARS: Final = 4096
 TRAIL_LINE_BYTES: Final = 64 * KIB
 TRAIL_LIST_ITEMS: Final = 256
 TRAIL_RESERVED_BYTES: Final = 1 * MIB
+"""Space that is reserved behind the trail's end, whenever less than TRAIL_KEPT_BYTES is left of it."""
+TRAIL_KEPT_BYTES: Final = 256 * KIB
+"""Of the reserved space, what only those events may use that the disk reserve is for (`durable.disk_reserve`)."""
+RESERVE_FILES: Final = 48
+"""Spare files of a workspace (core/disk_reserve.py): a rejection on a full disk takes three."""
+RESERVE_KEPT_FILES: Final = 16
+"""Those that only a small new file is made of, so that a long one does not use them all up."""
+RESERVE_FILE_BYTES: Final = 32 * KIB
 FOLDER_DEPTH: Final = 64
 """Folders below tool-exec/ within each other, as deep as verification goes."""
 SINGLE_FILE_BYTES: Final = 64 * MIB

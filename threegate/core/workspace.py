@@ -216,6 +216,11 @@ class Workspace:
         return self.tool_exec / "control"
 
     @cached_property
+    def reserve(self) -> Path:
+        """Spare files for what must be possible on a full disk (core/disk_reserve.py)."""
+        return self.control / "reserve"
+
+    @cached_property
     def audit(self) -> Path:
         """The trail, its lock and its checkpoints."""
         return self.tool_exec / "audit"

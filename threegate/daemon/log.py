@@ -25,6 +25,7 @@ _PRIORITIES = {
     "settings": _WARNING,
     "contracts": _WARNING,
     "fixed": _WARNING,
+    "full": _WARNING,
     "watching": _WARNING,
     "notice": _WARNING,
     "grants": _WARNING,
