@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from threegate.core import durable, limits
+from threegate.core.disk_reserve import disk_reserve, until_it_fits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
 from threegate.core.file_names import SETTINGS_FILE, is_agent_run_id
 from threegate.core.held_folder import HeldFolder
@@ -318,15 +319,19 @@ class Workspace:
         A child that a killed daemon was about to start has its lock too, until it is started: that is waited for.
         """
         path = self.tool_exec / ".daemon.lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        with disk_reserve(self.reserve):  # a daemon starts on a full disk too
+            descriptor = until_it_fits(lambda: os.open(path, flags, 0o600))
         try:
             if not _locked_within(descriptor, LOCK_SECONDS):
                 holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
                 raise Unavailable(
                     f"{self.root}: another daemon works here (process {holder}); stop it or leave it the work"
                 )
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            holder_now = str(os.getpid()).encode()
+            with disk_reserve(self.reserve):
+                until_it_fits(lambda: os.pwrite(descriptor, holder_now, 0))
+            os.ftruncate(descriptor, len(holder_now))
             yield
         finally:
             os.close(descriptor)
