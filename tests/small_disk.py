@@ -12,11 +12,20 @@ MIB = 1 << 20
 
 
 @contextmanager
-def small_disk(folder: Path, *, mib: int = 64, names: int = 4_000) -> Iterator[Path]:
-    """A file system with so many MiB and names, mounted at a folder. Only root can make one."""
+def small_disk(folder: Path, kind: str = "tmpfs", *, mib: int = 64, names: int = 4_000) -> Iterator[Path]:
+    """A file system with so many MiB and names, mounted at a folder: `tmpfs`, or `ext4` in a file beside the folder.
+    Only root can make one.
+    """
     folder.mkdir(exist_ok=True)
-    options = f"size={mib}m,nr_inodes={names},mode=755"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
+    if kind == "ext4":
+        image = folder.with_name(f"{folder.name}.img")
+        with image.open("wb") as stream:
+            stream.truncate(mib * MIB)
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-N", str(names), str(image)], check=True)
+        subprocess.run(["mount", "-o", "loop", str(image), str(folder)], check=True)
+    else:
+        options = f"size={mib}m,nr_inodes={names},mode=755"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
     try:
         yield folder
     finally:

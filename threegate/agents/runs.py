@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from threegate.core import durable, limits
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.jail_cgroup import remove_cgroups
@@ -146,10 +147,12 @@ def end_dead_runs(context: Context, *, actor: str) -> list[str]:
         try:
             facts = RunFacts.read(run)
             if not facts.ended:
-                with context.trail.locked() as held:
+                with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
                     known = held.index.run(run.run_id)
                     if known is None or not known.ended:  # its launcher may have had no disk space to record its end
                         moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
+                with suppress(OSError):
+                    durable.remove_tree(run.headroom)
                 replace(facts, ended=True).write(run)
                 remove_cgroups(run.run_id)
                 ended.append(run.run_id)

@@ -66,17 +66,17 @@ def take_spare(path: Path, error: OSError) -> bool:
     return False
 
 
-def fill_reserve(folder: Path) -> bool:
-    """Make the spare files that are missing; returns whether all are there. Raises OSError, but not for a full
-    disk.
+def fill_reserve(folder: Path, files: int = limits.RESERVE_FILES, size: int = limits.RESERVE_FILE_BYTES) -> bool:
+    """Make the spare files that are missing, each with `size` bytes on the disk; returns whether all are there. Raises
+    OSError, but not for a full disk.
     """
-    with suppress(FileExistsError):
-        folder.mkdir(0o700)
-    there = set(os.listdir(folder))
     try:
-        for name in (f"spare-{number:02}" for number in range(limits.RESERVE_FILES)):
+        with suppress(FileExistsError):
+            folder.mkdir(0o700)
+        there = set(os.listdir(folder))
+        for name in (f"spare-{number:02}" for number in range(files)):
             if name not in there:
-                _make_spare(folder / name)
+                _make_spare(folder / name, size)
     except OSError as error:
         if is_disk_full(error):
             return False
@@ -94,10 +94,10 @@ def reserve_blocks(descriptor: int, offset: int, length: int, path: str | Path) 
         raise OSError(number, os.strerror(number), str(path))
 
 
-def _make_spare(path: Path) -> None:
+def _make_spare(path: Path, size: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        reserve_blocks(descriptor, 0, limits.RESERVE_FILE_BYTES, path)
+        reserve_blocks(descriptor, 0, size, path)
     except OSError:
         path.unlink(missing_ok=True)
         raise

@@ -582,6 +582,20 @@ AGENT_TRIAL_SECONDS: Final = 20
 AGENT_END_SECONDS: Final = 20
 """How long the end waits for the last process of a jail that was killed."""
 """For the trial run of a jail."""
+AGENT_FREE_BYTES: Final = 256 * MIB
+"""What a run of an agent must leave free on the workspace's disk, at most: the AGENT_FREE_PART of it, if that is
+less.
+"""
+AGENT_FREE_NAMES: Final = 10_000
+AGENT_FREE_PART: Final = 8
+AGENT_HEADROOM_FILES: Final = 128
+"""Files that each live run holds and gives back when it ends."""
+AGENT_HEADROOM_FILE_BYTES: Final = 64 * KIB
+AGENT_DISK_LOOK_SECONDS: Final = 0.05
+"""Between two looks at a disk's free space."""
+AGENT_DISK_MEASURE_SECONDS: Final = 1.0
+"""Between two measurements of a run's files, at least; and AGENT_DISK_PAUSES times as long as the last one took."""
+AGENT_DISK_PAUSES: Final = 20
 AGENT_SCANNED_BYTES: Final = 1 * MIB
 """Of each file of a project, for secrets, before an agent sees it."""
 AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB

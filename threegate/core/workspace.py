@@ -414,6 +414,11 @@ class AgentRun:
         return self.folder / "manifest.jsonl"
 
     @property
+    def headroom(self) -> Path:
+        """Files that a live run holds, so that its end gives the disk space back; not in the jail."""
+        return self.folder / "headroom"
+
+    @property
     def facts(self) -> Path:
         """JSON: what the launcher knows of this run (profile, project, kind of work copy, process); not in the jail."""
         return self.folder / "run.json"
@@ -443,20 +448,16 @@ class AgentRun:
         return self.folder / "hosts.sock"
 
     def make(self) -> AgentRun:
-        """Make the folders, durable. Raises FileExistsError when this run is there, OSError."""
+        """Make the folders, durable. Raises FileExistsError when this run is there, OSError; then none is left."""
         if not self.folder.parent.is_dir():
             durable.make_folder(self.folder.parent, 0o700)
-        for folder in (
-            self.folder,
-            self.inbox,
-            self.files,
-            self.verdicts,
-            self.results,
-            self.state,
-            self.work,
-            self.base,
-        ):
-            durable.make_folder(folder, 0o700)
+        durable.make_folder(self.folder, 0o700)
+        try:
+            for folder in (self.inbox, self.files, self.verdicts, self.results, self.state, self.work, self.base):
+                durable.make_folder(folder, 0o700)
+        except OSError:
+            durable.remove_tree(self.folder)
+            raise
         return self
 
 
