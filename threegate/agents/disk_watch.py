@@ -124,12 +124,14 @@ def hold_headroom(run: AgentRun) -> None:
     """Take the headroom of a run that is about to start. Raises Unavailable if the disk has not that much, and what
     must stay free besides.
     """
-    whole = fill_reserve(run.headroom, limits.AGENT_HEADROOM_FILES, limits.AGENT_HEADROOM_FILE_BYTES)
     free, least = free_space(run.folder)
+    files = min(limits.AGENT_HEADROOM_FILES, least.bytes // limits.AGENT_HEADROOM_FILE_BYTES)
+    whole = fill_reserve(run.headroom, files, limits.AGENT_HEADROOM_FILE_BYTES)
+    free, _ = free_space(run.folder)
     if not whole or least.exceeds(free):
         raise Unavailable(
-            f"{run.folder.parent}: the disk has {free.bytes >> 20} MiB and {free.names} names left, a run must leave "
-            f"{least.bytes >> 20} MiB and {least.names}; make room, for instance with: threegate agent remove RUN"
+            f"{run.folder.parent}: the disk has {free.bytes >> 10} KiB and {free.names} names left, a run must leave "
+            f"{least.bytes >> 10} KiB and {least.names}; make room, for instance with: threegate agent remove RUN"
         )
 
 

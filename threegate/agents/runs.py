@@ -87,6 +87,19 @@ def run_lock(run: AgentRun) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def lock_ended(run: AgentRun) -> Iterator[bool]:
+    """Keep a run from being anyone's until the block ends; the value is false if its launcher is alive. Raises
+    OSError.
+    """
+    descriptor = _lock(run)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
 def is_alive(run: AgentRun) -> bool:
     """Whether the launcher of a run is alive."""
     try:

@@ -121,7 +121,7 @@ def test_a_rejection_that_finds_no_space_changes_nothing(place: Place) -> None:
     filler = FILL["names"](place.root.parent)
     (filler / "0").unlink()
     done = place.run("reject", str(draft), "--reason", "no", expect=3)
-    assert "full" in done.err or "No space left" in done.err
+    assert "No space left on device; make room on this disk" in done.err
     [line] = json.loads(place.run("status", "--json", expect=0).out)["requests"]
     assert line["state"] == "draft"
     assert place.events("rejected") == []
