@@ -175,7 +175,7 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=True, rich
 
 
 _MENDS = {
-    errno.ENOSPC: "; make room on this disk, with: threegate prune --older-than 30d, threegate agent remove RUN",
+    errno.ENOSPC: "; make room on this disk, for instance with: threegate prune --older-than 30d",
     errno.EDQUOT: "; make room within your quota, for instance with: threegate prune --older-than 30d",
     errno.EROFS: "; mount this disk writable",
     errno.EACCES: "; run this as the owner, or give the daemon's user access (chown, chmod)",

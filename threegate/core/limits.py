@@ -582,6 +582,8 @@ AGENT_TRIAL_SECONDS: Final = 20
 AGENT_END_SECONDS: Final = 20
 """How long the end waits for the last process of a jail that was killed."""
 """For the trial run of a jail."""
+DOCTOR_NAMES: Final = 1_000
+"""Files that can still be made on the workspace's disk: with less, `threegate doctor` reports a failure."""
 AGENT_FREE_BYTES: Final = 256 * MIB
 """What a run of an agent must leave free on the workspace's disk, at most: the AGENT_FREE_PART of it, if that is
 less.

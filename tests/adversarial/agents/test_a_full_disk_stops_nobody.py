@@ -120,6 +120,7 @@ def test_a_rejection_that_finds_no_space_changes_nothing(place: Place) -> None:
     shutil.rmtree(place.root / "tool-exec/control/reserve")
     filler = FILL["names"](place.root.parent)
     (filler / "0").unlink()
+    assert "1 files can still be made" in place.run("doctor").out
     done = place.run("reject", str(draft), "--reason", "no", expect=3)
     assert "No space left on device; make room on this disk" in done.err
     [line] = json.loads(place.run("status", "--json", expect=0).out)["requests"]
