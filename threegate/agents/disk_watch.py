@@ -169,6 +169,13 @@ class DiskWatch:
         self._thread.start()
 
     def _work(self, process: JailProcess) -> None:
+        try:
+            self._watch(process)
+        except Exception:  # noqa: BLE001 - whatever it is: a run that nobody watches does not live
+            self.reason = "disk_unmeasured"
+            process.kill()
+
+    def _watch(self, process: JailProcess) -> None:
         measured, free_then, due = Space(0, 0), Space(0, 0), 0.0
         while not self._over.wait(limits.AGENT_DISK_LOOK_SECONDS):
             free, least = free_space(self._run.folder)

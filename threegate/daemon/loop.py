@@ -216,7 +216,7 @@ class Daemon:
             self._policy_reload.record_contracts()
             self._unrecorded = False
         dispatcher.unsettled, dispatcher.full = False, None
-        return 1
+        return 0
 
     def _unless_full(self, part: Callable[[], int]) -> int:
         """Do a part of a turn, and return what it returns; 0 if the disk is full: the next turn tries it again. Raises
@@ -285,7 +285,7 @@ class Daemon:
             if problem is not None and context.begin() is None:
                 problem = self._begin()
             elif problem is None and dispatcher.unsettled and not dispatcher.running:
-                did += self._unless_full(self._settle)
+                self._unless_full(self._settle)
             starts = problem is None and unsettled is None and not changing and self._runner_set.fits(policy)
             starts = starts and applied
             did += self._unless_full(dispatcher.schedule if starts else dispatcher.collect)
@@ -301,7 +301,7 @@ class Daemon:
             idle = looked and not did and not dispatcher.running and not changing
             if self.once and idle and (self._full is not None or not inbox.unfinished):
                 break
-            if (self._full is not None or not inbox.in_between) and (not did or dispatcher.running):
+            if self._full is not None or (not inbox.in_between and (not did or dispatcher.running)):
                 longest = self.supervisor.turn_seconds if looked else _FOLDERS_LOOK_SECONDS
                 self.wake.wait(dispatcher.pause(longest))
         return problem or self._policy_reload.problem
@@ -356,6 +356,8 @@ class Daemon:
     def _replace_runner_set(self) -> None:
         old = self._runner_set
         self._runner_set = self._new_runner_set(self._policy_reload.policy)
+        new = self._runner_set.dispatcher
+        new.unsettled, new.full = old.dispatcher.unsettled, old.dispatcher.full
         old.dispatcher.stop(0.0)
         old.close()
 

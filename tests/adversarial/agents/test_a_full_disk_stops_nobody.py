@@ -15,7 +15,7 @@ import pytest
 
 from tests.contracts.test_daemon import lay
 from tests.small_disk import FILL, small_disk
-from tests.support import THREEGATE, Place, make_place, monty_draft, request_id, wait_until
+from tests.support import THREEGATE, Place, make_key, make_place, monty_draft, request_id, wait_until
 
 pytestmark = pytest.mark.root
 EACH = pytest.mark.parametrize("what", list(FILL))
@@ -82,6 +82,8 @@ def test_cancel_reject_and_kill_work(place: Place, what: str) -> None:
     lay(place, {"threegate.monty": {"timeouts": {"total_ms": 120_000}}})
     place.run("session", "open", "mine", expect=0)
     place.run("session", "open", "other", expect=0)
+    other = make_key(place.root.parent.parent / "other")
+    place.run("operator", "add", "other", "--key", f"{other}.pub", expect=0)
     running, waiting, killed = (request_id(name) for name in ("running", "waiting", "killed"))
     for rid, more in ((running, {}), (killed, {"extra": "session_id: mine\n"})):
         place.approve(place.drop(monty_draft(rid, ENDLESS, time_sec=100, **more)))
@@ -100,6 +102,7 @@ def test_cancel_reject_and_kill_work(place: Place, what: str) -> None:
         place.run("kill", "session", "mine", expect=0)
         assert seen(place, "cancelled", killed)["data"]["contract"]["session"] == "mine"
         place.run("kill", "session", "other", expect=0)
+        place.run("operator", "revoke", "other", expect=0)
         place.run("audit", "verify", expect=0)
         listed = json.loads(place.run("status", "--json", expect=0).out)["requests"]
         assert len(listed) == len({line["file"] for line in listed}) == 6, listed
