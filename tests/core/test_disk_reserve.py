@@ -90,6 +90,13 @@ def test_what_needs_more_space_leaves_the_last_ones(reserve: Path) -> None:
     assert len(os.listdir(reserve)) == limits.RESERVE_KEPT_FILES
 
 
+def test_another_file_system_has_no_reserve(tmp_path: Path, reserve: Path) -> None:
+    other = Path("/dev/shm" if os.stat("/dev/shm").st_dev != os.stat(tmp_path).st_dev else "/var/tmp")
+    with disk_reserve(reserve):
+        assert not take_spare(other / "threegate-nothing", FULL)
+    assert len(os.listdir(reserve)) == limits.RESERVE_FILES
+
+
 def test_another_error_uses_nothing(tmp_path: Path, reserve: Path) -> None:
     with disk_reserve(reserve):
         assert not take_spare(tmp_path / "x", OSError(errno.EIO, "broken"))

@@ -57,12 +57,18 @@ def until_it_fits(act: Callable[[], _T]) -> _T:
 
 def take_spare(path: Path, error: OSError) -> bool:
     """Give a spare file the name `path`, if `error` says that the disk is full and this thread may use the reserve.
-    Returns whether it has it now. Raises FileExistsError, OSError.
+    Returns whether it has it now. Raises OSError.
     """
     for spare in _spares(error):
-        with suppress(FileNotFoundError):  # another process took it
+        try:
             os.rename(spare, path)
-            return True
+        except FileNotFoundError:
+            continue  # another process took it
+        except OSError as failed:
+            if failed.errno == errno.EXDEV:
+                return False  # the full file system is not the workspace's
+            raise
+        return True
     return False
 
 

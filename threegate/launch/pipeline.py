@@ -296,9 +296,9 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
         )
         head = held.head
     run_folder = context.workspace.run_folder(request.request_id)
-    with disk_reserve(context.workspace.reserve):  # it is claimed: without a folder it would be interrupted
+    with disk_reserve(context.workspace.reserve):  # it is claimed, and would be interrupted
         durable.make_folder(run_folder, 0o700, settled=False)
-    advance_head(head)
+        advance_head(head)
     moves.settle(approved.path, claimed)
     durable.sync_folder(run_folder.parent)
     return claimed

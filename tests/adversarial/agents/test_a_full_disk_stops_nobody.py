@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from tests.contracts.test_daemon import lay
 from tests.small_disk import FILL, small_disk
 from tests.support import THREEGATE, Place, make_key, make_place, monty_draft, request_id, wait_until
+from threegate.aana.decision_log import DecisionLog
 
 pytestmark = pytest.mark.root
 EACH = pytest.mark.parametrize("what", list(FILL))
@@ -134,6 +136,28 @@ def test_a_rejection_that_finds_no_space_changes_nothing(place: Place) -> None:
     [line] = json.loads(place.run("status", "--json", expect=0).out)["requests"]
     assert line["state"] == "refused"
     place.run("audit", "verify", expect=0)
+
+
+def test_a_decision_that_finds_no_space_leaves_no_part_of_its_line(tmp_path: Path) -> None:
+    """The next decision would be appended to that part, and no longer be a line."""
+    with small_disk(tmp_path / "disk", mib=1) as disk:
+        log = DecisionLog(disk / "decisions.jsonl")
+        words: dict[str, Any] = {
+            "names": {},
+            "verdict": "block",
+            "codes": [],
+            "surface": "api",
+            "now": datetime.now(UTC),
+        }
+        log.record_verdict("proposal_verdict/1", 1, **words)
+        whole = log.path.read_bytes()
+        log.path.write_bytes(whole + b" " * (4_086 - len(whole)))  # ten bytes of its last block are left
+        filler = FILL["bytes"](disk)
+        with pytest.raises(OSError, match="No space"):
+            log.record_verdict("proposal_verdict/1", 2, **words)
+        assert log.path.stat().st_size == 4_086
+        remove(filler)
+        log.record_verdict("proposal_verdict/1", 2, **words)
 
 
 def remove(path: Path) -> None:
