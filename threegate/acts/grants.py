@@ -35,6 +35,7 @@ from threegate.approval.launch import check_launch
 from threegate.approval.near_misses import Example, examples
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
@@ -220,11 +221,11 @@ def refuse_off(context: Context) -> None:
 
 
 def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:
-    """End a grant for good; waiting requests promoted under it do not run. Raises InvalidInput,
-    TrailError.
+    """End a grant for good; waiting requests promoted under it do not run. A full disk does not prevent it. Raises
+    InvalidInput, TrailError.
     """
     standing = find_grant(context.workspace, context.trail, which)
-    with context.trail.locked() as held:
+    with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
         moves.announce(held, payloads.GrantRevoked(grant=standing.grant.id), actor=actor)
     return standing.grant
 

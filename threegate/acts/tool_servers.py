@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.core import durable, limits
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
@@ -201,7 +202,7 @@ def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
 
 def remove_server(context: Context, name: str, *, actor: str) -> None:
     """Remove a server; removing needs no signature. Raises Refused, TrailError, OSError."""
-    with _settled(context) as held:
+    with disk_reserve(context.workspace.reserve), _settled(context) as held:
         if name not in held.index.tools:
             raise Refused("tools_unknown", f"{name}: no such server; see: threegate tools list")
         path = context.workspace.tools / manifest_name(name)

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.agents.agent_home import take_over_state, write_files
+from threegate.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
 from threegate.agents.model_counts import ModelCounts, RelaySettings
 from threegate.agents.profile import Filled, Profile, load_profile
 from threegate.agents.program import Program, find_program
@@ -36,6 +37,7 @@ from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
 from threegate.changes.make import MadeChangeSet
 from threegate.core import durable, limits
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
 from threegate.core.extras import Extra, require_extra
 from threegate.core.file_names import new_agent_run_id
@@ -251,6 +253,7 @@ class _Launch:
         """
         plan, run = self._plan, self._run
         self._sign()
+        hold_headroom(run)
         kind: CopyKind = "plain"
         if plan.account.is_own:
             for name in (UPPER, SCRATCH):
@@ -291,8 +294,8 @@ class _Launch:
         write_files(run, Filled(plan.profile, str(plan.root), _INSTRUCTIONS), plan.account)
         for folder in (run.inbox, run.files):
             os.chown(folder, plan.account.uid, plan.account.gid)
-        limits = plan.profile.limits
-        self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb, processes=limits.processes)
+        bounds = plan.profile.limits
+        self._cgroup = JailCgroup.make(run.run_id, memory_mb=bounds.memory_mb, processes=bounds.processes)
         held.callback(self._cgroup.close)
         self._start_sides(held)
         self._say(
@@ -305,6 +308,8 @@ class _Launch:
                 f"{', '.join(hidden[:3])}{f' and {len(hidden) - 3} more' if len(hidden) > 3 else ''}; --with PATH "
                 "reveals one"
             )
+        hold_headroom(run)  # again: the copy may have taken what must stay free
+        self._most = Space(bounds.disk_mb << 20, bounds.disk_files) + used_space(run.work, skip=(SCRATCH,))
         if self._cgroup.missing:
             self._say(f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)")
 
@@ -358,8 +363,14 @@ class _Launch:
             program, arguments = self._plan.program, self._plan.arguments
             filled = Filled(self._plan.profile, str(self._plan.root))
             words = [*program.words, *map(filled.text, self._plan.profile.args), *arguments]
-            code = run_in_jail(self._jail(), words, started=self._note_jail, stopped=self._is_stopped)
-            reason = "stopped" if self._stopped() else None
+            with DiskWatch(self._run, self._most) as watch:
+
+                def started(process: JailProcess) -> None:
+                    self._note_jail(process)
+                    watch.start(process)
+
+                code = run_in_jail(self._jail(), words, started=started, stopped=self._is_stopped)
+            reason = watch.reason or ("stopped" if self._stopped() else None)
         except KeyboardInterrupt:
             reason = "stopped"
         finally:
@@ -458,12 +469,15 @@ class _Launch:
     def _finish(self, code: int, reason: str | None, propose: Propose) -> Finished:
         """Read the changes, propose them, and record the end in the trail."""
         problem, changes = "", None
+        if reason in _DISK_REASONS:
+            self._say(_DISK_REASONS[reason].format(name=self._plan.profile.name, limits=self._plan.profile.limits))
         for side in self._sides:
             if how := side.died():
                 self._say(f"the {side.name} exited before the agent ({how}) and answered nothing after that")
         try:
             if self._process is not None:
                 self._process.wait_empty()
+            release_headroom(self._run)
             changes = read_changes(self._copy)
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
@@ -494,7 +508,8 @@ class _Launch:
                 changed=len(changes.rows) if changes is not None else None,
                 changes_sha256=drafted,
             )
-            with self._context.trail.locked() as trail:
+            workspace = self._context.workspace
+            with disk_reserve(workspace.reserve), self._context.trail.locked() as trail:
                 moves.announce(trail, ended, actor=self._actor)
             _clean(self._run)
             with suppress(OSError):  # the trail has the end
@@ -510,6 +525,15 @@ signs each request; until then a call returns `pending`, and `wait` waits for it
 """
 
 
+_DISK_REASONS: Final = {
+    "disk_bytes": "it was ended: its files take more than {limits.disk_mb} MiB (agents.{name}.disk_mb)",
+    "disk_names": "it was ended: it has more than {limits.disk_files} files (agents.{name}.disk_files)",
+    "disk_unmeasured": "it was ended: its files cannot be measured (folders nested too deep, for instance)",
+    "disk_reserve": "it was ended: too little space is left on this disk; make room, for instance with: "
+    "threegate agent remove RUN",
+}
+
+
 _PROXIED: Final = {
     **dict.fromkeys(("HTTPS_PROXY", "https_proxy"), f"http://127.0.0.1:{jails.HOSTS_PORT}"),
     **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
@@ -517,7 +541,8 @@ _PROXIED: Final = {
 
 
 def _clean(run: AgentRun) -> None:
-    """Remove what is not needed after the end: sockets, and the overlay's work folder."""
+    """Remove what is not needed after the end: headroom, sockets, and the overlay's work folder."""
+    release_headroom(run)
     for path in (run.door, run.model, run.hosts):
         path.unlink(missing_ok=True)
     scratch = run.work / SCRATCH

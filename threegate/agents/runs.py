@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from threegate.core import durable, limits
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.jail_cgroup import remove_cgroups
@@ -86,6 +87,19 @@ def run_lock(run: AgentRun) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def lock_ended(run: AgentRun) -> Iterator[bool]:
+    """Keep a run from being anyone's until the block ends; the value is false if its launcher is alive. Raises
+    OSError.
+    """
+    descriptor = _lock(run)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
 def is_alive(run: AgentRun) -> bool:
     """Whether the launcher of a run is alive."""
     try:
@@ -146,10 +160,12 @@ def end_dead_runs(context: Context, *, actor: str) -> list[str]:
         try:
             facts = RunFacts.read(run)
             if not facts.ended:
-                with context.trail.locked() as held:
+                with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
                     known = held.index.run(run.run_id)
                     if known is None or not known.ended:  # its launcher may have had no disk space to record its end
                         moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
+                with suppress(OSError):
+                    durable.remove_tree(run.headroom)
                 replace(facts, ended=True).write(run)
                 remove_cgroups(run.run_id)
                 ended.append(run.run_id)

@@ -287,6 +287,42 @@ def stop(run: RunId) -> None:
 
 
 @app.command()
+def remove(
+    runs: Annotated[
+        list[str], argument("RUN...", "Ids of runs, or the beginnings of them.", tab_completion.agent_runs)
+    ],
+    json_: invocation.JsonFlag = False,
+) -> None:
+    """Remove what a run has on the disk: its copy, its home and its inbox.
+
+    The trail and the results in the workspace stay. The next run on the project starts with an empty home, unless an
+    earlier one has kept one.
+
+    Example: threegate agent remove ar-20261122
+    """
+    from threegate.agents.remove_runs import remove_run, run_named
+    from threegate.agents.runs import end_dead_runs
+    from threegate.launch.context import open_context
+    from threegate.setup.init import account
+
+    context, actor = open_context(invocation.workspace_here()), account()
+    named = [run_named(context.workspace, name) for name in dict.fromkeys(runs)]
+    end_dead_runs(context, actor=actor)
+    removed = [remove_run(context.workspace, context.trail, run, actor=actor) for run in named]
+    if invocation.wants_json(json_):
+        invocation.emit_json(
+            [
+                {"run": item.run, "bytes": item.space.bytes, "files": item.space.names, "drafts": list(item.drafts)}
+                for item in removed
+            ]
+        )
+        return
+    for item in removed:
+        drafts = f", {len(item.drafts)} of them drafts that nobody decided on" if item.drafts else ""
+        invocation.say(f"removed {item.run}: {item.space.bytes >> 20} MiB, {item.space.names} files{drafts}")
+
+
+@app.command()
 def prompt(
     form: Annotated[str, typer.Option("--format", help="markdown, or json with the parts separate.")] = "markdown",
     workspace: Annotated[

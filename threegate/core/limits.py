@@ -166,6 +166,14 @@ TRAIL_MASKED_CHARS: Final = 4096
 TRAIL_LINE_BYTES: Final = 64 * KIB
 TRAIL_LIST_ITEMS: Final = 256
 TRAIL_RESERVED_BYTES: Final = 1 * MIB
+"""Space that is reserved behind the trail's end, whenever less than TRAIL_KEPT_BYTES is left of it."""
+TRAIL_KEPT_BYTES: Final = 256 * KIB
+"""Of the reserved space, what only those events may use that the disk reserve is for (`durable.disk_reserve`)."""
+RESERVE_FILES: Final = 48
+"""Spare files of a workspace (core/disk_reserve.py): a rejection on a full disk takes three."""
+RESERVE_KEPT_FILES: Final = 16
+"""Those that only a small new file is made of, so that a long one does not use them all up."""
+RESERVE_FILE_BYTES: Final = 32 * KIB
 FOLDER_DEPTH: Final = 64
 """Folders below tool-exec/ within each other, as deep as verification goes."""
 SINGLE_FILE_BYTES: Final = 64 * MIB
@@ -587,6 +595,22 @@ AGENT_TRIAL_SECONDS: Final = 20
 AGENT_END_SECONDS: Final = 20
 """How long the end waits for the last process of a jail that was killed."""
 """For the trial run of a jail."""
+DOCTOR_NAMES: Final = 1_000
+"""Files that can still be made on the workspace's disk: with less, `threegate doctor` reports a failure."""
+AGENT_FREE_BYTES: Final = 256 * MIB
+"""What a run of an agent must leave free on the workspace's disk, at most: the AGENT_FREE_PART of it, if that is
+less.
+"""
+AGENT_FREE_NAMES: Final = 10_000
+AGENT_FREE_PART: Final = 8
+AGENT_HEADROOM_FILES: Final = 128
+"""Files that each live run holds and gives back when it ends."""
+AGENT_HEADROOM_FILE_BYTES: Final = 64 * KIB
+AGENT_DISK_LOOK_SECONDS: Final = 0.05
+"""Between two looks at a disk's free space."""
+AGENT_DISK_MEASURE_SECONDS: Final = 1.0
+"""Between two measurements of a run's files, at least; and AGENT_DISK_PAUSES times as long as the last one took."""
+AGENT_DISK_PAUSES: Final = 20
 AGENT_SCANNED_BYTES: Final = 1 * MIB
 """Of each file of a project, for secrets, before an agent sees it."""
 AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB

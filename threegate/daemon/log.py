@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
+from threegate.core.errors import is_disk_full
 from threegate.secretscan import mask_secrets
 
 _TEXT_CHARS = 300
@@ -25,6 +26,7 @@ _PRIORITIES = {
     "settings": _WARNING,
     "contracts": _WARNING,
     "fixed": _WARNING,
+    "full": _WARNING,
     "watching": _WARNING,
     "notice": _WARNING,
     "grants": _WARNING,
@@ -95,8 +97,8 @@ class Log:
             try:
                 sys.stderr.write(line + "\n")
                 sys.stderr.flush()
-            except (OSError, ValueError):
-                self._quiet = True
+            except (OSError, ValueError) as error:
+                self._quiet = not is_disk_full(error)  # later lines may find space
 
 
 def _is_journal(stream: str) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 from threegate.acts.memory import settle_notes
 from threegate.core import durable
@@ -33,10 +34,14 @@ from threegate.tools.manifest import settle_manifests
 from threegate.trail import RequestHistory, moves
 from threegate.trail.payloads import ApprovalAbandoned, Approved, Claimed
 
+DISK_WAS_FULL: Final = (
+    "the disk was full while this request was started or recorded; it may have run in part and is never run again"
+)
 
-def recover(context: Context, log: Log) -> int:
-    """Settle everything; return how many requests were not where the trail says. Raises TrailError,
-    Unavailable.
+
+def recover(context: Context, log: Log, why: str | None = None) -> int:
+    """Settle everything, while nothing runs; return how many requests were not where the trail says. `why` says what
+    interrupted a claimed request, if not the daemon's end. Raises TrailError, Unavailable, OSError.
     """
     workspace = context.workspace
     settings = context.policy.settings.runners
@@ -63,7 +68,7 @@ def recover(context: Context, log: Log) -> int:
         ]
     for history in histories:
         try:
-            done = _settle(context, history, changes)
+            done = _settle(context, history, changes, why)
         except (TrailError, Unavailable, OSError):
             raise
         except Exception as error:  # noqa: BLE001 - one request's failure never keeps the others from their end
@@ -99,14 +104,14 @@ def remove_temporary(workspace: Workspace) -> None:
                 durable.unlink(path)
 
 
-def _settle(context: Context, history: RequestHistory, changes: Recovered) -> str | None:
+def _settle(context: Context, history: RequestHistory, changes: Recovered, why: str | None) -> str | None:
     """Settle one request according to the trail. Returns what was done."""
     if history.end is not None:
         with context.trail.locked() as held:
             close_from_trail(context, held, history, history.end)
         return f"completed what {history.end.type} had recorded"
     if (claimed := Claimed.of(history.claimed)) is not None:
-        interrupt(context, history, claimed, changes.taken_back.get(history.request_id))
+        interrupt(context, history, claimed, changes.taken_back.get(history.request_id, why))
         return "was interrupted"
     return _make_void(context, history.request_id)
 

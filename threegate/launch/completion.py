@@ -19,6 +19,7 @@ from typing import Literal, TypeVar
 
 from threegate.approval import VOID
 from threegate.core import canonical, durable
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.workspace import AgentRun, RequesterFolders, Workspace
 from threegate.judgement.judge import Cleared, Judgement, NotCleared
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
@@ -60,7 +61,7 @@ def finish(
     state = _state(ended)
     folder = context.workspace.state_folder(state)
     shown = show_streams(ran)
-    with context.trail.locked() as held:
+    with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
         moved = context.contracts.commit(held, context.policy, request, ran.status, run_folder)
         target = moves.free_name(folder / path.name)
         # The result names its event and the event the result's digest, so number and time are reserved first.
@@ -87,7 +88,8 @@ def finish(
     # cut.
     moves.settle(result, result)
     moves.settle(path, target)
-    write_status(requester_folders, target.name, state, ran.status, judgement)
+    with disk_reserve(context.workspace.reserve):
+        write_status(requester_folders, target.name, state, ran.status, judgement)
     context.on_end(request.request_id, ran.status)
     return Ended(ended.kind, ran.status, result)
 
@@ -241,7 +243,7 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
     far it got, if known.
     """
     workspace = context.workspace
-    with context.trail.locked() as held:
+    with disk_reserve(workspace.reserve), context.trail.locked() as held:
         source = moves.find_file(workspace, history)
         name = source.name if source else str(history.file or f"{history.request_id}.md")
         target = moves.free_name(workspace.refused / name)
@@ -264,7 +266,8 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
         deliver_result(workspace, _refusal_facts(event), requester_folders=requester_folders)
         if source is not None:
             moves.relocate(source, target)
-    write_status(requester_folders, target.name, "refused", "interrupted")
+    with disk_reserve(workspace.reserve):
+        write_status(requester_folders, target.name, "refused", "interrupted")
     context.on_end(history.request_id, "interrupted")
 
 

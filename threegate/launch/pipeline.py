@@ -15,6 +15,7 @@ from typing import Any, Final
 from threegate.approval import VOID, VOID_TEXT, LaunchFacts, VerifiedApproval
 from threegate.contracts import Decision
 from threegate.core import durable, limits
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import Refused
 from threegate.judgement.judge import Clearance, Cleared, Judgement, NotCleared, judge
 from threegate.launch.approved_file import Approved, Ended, Waiting, facts_of_approved, is_there
@@ -96,7 +97,8 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
     ).with_outcome(outcome)
     _remove_unrecorded(control.run_folder / "out", outcome)
     released = _stage_released(context, control.run_folder, request.request_id, outcome)
-    record_sha256 = write_record(control.run_folder, result, () if released is None else released.files)
+    with disk_reserve(context.workspace.reserve):  # of a cancelled run too: its end is recorded on a full disk
+        record_sha256 = write_record(control.run_folder, result, () if released is None else released.files)
     reached, blocked = (
         tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)
         for allowed in (True, False)
@@ -297,8 +299,9 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
         )
         head = held.head
     run_folder = context.workspace.run_folder(request.request_id)
-    durable.make_folder(run_folder, 0o700, settled=False)
-    advance_head(head)
+    with disk_reserve(context.workspace.reserve):  # it is claimed, and would be interrupted
+        durable.make_folder(run_folder, 0o700, settled=False)
+        advance_head(head)
     moves.settle(approved.path, claimed)
     durable.sync_folder(run_folder.parent)
     return claimed

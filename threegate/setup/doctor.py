@@ -16,6 +16,7 @@ from pathlib import Path
 
 from threegate.agents.jail_doctor import agent_lines
 from threegate.changes.projects import find_project, project_names
+from threegate.core import limits
 from threegate.core.errors import Refused, ThreeGateError
 from threegate.core.settings import Settings
 from threegate.core.version import described
@@ -205,10 +206,14 @@ def _projects(workspace: Workspace, settings: Settings) -> Iterator[DoctorLine]:
 
 
 def disk_lines(root: Path) -> Iterator[DoctorLine]:
-    """The free space on the workspace's disk."""
+    """The free space on the workspace's disk, in bytes and in names (inodes)."""
     free = shutil.disk_usage(root).free
     seen = f"{free >> 20} MiB free"
-    if free < SPACE_NONE:
+    found = os.statvfs(root)
+    if found.f_files and found.f_favail < limits.DOCTOR_NAMES:
+        seen = f"{found.f_favail} files can still be made (inodes)"
+        yield DoctorLine("disk", "failure", seen, "make room: threegate prune --older-than 30d")
+    elif free < SPACE_NONE:
         yield DoctorLine("disk", "failure", seen, "make room: threegate prune --older-than 30d")
     elif free < SPACE_LOW:
         yield DoctorLine("disk", "warning", seen, "make room: threegate prune --older-than 30d")

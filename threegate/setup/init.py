@@ -15,6 +15,7 @@ from pathlib import Path
 
 from threegate.acts.operator import add_operator
 from threegate.core import durable, limits
+from threegate.core.disk_reserve import fill_reserve
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.setup.agent_access import account_uid, let_agent_write
@@ -62,6 +63,7 @@ def init_workspace(
         public_key = private_key.with_suffix(".pub")
     line = read_public_key(public_key)
     workspace.make_folders()
+    fill_reserve(workspace.reserve)
     if agent_uid is not None:
         let_agent_write(workspace, agent_uid)
     workspace_id = f"ws-{secrets.token_hex(16)}"

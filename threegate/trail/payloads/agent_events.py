@@ -56,7 +56,10 @@ class AgentEnded(Payload):
     exit: int | None = None
     """The agent's own exit code, or 128 plus the signal's number. None: its exit was not observed."""
     reason: str | None = None
-    """Why it ended, if it did not end on its own: ``stopped``, ``killed`` (its launcher died)."""
+    """Why it ended, if it did not end on its own: ``stopped``, ``killed`` (its launcher died), ``disk_bytes`` or
+    ``disk_names`` (its files exceeded its bound), ``disk_unmeasured`` (they could not be measured), ``disk_reserve``
+    (too little space was left on the disk).
+    """
     requests: int | None = None
     """Requests to the model that were passed on."""
     refused_requests: int | None = None
