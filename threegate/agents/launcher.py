@@ -301,7 +301,7 @@ class _Launch:
                 "reveals one"
             )
         limits = plan.profile.limits
-        self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb, processes=limits.processes)
+        self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb)
         held.callback(self._cgroup.close)
         if self._cgroup.missing:
             self._say(f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)")
@@ -438,6 +438,7 @@ class _Launch:
             overlay=self._copy.overlay,
             environment=environment,
             cwd=str(plan.root),
+            processes=plan.profile.limits.processes,
             cgroups=self._cgroup.entered,
         )
 

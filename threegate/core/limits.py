@@ -565,6 +565,10 @@ AGENT_COPY_BYTES: Final = 16 * 1024 * MIB
 AGENT_PATH_DEPTH: Final = 64
 AGENT_TMP_BYTES: Final = 1024 * MIB
 """/tmp and /dev/shm of a jail, each."""
+TMP_BYTES_PER_NAME: Final = 4 * KIB
+"""/tmp and /dev/shm of a jail can have one name (file, folder or link) for this many bytes of their size."""
+JAIL_PROCESSES: Final = 2_048
+"""Processes and threads in a jail, where nothing else is set."""
 AGENT_OPEN_FILES: Final = 16_384
 AGENT_PROGRAM_HEAD_BYTES: Final = 256
 """Of an agent's program, for the interpreter that its first line names."""
