@@ -490,7 +490,14 @@ WORKER_FREE_BYTES: Final = 256 * MIB
 BROKER_CANCEL_BYTES: Final = 64 * MIB
 BROKER_RESULT_BYTES: Final = 512 * MIB
 SERVE_CONNECTIONS: Final = 256
+"""Of one HTTP server at a time."""
+SERVE_CONNECTIONS_EACH: Final = 64
+"""Of one address (IPv6: of one /64) at a time."""
 SERVE_HEAD_BYTES: Final = 16 * KIB
+SERVE_HEAD_SECONDS: Final = 10
+"""From accept, the TLS handshake included, to the last byte of the first request's head."""
+SERVE_SEND_SECONDS: Final = 30
+"""For a client to read an answer, and to send the next head after it."""
 MCP_NAME_BYTES: Final = 256
 
 # ---- servers of tools (docs/spec/9-tools.md)
