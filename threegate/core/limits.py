@@ -186,6 +186,8 @@ AANA_AHEAD_SECONDS: Final = 300
 AANA_NAME_CHARS: Final = 200
 SERVE_REQUESTS_PER_MINUTE: Final = 600
 SERVE_CLIENTS: Final = 4096
+SERVE_TOKEN_CHARS: Final = 20
+"""A token of at least this length cannot be guessed, so who presents it is counted apart from those who do not."""
 SERVE_BODY_SECONDS: Final = 10
 SERVE_CONTRACT_SESSIONS: Final = 10_000
 """Contract sessions, and open claims, that one HTTP server keeps."""
@@ -213,7 +215,7 @@ PASSKEY_REQUEST_BYTES: Final = 64 * KIB
 """What a browser sends with a passkey's signature, the statement included."""
 PASSKEY_REQUEST_SECONDS: Final = 10
 PASSKEY_LOGINS: Final = 256
-"""Login challenges that wait for an answer; the oldest are forgotten."""
+"""Logins within PASSKEY_LOGIN_SECONDS: that many challenges are remembered as used."""
 PASSKEY_LOGIN_SECONDS: Final = 300
 PASSKEY_STATEMENT_SECONDS: Final = 3600
 """How long after a draft was shown its statement may be signed there."""
@@ -491,7 +493,7 @@ BROKER_CANCEL_BYTES: Final = 64 * MIB
 BROKER_RESULT_BYTES: Final = 512 * MIB
 SERVE_CONNECTIONS: Final = 256
 """Of one HTTP server at a time."""
-SERVE_CONNECTIONS_EACH: Final = 64
+SERVE_CONNECTIONS_EACH: Final = 128
 """Of one address (IPv6: of one /64) at a time."""
 SERVE_HEAD_BYTES: Final = 16 * KIB
 SERVE_HEAD_SECONDS: Final = 10
