@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +19,8 @@ from typing import Any
 import pytest
 import uvicorn
 
+from tests.acts.bench_workspace import make_bench
+from tests.evidence.witnesses import witness
 from tests.serve.conftest import TOKEN, Running, start, stop
 from tests.support import wait_until
 from threegate.core import limits
@@ -135,6 +139,49 @@ def test_270_from_one_address_keep_nobody_out(server: Running, held: bytes) -> N
         assert asked(server.port) == b"HTTP/1.1 200 OK"
         assert asked(server.port, data=POST + b"{}") == b"HTTP/1.1 200 OK"
         assert time.monotonic() - begun < 5
+
+
+@pytest.mark.slow
+def test_270_keep_no_log_from_its_witness(tmp_path: Path) -> None:
+    log = (make_bench(tmp_path).workspace.audit / "workspace.pub").read_text().strip()
+    with witness(tmp_path / "witness", [log]) as running, ExitStack() as stack:
+        port = int(running.url.rpartition(":")[2])
+        for number in range(270):
+            body = b"POST /add-checkpoint HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+            stack.enter_context(connect(port, (HEAD, body)[number % 2]))
+        begun = time.monotonic()
+        assert asked(port, data=b"POST /add-checkpoint HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n" + END) == (
+            b"HTTP/1.1 400 Bad Request"
+        )
+        assert time.monotonic() - begun < 5
+
+
+@pytest.mark.slow
+def test_270_keep_no_operator_from_the_page_that_takes_passkeys(tmp_path: Path) -> None:
+    bench = make_bench(tmp_path)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    name = "approve.threegate.test"
+    bench.settings(approval__passkey_origin=f"https://{name}:{port}")
+    make_certificate(bench.workspace, name)
+    command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "serve", "approve"]
+    with subprocess.Popen([*command, "--host", "127.0.0.1"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline().startswith("listening on ")
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            with ExitStack() as stack:
+                for _ in range(270):
+                    held = context.wrap_socket(connect(port), server_hostname=name)
+                    stack.enter_context(held).sendall(HEAD)
+                begun = time.monotonic()
+                with context.wrap_socket(connect(port), server_hostname=name) as page:
+                    page.sendall(f"GET /page/ HTTP/1.1\r\nHost: {name}:{port}\r\n".encode() + END)
+                    assert page.recv(4096).startswith(b"HTTP/1.1 200 OK")
+                assert time.monotonic() - begun < 5
+        finally:
+            process.kill()
 
 
 def test_many_addresses_keep_nobody_out(port: int) -> None:
