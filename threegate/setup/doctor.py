@@ -153,7 +153,7 @@ def _folders(workspace: Workspace) -> Iterator[DoctorLine]:
             "folders",
             "warning",
             f"every account of this machine may read {names} in tool-exec/",
-            "chmod o= these folders",
+            "chmod 700 these folders; for the agent's account: setfacl -m u:USER:rx,d:u:USER:rx results verdicts",
         )
     with workspace.hold(workspace.root) as root:
         facts = root.stat("inbox")
