@@ -103,7 +103,7 @@ def test_a_result_that_was_promised_finds_its_space(small_disk: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         deliver_result(workspace, other)
     path = deliver_result(workspace, facts)
-    assert path.read_bytes() == render_result(facts) and path.stat().st_mode & 0o777 == 0o644
+    assert path.read_bytes() == render_result(facts) and path.stat().st_mode & 0o777 == 0o600
     assert [item.name for item in workspace.results.iterdir()] == [path.name]
     filler.unlink()
     reserve_result(workspace, "promised")

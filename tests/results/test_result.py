@@ -314,7 +314,7 @@ class TestDelivery:
         first = deliver_result(workspace, facts())
         assert first.name == result_name(WHEN, "TR-x-1") == "TS-20260102-030405Z-TR-x-1.md"
         assert deliver_result(workspace, facts()) == first
-        assert first.stat().st_mode & 0o777 == 0o644
+        assert first.stat().st_mode & 0o777 == 0o600
         assert os.listdir(workspace.results) == [first.name]
 
     def test_a_taken_name_gets_a_number(self, tmp_path: Path) -> None:

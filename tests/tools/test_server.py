@@ -179,10 +179,10 @@ def test_memory_and_processes_of_a_server_are_limited(folder: Path, monkeypatch:
     monkeypatch.setattr(limits, "TOOLS_MEMORY_MB", 256)
     monkeypatch.setattr(limits, "TOOLS_PROCESSES", 40)
     path = write_server(folder, GREEDY)
-    trial = JailCgroup.make(f"trial-{os.getpid()}", memory_mb=64, processes=64)
+    trial = JailCgroup.make(f"trial-{os.getpid()}", memory_mb=64)
     trial.close()
     eaters = 5 if "memory" in trial.held else 0
-    left = Path("/sys/fs/cgroup/pids" if Path("/sys/fs/cgroup/pids").is_dir() else "/sys/fs/cgroup")
+    left = Path("/sys/fs/cgroup/memory" if Path("/sys/fs/cgroup/memory").is_dir() else "/sys/fs/cgroup")
     if eaters:
         (left / "threegate-tools-999999999-left").mkdir()
     seen = ask(pinned_server(path), path, {"eaters": eaters, "wait": 10 if eaters else 0})

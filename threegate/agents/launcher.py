@@ -295,7 +295,7 @@ class _Launch:
         for folder in (run.inbox, run.files):
             os.chown(folder, plan.account.uid, plan.account.gid)
         bounds = plan.profile.limits
-        self._cgroup = JailCgroup.make(run.run_id, memory_mb=bounds.memory_mb, processes=bounds.processes)
+        self._cgroup = JailCgroup.make(run.run_id, memory_mb=bounds.memory_mb)
         held.callback(self._cgroup.close)
         self._start_sides(held)
         self._say(
@@ -451,6 +451,7 @@ class _Launch:
             overlay=self._copy.overlay,
             environment=environment,
             cwd=str(plan.root),
+            processes=plan.profile.limits.processes,
             cgroups=self._cgroup.entered,
         )
 

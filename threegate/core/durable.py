@@ -13,6 +13,7 @@ at worst leaves the file under both names and never under none.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import re

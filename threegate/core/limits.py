@@ -202,6 +202,8 @@ AANA_AHEAD_SECONDS: Final = 300
 AANA_NAME_CHARS: Final = 200
 SERVE_REQUESTS_PER_MINUTE: Final = 600
 SERVE_CLIENTS: Final = 4096
+SERVE_TOKEN_CHARS: Final = 20
+"""A token of at least this length cannot be guessed, so who presents it is counted apart from those who do not."""
 SERVE_BODY_SECONDS: Final = 10
 SERVE_CONTRACT_SESSIONS: Final = 10_000
 """Contract sessions, and open claims, that one HTTP server keeps."""
@@ -229,7 +231,7 @@ PASSKEY_REQUEST_BYTES: Final = 64 * KIB
 """What a browser sends with a passkey's signature, the statement included."""
 PASSKEY_REQUEST_SECONDS: Final = 10
 PASSKEY_LOGINS: Final = 256
-"""Login challenges that wait for an answer; the oldest are forgotten."""
+"""Logins within PASSKEY_LOGIN_SECONDS: that many challenges are remembered as used."""
 PASSKEY_LOGIN_SECONDS: Final = 300
 PASSKEY_STATEMENT_SECONDS: Final = 3600
 """How long after a draft was shown its statement may be signed there."""
@@ -511,7 +513,14 @@ WORKER_FREE_BYTES: Final = 256 * MIB
 BROKER_CANCEL_BYTES: Final = 64 * MIB
 BROKER_RESULT_BYTES: Final = 512 * MIB
 SERVE_CONNECTIONS: Final = 256
+"""Of one HTTP server at a time."""
+SERVE_CONNECTIONS_EACH: Final = 128
+"""Of one address (IPv6: of one /64) at a time."""
 SERVE_HEAD_BYTES: Final = 16 * KIB
+SERVE_HEAD_SECONDS: Final = 10
+"""From accept, the TLS handshake included, to the last byte of the first request's head."""
+SERVE_SEND_SECONDS: Final = 30
+"""For a client to read an answer, and to send the next head after it."""
 MCP_NAME_BYTES: Final = 256
 
 # ---- servers of tools (docs/spec/9-tools.md)
@@ -586,6 +595,10 @@ AGENT_COPY_BYTES: Final = 16 * 1024 * MIB
 AGENT_PATH_DEPTH: Final = 64
 AGENT_TMP_BYTES: Final = 1024 * MIB
 """/tmp and /dev/shm of a jail, each."""
+TMP_BYTES_PER_NAME: Final = 4 * KIB
+"""/tmp and /dev/shm of a jail can have one name (file, folder or link) for this many bytes of their size."""
+JAIL_PROCESSES: Final = 2_048
+"""Processes and threads in a jail, where nothing else is set."""
 AGENT_OPEN_FILES: Final = 16_384
 AGENT_PROGRAM_HEAD_BYTES: Final = 256
 """Of an agent's program, for the interpreter that its first line names."""

@@ -366,7 +366,7 @@ class AgentSettings(Table):
     megabytes: int = setting(default=1024, ge=1, description="MiB that one run may send to and get from the model")
     tokens: int = setting(default=0, ge=0, description="tokens that one run may use, as reported, else by size; 0: any")
     memory_mb: int = setting(default=0, ge=0, description="MiB of all its processes, where a cgroup can be had; 0: any")
-    processes: int = setting(default=2048, ge=16, description="processes and threads, where a cgroup can be had")
+    processes: int = setting(default=limits.JAIL_PROCESSES, ge=16, description="processes and threads in the jail")
     disk_mb: int = setting(
         default=8192, ge=16, description="MiB on the disk that one run may add: to its copy, home and inbox"
     )

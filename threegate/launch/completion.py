@@ -281,7 +281,7 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         folder = workspace.run_folder(history.request_id)
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=ended.record_sha256)
         if ended.released_sha256 is not None and not released_there(requester_folders, history.request_id):
-            staged = stage_released(folder, history.request_id, facts.artifacts)
+            staged = stage_released(workspace, folder, history.request_id, facts.artifacts)
             if staged is not None and staged.sha256 == ended.released_sha256:
                 durable.sync_together(staged.files, {path.parent for path in staged.files})
                 deliver_released(requester_folders, folder, history.request_id)

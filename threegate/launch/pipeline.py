@@ -207,7 +207,7 @@ def _stage_released(context: Context, run_folder: Path, request_id: str, outcome
     if context.policy.settings.results.release == "never":
         return None
     try:
-        return stage_released(run_folder, request_id, outcome.artifacts)
+        return stage_released(context.workspace, run_folder, request_id, outcome.artifacts)
     except OSError:
         return None
 

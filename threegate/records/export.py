@@ -112,7 +112,7 @@ def _export_statements(workspace: Workspace, out: Path | None, request_id: str |
             sys.stdout.write(text.decode())
         else:
             out.mkdir(parents=True, exist_ok=True)
-            durable.overwrite((out / f"{history.request_id}.intoto.json").absolute(), text, 0o644)
+            durable.overwrite((out / f"{history.request_id}.intoto.json").absolute(), text)
         count += 1
     if request_id is not None and not count:
         raise InvalidInput(f"{request_id}: no finished run of this name")

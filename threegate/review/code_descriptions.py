@@ -256,8 +256,7 @@ DOCTOR: Final[dict[str, str]] = {
         "the Debian packages that the jail is made of (bubblewrap, socat); without them no agent is started"
     ),
     "agents: jail": "why no jail can be made here; no agent is started",
-    "agents: limits": "whether memory and processes of an agent can be limited; without limits, agents start "
-    "with a warning",
+    "agents: limits": "whether memory of an agent can be limited; without a limit, agents start with a warning",
     "agents: work copy": "whether an agent's copy of the project is an overlay, which is ready at once, or a "
     "plain copy",
 }

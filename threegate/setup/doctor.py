@@ -145,12 +145,27 @@ def _folders(workspace: Workspace) -> Iterator[DoctorLine]:
     replaced = workspace.replaced_folder()
     if replaced is not None:
         yield DoctorLine("folders", "failure", replaced, "nothing is launched until then")
+    open_to_all = [
+        path.name for path in (workspace.drafts, workspace.verdicts, workspace.results) if _open_to_all(path)
+    ]
+    if open_to_all:
+        names = ", ".join(open_to_all)
+        yield DoctorLine(
+            "folders",
+            "warning",
+            f"every account of this machine may read {names} in tool-exec/",
+            "chmod 700 these folders; for the agent's account: setfacl -m u:USER:rx,d:u:USER:rx results verdicts",
+        )
     with workspace.hold(workspace.root) as root:
         facts = root.stat("inbox")
     if facts.st_mode & 0o002:
         yield DoctorLine("inbox", "warning", "everyone may write to it", "chmod o-w inbox; give CORE its own group")
     else:
         yield DoctorLine("inbox", "ok", f"{stat.filemode(facts.st_mode)}, uid {facts.st_uid}")
+
+
+def _open_to_all(path: Path) -> bool:
+    return bool(path.stat().st_mode & 0o007)
 
 
 def _operators(workspace: Workspace) -> Iterator[DoctorLine]:

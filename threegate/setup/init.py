@@ -18,7 +18,7 @@ from threegate.core import durable, limits
 from threegate.core.disk_reserve import fill_reserve
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
-from threegate.setup.agent_access import account_uid, let_agent_write
+from threegate.setup.agent_access import account_uid, let_agent_in
 from threegate.setup.settings_file import render_settings
 from threegate.trail import Trail
 
@@ -65,7 +65,7 @@ def init_workspace(
     workspace.make_folders()
     fill_reserve(workspace.reserve)
     if agent_uid is not None:
-        let_agent_write(workspace, agent_uid)
+        let_agent_in(workspace, agent_uid)
     workspace_id = f"ws-{secrets.token_hex(16)}"
     values: dict[str, object] = {"workspace.id": workspace_id}
     image, egress = _images()
