@@ -86,6 +86,11 @@ def warn(text: str) -> None:
     typer.echo(f"threegate: {safe(text)}", err=True)
 
 
+def prompt(question: str, *, err: bool = False) -> None:
+    """Print a question and leave the cursor behind it; `err`: on stderr."""
+    typer.echo(safe(question, keep_newlines=False), nl=False, err=err)
+
+
 def wants_application(plain: bool) -> bool:
     """Whether a terminal application can be shown: the extra is installed and the terminal is not a dumb
     one.

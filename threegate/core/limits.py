@@ -570,10 +570,14 @@ AGENT_PROGRAM_HEAD_BYTES: Final = 256
 """Of an agent's program, for the interpreter that its first line names."""
 AGENT_SEQUENCE_CHARS: Final = 128
 """Of one control sequence that an agent writes to the terminal; a longer one is left out."""
+AGENT_ANSWER_BYTES: Final = 1024
+"""Answers to the questions of an agent's terminal application between two reads of its output; more are left out."""
+AGENT_TYPED_BYTES: Final = 64 * 1024
+"""What a person typed and an agent does not read; what is typed then is left out, except Ctrl-C, which stops it."""
 AGENT_TRIAL_SECONDS: Final = 20
+"""For the trial run of a jail."""
 AGENT_END_SECONDS: Final = 20
 """How long the end waits for the last process of a jail that was killed."""
-"""For the trial run of a jail."""
 AGENT_SCANNED_BYTES: Final = 1 * MIB
 """Of each file of a project, for secrets, before an agent sees it."""
 AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
