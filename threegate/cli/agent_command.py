@@ -112,7 +112,7 @@ def run(
         )
 
         def tell(line: str) -> None:
-            # Who stopped the run may not be at this terminal, which may take nothing more: the end does not wait for it.
+            # Who stopped the run may not be at this terminal, and it may take nothing more: do not wait for it.
             if not stopped() or select([], [sys.stderr], [], 0)[1]:
                 invocation.warn(line)
 

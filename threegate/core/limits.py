@@ -94,7 +94,11 @@ CALLS_AT_ONCE: Final = 4
 APPLY_AT_ONCE: Final = 2
 """Changes that are made at once, in as many projects: one project has one at a time."""
 APPLY_CHILD_SECONDS: Final = 60
-"""What the child of a project owner may take beyond its time limit, until it is given up."""
+"""What the child of a project owner may take beyond its time limit, until it is killed."""
+APPLY_BACK_SECONDS: Final = 120
+"""What a child may take to revert a change; after it, none is started again for that."""
+APPLY_BACK_TRIES: Final = 3
+"""Children that are started to revert a change, if the project's owner stops or kills them."""
 PROJECTS_FILE_BYTES: Final = 1 * MIB
 CHANGE_SHOWN_BYTES: Final = 4 * MIB
 """So many new bytes of a change set are shown as a diff, in the order of the table; of what is behind them size and
