@@ -188,7 +188,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from threegate.core.version import described
 
-        typer.echo(f"threegate {described()}")
+        invocation.say(f"threegate {described()}")
         raise typer.Exit
 
 
@@ -260,9 +260,9 @@ def _wrong_usage(error: Exception) -> int:
     """One line for wrong usage, or the help text where a group was called without a command."""
     message = str(getattr(error, "message", "") or error)
     place = getattr(error, "ctx", None)
-    if "\n" in message or not message:
-        if message:  # Typer with rich has printed the help itself
-            typer.echo(message, err=True)
+    if type(error).__name__ == "NoArgsIsHelpError":  # of Click; its message is the help, if that was not printed yet
+        if message:
+            invocation.put(message.split("\n"), err=True)
         return EXIT_USAGE
     formatted = error.format_message() if hasattr(error, "format_message") else message
     hint = f" (see: {place.command_path} --help)" if place is not None else ""

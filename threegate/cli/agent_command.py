@@ -346,4 +346,4 @@ def prompt(
     if form == "json" or invocation.wants_json(json_):
         invocation.emit_json(prompt_json(place, now))
     else:
-        typer.echo(invocation.safe(prompt_text(place, now)), nl=False)
+        invocation.emit_data(prompt_text(place, now))

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, argument, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    emit_json,
+    put,
+    say,
+    screen_width,
+    wants_json,
+    workspace_here,
+)
 from threegate.core.errors import InvalidInput
 
 app = typer.Typer()
@@ -25,6 +35,7 @@ def results(
     Example: threegate results TR-20261122-101500Z-sum
     """
     from threegate.review.results import list_results
+    from threegate.shown.escaped_lines import quoted
 
     workspace = workspace_here()
     rows = list_results(workspace, request_id or None)
@@ -35,7 +46,8 @@ def results(
         return
     if request_id:
         for row in rows:
-            say(row.text)
+            lines = row.text.rstrip("\n").split("\n")
+            put(quoted(row.text.rstrip("\n"), width=screen_width()) if sys.stdout.isatty() else lines)
         return
     for row in rows:
         reason = f"  {row.reason}" if row.reason else ""
