@@ -15,7 +15,7 @@ ELSEWHERE = {
     "shown/messages.py": "the one way",
     "cli/progress.py": "a line that is erased; its words are constants",
     "cli/__init__.py": "closes stderr after a broken pipe",
-    "daemon/log.py": "a log for machines too, with its own escapes",
+    "daemon/log.py": "JSON lines and lines for the journal",
     "runners/apply/as_owner.py": "a child's answer to its parent, in JSON",
     "runners/era/keeper.py": "a program in a container",
     "runners/mcp/server_container.py": "a server's stderr, which its parent reads",

@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import threading
 from typing import Any, get_type_hints
 
 import typer
@@ -219,6 +220,7 @@ time.
 def main() -> None:
     """The console script: run a command and end with its exit code."""
     arguments = sys.argv[1:]
+    threading.excepthook = _thread_failed
     ends_soon = _STAYING.isdisjoint(arguments)
     if ends_soon:
         gc.set_threshold(_COLLECT_AFTER)
@@ -226,6 +228,12 @@ def main() -> None:
     if ends_soon:
         gc.freeze()  # skip the final collection; the process is about to exit anyway
     sys.exit(code)
+
+
+def _thread_failed(failed: threading.ExceptHookArgs) -> None:
+    """The same for a thread: no traceback, whose text may be foreign."""
+    if failed.exc_value is not None:
+        invocation.warn(f"internal error: {place_of(failed.exc_value)}; please report it")
 
 
 def execute(arguments: list[str]) -> int:

@@ -180,11 +180,16 @@ def _proposed(
 
 def _wants_draft(stopped: Callable[[], int]) -> bool:
     """Ask the person, until they answer or the run is stopped, which is a no."""
-    if not stopped():
-        invocation.prompt("Propose these changes? [Y/n] ", err=True)
+    if stopped():
+        return False
+    invocation.prompt("Propose these changes? [Y/n] ", err=True)
     while not stopped():
         if select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
-            return (sys.stdin.readline() or "n").strip().lower() in ("", "y", "yes")
+            if answer := sys.stdin.readline():
+                return answer.strip().lower() in ("", "y", "yes")
+            break
+    if select([], [sys.stderr], [], 0)[1]:
+        invocation.say(err=True)  # nobody has ended the line of the question
     return False
 
 

@@ -18,7 +18,7 @@ import typer
 from threegate.core.errors import InvalidInput
 from threegate.core.extras import has_extra
 from threegate.shown import messages
-from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH
+from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted
 from threegate.shown.messages import emit_data as emit_data
 from threegate.shown.messages import prompt as prompt
 from threegate.shown.messages import put as put
@@ -89,7 +89,16 @@ def warn(text: str) -> None:
 def confirmed(question: str) -> bool:
     """Ask a question on the terminal; whether the answer is yes."""
     prompt(f"{question} [y/N] ")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    answer = sys.stdin.readline()
+    if not answer:
+        say()
+    return answer.strip().lower() in ("y", "yes")
+
+
+def put_foreign(text: str) -> None:
+    """Print a foreign text of several lines, each made safe: behind the gutter on a terminal, else as it is."""
+    text = text.rstrip("\n")
+    put(quoted(text, width=screen_width()) if sys.stdout.isatty() else text.split("\n"))
 
 
 def wants_application(plain: bool) -> bool:

@@ -15,7 +15,7 @@ from threegate.cli.invocation import (
     argument,
     emit_data,
     emit_json,
-    put,
+    put_foreign,
     say,
     wants_json,
     workspace_here,
@@ -98,7 +98,7 @@ def draft(
             }
             _emit(value, one_line=jsonl)
         elif result.draft is not None:
-            put(result.draft.decode().rstrip("\n").split("\n"))
+            put_foreign(result.draft.decode())
         else:
             _say_verdict(result.verdict, explain=True)
         missing = missing or result.problem

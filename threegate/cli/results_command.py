@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -12,9 +11,8 @@ from threegate.cli.invocation import (
     JsonFlag,
     argument,
     emit_json,
-    put,
+    put_foreign,
     say,
-    screen_width,
     wants_json,
     workspace_here,
 )
@@ -35,7 +33,6 @@ def results(
     Example: threegate results TR-20261122-101500Z-sum
     """
     from threegate.review.results import list_results
-    from threegate.shown.escaped_lines import quoted
 
     workspace = workspace_here()
     rows = list_results(workspace, request_id or None)
@@ -46,8 +43,7 @@ def results(
         return
     if request_id:
         for row in rows:
-            lines = row.text.rstrip("\n").split("\n")
-            put(quoted(row.text.rstrip("\n"), width=screen_width()) if sys.stdout.isatty() else lines)
+            put_foreign(row.text)
         return
     for row in rows:
         reason = f"  {row.reason}" if row.reason else ""

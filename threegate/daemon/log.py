@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from threegate.secretscan import mask_secrets
+from threegate.shown.messages import say
 
 _TEXT_CHARS = 300
 _READ_CHARS = 4096
@@ -93,8 +94,11 @@ class Log:
             line = f"<{priority}>{line}"
         with self._lock:
             try:
-                sys.stderr.write(line + "\n")
-                sys.stderr.flush()
+                if self._as_json or self._journal:
+                    sys.stderr.write(line + "\n")
+                    sys.stderr.flush()
+                else:
+                    say(line, err=True)
             except (OSError, ValueError):
                 self._quiet = True
 
