@@ -178,10 +178,20 @@ def stop_run(run: AgentRun, facts: RunFacts) -> bool:
     """Ask a run's launcher to stop it, and wait; False if it had already ended. Raises Unavailable if it does
     not stop.
     """
-    if not is_alive(run):
-        return False
-    with suppress(ProcessLookupError):
-        os.kill(facts.launcher, signal.SIGTERM)
+    try:
+        launcher = os.pidfd_open(facts.launcher)
+    except OSError:  # gone, or about to be
+        launcher = -1
+    try:
+        if not is_alive(run):
+            return False
+        if launcher >= 0:  # the run was alive when this was opened, so it is its launcher and no later process
+            for number in (signal.SIGTERM, signal.SIGCONT):
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(launcher, number)
+    finally:
+        if launcher >= 0:
+            os.close(launcher)
     until = time.monotonic() + _STOP_SECONDS
     while is_alive(run):
         if time.monotonic() > until:

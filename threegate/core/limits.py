@@ -94,7 +94,11 @@ CALLS_AT_ONCE: Final = 4
 APPLY_AT_ONCE: Final = 2
 """Changes that are made at once, in as many projects: one project has one at a time."""
 APPLY_CHILD_SECONDS: Final = 60
-"""What the child of a project owner may take beyond its time limit, until it is given up."""
+"""What the child of a project owner may take beyond its time limit, until it is killed."""
+APPLY_BACK_SECONDS: Final = 120
+"""What a child may take to revert a change; after it, none is started again for that."""
+APPLY_BACK_TRIES: Final = 3
+"""Children that are started to revert a change, if the project's owner stops or kills them."""
 PROJECTS_FILE_BYTES: Final = 1 * MIB
 CHANGE_SHOWN_BYTES: Final = 4 * MIB
 """So many new bytes of a change set are shown as a diff, in the order of the table; of what is behind them size and
@@ -604,10 +608,14 @@ AGENT_PROGRAM_HEAD_BYTES: Final = 256
 """Of an agent's program, for the interpreter that its first line names."""
 AGENT_SEQUENCE_CHARS: Final = 128
 """Of one control sequence that an agent writes to the terminal; a longer one is left out."""
+AGENT_ANSWER_BYTES: Final = 1024
+"""Answers to the questions of an agent's terminal application between two reads of its output; more are left out."""
+AGENT_TYPED_BYTES: Final = 64 * 1024
+"""What a person typed and an agent does not read; what is typed then is left out, except Ctrl-C, which stops it."""
 AGENT_TRIAL_SECONDS: Final = 20
+"""For the trial run of a jail."""
 AGENT_END_SECONDS: Final = 20
 """How long the end waits for the last process of a jail that was killed."""
-"""For the trial run of a jail."""
 DOCTOR_NAMES: Final = 1_000
 """Files that can still be made on the workspace's disk: with less, `threegate doctor` reports a failure."""
 AGENT_FREE_BYTES: Final = 256 * MIB

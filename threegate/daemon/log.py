@@ -17,6 +17,7 @@ from typing import Literal
 
 from threegate.core.errors import is_disk_full
 from threegate.secretscan import mask_secrets
+from threegate.shown.messages import say
 
 _TEXT_CHARS = 300
 _READ_CHARS = 4096
@@ -95,8 +96,11 @@ class Log:
             line = f"<{priority}>{line}"
         with self._lock:
             try:
-                sys.stderr.write(line + "\n")
-                sys.stderr.flush()
+                if self._as_json or self._journal:
+                    sys.stderr.write(line + "\n")
+                    sys.stderr.flush()
+                else:
+                    say(line, err=True)
             except (OSError, ValueError) as error:
                 self._quiet = not is_disk_full(error)  # later lines may find space
 

@@ -55,10 +55,10 @@ def recover(context: Context, log: Log, why: str | None = None) -> int:
         UserState.of(context.workspace_id).sweep()
         settle_notes(workspace, held)
         settle_manifests(workspace, held)
-        undos = recover_undos(context, held)
+    undos = recover_undos(context)
     for request_id, line in (*undos.stuck.items(), *undos.taken_back.items()):
         log.say("recovery", request=request_id, what=line)
-    for request_id, line in (*changes.stuck.items(), *changes.taken_back.items()):
+    for request_id, line in (*changes.stuck.items(), *changes.taken_back.items(), *changes.reverted.items()):
         log.say("recovery", request=request_id, what=line)
     with context.trail.locked() as held:
         histories = [
