@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.changes.trees_on_disk import build, held, made
 from tests.runners.applying import Change, own
-from threegate.changes.change_facts import changed_paths, diff_lines
+from threegate.changes.change_facts import changed_paths, path_diff
 from threegate.changes.change_tar import read_change_set
 from threegate.changes.trees import HeldTree
 
@@ -38,7 +38,7 @@ def show(project: Path, data: bytes) -> int:
     stream = io.BytesIO(data)
     with held(project) as folder:
         tree = HeldTree(folder)
-        return sum(len(diff_lines(tree, change, stream, item)) for item in changed_paths(change, stream))
+        return sum(len(path_diff(tree, change, stream, item).lines) for item in changed_paths(change, stream))
 
 
 def applied(change: Change, act: str) -> None:

@@ -144,6 +144,13 @@ def is_negated(source: str, summary: str, rank: int) -> bool:
     return ALL_SUMMARIES.get(bare(summary), False)
 
 
+def acts_in(text: str) -> set[str]:
+    """The acts that a text of this module, or a name of `NAMES`, speaks of."""
+    known = {"send": "send", "refund": "refund", "transfer": "transfer", "pay": "payment", "remove": "remove"}
+    known |= {"delete": "delete", "purge": "purge", "update": "update", "deploy": "deploy"}
+    return {act for act, part in known.items() if part in text.lower()}
+
+
 def is_gone(source: str, summary: str) -> bool:
     """Whether source or summary, by this module's lists, say that authorization is missing."""
     return source in GONE_SOURCES or bare(summary) in dict(GONE_SUMMARIES)

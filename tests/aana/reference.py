@@ -284,9 +284,14 @@ def supports(ref: dict[str, Any], tool: str, now: datetime, stricter: frozenset[
         said = 4
     anybody = kind in ("assistant_message", "user_message", "other")
     named = tool in ref.get("supports", []) or tool.lower() in re.split(r"[^\w-]+", text)
-    if kind == "approval" or (said == 4 and tier == "verified" and named and not anybody and kind != "system_state"):
+    other = not generated.acts_in(text) <= generated.acts_in(tool)
+    about = (named or generated.acts_in(text) & generated.acts_in(tool)) and not other
+    verified = said == 4 and tier == "verified" and named and not other
+    if kind == "approval" or (verified and not anybody and kind != "system_state"):
         own = 4
     plain = found = max(own, said)
+    if kind == "approval" and not about and "D16" in stricter:
+        found = 2
     if (
         found > own
         and "D13" in stricter

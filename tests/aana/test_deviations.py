@@ -35,7 +35,9 @@ def reference(**changes: Any) -> dict[str, Any]:
     return {**ref, **changes}
 
 
-APPROVAL = reference(source_id="approval.1", kind="approval", summary="User explicitly confirmed the send.")
+APPROVAL = reference(
+    source_id="approval.1", kind="approval", summary="User explicitly confirmed the send.", supports=["send_email"]
+)
 
 
 def event(**changes: Any) -> dict[str, Any]:
@@ -206,11 +208,9 @@ def test_d4_negated_validation_supports_nothing(kind: str, summary: str) -> None
 @pytest.mark.parametrize(
     "summary",
     [
-        "User explicitly confirmed the refund action.",
         "The user confirmed the redacted email draft should be sent.",
         "Operator confirmed exactly this request by signature.",
         "Operator confirmed calls of this form by signature.",
-        "The release owner confirmed deployment to production.",
         "Confirmed by the user; no further steps are open.",
         "The user confirmed, not the assistant.",
         "Confirmed with no changes to the draft.",

@@ -23,7 +23,8 @@ CONFIRMED = aana.tool_evidence_ref(
     trust_tier="verified",
     redaction_status="redacted",
     freshness="fresh",
-    summary="User explicitly confirmed the send.",
+    summary="User explicitly confirmed it.",
+    supports=["send_note", "Tool", "send", "post"],
 )
 AS_CONFIRMED: dict[str, Any] = {
     "tool_category": "write",

@@ -104,7 +104,7 @@ def test_a_supported_higher_state_never_gives_a_stricter_route() -> None:
             routes.append(ROUTES.index(aana.check_tool_call(event, now=NOW)["recommended_action"]))
         assert routes == sorted(routes, reverse=True), json.dumps(event)
         lowered += routes[0] != routes[-1]
-    assert lowered > 60
+    assert lowered > 30
 
 
 def test_a_stricter_recommendation_never_gives_a_laxer_route() -> None:

@@ -41,7 +41,7 @@ def test_cancelled_means_gone(bench: Bench, capfd: pytest.CaptureFixture[str]) -
         assert cancelled.actor == "daemon"
         for name in ("nonce", "approval_sha256"):
             assert cancelled.data[name] and cancelled.data[name] == approved.data[name]
-        assert not list(bench.workspace.control.iterdir())
+        assert not list(bench.workspace.control.glob("cancel-*"))
         assert not children(daemon.pid, state="R"), "no child of the daemon is still running the loop"
         asked = next(event for event in events if event.type == "cancel_requested").when
         ended = next(event for event in events if event.type == "cancelled").when

@@ -51,7 +51,7 @@ def test_a_full_disk_stops_launches_and_loses_nothing(small_disk: Path) -> None:
     place.approve(draft)
     filler = fill(small_disk)
     done = place.once(expect=3)
-    assert done.err.startswith("threegate: No space left on device; make room on this disk"), done.err
+    assert "full " in done.err and "make room: threegate agent remove RUN, threegate prune" in done.err
     assert place.events("started") == []
     assert (place.root / "tool-exec" / "approved" / draft.name).exists()
     filler.unlink()
@@ -103,7 +103,7 @@ def test_a_result_that_was_promised_finds_its_space(small_disk: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         deliver_result(workspace, other)
     path = deliver_result(workspace, facts)
-    assert path.read_bytes() == render_result(facts) and path.stat().st_mode & 0o777 == 0o644
+    assert path.read_bytes() == render_result(facts) and path.stat().st_mode & 0o777 == 0o600
     assert [item.name for item in workspace.results.iterdir()] == [path.name]
     filler.unlink()
     reserve_result(workspace, "promised")

@@ -11,7 +11,6 @@ import functools
 import json
 import os
 import pwd
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -193,9 +192,9 @@ class Person:
 
 
 @contextmanager
-def person(ways: str) -> Iterator[Person]:
-    """`user` is an ordinary account, `root` is root with an account for the agent."""
-    folder = Path(tempfile.mkdtemp(prefix="threegate-agents-"))
+def person(ways: str, below: Path | None = None) -> Iterator[Person]:
+    """`user` is an ordinary account, `root` is root with an account for the agent. `below`: where their folder is."""
+    folder = Path(tempfile.mkdtemp(prefix="threegate-agents-", dir=below))
     ordinary = os.geteuid() == 0 and ways == "user"
     who = Person(folder, ACCOUNT if ordinary else "", ACCOUNT if ways == "root" else "")
     try:
@@ -215,4 +214,4 @@ def person(ways: str) -> Iterator[Person]:
         yield who
     finally:
         subprocess.run(["chmod", "-R", "u+rwx", str(folder)], check=False, capture_output=True)
-        shutil.rmtree(folder)
+        subprocess.run(["rm", "-rf", str(folder)], check=True)  # at any depth

@@ -14,6 +14,7 @@ import pytest
 
 from tests.agents.people import ACCOUNT, Person, as_account
 from tests.support import wait_until
+from threegate.core import limits
 from threegate.jail.jail import WALLS
 from threegate.jail.jail_cgroup import JailCgroup
 
@@ -88,24 +89,45 @@ def test_the_account_outside_is_the_agents(somebody: Person) -> None:
 
 
 def test_processes_and_memory_are_limited_or_that_is_said(somebody: Person) -> None:
-    """As root by a cgroup that is gone afterwards; an ordinary account reads what it has not."""
+    """Processes for everybody; memory as root by a cgroup that is gone afterwards, and an ordinary account reads that
+    it has no such limit.
+    """
     somebody.settings("[agents.generic]\nprocesses = 40\nmemory_mb = 200\n")
     bomb = "for i in $(seq 80); do sleep 20 >/dev/null 2>&1 & done 2>&1 | head -1; echo after"
     done = somebody.run("/bin/bash", "-c", bomb)
     [started] = somebody.events("agent_started")
-    absent = ["memory", "processes"]
+    absent = ["memory"]
     if somebody.agent:
-        trial = JailCgroup.make(f"trial-{os.getpid()}", memory_mb=64, processes=64)
+        trial = JailCgroup.make(f"trial-{os.getpid()}", memory_mb=64)
         trial.close()
         absent = list(trial.missing)
     assert started["missing"] == absent
-    walls = [wall for wall in started["walls"] if wall.endswith(" limit")]
-    assert sorted(walls) == [f"{name} limit" for name in ("memory", "processes") if name not in absent]
+    assert ("memory limit" in started["walls"]) == (absent == []) and "processes limit" in started["walls"]
     assert (f"not limited here: {', '.join(absent)}" in done.stderr) == bool(absent)
-    assert ("Resource temporarily unavailable" in done.stdout) == ("processes" not in absent)
+    assert "Resource temporarily unavailable" in done.stdout
     eater = somebody.run("/usr/bin/python3", "-c", "x = b'x' * (600 << 20); print('ate it')")
     assert ("ate it" in eater.stdout) == (eater.returncode == 0) == ("memory" in absent)
     assert not list(Path("/sys/fs/cgroup").glob(f"**/threegate-{started['run']}"))
+
+
+def test_the_relay_to_the_model_has_the_limits_of_its_run(somebody: Person) -> None:
+    """Of the run's cgroup where root has one, and for every account a limit of its own."""
+    somebody.settings('[agents.generic]\nprocesses = 60\nmemory_mb = 600\nurl = "http://127.0.0.1:1"\nmodels = ["m"]\n')
+    process = somebody.start("/bin/sh", "-c", ": >ready; sleep 60")
+    try:
+        somebody.wait_for_file("ready")
+        launcher = somebody.facts()["launcher"]
+        children = Path(f"/proc/{launcher}/task").glob("*/children")
+        places = [Path("/proc", child) for line in children for child in line.read_text().split()]
+        [place] = [place for place in places if b"threegate.agents.model_relay" in (place / "cmdline").read_bytes()]
+        wait_until(lambda: f"{limits.AGENT_MODEL_MEMORY_MB << 20}" in (place / "limits").read_text())
+        started = somebody.events("agent_started")[-1]
+        held = [wall for wall in started["walls"] if wall.endswith(" limit")]
+        assert ((place / "cgroup").read_text().count(f"threegate-{started['run']}") > 0) == bool(held)
+    finally:
+        process.terminate()
+        process.wait(20)
+    wait_until_nothing_lives(somebody)
 
 
 def test_a_home_is_kept_for_the_same_project(somebody: Person) -> None:

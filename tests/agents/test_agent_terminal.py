@@ -2,76 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import select
-import struct
-import subprocess
 import termios
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from tests.agents.people import Person, as_account
-
-HEADLESS_SECONDS = 60
-
-
-class Screen:
-    """The person's terminal: what was written to it, and keys that they press."""
-
-    def __init__(self, master: int, process: subprocess.Popen[bytes]) -> None:
-        self.master, self.process, self.seen = master, process, b""
-
-    def wait_for(self, text: bytes, seconds: float = HEADLESS_SECONDS) -> None:
-        until = time.monotonic() + seconds
-        while text not in self.seen:
-            assert time.monotonic() < until, self.seen
-            self._look()
-
-    def _look(self) -> bool:
-        if select.select([self.master], [], [], 0.1)[0]:
-            try:
-                piece = os.read(self.master, 65536)
-            except OSError:
-                return False
-            self.seen += piece
-        return True
-
-    def press(self, keys: bytes) -> None:
-        os.write(self.master, keys)
-
-    def end(self) -> int:
-        until = time.monotonic() + HEADLESS_SECONDS
-        while self.process.poll() is None:
-            assert time.monotonic() < until, self.seen
-            self._look()
-        while select.select([self.master], [], [], 0.1)[0] and self._look():
-            pass
-        return self.process.returncode
-
-    def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-
-@contextmanager
-def on_terminal(who: Person, *program: str) -> Iterator[Screen]:
-    """Run an agent as somebody who sits at a terminal of 40 rows and 100 columns."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    command = who.command(*who.words(*program, options=["--propose", "never"]))
-    process = subprocess.Popen(
-        ["setsid", "--ctty", *command], env=who.environ(), cwd=who.home,
-        stdin=slave, stdout=slave, stderr=slave, **as_account(who.account),
-    )  # fmt: skip
-    try:
-        yield Screen(master, process)
-    finally:
-        os.close(slave)
-        process.kill()
-        process.wait()
-        os.close(master)
+from tests.agents.people import Person
+from tests.agents.person_at_terminal import on_terminal
 
 
 def test_it_has_a_terminal_that_is_resized(somebody: Person) -> None:
@@ -107,7 +41,7 @@ def test_a_sequence_that_keeps_or_asks_never_arrives(somebody: Person) -> None:
 
 def test_the_terminal_is_as_before_and_nothing_is_left_to_read(somebody: Person) -> None:
     """Modes are undone, and keys that the agent did not read are nobody's answer afterwards."""
-    script = r"printf '\033[?1000h\033[?2004h\033[?25l'; stty raw -echo; echo ready; sleep 1"
+    script = r"printf '\033[?1000h\033[?2004h\033[?25l\033[?1049h'; stty raw -echo; echo ready; sleep 1"
     with on_terminal(somebody, "/bin/bash", "-c", script) as screen:
         before = termios.tcgetattr(screen.master)
         screen.wait_for(b"ready")

@@ -12,7 +12,7 @@ import pytest
 from tests.agents.people import Person
 from tests.agents.test_agent_run_command import no_run_is_left, one_line
 from threegate.jail import host_proxy
-from threegate.jail.host_log import read_hosts
+from threegate.jail.host_log import read_hosts, unlisted_line
 from threegate.jail.host_proxy import HostProxy
 
 ASK = """
@@ -70,13 +70,17 @@ def ask(
         await asyncio.wait_for(HostProxy(["listed.example"], log.fileno()).connection(reader, writer), 20)
         return await agent_reader.read(100)
 
-    with tempfile.TemporaryFile() as log:
-        return asyncio.run(talk()), read_hosts(log.fileno())
+    with tempfile.TemporaryFile(buffering=0) as log:
+        log.write(unlisted_line(0))
+        said = asyncio.run(talk())
+        found = read_hosts(log.fileno())
+        return said, (found.reached, found.refused)
 
 
 @pytest.mark.parametrize(
     "address",
-    ["127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "::1", "fe80::1", "100.64.0.1", "0.0.0.0"],
+    ["127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "::1", "fe80::1", "100.64.0.1", "0.0.0.0"]
+    + ["64:ff9b::7f00:1", "64:ff9b:1::a00:1", "2002:7f00:1::1", "2001:0:4136:e378::1", "fec0::1", "168.63.129.16"],
 )
 def test_a_listed_name_that_is_not_public_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     said, (reached, refused) = ask(b"CONNECT listed.example:443 HTTP/1.1\r\nHost: x\r\n\r\n", monkeypatch, address)

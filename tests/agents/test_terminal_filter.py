@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from threegate.agents.terminal_filter import RESET, TerminalFilter
+from threegate.agents.terminal_filter import ALLOWED, TerminalFilter
 
 PASSES = [
     "text, ünïcode, 漢字 and 🙂\r\n\ttab\b\a",
@@ -16,7 +16,7 @@ PASSES = [
     "\x1b[H\x1b[12;40H\x1b[2J\x1b[K\x1b[?2K\x1b[3A\x1b[L\x1b[M\x1b[P\x1b[@\x1b[2X\x1b[S\x1b[T\x1b[d\x1b[G",
     "\x1b[?1049h\x1b[?25l\x1b[?2004h\x1b[?1000;1006h\x1b[?2026l\x1b[4h",
     "\x1b7\x1b8\x1b=\x1b>\x1bM\x1b(0lqk\x1b(B",
-    "\x1b[1;20r\x1b[2 q\x1b[>1u\x1b[<u",
+    "\x1b[1;20r\x1b[2 q\x1b[>1u\x1b[<u\x1b[=5;1u\x1b[?12;25h",
 ]
 DROPPED = {
     "the clipboard": "\x1b]52;c;c2VjcmV0\x07",
@@ -40,6 +40,10 @@ DROPPED = {
     "a reset": "\x1bc",
     "modes that are not listed": "\x1b[?5h\x1b[?1001h\x1b[?9h\x1b[?1337h",
     "one listed mode among others": "\x1b[?25;1337h",
+    "tab stops": "\x1b[3g\x1bH",
+    "modes of the terminal's own programs": "\x1b[20h\x1b[12l\x1b[7h\x1b[25l",
+    "alternate scrolling": "\x1b[?1007h",
+    "other modifiers of keys": "\x1b[>0;1m\x1b[>1;2m\x1b[>m",
     "a long sequence": "\x1b[" + "1;" * 200 + "m",
     "linux palette": "\x1b]P0ff0000",
 }
@@ -81,7 +85,7 @@ PIECES = st.lists(
     st.sampled_from([*PASSES, *DROPPED.values(), "\x1b", "\x1b[", "\x1b]", "x", "\xff", "\x1b\x1b["]),
     max_size=12,
 )
-ALLOWED = re.compile(
+LISTED = re.compile(
     r"\x1b(\[[0-9;:]*[@A-HJKLMPSTX`abdefgrsum]|\[\??[0-9;]*[hlJK]|\[[<>=][0-9;]*[um]|\[[0-9]? q|[78=>DEHM]|[()][0AB])"
 )
 
@@ -93,15 +97,37 @@ def test_only_listed_sequences_pass_however_it_is_cut(pieces: list[str], size: i
     screen = TerminalFilter()
     cut = b"".join(screen.feed(data[place : place + size]) for place in range(0, len(data), size))
     assert cut == whole
-    rest = ALLOWED.sub("", whole.decode())
+    rest = LISTED.sub("", whole.decode())
     assert not any((ord(char) < 32 and char not in "\a\b\t\r\n") or 0x7F <= ord(char) < 0xA0 for char in rest)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_break_it(data: bytes) -> None:
-    rest = ALLOWED.sub("", TerminalFilter().feed(data).decode())
+    rest = LISTED.sub("", TerminalFilter().feed(data).decode())
     assert "\x1b" not in rest
 
 
-def test_the_reset_is_made_of_what_may_pass() -> None:
-    assert passed(RESET) == RESET
+def test_what_undoes_is_itself_listed() -> None:
+    for allowed in ALLOWED:
+        assert passed(allowed.undo) == allowed.undo
+
+
+def test_text_needs_no_reset_but_a_line_of_its_own() -> None:
+    for text, reset in (("", b""), ("a\n", b""), ("a", b"\r\n"), ("a\nb\r", b"\r\n")):
+        screen = TerminalFilter()
+        screen.feed(text.encode())
+        assert screen.reset() == reset
+
+
+def test_only_a_screen_that_was_entered_is_left() -> None:
+    """Leaving one moves the cursor, also where none was entered."""
+    for drawn, left in (("\x1b[?1049h", True), ("\x1b[?1049h\x1b[?1049l", False), ("\x1b[?25;1049h", True)):
+        screen = TerminalFilter()
+        screen.feed(drawn.encode())
+        assert (b"\x1b[?1049l" in screen.reset()) is left
+
+
+def test_a_flood_of_questions_is_bounded() -> None:
+    screen = TerminalFilter()
+    screen.feed(b"\x1b[6n" * 100_000)
+    assert len(screen.take_answers()) < 2048

@@ -96,6 +96,7 @@ def test_a_grant_that_holds(key: Path) -> None:
         ("expired", {"ttl_sec": 60}),
         ("not_yet_valid", {"now": APPROVED - timedelta(seconds=61)}),
         ("replayed", {"id_used": True}),
+        ("approval_void", {"is_void": lambda request: len(request) == 64}),
         ("replayed", {"nonce_used": lambda nonce: True}),
         ("self_approval", {"requesters": {str(OWNER): "operator"}}),
         ("input_missing", {"pinned": {}}),

@@ -52,6 +52,8 @@ def test_an_approval_of_these_bytes_passes(approved: Approved) -> None:
         ("not_yet_valid", {"now": APPROVED - timedelta(seconds=61)}),
         ("replayed", {"id_used": True}),
         ("replayed", {"nonces": ["0" * 31 + "1"]}),
+        ("approval_void", {"is_void": lambda nonce, approval: nonce == "0" * 31 + "1"}),
+        ("approval_void", {"is_void": lambda nonce, approval: len(approval) == 64}),
         ("self_approval", {"owner": 1000, "requesters": {"1000": "operator"}}),
         ("input_missing", {"pinned": {}}),
         ("input_changed", {"pinned": {DATA_SHA: PinnedFile(1)}}),

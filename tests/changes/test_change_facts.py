@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.changes.trees_on_disk import build, held, made
-from threegate.changes.change_facts import ChangedPath, changed_paths, check_said, diff_lines, job_change
+from threegate.changes.change_facts import ChangedPath, changed_paths, check_said, job_change, path_diff
 from threegate.changes.change_tar import ChangeSet, read_change_set
 from threegate.changes.table import ChangeSetError
 from threegate.changes.trees import HeldTree
@@ -33,32 +33,33 @@ class Seen:
 
     def diff(self, path: str) -> list[str]:
         with held(self.project) as folder:
-            return diff_lines(HeldTree(folder), self.change, io.BytesIO(self.data), self.of(path))
+            return path_diff(HeldTree(folder), self.change, io.BytesIO(self.data), self.of(path)).lines
 
 
 def test_the_order_of_the_screen_and_the_counts(tmp_path: Path) -> None:
     seen = Seen(
         tmp_path,
-        {"a": "1", "gone": "1", "x": "1", "kind": "1"},
+        {"a.md": "1", "gone": "1", "x": "1", "kind": "1"},
         {
-            "a": "2",
+            "a.md": "2",
             "x": ("x", "1"),
-            "l": ("link", "a"),
-            "AGENTS.md": ("link", "a"),
+            "l.md": ("link", "a.md"),
+            "AGENTS.md": ("link", "a.md"),
             "Makefile": "a:",
-            "bin": b"\0\xff",
-            "kind/x": "1",
+            "bin.png": b"\0\xff",
+            "kind/x.py": "1",
         },
     )
     order = [item.row.path for item in seen.paths]
-    assert set(order[:5]) == {"AGENTS.md", "gone", "kind", "l", "x"}
-    assert order[5] == "Makefile" and set(order[6:]) == {"a", "bin", "kind/x"}
+    assert set(order[:5]) == {"AGENTS.md", "gone", "kind", "l.md", "x"}
+    assert set(order[5:7]) == {"Makefile", "a.md"}, "which is AGENTS.md by a link"
+    assert order[7:] == ["kind/x.py", "bin.png"]
     facts = job_change(seen.paths, seen.change, PLACE)
-    assert (facts.paths, facts.deletions, facts.run_later, facts.unseen) == (9, 2, 3, 1)
+    assert (facts.paths, facts.deletions, facts.run_later, facts.unseen) == (9, 2, 4, 1)
     assert facts.sha256 == seen.change.sha256 and facts.project == PLACE
 
 
-def test_diffs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diffs(tmp_path: Path) -> None:
     long = [f"line {number}" for number in range(30)]
     changed = [*long[:15], "new", *long[15:]]
     seen = Seen(
@@ -98,17 +99,6 @@ def test_diffs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         == [line.replace("file", "text") for line in seen.diff("link")]
     )
     assert seen.diff("x") == seen.diff("b") == seen.diff("empty") == []
-    monkeypatch.setattr(limits, "CHANGE_DIFF_LINES", 0)
-    assert seen.diff("long") == [
-        "@@ -13,6 +13,7 @@",
-        " line 12",
-        " line 13",
-        " line 14",
-        "+new",
-        " line 15",
-        " line 16",
-        " line 17",
-    ]
 
 
 def test_what_does_not_fit_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,13 @@
-"""The table of files that run later by themselves, row by row, and what it leaves alone."""
+"""Files that run later by themselves: the table, what nothing classifies, and what is left alone."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from threegate.changes.run_later import table, why_runs_later
+from threegate.changes.path_rules import path_problem
+from threegate.changes.run_later import is_source, table, why_link_runs_later, why_runs_later
 
 RUNS = """.github/workflows/ci.yml .gitlab-ci.yml sub/Jenkinsfile .circleci/config.yml azure-pipelines.yml
 .woodpecker.yml .githooks/pre-commit .husky/pre-push .pre-commit-config.yaml hooks/post-receive
@@ -21,8 +24,8 @@ tsconfig.json .envrc .vscode/tasks.json .idea/x.xml .devcontainer/devcontainer.j
 .codex/config.toml .aider.conf.yml x.service x.timer crontab x.desktop .htaccess run.sh bin/deploy.bash
 x.ps1 x.bat""".split()
 QUIET = """
-src/a.py README.md docs/x.rst data.csv src/hooks/useThing.ts a/b.c index.html build/x.txt src/__init__.py LICENSE a.json
-lib/workspace/x.py tests/test_a.py style.css
+src/a.py README.md docs/x.rst data.csv src/hooks/useThing.ts a/b.c index.html build/x.txt src/__init__.py LICENSE
+src/a.json lib/workspace/x.py tests/test_a.py style.css
 """.split()
 
 
@@ -52,3 +55,65 @@ def test_whatever_is_executable_runs() -> None:
 def test_the_table_has_reasons_and_names() -> None:
     rows = list(table())
     assert len({why for why, _ in rows}) == len(rows) and all(names for _, names in rows)
+
+
+def test_names_of_many_tools_and_of_none() -> None:
+    """Version control, builds, packages, editors, shells, agents: none is missed, alone or in a package's folder."""
+    names = (Path(__file__).with_name("names_that_run_later.txt")).read_text().split()
+    assert len(names) > 650
+    for name in names:
+        for path in (name, f"packages/web/{name}"):
+            assert path_problem(path) or why_runs_later(path, executable=False, head=b""), path
+
+
+def test_what_nothing_classifies_runs() -> None:
+    for path in (
+        "tool.zzz",
+        "tool",
+        ".toolrc",
+        "_toolrc",
+        ".tool/a.py",
+        "src/.tool/a.js",
+        "tool.toml",
+        "a/b/tool.yaml",
+    ):
+        assert why_runs_later(path, executable=False, head=b"") is not None, path
+
+
+def test_at_most_one_in_twenty_ordinary_edits_is_flagged() -> None:
+    """Paths that commits of nine public projects in nine languages changed, without manifests, locks and dot files."""
+    paths = (Path(__file__).with_name("ordinary_edits.txt")).read_text().splitlines()
+    flagged = [path for path in paths if why_runs_later(path, executable=False, head=b"")]
+    assert len(paths) > 600 and len(flagged) <= len(paths) / 20, flagged
+
+
+def test_three_classes() -> None:
+    assert is_source("src/a.py") and is_source("web/index.html") and is_source("config.h.in")
+    assert not is_source("doc/a.md") and not is_source("src/a.json") and not is_source("tests/fixtures/a.odd")
+    for path in (
+        "src/a.json",
+        "tests/fixtures/a.odd",
+        "man/tool.1",
+        ".gitignore",
+        "LICENSE.MIT",
+        ".github/CONTRIBUTING.md",
+    ):
+        assert why_runs_later(path, executable=False, head=b"") is None, path
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "runs"),
+    [
+        (".vscode", "assets/v", True),
+        ("sub/.vscode", "assets/v", True),
+        ("AGENTS.md", "doc/a.md", True),
+        ("hooks", "docs", True),
+        ("a.txt", "run.sh", True),
+        ("a.txt", "Makefile", True),
+        ("current", "v2", True),
+        ("README.md", "doc/readme.md", False),
+        ("a.py", "src/a.py", False),
+    ],
+)
+def test_links(path: str, target: str, runs: bool) -> None:
+    assert (why_link_runs_later(path, target) is not None) is runs

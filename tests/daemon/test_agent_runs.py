@@ -34,7 +34,7 @@ def test_a_request_of_a_run_goes_its_whole_way_in_the_runs_folder(place: Place) 
     (result,) = run.results.glob("TS-*.md")
     assert "status: succeeded" in result.read_text()
     ours = place.root / "tool-exec" / "results" / result.name
-    assert ours.read_bytes() == result.read_bytes() and ours.stat().st_mode & 0o777 == 0o600
+    assert ours.read_bytes() == result.read_bytes() and ours.stat().st_mode & 0o777 == 0o400
     assert not list((place.root / "tool-exec" / "verdicts").iterdir())
     assert not list(other.verdicts.iterdir()) and not list(other.results.iterdir())
     for kind in ("validated", "approved"):

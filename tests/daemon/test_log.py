@@ -82,3 +82,13 @@ def test_a_stderr_that_is_gone_stops_nothing(monkeypatch: pytest.MonkeyPatch) ->
     log = Log.of("text", {"JOURNAL_STREAM": "no:number"})
     log.say("ready")
     log.say("ended")
+
+
+def test_a_full_disk_does_not_silence_it_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log()
+    monkeypatch.setattr("sys.stderr", io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True))  # type: ignore[type-var]
+    log.say("ready")
+    there = io.StringIO()
+    monkeypatch.setattr("sys.stderr", there)
+    log.say("ended")
+    assert there.getvalue().startswith("ended")

@@ -116,6 +116,7 @@ NOT_RUN = {
     "threegate agent list": "the same",
     "threegate agent show RUN": "the same",
     "threegate agent stop RUN": "the same",
+    "threegate agent remove RUN": "tests/agents/test_agent_remove.py",
     "threegate agent connect codex": "writes below the user's home: tests/agents/test_client_entry.py",
     "threegate agent connect codex --write": "the same",
     "threegate agent connect claude --write --file ~/app/.mcp.json": "the same",

@@ -72,7 +72,7 @@ def test_a_run_is_followed_to_the_end_that_an_operator_makes(place: Place) -> No
     finally:
         daemon.terminate()
         daemon.communicate(timeout=60)
-    assert not list((place.root / "tool-exec" / "control").iterdir())
+    assert [path.name for path in (place.root / "tool-exec" / "control").iterdir()] == ["reserve"]
     place.run("audit", "verify", expect=0)
 
 

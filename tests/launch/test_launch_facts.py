@@ -81,7 +81,8 @@ def test_an_id_is_used_by_the_trail_by_a_run_and_by_a_file(bench: Bench, context
     for state in ("running", "finished", "refused"):
         file = workspace.state_folder(state) / "req-1.md"
         file.touch()
-        assert id_used(workspace, history, "req-1")
+        assert id_used(workspace, None, "req-1")
+        assert not id_used(workspace, history, "req-1"), "the trail knows the id; the file is another request's"
         file.unlink()
     launched(context, approved)
     assert id_used(workspace, history_of(context), "req-1")

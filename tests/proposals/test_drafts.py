@@ -591,13 +591,17 @@ def test_a_change_whose_words_gate_1_refuses_is_drafted_without_them(
     derive_again(result.draft, data, result.inputs, settings=settings)
 
 
-def test_a_diff_of_many_lines_is_one_hunk(tmp_path: Path) -> None:
+def test_a_diff_of_a_proposal_is_small_and_git_applies_it(tmp_path: Path) -> None:
     from threegate.proposals.lanes import unified_diff
 
-    old = "".join(f"{number}\n" for number in range(limits.DIFF_LINES)).encode()
-    diff = unified_diff(old, b"x", "a").decode()
-    assert diff.startswith(f"--- a/a\n+++ b/a\n@@ -1,{limits.DIFF_LINES} +1,1 @@\n-0\n")
-    assert diff.endswith("+x\n\\ No newline at end of file\n")
+    old = [f"{number}\n" for number in range(20_000)]
+    diff = unified_diff("".join(old).encode(), "".join(["first\n", *old[1:-1], "x"]).encode(), "a").decode()
+    assert diff.startswith("--- a/a\n+++ b/a\n@@ -1,4 +1,4 @@\n-0\n+first\n")
+    assert diff.endswith("-19999\n+x\n\\ No newline at end of file\n") and diff.count("\n") == 15
+    assert unified_diff(b"a\n", b"a\n", "a") == b""
+    for binary in ((b"\0", b"x"), (b"x", b"\0")):
+        assert unified_diff(*binary, "a") == b"Binary files a/a and b/a differ\n"
+    assert unified_diff(b"caf\xe9\n", b"caf\xe9\r\n", "a").endswith(b"-caf\xe9\n+caf\xe9\r\n")
     small = unified_diff(b"", b"x\n", "a").decode()
     assert small == "--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n+x\n"
     whole = tmp_path / "a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import ssl
 import subprocess
@@ -171,11 +172,32 @@ def test_a_body_has_a_bounded_length(api: Api, forwarder: Forwarder, headers: di
     ("answer", "more"),
     [
         (lambda given: f'{{"you sent": "{given}"}}'.encode(), {}),
+        (lambda given: base64.b64encode(f"me:{given}".encode()), {}),
+        (lambda given: base64.encodebytes(b"x" * 47 + given.encode()), {}),
+        (lambda given: base64.urlsafe_b64encode(b"xx" + given.encode()), {}),
+        (lambda given: given.encode().hex(":").upper().encode(), {}),
+        (lambda given: "".join(f"%{ord(char):02x}" for char in given).encode(), {}),
+        (lambda given: "".join(f"%25{ord(char):02x}" for char in given).encode(), {}),
+        (lambda given: "".join(f"\\u00{ord(char):02X}" for char in given).encode(), {}),
         (lambda _: b"", {"Location": "https://x.example/?t=TOKEN"}),
+        (lambda _: b"", {"Location": f"https://x.example/?t=%67{TOKEN[1:]}"}),
         (lambda _: b"\x1f\x8b", {"Content-Encoding": "gzip"}),
         (lambda _: b"x" * (secret_forwarder.ANSWER_BYTES + 1), {}),
     ],
-    ids=["body", "header", "encoded", "long"],
+    ids=[
+        "body",
+        "base64",
+        "wrapped",
+        "url-safe",
+        "hex",
+        "percent",
+        "percent twice",
+        "JSON",
+        "header",
+        "header percent",
+        "encoded",
+        "long",
+    ],  # fmt: skip
 )
 def test_an_answer_that_may_hold_the_secret_stays_out(
     api: Api, forwarder: Forwarder, answer: Callable[[str], bytes], more: dict[str, str]

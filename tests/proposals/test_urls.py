@@ -116,7 +116,8 @@ def test_no_address_is_no_host(text: str) -> None:
 
 def test_what_python_calls_not_global_is_never_an_address() -> None:
     """Both ends of every special range, and their neighbours."""
-    from threegate.proposals.urls import METADATA4, NOT_PUBLIC4, RANGES4
+    from threegate.core.public_address import METADATA4, NOT_PUBLIC4
+    from threegate.proposals.urls import RANGES4
 
     assert all(one[1] < two[0] for one, two in zip(RANGES4, RANGES4[1:], strict=False))
     numbers = {0, 2**32 - 1}

@@ -53,7 +53,7 @@ def test_what_is_given_back_and_what_is_not(tmp_path: Path) -> None:
         },
     )
     (folder / "out" / "a.txt").write_bytes(b"two")
-    staged = stage_released(folder, "req", artifacts)
+    staged = stage_released(workspace, folder, "req", artifacts)
     assert staged is not None and {path.name for path in staged.files} == set(os.listdir(folder / "released"))
     deliver_released(workspace, folder, "req")
     there = workspace.results / "req"
@@ -70,13 +70,13 @@ def test_what_is_given_back_and_what_is_not(tmp_path: Path) -> None:
     for row in rows(there).values():
         path = there / row["sha256"]
         assert path.is_file() == (row["released"] or row["path"] == "a.txt")
-    assert stage_released(folder, "req", artifacts) == staged, "as recovery does"
+    assert stage_released(workspace, folder, "req", artifacts) == staged, "as recovery does"
     deliver_released(workspace, folder, "req")
     assert not (folder / "released").exists()
 
 
 def test_no_outputs_no_folder(tmp_path: Path) -> None:
-    assert stage_released(tmp_path, "req", []) is None
+    assert stage_released(Workspace(tmp_path), tmp_path, "req", []) is None
     assert not list(tmp_path.iterdir())
 
 

@@ -103,7 +103,7 @@ TCP_DENIED 403 0 10 CONNECT evil.example:443
 TCP_DENIED 403 0 10 CONNECT evil.example:443
 TCP_DENIED 403 0 10 GET http://169.254.169.254/latest/meta-data
 """
-    data = render_result(ran(status=status, destinations=tuple(read_access_log(log))))
+    data = render_result(ran(status=status, destinations=tuple(read_access_log(log).destinations)))
     assert validate_result(data) == []
     safety = data.decode().partition("## Safety Notes")[2]
     count = 1 if status == "succeeded" else 2  # the failure is noted, too
@@ -114,7 +114,7 @@ TCP_DENIED 403 0 10 GET http://169.254.169.254/latest/meta-data
     assert sorted((item["host"], item["port"]) for item in told if not item["allowed"]) == [
         ("169.254.169.254", 80), ("evil.example", 443),
     ]  # fmt: skip
-    allowed = render_result(ran(destinations=tuple(read_access_log(log.splitlines()[0]))))
+    allowed = render_result(ran(destinations=tuple(read_access_log(log.splitlines()[0]).destinations)))
     assert b"\nUnexpected behavior: none.\n" in allowed
 
 
@@ -314,7 +314,7 @@ class TestDelivery:
         first = deliver_result(workspace, facts())
         assert first.name == result_name(WHEN, "TR-x-1") == "TS-20260102-030405Z-TR-x-1.md"
         assert deliver_result(workspace, facts()) == first
-        assert first.stat().st_mode & 0o777 == 0o644
+        assert first.stat().st_mode & 0o777 == 0o600
         assert os.listdir(workspace.results) == [first.name]
 
     def test_a_taken_name_gets_a_number(self, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def a_workspace(tmp_path: Path) -> Workspace:
 def test_it_is_written_only_when_it_says_something_new(workspace: Workspace) -> None:
     assert write_verdict(workspace, VERDICT)
     path = verdict_path(workspace, "TR-x.md")
-    assert path.stat().st_mode & 0o777 == 0o644
+    assert path.stat().st_mode & 0o777 == 0o600
     before = path.read_bytes()
     seen: list[str] = []
     stop = durable.observe(lambda moment, operation, path: seen.append(operation))

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from threegate.aana import DecisionLog
+from threegate.core import limits
 from threegate.serve.http_app import HttpOptions, create_app
 from threegate.serve.openapi import EXAMPLES
 from threegate.serve.rate_limit import RateLimit, client_of
@@ -91,3 +92,29 @@ def test_a_connection_without_an_address_is_a_client_too(tmp_path: Path) -> None
             return [(await client.post("/pre-tool-check", json=event)).status_code for _ in range(2)]
 
     assert asyncio.run(go()) == [200, 429]
+
+
+def test_callers_without_the_token_use_up_nothing_of_those_who_have_it(tmp_path: Path) -> None:
+    """Of the same address, as all accounts of a machine are. Guesses of a short token stay as slow as anything."""
+
+    async def ask(token: str, given: list[str]) -> list[int]:
+        clock = Clock()
+        options = HttpOptions(token, DecisionLog(tmp_path / "log"), per_minute=5, clock=clock)
+        transport = httpx.ASGITransport(app=create_app(options), client=("127.0.0.1", 40000))
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            return [
+                (
+                    await client.post(
+                        "/pre-tool-check",
+                        json=EXAMPLES["public_read_accept"]["value"],
+                        headers={"Authorization": f"Bearer {word}"},
+                    )
+                ).status_code
+                for word in given
+            ]
+
+    long, short = "x" * limits.SERVE_TOKEN_CHARS, "x" * (limits.SERVE_TOKEN_CHARS - 1)
+    guesses = ["y"] * 7
+    assert asyncio.run(ask(long, [*guesses, *[long] * 6])) == [401] * 5 + [429] * 2 + [200] * 5 + [429]
+    assert asyncio.run(ask(short, [*guesses, short])) == [401] * 5 + [429] * 3
+    assert asyncio.run(ask(long, [*[long] * 6, "y"])) == [200] * 5 + [429] * 2, "and those who have it slow guesses"

@@ -53,7 +53,7 @@ class Bench:
         """Under a grant, or with the state that was signed."""
         call = ToolCall("little", "echo", self.manifest.digest, canonical_bytes(arguments or {}).decode())
         wanted = WantedCall(
-            f"TR-{len(call.arguments_json)}", call, owner, seconds, signed, lambda said, given: None, stopped, run_ended
+            f"TR-{len(call.arguments_json)}", call, owner, seconds, signed, lambda said: None, stopped, run_ended
         )  # fmt: skip
         return self.servers.call(self.workspace, self.manifest, wanted)
 

@@ -86,7 +86,7 @@ def test_in_the_jail_it_has_what_was_signed_and_nothing_else(folder: Path) -> No
     seen = ask(manifest, path, wanted, settings)
     assert seen["environment"] == {
         "HOME": "/tmp", "LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "PWD": "/",
-        "PYTHONDONTWRITEBYTECODE": "1", "MODE": "quiet", "TOKEN": "SECRET-VALUE",
+        "PYTHONDONTWRITEBYTECODE": "1", "MODE": "quiet", "TOKEN": "[secret]",
     }  # fmt: skip
     assert seen["opened"].pop(f"{data}/new") is None and (data / "new").exists()
     assert all(seen["opened"].values()) and not (kept / "new").exists()
@@ -179,10 +179,10 @@ def test_memory_and_processes_of_a_server_are_limited(folder: Path, monkeypatch:
     monkeypatch.setattr(limits, "TOOLS_MEMORY_MB", 256)
     monkeypatch.setattr(limits, "TOOLS_PROCESSES", 40)
     path = write_server(folder, GREEDY)
-    trial = JailCgroup.make(f"trial-{os.getpid()}", memory_mb=64, processes=64)
+    trial = JailCgroup.make(f"trial-{os.getpid()}", memory_mb=64)
     trial.close()
     eaters = 5 if "memory" in trial.held else 0
-    left = Path("/sys/fs/cgroup/pids" if Path("/sys/fs/cgroup/pids").is_dir() else "/sys/fs/cgroup")
+    left = Path("/sys/fs/cgroup/memory" if Path("/sys/fs/cgroup/memory").is_dir() else "/sys/fs/cgroup")
     if eaters:
         (left / "threegate-tools-999999999-left").mkdir()
     seen = ask(pinned_server(path), path, {"eaters": eaters, "wait": 10 if eaters else 0})

@@ -135,7 +135,20 @@ def test_a_server_that_tells_its_secret_is_not_pinned(somebody: Person, folder: 
     assert "reports the value of a secret" in line and "SECRET-VALUE" not in line
     path = write_server(folder, "sys.stderr.write(os.environ['TOKEN']); sys.stderr.flush(); os._exit(1)", "loud.py")
     line = refused(somebody, *words[:-1], str(path), exit_code=3)
-    assert "***" in line and "SECRET-VALUE" not in line
+    assert "[secret]" in line and "SECRET-VALUE" not in line
+    encoded = "__import__('base64').b64encode(b'x' + os.environ['TOKEN'].encode()).decode()"
+    path = write_server(folder, f"TOOLS[0]['description'] = {encoded}", "encoded.py")
+    assert "reports the value of a secret" in refused(somebody, *words[:-1], str(path))
+
+
+def test_a_secret_that_could_not_be_masked_is_refused_when_it_is_set(somebody: Person, folder: Path) -> None:
+    token = folder / "token"
+    token.write_text("q7-_z\n")
+    token.chmod(0o644)
+    somebody.settings(f'\n[secrets.TOKEN]\nfile = "{token}"\n')
+    words = ("add", "notes", "--secret", "TOKEN", "--yes", "--", PYTHON, str(write_server(folder)))
+    line = refused(somebody, *words, exit_code=3)
+    assert "secrets.TOKEN names has fewer than 6 characters" in line and "q7-_z" not in line
 
 
 def test_a_word_that_is_longer_than_any_path_is_no_file(folder: Path, plain_person: Person) -> None:

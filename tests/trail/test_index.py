@@ -23,6 +23,9 @@ STEPS = st.lists(
                 "owner_uid": st.integers(0, 9),
                 "proposal_sha256": st.sampled_from(["p", "q"]),
                 "nonce": st.sampled_from(["n1", "n2"]),
+                "approval_sha256": st.sampled_from(["a1", "a2"]),
+                "grant": st.just("g1"),
+                "request_sha256": st.sampled_from(["q1", "q2"]),
             },
         ),
     ),
@@ -56,6 +59,9 @@ def test_histories_are_the_fold_of_their_events(steps) -> None:
     nonces: set[str] = set()
     for event in events_of(steps):
         index.add(event)
+        before = plain.get(event.request_id or "")
+        if event.type == "approval_abandoned" and before is not None and before.approved is not None:
+            nonces |= {before.approved.data["nonce"]} if "nonce" in before.approved.data else set()
         if event.request_id is not None:
             plain.setdefault(event.request_id, RequestHistory(event.request_id, event)).add(event)
         has_nonce = "nonce" in event.data and "nonce" in PAYLOADS[event.type].__dataclass_fields__

@@ -74,6 +74,7 @@ def answers(index: TrailIndex, requests: list[str], names: list[str], nonces: li
         [(index.history(item), index.id_used(item)) for item in requests],
         [(index.name_used(item), index.request_of(item)) for item in names],
         [(index.nonce_used(item), index.nonce_known(item)) for item in nonces],
+        [index.is_void(item) for item in (*nonces, "a1", "a2", "q1", "q2")],
         [index.hash_at(seq) for seq in range(index.head.seq + 2)],
     )  # fmt: skip
 
@@ -209,7 +210,7 @@ def test_what_somebody_else_wrote_is_not_believed(long: Workspace, tmp_path: Pat
     elif what == "empty":
         forged = [b"", kept_index.MAGIC]
     elif what == "older form":
-        forged = [good.replace(kept_index.MAGIC, b"threegate-index/0\n")]
+        forged = [good.replace(kept_index.MAGIC, b"threegate-index/1\n")]
     else:
         header, rows, table = parts(good)
         name = "ws-" + "6" * 32 if what == "of another workspace" else WORKSPACE_ID

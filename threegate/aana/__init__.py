@@ -13,6 +13,7 @@ from threegate.aana.decision_log import DecisionLog, Summary, audit_event, summa
 from threegate.aana.event import EvidenceMode, tool_evidence_ref, tool_precheck_event, validate_event
 from threegate.aana.guard import Gate, ToolCallBlocked, check_bytes, checked, guard
 from threegate.aana.mcp_tool import AANA_PRE_TOOL_CHECK_TOOL, handle_aana_pre_tool_check
+from threegate.aana.named_action import arguments_sha256
 from threegate.aana.schema import event_schema
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Gate",
     "Summary",
     "ToolCallBlocked",
+    "arguments_sha256",
     "audit_event",
     "check_bytes",
     "check_tool_call",

@@ -76,7 +76,7 @@ def _decide(event: dict[str, Any], lines: list[str], keys: list[str], now: datet
     verdict.category = category
     refs = event["evidence_refs"]
     warn = category in words.WARN_CATEGORIES
-    findings = [examine(ref, event["tool_name"], now, warn=warn) for ref in refs]
+    findings = [examine(ref, event["tool_name"], event["proposed_arguments"], now, warn=warn) for ref in refs]
     state = _authorization(event, findings, verdict)
     if category == "private_read":
         _private_read(state, verdict)

@@ -118,6 +118,8 @@ class DecisionLog:
         data = json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
+            # Otherwise a full disk takes a part of the line, and the next decision is appended to that.
+            durable.reserve_fd(descriptor, os.fstat(descriptor).st_size, len(data), self.path)
             durable.write_fd(descriptor, data, self.path)
         finally:
             os.close(descriptor)

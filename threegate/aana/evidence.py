@@ -7,13 +7,14 @@ is the documented SDK's reading, so that every difference can be named.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import re2
 
 from threegate.aana import vocabulary as words
+from threegate.aana.named_action import is_about_another, is_named, is_spoken_of
 from threegate.aana.negation import is_negated
 from threegate.core import limits
 
@@ -22,7 +23,6 @@ _MAX_AGE: Final = timedelta(hours=limits.AANA_MAX_AGE_HOURS)
 
 _QUICKSTART: Final = ("other", "runtime", "redacted", "fresh")
 _MISSING: Final[dict[str, Any]] = {}
-_NAME: Final = re.compile(r"\w+")
 _AUTHORIZATION: Final = r"auth(?:ori[sz]ation)?"
 _GONE: Final = re2.compile(
     (
@@ -64,8 +64,12 @@ class EvidenceFindings(NamedTuple):
 _WARNING_FREE: Final[tuple[str, ...]] = ()
 
 
-def examine(ref: dict[str, Any] | str, tool: str, now: datetime, *, warn: bool) -> EvidenceFindings:
-    """Read one well-formed reference of a call to `tool` at `now`. `warn` asks for the warnings of weak evidence."""
+def examine(
+    ref: dict[str, Any] | str, tool: str, arguments: Mapping[str, Any], now: datetime, *, warn: bool
+) -> EvidenceFindings:
+    """Read one well-formed reference of a call of `tool` with `arguments` at `now`. `warn` asks for the warnings of
+    weak evidence.
+    """
     fields = _MISSING if isinstance(ref, str) else ref
     if isinstance(ref, str):
         source, summary, times = ref, "", _MISSING
@@ -87,8 +91,11 @@ def examine(ref: dict[str, Any] | str, tool: str, now: datetime, *, warn: bool) 
     claimed = max(own, _claim_of_words(text))
     deviations: tuple[str, ...] = ("D8",) if stale and not stale_plain else ()
     weak: tuple[str, ...] = ()
-    if claimed == words.CONFIRMED > own and _confirms(fields, kind, tier, text, tool):
+    if claimed == words.CONFIRMED > own and _confirms(fields, kind, tier, text, tool, arguments):
         own = supported = words.CONFIRMED
+    another = kind == "approval" and not _is_approval_of(fields, text, tool, arguments)
+    if another:
+        supported = words.AUTHENTICATED
     if claimed > own:
         supported = max(own, words.USER_CLAIMED)
         plain = kind in words.CLAIMING_KINDS or claimed < words.CONFIRMED
@@ -97,6 +104,8 @@ def examine(ref: dict[str, Any] | str, tool: str, now: datetime, *, warn: bool) 
         if is_negated(lowered, summary, kind, own if own > words.USER_CLAIMED else claimed):
             supported = words.NONE
             deviations += ("D4",)
+        elif another:
+            deviations += ("D16",)
         if claimed > words.USER_CLAIMED and (status != "fresh" or stale or tier in words.WEAK_TIERS):
             supported = min(supported, words.USER_CLAIMED)
             deviations += ("D5",)
@@ -151,14 +160,20 @@ def _claim_of_words(text: str) -> int:
     return words.USER_CLAIMED if "user claimed" in text else words.NONE
 
 
-def _confirms(ref: dict[str, Any], kind: str, tier: str, text: str, tool: str) -> bool:
+def _confirms(ref: dict[str, Any], kind: str, tier: str, text: str, tool: str, arguments: Mapping[str, Any]) -> bool:
     """Whether words of confirmation count without an approval: verified, and about this tool by its whole name
     (D16).
     """
     if tier != "verified" or kind in words.NEVER_CONFIRMING_KINDS:
         return False
-    name = " ".join(_NAME.findall(tool.lower()))
-    return tool in ref.get("supports", ()) or f" {name} " in f" {' '.join(_NAME.findall(text))} "
+    return is_named(ref, text, tool) and not is_about_another(ref, text, tool, arguments)
+
+
+def _is_approval_of(ref: dict[str, Any], text: str, tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether an approval is one of this call, and not of another action (D16). Else it shows who agreed, and not to
+    what: it authenticates.
+    """
+    return is_spoken_of(ref, text, tool) and not is_about_another(ref, text, tool, arguments)
 
 
 def _weak(ref: dict[str, Any], tier: str, status: str, *, stale: bool) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from threegate.acts.reject import refuse_unknown
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.core import durable
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context
@@ -63,14 +64,15 @@ class Cancelled:
 def cancel_request(
     context: Context, request_id: str, *, by: OperatorDecision, reason: str = "", wait_seconds: float = 5.0
 ) -> Cancelled:
-    """Cancel a waiting request, or ask the daemon to stop a running one and wait for its answer.
+    """Cancel a waiting request, or ask the daemon to stop a running one and wait for its answer. A full disk does not
+    prevent it.
 
     Raises Refused (unknown_request, already_ended, not_approved, an invalid signature of `by`), TrailError,
     Unavailable, OSError.
     """
     if not _REQUEST_ID.fullmatch(request_id):
         raise refuse_unknown(request_id)
-    with context.trail.locked() as held:
+    with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
         history = held.index.history(request_id)
         if history is None:
             raise refuse_unknown(request_id)

@@ -24,7 +24,7 @@ from threegate.acts.signing_key import Acting
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
-from threegate.core.file_names import is_request_name
+from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.request import Report
@@ -39,6 +39,7 @@ from threegate.trail.payloads import Approved, DrillEnded, DrillPlaced, DrillSet
 
 DRILL: Final = "threegate-drill/1"
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
+_SLUG_CHARS = 64
 _DIGITS = re.compile(r"[0-9]{8}-?[tT]?[0-9]{4,6}")
 _MODE = 0o600
 
@@ -131,7 +132,8 @@ def told_drill(drill: Drill, outcome: Literal["caught", "missed"]) -> tuple[str,
 
 
 def settle_drill(context: Context) -> Outcome | None:
-    """Check the open drill: it expires like any draft, and is lost if its files differ from what was placed.
+    """Check the open drill: it expires like any draft, and is lost if its files differ from what was placed. If a draft
+    has taken its name since, which hides it, it gets another one.
 
     Returns how it ended, None if it did not. Raises TrailError, OSError.
     """
@@ -147,9 +149,27 @@ def settle_drill(context: Context) -> Outcome | None:
         elif ttl and held.now.timestamp() > drill.file(workspace).stat().st_ctime + ttl:
             outcome = "expired"
         else:
+            if os.path.lexists(drill.listed(workspace)):
+                _rename(workspace, drill)
             return None
         _end_open(workspace, held, outcome, "daemon")
     return outcome
+
+
+def _rename(workspace: Workspace, drill: Drill) -> None:
+    """List an open drill under another name: its bytes first, then the plan that names them, which decides."""
+    match = _SLUG.fullmatch(drill.name)
+    slug = match[1] if match else "request"
+    named = replace(drill, name=drill.name.replace(f"Z-{slug}", f"Z-{_with_tail(slug, SystemRandom())}"))
+    data = durable.read_regular(drill.file(workspace), max_bytes=limits.REQUEST_BYTES)
+    durable.deliver(named.file(workspace), data, _MODE)
+    durable.overwrite(workspace.drills / PLAN, named.to_bytes(), _MODE)
+    durable.unlink(drill.file(workspace))
+
+
+def _with_tail(slug: str, chance: Random) -> str:
+    """A slug that nobody can take before: its end is chosen when it is needed."""
+    return f"{slug[: _SLUG_CHARS - 7].rstrip('-')}-{chance.getrandbits(24):06x}"
 
 
 def _end_open(workspace: Workspace, held: LockedTrail, outcome: Outcome, actor: str) -> None:
@@ -239,6 +259,9 @@ def drills_of(
     with context.trail.locked() as held:
         moment = held.now.replace(microsecond=0)
     slug = match[1] if (match := _SLUG.fullmatch(source.file_name)) else "request"
+    inbox = context.workspace.agent_run(folder).inbox if is_agent_run_id(folder) else context.workspace.inbox
+    if os.path.lexists(inbox / file_name(moment, slug)):  # whoever drafts can take the names of times to come
+        slug = _with_tail(slug, chance)
     request_id = fresh_id(source.request_id, moment)
     asked_again = source.drafted_again(file_name(moment, slug), request_id, moment)
     usual = _rules(_read(context, render_request(asked_again), asked_again.file_name, moment))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from threegate.acts.approve import Promoted, facts_of_draft, seal, write_approved_status
+from threegate.acts.approve import Promoted, Sealed, facts_of_draft, seal, write_approved_status
 from threegate.acts.list_drafts import drafts_of
 from threegate.acts.pinning import check_pinned, pin
 from threegate.acts.standing_grants import find_grant, list_grants, parse_grant
@@ -35,6 +35,7 @@ from threegate.approval.launch import check_launch
 from threegate.approval.near_misses import Example, examples
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
@@ -220,11 +221,11 @@ def refuse_off(context: Context) -> None:
 
 
 def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:
-    """End a grant for good; waiting requests promoted under it do not run. Raises InvalidInput,
-    TrailError.
+    """End a grant for good; waiting requests promoted under it do not run. A full disk does not prevent it. Raises
+    InvalidInput, TrailError.
     """
     standing = find_grant(context.workspace, context.trail, which)
-    with context.trail.locked() as held:
+    with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
         moves.announce(held, payloads.GrantRevoked(grant=standing.grant.id), actor=actor)
     return standing.grant
 
@@ -305,7 +306,7 @@ def _declared_covered(context: Context, draft: Draft, request: Request, grants: 
 
 
 def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promoted:
-    sealed = seal(context, reviewed, grant.act.acted_by)
+    sealed = _sealed(context, reviewed, grant.act.acted_by)
     data = grant.signed.to_bytes()
     name = reviewed.draft.path.name
     check_pinned(context.workspace, reviewed.inputs)
@@ -336,6 +337,21 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
     removed = take_draft_away(context.workspace, reviewed.draft)
     write_approved_status(context, reviewed.owner, paths[-1].name, sealed)
     return Promoted(paths[-1], grant.id, grant.expires_utc, verified.signers[0].fingerprint, False, removed)
+
+
+def _sealed(context: Context, reviewed: ReviewedDraft, by: str) -> Sealed:
+    """The bytes to promote. Promoting one draft twice in a second, as after a crash, would make the same bytes again;
+    where the trail calls those void, it is dated a second later.
+    """
+    sealed = seal(context, reviewed, by)
+    while _is_void(context, sealed.request.sha256):
+        sealed = seal(context, reviewed, by, approved_utc=sealed.statement.approved_utc + timedelta(seconds=1))
+    return sealed
+
+
+def _is_void(context: Context, request_sha256: str) -> bool:
+    with context.trail.locked() as held:
+        return held.index.is_void(request_sha256)
 
 
 def _refuse_promised(index: TrailIndex, grant: Grant) -> None:

@@ -25,6 +25,7 @@ from threegate.approval import (
 )
 from threegate.approval.signature import SSH_KEYGEN
 from threegate.core import durable
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.launch_problem import read_operators
@@ -119,9 +120,10 @@ def revoke_operator(workspace: Workspace, which: str, *, actor: str) -> list[Ope
     """Revoke every key of a name, or the one with this fingerprint. Returns the affected lines.
 
     The lines stay in `operators`, so that old approvals can still be explained; their keys are added to
-    `operators.revoked`. Raises InvalidInput, Refused, TrailError, Unavailable, OSError.
+    `operators.revoked`. A full disk does not prevent it. Raises InvalidInput, Refused, TrailError, Unavailable,
+    OSError.
     """
-    with _trail(workspace).locked() as held:
+    with disk_reserve(workspace.reserve), _trail(workspace).locked() as held:
         current = _recorded(workspace, held)
         concerned = [entry for entry in current.entries if which in (entry.name, entry.key.fingerprint)]
         if not concerned:

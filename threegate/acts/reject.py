@@ -14,6 +14,7 @@ from typing import Any
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context
@@ -45,13 +46,18 @@ def reject_draft(
     by: OperatorDecision,
     reading: Reading | None = None,
 ) -> Rejected:
-    """Reject one draft, by its file or as it was read.
+    """Reject one draft, by its file or as it was read. A full disk does not prevent it.
 
     Raises InvalidInput, Refused (an invalid signature of `by`), TrailError, Unavailable, OSError.
     """
     draft = which if isinstance(which, Draft) else read_draft(context.workspace, which)
     if draft.drill is not None:
         raise Refused("drill", f"{draft.path.name}: is a drill; no agent sees it")
+    with disk_reserve(context.workspace.reserve):
+        return _reject(context, draft, reason, by, reading)
+
+
+def _reject(context: Context, draft: Draft, reason: str, by: OperatorDecision, reading: Reading | None) -> Rejected:
     with context.trail.locked() as held:
         report = context.read(draft.data, draft.path.name, "draft", held.now)
         request_id = _own_id(context, held, report, draft)

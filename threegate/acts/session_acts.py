@@ -14,6 +14,7 @@ from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import Reason
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
 from threegate.trail import LockedTrail, moves
@@ -70,7 +71,7 @@ def open_session(
 
 def close_session(context: Context, session_id: str, *, actor: str) -> tuple[Reason, ...]:
     """Close a session normally; return the lower bounds that it missed. Raises Refused, InvalidInput."""
-    with context.trail.locked() as held:
+    with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
         table = session_table(context, held)
         _known_session(table, session_id)
         trial = SessionTable.from_json(context.policy.contracts, table.to_json())
@@ -104,14 +105,14 @@ def kill_about(context: Context, scope: str, name: str) -> Mapping[str, Any]:
 
 def kill(context: Context, scope: str, name: str, *, by: OperatorDecision) -> Killed:
     """Kill a session, a session with its descendants, or (signed) a workflow, and the requests running in
-    them.
+    them. A full disk does not prevent it.
 
     Raises Refused (`signature_missing` for a workflow without one), InvalidInput, TrailError.
     """
     about = kill_about(context, scope, name)
     if scope == "workflow" and (by.signed is None or by.account):
         raise Refused("signature_missing", "ending a workflow needs an operator's signature")
-    with context.trail.locked() as held:
+    with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
         table = session_table(context, held)
         trial = SessionTable.from_json(context.policy.contracts, table.to_json())
         sessions = trial.kill(scope, name)

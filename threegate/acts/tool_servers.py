@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.core import durable, limits
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
@@ -106,6 +107,8 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
     bad = next((host for host in wanted.allow if not _HOST.fullmatch(host)), None)
     if bad is not None:
         raise InvalidInput(f"--allow {bad}: not a host name in lower case; give no scheme, port, path or address")
+    if len(wanted.allow) > limits.ALLOWLIST_ENTRIES:
+        raise InvalidInput(f"--allow: at most {limits.ALLOWLIST_ENTRIES} hosts; each of them is a way out")
     argv = _words_in_image(wanted.words) if image else pinned_command(wanted.words)
     for secret in wanted.secrets:
         if not VARIABLE.fullmatch(secret) or _NEVER_SET.fullmatch(secret):
@@ -199,7 +202,7 @@ def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
 
 def remove_server(context: Context, name: str, *, actor: str) -> None:
     """Remove a server; removing needs no signature. Raises Refused, TrailError, OSError."""
-    with _settled(context) as held:
+    with disk_reserve(context.workspace.reserve), _settled(context) as held:
         if name not in held.index.tools:
             raise Refused("tools_unknown", f"{name}: no such server; see: threegate tools list")
         path = context.workspace.tools / manifest_name(name)
@@ -221,7 +224,7 @@ def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Mani
     with open_server(workspace, settings, manifest) as server:
         initialize = server.initialize()
         tools = server.list_tools()
-        secrets = server.secrets
+        told_secret = server.told_secret
     if not tools:
         raise ServerError("server_error", f"{manifest.server}: lists no tools")
     names = {door_name(manifest.server, tool.name) for tool in tools}
@@ -234,7 +237,7 @@ def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Mani
         raise InvalidInput(
             f"{manifest.server}: reports something that has no canonical form, so it cannot be pinned"
         ) from None
-    if any(secret.encode() in data for secret in secrets):
+    if told_secret:
         raise InvalidInput(f"{manifest.server}: reports the value of a secret, so it cannot be pinned")
     if len(data) > limits.TOOLS_MANIFEST_BYTES:
         raise InvalidInput(f"{manifest.server}: its tool descriptions are too long to be pinned")

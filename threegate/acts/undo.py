@@ -23,7 +23,7 @@ from threegate.changes.table import ChangeSetError
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.context import Context
-from threegate.launch.cut_off_changes import recover_undos, undo_journal
+from threegate.launch.cut_off_changes import lock_undo, recover_undos, undo_journal
 from threegate.results import read_record
 from threegate.review.input_copies import InputCopy
 from threegate.runners.apply.apply_journal import ApplyPlan, first_line, read_journal
@@ -53,8 +53,8 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
 
     Raises InvalidInput, Refused (result_unverified, project_changed, input_unfit), Unavailable, TrailError.
     """
+    recover_undos(context)
     with context.trail.locked() as held:
-        recover_undos(context, held)
         history = held.index.history(request_id)
     finished = Finished.of(history.end) if history else None
     if history is None or history.end is None or finished is None or finished.status != "succeeded":
@@ -118,13 +118,9 @@ def undo_change(context: Context, plan: UndoPlan, signed: bytes) -> str:
         raise Unavailable(why)
     token = secrets.token_hex(8)
     path = undo_journal(context.workspace, plan.request_id)
-    with context.trail.locked() as held, hold_project(place) as project:
-        recover_undos(context, held)
-        actor, act = checked_act(context, held, signed, UNDO, plan.about)
-        durable.deliver(path, first_line(place, token))
-        started = UndoStarted(project=place.path, originals_sha256=plan.requested.change.sha256, token=token, **act)
-        moves.announce(held, started, request_id=plan.request_id, actor=actor)
-        journal = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    recover_undos(context)
+    with hold_project(place) as project:
+        actor, journal = _begin(context, plan, signed, token, path)
         try:
             with plan.originals.open() as archive:
                 order = Order(
@@ -139,14 +135,43 @@ def undo_change(context: Context, plan: UndoPlan, signed: bytes) -> str:
                     exact=plan.kept.kept,
                 )
                 done = perform(order)
-            undone = Undone(status=done.status, message=done.message, token=token)
-            moves.announce(held, undone, request_id=plan.request_id, actor=actor)
+            if done.halfway:
+                raise Unavailable(done.message)
+            with context.trail.locked() as held:
+                undone = Undone(status=done.status, message=done.message, token=token)
+                moves.announce(held, undone, request_id=plan.request_id, actor=actor)
             if done.status == "succeeded":
                 perform(Order("forget", place, project.fileno(), token, journal))
+            if not done.left:
+                durable.unlink(path)
         finally:
             os.close(journal)
-        if not done.left:
-            durable.unlink(path)
     if done.status != "succeeded":
         raise Refused("project_changed" if done.status == "project_changed" else done.status, done.message)
     return done.message
+
+
+def _begin(context: Context, plan: UndoPlan, signed: bytes, token: str, path: Path) -> tuple[str, int]:
+    """Record that an undo begins, and take its lock; return the actor and the journal's descriptor, which has the lock.
+
+    The project's owner could hold up what follows, so it is done without the trail's lock. Raises Refused, Unavailable,
+    TrailError, OSError.
+    """
+    place = plan.requested.job.project
+    with context.trail.locked() as held:
+        actor, act = checked_act(context, held, signed, UNDO, plan.about)
+        try:
+            durable.deliver(path, first_line(place, token))
+        except FileExistsError:
+            raise Unavailable(
+                f"{plan.request_id}: another undo of it is in progress or cannot be reverted; see the daemon's log"
+            ) from None
+        journal = lock_undo(path)
+        assert journal is not None  # only under the trail's lock is it made or taken
+        try:
+            started = UndoStarted(project=place.path, originals_sha256=plan.requested.change.sha256, token=token, **act)
+            moves.announce(held, started, request_id=plan.request_id, actor=actor)
+        except BaseException:
+            os.close(journal)
+            raise
+    return actor, journal

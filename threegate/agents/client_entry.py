@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import tomllib
 from dataclasses import dataclass
-from difflib import unified_diff
 from pathlib import Path
 from typing import Any, Final
 
+from threegate.changes.line_diff import unified
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 
@@ -42,9 +42,9 @@ class ClientEntry:
 
     def diff(self) -> str:
         """The change, as a unified diff."""
-        sides = ((self.before or b"").decode().splitlines(True), self.after.decode().splitlines(True))
-        name = str(self.file)
-        return "".join(line if line.endswith("\n") else f"{line}\n" for line in unified_diff(*sides, name, name, n=2))
+        changed = list(unified((self.before or b"").decode().splitlines(), self.after.decode().splitlines(), 2))
+        heads = [f"--- {self.file}", f"+++ {self.file}"] if changed else []
+        return "".join(f"{line}\n" for line in (*heads, *changed))
 
     def write(self) -> Path | None:
         """Write it; return where the old bytes are kept, None if there was no file. Raises InvalidInput,

@@ -63,13 +63,13 @@ def _packages() -> DoctorLine:
 def _limits() -> DoctorLine:
     name = "agents: limits"
     if os.geteuid() != 0:
-        seen = "an agent's memory and processes are not limited: only root can make a cgroup for that"
+        seen = "an agent's memory is not limited: only root can make a cgroup for that"
         return DoctorLine(name, "warning", seen, "as root: threegate agent run PROFILE --as USER")
-    cgroup = JailCgroup.make(f"doctor-{os.getpid()}", memory_mb=64, processes=64)
+    cgroup = JailCgroup.make(f"doctor-{os.getpid()}", memory_mb=64)
     cgroup.close()
     if cgroup.missing:
         return DoctorLine(name, "warning", f"no cgroup can be made here for {', '.join(cgroup.missing)}")
-    return DoctorLine(name, "ok", "memory and processes: a cgroup was made and read back")
+    return DoctorLine(name, "ok", "memory: a cgroup was made and read back")
 
 
 def _walls() -> Iterator[DoctorLine]:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.agents.agent_home import take_over_state, write_files
+from threegate.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
 from threegate.agents.model_counts import ModelCounts, RelaySettings
 from threegate.agents.names_layer import names_work
 from threegate.agents.profile import Filled, Profile, load_profile
@@ -35,9 +36,10 @@ from threegate.agents.side_processes import (
 )
 from threegate.agents.terminal import run_in_jail
 from threegate.agents.work_changes import keep_bases, read_changes
-from threegate.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
+from threegate.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
 from threegate.changes.make import MadeChangeSet
-from threegate.core import durable
+from threegate.core import durable, limits
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
 from threegate.core.extras import Extra, require_extra
 from threegate.core.file_names import new_agent_run_id
@@ -45,7 +47,7 @@ from threegate.core.secret_value import read_secret
 from threegate.core.workspace import AgentRun
 from threegate.jail import jail as jails
 from threegate.jail.freezer import make_freezer, remove_freezer, thaw
-from threegate.jail.host_log import read_hosts
+from threegate.jail.host_log import HostLog, read_hosts
 from threegate.jail.jail import Account, Bound, Jail, JailProcess
 from threegate.jail.jail_cgroup import JailCgroup
 from threegate.jail.side_process import SideProcess, listen, start_host_proxy
@@ -188,6 +190,8 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     for host in wanted.hosts:
         if not _HOST(host):
             raise InvalidInput(f"--allow {host}: give the name of one host, in lower case, without port or path")
+    if len(wanted.hosts) > limits.ALLOWLIST_ENTRIES:
+        raise InvalidInput(f"--allow: at most {limits.ALLOWLIST_ENTRIES} hosts; each of them is a way out")
     read = []
     for folder in wanted.read:
         if not folder.is_dir():
@@ -285,6 +289,7 @@ class _Launch:
         """
         plan, run = self._plan, self._run
         self._sign()
+        hold_headroom(run)
         kind: CopyKind = "plain"
         if plan.account.is_own:
             for name in (UPPER, SCRATCH):
@@ -344,6 +349,9 @@ class _Launch:
         write_files(run, Filled(plan.profile, str(plan.root), _INSTRUCTIONS), plan.account)
         for folder in (run.inbox, run.files):
             os.chown(folder, plan.account.uid, plan.account.gid)
+        bounds = plan.profile.limits
+        self._cgroup = JailCgroup.make(run.run_id, memory_mb=bounds.memory_mb)
+        held.callback(self._cgroup.close)
         self._start_sides(held)
         self._say(
             f"{plan.profile.name} starts in a jail, on a copy of {plan.root} (run {run.run_id}); sign its requests in "
@@ -357,11 +365,10 @@ class _Launch:
         ]
         if hidden:
             self._say(f"hidden from the agent: {', '.join(hidden)}; --with PATH reveals one")
-        limits = plan.profile.limits
-        self._cgroup = JailCgroup.make(run.run_id, memory_mb=limits.memory_mb, processes=limits.processes)
-        held.callback(self._cgroup.close)
         self._freezer = make_freezer(run.run_id)
         held.callback(remove_freezer, run.run_id)
+        hold_headroom(run)  # again: the copy may have taken what must stay free
+        self._most = Space(bounds.disk_mb << 20, bounds.disk_files) + used_space(run.work, skip=(NAMES, SCRATCH))
         if self._cgroup.missing:
             self._say(f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)")
 
@@ -384,7 +391,7 @@ class _Launch:
         self._keep(held, door)
         if self._wanted.hosts:
             with listen(run.hosts, plan.account) as listener:
-                proxy, self._hosts = start_host_proxy(listener, self._wanted.hosts)
+                proxy, self._hosts = start_host_proxy(listener, self._wanted.hosts, self._cgroup.entered)
             held.callback(os.close, self._hosts)
             self._keep(held, proxy)
         if not plan.profile.url:
@@ -400,7 +407,7 @@ class _Launch:
             tokens=limits.tokens,
         )
         with listen(run.model, plan.account) as listener:
-            relay, self._counts = start_model_relay(listener, settings)
+            relay, self._counts = start_model_relay(listener, settings, self._cgroup.entered)
         held.callback(os.close, self._counts)
         self._keep(held, relay)
 
@@ -415,8 +422,14 @@ class _Launch:
             program, arguments = self._plan.program, self._plan.arguments
             filled = Filled(self._plan.profile, str(self._plan.root))
             words = [*program.words, *map(filled.text, self._plan.profile.args), *arguments]
-            code = run_in_jail(self._jail(), words, started=self._note_jail, stopped=self._is_stopped)
-            reason = "stopped" if self._stopped() else None
+            with DiskWatch(self._run, self._most) as watch:
+
+                def started(process: JailProcess) -> None:
+                    self._note_jail(process)
+                    watch.start(process)
+
+                code = run_in_jail(self._jail(), words, started=started, stopped=self._is_stopped)
+            reason = watch.reason or ("stopped" if self._stopped() else None)
         except KeyboardInterrupt:
             reason = "stopped"
         finally:
@@ -496,6 +509,7 @@ class _Launch:
             (*(layered for folder in self._read for layered in folder.layered), *self._copy.layered),
             environment=environment,
             cwd=str(plan.root),
+            processes=plan.profile.limits.processes,
             cgroups=(*self._cgroup.entered, *self._freezer),
         )
 
@@ -517,12 +531,15 @@ class _Launch:
     def _finish(self, code: int, reason: str | None, propose: Propose) -> Finished:
         """Read the changes, propose them, and record the end in the trail."""
         problem, changes = "", None
+        if reason in _DISK_REASONS:
+            self._say(_DISK_REASONS[reason].format(name=self._plan.profile.name, limits=self._plan.profile.limits))
         for side in self._sides:
             if how := side.died():
                 self._say(f"the {side.name} exited before the agent ({how}) and answered nothing after that")
         try:
             if self._process is not None:
                 self._process.wait_empty()
+            release_headroom(self._run)
             changes = read_changes(self._copy)
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
@@ -533,7 +550,7 @@ class _Launch:
             problem = "interrupted before its changes were read; see: threegate agent show " + self._run.run_id
         finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
         counts = ModelCounts.read(self._counts) if self._counts >= 0 else ModelCounts()
-        reached, refused = read_hosts(self._hosts) if self._hosts >= 0 else ((), ())
+        hosts = read_hosts(self._hosts) if self._hosts >= 0 else HostLog()
         drafted = None
         try:
             drafted = propose(finished)
@@ -547,12 +564,14 @@ class _Launch:
                 bytes_out=counts.bytes_out,
                 bytes_in=counts.bytes_in,
                 tokens=counts.tokens,
-                reached=reached or None,
-                refused=refused or None,
+                reached=hosts.reached or None,
+                refused=hosts.refused or None,
+                refused_unlisted=hosts.unlisted or None,
                 changed=len(changes.rows) if changes is not None else None,
                 changes_sha256=drafted,
             )
-            with self._context.trail.locked() as trail:
+            workspace = self._context.workspace
+            with disk_reserve(workspace.reserve), self._context.trail.locked() as trail:
                 moves.announce(trail, ended, actor=self._actor)
             _clean(self._run)
             with suppress(OSError):  # the trail has the end
@@ -568,6 +587,15 @@ signs each request; until then a call returns `pending`, and `wait` waits for it
 """
 
 
+_DISK_REASONS: Final = {
+    "disk_bytes": "it was ended: its files take more than {limits.disk_mb} MiB (agents.{name}.disk_mb)",
+    "disk_names": "it was ended: it has more than {limits.disk_files} files (agents.{name}.disk_files)",
+    "disk_unmeasured": "it was ended: its files cannot be measured (folders nested too deep, for instance)",
+    "disk_reserve": "it was ended: too little space is left on this disk; make room, for instance with: "
+    "threegate agent remove RUN",
+}
+
+
 _PROXIED: Final = {
     **dict.fromkeys(("HTTPS_PROXY", "https_proxy"), f"http://127.0.0.1:{jails.HOSTS_PORT}"),
     **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
@@ -575,7 +603,8 @@ _PROXIED: Final = {
 
 
 def _clean(run: AgentRun) -> None:
-    """Remove what is not needed after the end: sockets, and the overlay's work folder."""
+    """Remove what is not needed after the end: headroom, sockets, and the overlay's work folder."""
+    release_headroom(run)
     for path in (run.door, run.model, run.hosts):
         path.unlink(missing_ok=True)
     scratch = run.work / SCRATCH

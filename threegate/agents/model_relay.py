@@ -3,8 +3,13 @@
 Invariant: nothing that the agent sent is forwarded unchanged. Head and body are parsed (h11, strict JSON),
 checked (`model_protocols`) and rewritten, with the operator's key for one host over TLS and no other
 credential; no redirect is followed and no connection is upgraded. The key is read from a pipe, so it is in no
-argument, no environment and no file. When the pipe closes, because the launcher exited or was killed, the
-relay exits.
+argument, no environment and no file, and an answer that repeats it is masked. When the pipe closes, because the
+launcher exited or was killed, the relay exits.
+
+Budgets are exact also for requests at the same time: a request and its bytes are reserved before the first await, and
+given back if it is refused; while tokens are limited, one answer is counted before the next request is made. Memory
+is bounded: a body is read only when there is room for it (AGENT_MODEL_HELD_BYTES), and the process may not have more
+than AGENT_MODEL_MEMORY_MB of data.
 
 Run as ``python -m threegate.agents.model_relay SOCKET COUNTS``: two descriptors, of the listening socket and
 of the file for the counts. Its settings are one JSON line on stdin.
@@ -17,18 +22,21 @@ import json
 import logging
 import os
 import re
+import resource
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, cast
 
 import httpx
 import uvicorn
 
 from threegate.agents.model_counts import ModelCounts, RelaySettings
-from threegate.agents.model_protocols import ModelRequestRefused, check_request
+from threegate.agents.model_protocols import ModelRequestRefused, Passed, check_request
 from threegate.core import limits
 from threegate.core.canonical import StrictJSONError, loads_strict
+from threegate.tools.known_values import KnownValues
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -47,7 +55,10 @@ _BETA: Final = re.compile(
 forwarded.
 """
 _PASSED_BACK: Final = frozenset(("content-type", "retry-after", "request-id", "x-request-id"))
-_USAGE: Final = re.compile(rb'"(total_tokens|input_tokens|output_tokens|totalTokenCount)"\s*:\s*([0-9]{1,12})')
+_TOTALS: Final = (b"total_tokens", b"totalTokenCount")
+_PARTS: Final = (b"input_tokens", b"cache_creation_input_tokens", b"cache_read_input_tokens", b"output_tokens")
+"""Of Anthropic's messages, where `input_tokens` does not include what was cached."""
+_USAGE: Final = re.compile(rb'"(%s)"\s*:\s*([0-9]{1,12})' % b"|".join((*_TOTALS, *_PARTS)))
 
 
 class Relay:
@@ -63,27 +74,107 @@ class Relay:
         )
         self.counts = ModelCounts()
 
+        self._key = KnownValues([settings.key])
+        self._held = 0
+        self._room = asyncio.Condition()
+        self._turn = asyncio.Lock()
+
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        counts = self.counts
+        size = 0
         try:
-            path, body, headers = await self._judged(scope, receive)
-        except (ModelRequestRefused, StrictJSONError) as error:
-            self.counts.refused += 1
-            self.counts.write(self._file)
-            await _answer(send, 403, f"ThreeGate's model relay refuses: {error}")
+            heads = self._head(scope)
+            size = _declared(heads)
+            # From here to the first await nothing else runs: what is checked here is still so when it is counted.
+            self._check_budget()
+            counts.requests += 1
+            counts.bytes_out += size
+        except ModelRequestRefused as error:
+            await self._refuse(send, error)
             return
-        self.counts.requests += 1
-        self.counts.bytes_out += len(body)
         self.counts.write(self._file)
-        started = False
+        async with AsyncExitStack() as held:
+            try:
+                if self._settings.tokens:
+                    await held.enter_async_context(self._turn)
+                    self._check_tokens()
+                await held.enter_async_context(self._room_for(size))
+                passed, body = self._checked(scope, await _body(receive, size))
+            except (ModelRequestRefused, StrictJSONError, MemoryError) as error:
+                counts.requests -= 1
+                counts.bytes_out -= size
+                await self._refuse(send, error)
+                return
+            counts.bytes_out += len(body) - size
+            counts.write(self._file)
+            query = scope["query_string"].decode("latin-1")
+            await self._forward(passed, f"{passed.path}?{query}" if query else passed.path, body, heads, send)
+
+    def _head(self, scope: dict[str, Any]) -> dict[str, str]:
+        """The headers. Raises ModelRequestRefused."""
+        heads: dict[str, str] = {}
+        for name, value in scope["headers"]:
+            heads[name.decode("latin-1")] = value.decode("latin-1")
+        if scope["method"] != "POST" or "upgrade" in heads or "content-encoding" in heads:
+            raise ModelRequestRefused("this kind of request")
+        if scope["query_string"].decode("latin-1") not in _QUERIES[self._settings.protocol]:
+            raise ModelRequestRefused("this query")
+        return heads
+
+    def _check_budget(self) -> None:
+        settings, counts = self._settings, self.counts
+        if counts.requests >= settings.requests or counts.bytes_in + counts.bytes_out >= settings.bytes:
+            raise ModelRequestRefused("more in this run: its budget (agents.NAME.requests, megabytes) is used up")
+        self._check_tokens()
+
+    def _check_tokens(self) -> None:
+        if self._settings.tokens and self.counts.tokens >= self._settings.tokens:
+            raise ModelRequestRefused("more in this run: its budget (agents.NAME.tokens) is used up")
+
+    @asynccontextmanager
+    async def _room_for(self, size: int) -> AsyncIterator[None]:
+        """Room for a body. Whoever waits for it has read nothing, so those who have it can finish."""
+        async with self._room:
+            await self._room.wait_for(lambda: self._held + size <= limits.AGENT_MODEL_HELD_BYTES)
+            self._held += size
         try:
-            async with self._client.stream("POST", self._settings.url + path, content=body, headers=headers) as reply:
+            yield
+        finally:
+            async with self._room:
+                self._held -= size
+                self._room.notify_all()
+
+    def _checked(self, scope: dict[str, Any], data: bytes) -> tuple[Passed, bytes]:
+        """The request, and its body for the provider. Raises ModelRequestRefused, StrictJSONError, MemoryError."""
+        settings = self._settings
+        if data.count(b"[") + data.count(b"{") > limits.AGENT_MODEL_BRACKETS:
+            raise ModelRequestRefused(f"more than {limits.AGENT_MODEL_BRACKETS} brackets in one request")
+        value = loads_strict(data, max_bytes=limits.AGENT_MODEL_REQUEST_BYTES)
+        passed = check_request(settings.protocol, scope["raw_path"].decode("latin-1"), value, settings.models)
+        return passed, json.dumps(passed.body, ensure_ascii=False, separators=(",", ":")).encode()
+
+    async def _refuse(self, send: Send, error: Exception) -> None:
+        self.counts.refused += 1
+        self.counts.write(self._file)
+        why = f"more than its memory holds ({limits.AGENT_MODEL_MEMORY_MB} MiB)"
+        await _answer(send, 403, f"ThreeGate's model relay refuses: {why if isinstance(error, MemoryError) else error}")
+
+    async def _forward(self, passed: Passed, path: str, body: bytes, heads: Mapping[str, str], send: Send) -> None:
+        started = False
+        url, headers = self._settings.url + path, self._headers(heads)
+        try:
+            async with self._client.stream("POST", url, content=body, headers=headers) as reply:
                 if 300 <= reply.status_code < 400:
                     await _answer(send, 502, "the model's endpoint answered with a redirect, which is not followed")
                     return
-                passed = [(name, value) for name, value in reply.headers.raw if name.decode().lower() in _PASSED_BACK]
-                await send({"type": "http.response.start", "status": reply.status_code, "headers": passed})
+                named = [
+                    (name, self._masked(value))
+                    for name, value in reply.headers.raw
+                    if name.decode().lower() in _PASSED_BACK
+                ]
+                await send({"type": "http.response.start", "status": reply.status_code, "headers": named})
                 started = True
-                await self._stream(reply, send)
+                await self._stream(reply, send, len(body) if passed.answers else None)
         except httpx.HTTPError as error:
             if not started:
                 await _answer(send, 502, f"the model's endpoint cannot be reached ({type(error).__name__})")
@@ -92,41 +183,35 @@ class Relay:
         finally:
             self.counts.write(self._file)
 
-    async def _stream(self, reply: httpx.Response, send: Send) -> None:
-        """Forward the answer as it arrives, and count it. A run whose budget is used up gets no more of
-        it.
+    async def _stream(self, reply: httpx.Response, send: Send, asked: int | None) -> None:
+        """Forward the answer as it arrives, and count it, whatever ends it. A run whose budget is used up gets no
+        more of it. `asked` is the size of the request; None if it uses no tokens.
         """
-        tail, used = b"", _Usage()
-        async for piece in reply.aiter_raw():
-            self.counts.bytes_in += len(piece)
-            tail = used.look(tail + piece)
-            if self.counts.bytes_in + self.counts.bytes_out > self._settings.bytes:
-                break
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        self.counts.tokens += used.tokens
-        self.counts.write(self._file)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        tail, used, size, waiting = b"", _Usage(), 0, b""
+        try:
+            async for piece in reply.aiter_raw():
+                size += len(piece)
+                self.counts.bytes_in += len(piece)
+                tail = used.look(tail + piece)
+                if self.counts.bytes_in + self.counts.bytes_out > self._settings.bytes:
+                    waiting = b""
+                    break
+                ready, waiting = self._without_key(waiting + piece)
+                await send({"type": "http.response.body", "body": ready, "more_body": True})
+        finally:
+            if asked is not None and reply.status_code < 300:
+                self.counts.tokens += used.tokens or -(-(asked + size) // limits.AGENT_MODEL_TOKEN_BYTES)
+            self.counts.write(self._file)
+        await send({"type": "http.response.body", "body": self._masked(waiting), "more_body": False})
 
-    async def _judged(self, scope: dict[str, Any], receive: Receive) -> tuple[str, bytes, dict[str, str]]:
-        """Path with its query, body and headers for the provider. Raises ModelRequestRefused, StrictJSONError."""
-        settings, counts = self._settings, self.counts
-        heads: dict[str, str] = {}
-        for name, value in scope["headers"]:
-            heads[name.decode("latin-1")] = value.decode("latin-1")
-        if scope["method"] != "POST" or "upgrade" in heads or "content-encoding" in heads:
-            raise ModelRequestRefused("this kind of request")
-        query = scope["query_string"].decode("latin-1")
-        if query not in _QUERIES[settings.protocol]:
-            raise ModelRequestRefused("this query")
-        if counts.requests >= settings.requests or counts.bytes_in + counts.bytes_out >= settings.bytes:
-            raise ModelRequestRefused("more in this run: its budget (agents.NAME.requests, megabytes) is used up")
-        if settings.tokens and counts.tokens >= settings.tokens:
-            raise ModelRequestRefused("more in this run: its budget (agents.NAME.tokens) is used up")
-        data = await _body(receive)
-        value = loads_strict(data, max_bytes=limits.AGENT_MODEL_REQUEST_BYTES)
-        passed = check_request(settings.protocol, scope["raw_path"].decode("latin-1"), value, settings.models)
-        body = json.dumps(passed.body, ensure_ascii=False, separators=(",", ":")).encode()
-        return f"{passed.path}?{query}" if query else passed.path, body, self._headers(heads)
+    def _without_key(self, data: bytes) -> tuple[bytes, bytes]:
+        """The part of an answer that may be sent, masked, and the rest, in which the key may begin."""
+        masked, key = self._masked(data), self._settings.key.encode()
+        begun = next((size for size in range(len(key) - 1, 0, -1) if masked.endswith(key[:size])), 0)
+        return masked[: len(masked) - begun], masked[len(masked) - begun :]
+
+    def _masked(self, data: bytes) -> bytes:
+        return self._key.text(data.decode("latin-1")).encode("latin-1") if self._settings.key else data
 
     def _headers(self, heads: Mapping[str, str]) -> dict[str, str]:
         """Headers of our own. Of the agent's headers, only the accepted content type and the listed Anthropic
@@ -167,13 +252,21 @@ class _Usage:
 
     @property
     def tokens(self) -> int:
-        """The sum of all kinds."""
+        """The larger of the total and the sum of the parts: an answer may also contain such names as data."""
         said = self._said
-        total = max(said.get(b"total_tokens", 0), said.get(b"totalTokenCount", 0))
-        return total or said.get(b"input_tokens", 0) + said.get(b"output_tokens", 0)
+        return max(*(said.get(name, 0) for name in _TOTALS), sum(said.get(name, 0) for name in _PARTS))
 
 
-async def _body(receive: Receive) -> bytes:
+def _declared(heads: Mapping[str, str]) -> int:
+    """How many bytes a body will have at most. Raises ModelRequestRefused."""
+    length = heads.get("content-length", "")
+    size = int(length) if length.isdecimal() and len(length) < 19 else limits.AGENT_MODEL_REQUEST_BYTES
+    if size > limits.AGENT_MODEL_REQUEST_BYTES:
+        raise ModelRequestRefused(f"more than {limits.AGENT_MODEL_REQUEST_BYTES >> 20} MiB in one request")
+    return size
+
+
+async def _body(receive: Receive, most: int) -> bytes:
     pieces, size = [], 0
     while True:
         message = await receive()
@@ -181,7 +274,7 @@ async def _body(receive: Receive) -> bytes:
             raise ModelRequestRefused("an incomplete request")
         piece = message.get("body", b"")
         size += len(piece)
-        if size > limits.AGENT_MODEL_REQUEST_BYTES:
+        if size > most:
             raise ModelRequestRefused(f"more than {limits.AGENT_MODEL_REQUEST_BYTES >> 20} MiB in one request")
         pieces.append(piece)
         if not message.get("more_body"):
@@ -221,6 +314,8 @@ async def _serve(app: Relay, listener: socket.socket) -> None:
 
 def main() -> None:
     """Serve until stdin closes."""
+    most = limits.AGENT_MODEL_MEMORY_MB << 20
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     listener, counts = int(sys.argv[1]), int(sys.argv[2])
     line = b""
     while not line.endswith(b"\n"):

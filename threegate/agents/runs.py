@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from threegate.core import durable, limits
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, ThreeGateError, Unavailable
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.freezer import freeze, is_frozen, remove_freezer, thaw
@@ -95,6 +96,19 @@ def run_lock(run: AgentRun) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def lock_ended(run: AgentRun) -> Iterator[bool]:
+    """Keep a run from being anyone's until the block ends; the value is false if its launcher is alive. Raises
+    OSError.
+    """
+    descriptor = _lock(run)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
 def is_alive(run: AgentRun) -> bool:
     """Whether the launcher of a run is alive."""
     try:
@@ -155,10 +169,12 @@ def end_dead_runs(context: Context, *, actor: str) -> list[str]:
         try:
             facts = RunFacts.read(run)
             if not facts.ended:
-                with context.trail.locked() as held:
+                with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
                     known = held.index.run(run.run_id)
                     if known is None or not known.ended:  # its launcher may have had no disk space to record its end
                         moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
+                with suppress(OSError):
+                    durable.remove_tree(run.headroom)
                 replace(facts, ended=True).write(run)
                 remove_freezer(run.run_id)
                 remove_cgroups(run.run_id)
@@ -172,10 +188,20 @@ def stop_run(run: AgentRun, facts: RunFacts) -> bool:
     """Ask a run's launcher to stop it, and wait; False if it had already ended. Raises Unavailable if it does
     not stop.
     """
-    if not is_alive(run):
-        return False
-    with suppress(ProcessLookupError):
-        os.kill(facts.launcher, signal.SIGTERM)
+    try:
+        launcher = os.pidfd_open(facts.launcher)
+    except OSError:  # gone, or about to be
+        launcher = -1
+    try:
+        if not is_alive(run):
+            return False
+        if launcher >= 0:  # the run was alive when this was opened, so it is its launcher and no later process
+            for number in (signal.SIGTERM, signal.SIGCONT):
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(launcher, number)
+    finally:
+        if launcher >= 0:
+            os.close(launcher)
     until = time.monotonic() + _STOP_SECONDS
     while is_alive(run):
         if time.monotonic() > until:

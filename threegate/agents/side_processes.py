@@ -10,7 +10,9 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from threegate.agents.model_counts import RelaySettings
 from threegate.core.errors import Unavailable
@@ -18,13 +20,17 @@ from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.side_process import SideProcess, start_side_process
 
 
-def start_model_relay(listener: socket.socket, settings: RelaySettings) -> tuple[SideProcess, int]:
-    """The relay, and a descriptor for its counts, which the caller closes. Raises Unavailable."""
+def start_model_relay(
+    listener: socket.socket, settings: RelaySettings, cgroups: Sequence[Path] = ()
+) -> tuple[SideProcess, int]:
+    """The relay, and a descriptor for its counts, which the caller closes. It is in the run's cgroups before it
+    does anything, because it holds what the agent sends. Raises Unavailable.
+    """
     counts = os.memfd_create("counts", os.MFD_CLOEXEC)
     descriptors = (listener.fileno(), counts)
     command = [sys.executable, "-m", "threegate.agents.model_relay", *map(str, descriptors)]
     kept = {name: os.environ[name] for name in ("PYTHONPATH", "SSL_CERT_FILE") if name in os.environ}
-    process = start_side_process(command, descriptors, kept)
+    process = start_side_process(command, descriptors, kept, cgroups=cgroups)
     assert process.stdin
     try:
         process.stdin.write(json.dumps(asdict(settings)).encode() + b"\n")

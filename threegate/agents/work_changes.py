@@ -22,7 +22,7 @@ from threegate.agents.names_layer import NamesTree
 from threegate.agents.project_survey import Original
 from threegate.agents.work_copy import NAMES, TREE, UPPER, WorkCopy
 from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set, utf_8
-from threegate.changes.path_rules import is_git
+from threegate.changes.path_rules import is_repository
 from threegate.changes.table import ChangeSetError, Row, TableNode, read_table, render_table
 from threegate.changes.trees import HeldTree, OverlayTree, Tree, node_of
 from threegate.core import durable, limits
@@ -147,7 +147,7 @@ def _touched_above(copy: WorkCopy, upper: HeldTree) -> Iterator[str]:
             continue
         for name, entry in found.items():
             path = f"{folder}/{name}" if folder else name
-            if is_git(name):
+            if is_repository(name):
                 continue
             known = copy.start.entries.get(path)
             if entry.kind != "folder" or known is None or known.kind != "folder" or _hides(upper, path):
@@ -179,7 +179,7 @@ def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str
             continue
         for name, entry in found.items():
             path = f"{folder}/{name}" if folder else name
-            if is_git(name):
+            if is_repository(name):
                 continue
             seen.add(path)
             known = copy.start.entries.get(path)

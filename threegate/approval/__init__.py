@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from threegate.approval.act import check_act
     from threegate.approval.batch import BATCH_TYPE, Batch, BatchPlace, SignedApproval
     from threegate.approval.facts import (
+        VOID,
+        VOID_TEXT,
         Check,
         LaunchFacts,
         PinnedFile,
@@ -54,7 +56,7 @@ else:
         {
             "act": "check_act",
             "batch": "BATCH_TYPE Batch BatchPlace SignedApproval",
-            "facts": "Check LaunchFacts PinnedFile VerifiedApproval requester_of statement_inputs",
+            "facts": "VOID VOID_TEXT Check LaunchFacts PinnedFile VerifiedApproval requester_of statement_inputs",
             "grant": "FIRST_GRANT_TYPE GRANT_TYPE Grant covers matches terms",
             "keys": "PublicKey parse_key parse_key_text",
             "launch": "check_launch launch_checks",
@@ -78,6 +80,8 @@ __all__ = [
     "NAMESPACE_ACT",
     "NAMESPACE_APPROVAL",
     "NAMESPACE_LOGIN",
+    "VOID",
+    "VOID_TEXT",
     "Act",
     "Batch",
     "BatchPlace",

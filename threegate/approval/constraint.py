@@ -8,7 +8,9 @@ have one (widened.py).
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -42,6 +44,11 @@ _SHAPES: Final[tuple[set[str], ...]] = (
 _BARRED: Final = ("%", "\\", "..", "//")
 _PROBE: Final = "q#7é_Z"
 """A constraint that accepts this word accepts any: it constrains nothing."""
+_MADE_OF: Final = "".join(sorted(set(map(chr, range(33, 127))) - set("%\\-./")))
+"""The characters of the texts that are tried to see how freely a pattern lets a text be chosen."""
+_MADE_LENGTHS: Final = (*range(4, 41), 48, 50, 60, 64, 80, 100, 128, 150, 200)
+_MARKS: Final = tuple("!\"#$&'()*+,:;<=>?@[]^_`{|}~"[start::3] for start in range(3))
+"""The marks of ASCII in three parts: who takes all of one, whatever it leaves out, takes any text."""
 _WRITTEN: Final = re.compile(rf"\s*([=~]|(?:{'|'.join(_NAMED)})\b|any\b)\s*(.*?)\s*", re.DOTALL)
 RANGE: Final = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?\s*\.\.\s*(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?")
 _UNITS: Final = {"": 1, "KiB": limits.KIB, "MiB": limits.MIB}
@@ -54,13 +61,14 @@ def kind_of(value: object) -> Kind | None:
 
 def is_plain_word(text: str) -> bool:
     """Whether a constraint may accept a text at all: one visible word in one spelling, neither an option nor
-    a path upwards.
+    a path upwards, nor for a reader that folds full-width characters and their like (NFKC).
     """
+    folded = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return (
         0 < len(text) <= limits.GRANT_WORD_CHARS
-        and not any(part in text for part in _BARRED)
-        and not text.startswith("-")
-        and not any(character.isspace() for character in text)
+        and not any(part in folded for part in _BARRED)
+        and not folded.startswith("-")
+        and not any(character.isspace() for character in folded)
         and not has_hidden(text)
         and unicodedata.is_normalized("NFC", text)
     )
@@ -80,7 +88,7 @@ class Constraint:
         if not _is_kind(kind) or operators.keys() not in _SHAPES:
             raise MalformedError("has a constraint of a type or with operators that there are not")
         made = cls(kind, operators, tuple(_test(kind, name, operand) for name, operand in operators.items()))
-        if operators and made.takes(_PROBE):
+        if operators and (made.takes(_PROBE) or made._takes_marks()):
             raise MalformedError("has a constraint that takes any text; name what stays the same")
         return made
 
@@ -128,8 +136,15 @@ class Constraint:
 
     @property
     def is_free_text(self) -> bool:
-        """Whether it accepts every text."""
-        return self.kind == "string" and not self.operators
+        """Whether it accepts every text, or one of 64 bits and more (FREE_TEXT_BITS) of which nothing is given."""
+        if self.kind != "string" or not self.operators:
+            return self.kind == "string"
+        return any(_takes_chosen(name, self.operators[name]) for name in self.operators.keys() & _CHOOSING)
+
+    def _takes_marks(self) -> bool:
+        """Whether letters, digits and a third of all marks may follow each other, in a text of some length."""
+        words = [f"q7Z{marks}" for marks in _MARKS] if self.operators.keys() & _CHOOSING else ()
+        return any(self.takes((word * length)[:length]) for word in words for length in _MADE_LENGTHS)
 
     def __str__(self) -> str:
         """In the form that `read` parses."""
@@ -141,6 +156,25 @@ class Constraint:
         ((name, operand),) = operators.items()
         said = operand if isinstance(operand, str) else json.dumps(operand, ensure_ascii=False)
         return f"{_SIGNS.get(name, name)} {said}"
+
+
+_CHOOSING: Final = frozenset({"like", "regex", "glob", "starts_with", "ends_with"})
+"""The operators that may leave a whole text open."""
+
+
+@functools.lru_cache(maxsize=256)
+def _takes_chosen(name: str, operand: str) -> bool:
+    """Whether a text that may be chosen character by character has FREE_TEXT_BITS. What the pattern takes repeated is
+    mixed, and tried: of ``[a-z]+`` 26 characters can be chosen at each place, of ``a+|b+`` none.
+    """
+    test = _test("string", name, operand)
+    for length in _MADE_LENGTHS:
+        chosen = [character for character in _MADE_OF if test(character * length) is True]
+        if len(chosen) > 1 and length * math.log2(len(chosen)) >= limits.FREE_TEXT_BITS:
+            mixed = "".join(chosen[7 * place % len(chosen)] for place in range(length))
+            if test(mixed) is True:
+                return True
+    return False
 
 
 _SIGNS: Final = {"regex": "~", "like": "=", "one_of": "=", "equals": "="}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from threegate.approval.batch import BatchPlace
 from threegate.approval.operators import Operators
@@ -15,6 +15,12 @@ from threegate.core.settings import QuorumSettings
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.trail import Owner
+
+VOID: Final = "approval_void"
+"""The code of an approval that the trail calls void."""
+VOID_TEXT: Final = (
+    "the trail says that this approval is void, because its file was gone when a daemon started; approve it again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +76,17 @@ class LaunchFacts:
     recorded_file: str | None = None
     """File name of the request in the trail's `approved` event; a copy under another name does not count."""
     was_approved: bool = False
-    """Whether the trail has an `approved` event for this id."""
+    """Whether the trail has an `approved` event for this id, or had one that is void."""
     grants: bool = False
     """`approval.grants` of the settings."""
     grants_write: bool = False
     """`approval.grants_write` of the settings."""
     grant_uses: Callable[[str], int | None] = lambda grant: None
     """How often a grant was used; None if it is not in the trail or was revoked (`TrailIndex.grant_uses`)."""
+    is_void: Callable[..., bool] = lambda *marks: False
+    """Whether the trail calls the approval with one of these marks void (`TrailIndex.is_void`). On a worker: never; the
+    daemon has compared it.
+    """
     mode: Literal["required", "optional"] = "required"
     """`approval.signature` of the settings."""
 

@@ -12,6 +12,8 @@ from datetime import timedelta
 
 from threegate.approval.batch import SignedApproval
 from threegate.approval.facts import (
+    VOID,
+    VOID_TEXT,
     Check,
     LaunchFacts,
     VerifiedApproval,
@@ -87,16 +89,19 @@ def _steps(state: LaunchState) -> Iterator[_Step]:
     yield "clock", _check_clock
     yield "operators file", _check_operators
     if state.unsigned:
+        yield "not void", _check_void
         yield "unsigned promotion", lambda state: check_unsigned(state.facts)
         yield "time", lambda state: check_unsigned_time(state.facts)
     elif state.granted:
         yield "grant file", _check_grant_file
+        yield "not void", _check_void
         yield "grant signature", _check_grant_signature
         yield "grant terms", lambda state: check_grant_terms(state.facts, state.grant)
         yield "job", lambda state: check_grant_job(state.facts, state.grant)
         yield "time", lambda state: check_grant_time(state.facts, state.grant)
     else:
         yield "signature file", _check_file
+        yield "not void", _check_void
         yield "signature", _check_signature
         yield "statement", _check_statement
         yield "batch", _check_batch
@@ -141,6 +146,12 @@ def _check_file(state: LaunchState) -> str:
         raise Refused("signature_file_malformed", f"the signature file {error}; approve the request again") from None
     kind = "one statement" if state.approval.batch is None else "a batch of statements"
     return f"{kind} and one signature, approval {state.approval.approval_sha256}"
+
+
+def _check_void(state: LaunchState) -> str:
+    if state.facts.is_void(*state.marks):
+        raise Refused(VOID, VOID_TEXT)
+    return "the trail does not call it void"
 
 
 def _check_signature(state: LaunchState) -> str:

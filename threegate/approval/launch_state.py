@@ -62,6 +62,13 @@ class LaunchState:
         return grant_nonce(self.grant, request.request_id) if self.granted else self.statement.nonce
 
     @property
+    def marks(self) -> tuple[str, ...]:
+        """What the trail calls void of an approval (`payloads.Approved.marks`). Raises NotReadError."""
+        if self.unsigned or self.granted:
+            return (self.facts.request.sha256,)
+        return (self.statement.nonce, self.signed.approval_sha256)
+
+    @property
     def signed(self) -> SignedApproval:
         """The signature file that was read. Raises NotReadError."""
         if self.approval is None:

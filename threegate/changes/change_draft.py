@@ -110,4 +110,4 @@ def left_out_lines(made: MadeChangeSet, *, names: bool = True) -> Iterator[str]:
     if made.ignored:
         yield f"left out: {made.ignored} paths that the project ignores"
     if made.git:
-        yield f"left out: {made.git} paths of git itself"
+        yield f"left out: {made.git} paths of a version control system"

@@ -35,13 +35,15 @@ def check_project(project: Tree, change: ChangeSet, uid: int) -> None:
     """Refuse what depends on the project. `uid` is the project's owner. Raises ChangeSetError, OSError.
 
     Refused: a path over or onto a link, another owner's or special file, one with several names, a name that
-    differs from an existing one only in case or Unicode form, a link over another link, a folder that becomes
-    a repository.
+    differs from an existing one only in case or Unicode form, a link over another link, a path in a bare
+    repository, a folder that becomes one.
     """
     after = _After(project, change)
     folders: dict[str, None] = {}
     for row in change.rows:
         _check_place(project, row, uid, after)
+        if after.in_repository(row.parts):
+            raise ChangeSetError(f"{row.path}: is in a bare repository")
         if row.before is None:
             folders[row.path.rpartition("/")[0]] = None
         if row.after is not None and row.after.mode == LINK:
@@ -58,7 +60,7 @@ def check_project(project: Tree, change: ChangeSet, uid: int) -> None:
                 raise ChangeSetError(f"{folder}/{name}: differs from another name in case or Unicode form only")
             spelled[key] = name
         if looks_bare(names) and not looks_bare(project.names(folder)):
-            raise ChangeSetError(f"{folder or '.'}: would be a git repository afterwards")
+            raise ChangeSetError(f"{folder or '.'}: would be a repository afterwards")
 
 
 def _check_place(project: Tree, row: Row, uid: int, after: _After) -> None:
@@ -98,6 +100,7 @@ class _After:
         self.changed = {row.path: row for row in change.rows}
         self.seen: set[str] = set()
         """Folders of the project that were looked at."""
+        self._bare: dict[str, bool] = {}
         self._below: dict[str, list[Row]] = {}
         for row in change.rows:
             self._below.setdefault(row.path.rpartition("/")[0], []).append(row)
@@ -109,6 +112,15 @@ class _After:
             return row.after is not None and row.after.mode == LINK
         present = self._project.look(path)
         return present is not None and present.kind == "link"
+
+    def in_repository(self, parts: Sequence[str]) -> bool:
+        """Whether a path is in a folder that is a bare repository in the project as it is."""
+        return any(self._is_bare("/".join(parts[:depth])) for depth in range(len(parts)))
+
+    def _is_bare(self, folder: str) -> bool:
+        if folder not in self._bare:
+            self._bare[folder] = looks_bare(self._project.names(folder))
+        return self._bare[folder]
 
     def names(self, folder: str) -> dict[str, TreeEntry]:
         """What a folder has in it afterwards."""

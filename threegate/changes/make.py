@@ -10,14 +10,14 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, Literal
 
 from threegate.changes.change_tar import carried_bytes, change_tar, refuse_too_large
-from threegate.changes.path_rules import collision_key, is_git, link_parts, path_problem
+from threegate.changes.path_rules import collision_key, is_repository, link_parts, path_problem
 from threegate.changes.table import (
     FOLDER,
     LINK,
@@ -36,8 +36,10 @@ from threegate.request.characters import has_hidden
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-_BARE: Final = frozenset({"head", "objects", "refs", "commondir"})
-"""With these in it a folder is a git repository to git, whose configuration names programs to run."""
+_GIT: Final = frozenset({"head", "objects", "refs"})
+_SUBVERSION: Final = frozenset({"format", "hooks", "db"})
+_BARE: Final = _GIT | _SUBVERSION | {"commondir"}
+"""With these in it a folder is a repository to git or Subversion, whose settings and hooks are programs to run."""
 _NOTHING: Final = TreeEntry("file")
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors of this process and not of the entry that it happened to read."""
@@ -55,7 +57,8 @@ class LeftOut:
 class MadeChangeSet:
     """A change set, and what is not in it. `data` is `changes.tar`, empty when there is nothing to propose.
 
-    `ignored` and `git` count paths that the project ignores, or that are in a `.git`; a folder of them counts once.
+    `ignored` and `git` count paths that the project ignores, or that are in a `.git` or in the folder of another
+    version control system; a folder of them counts once.
     """
 
     data: bytes
@@ -170,6 +173,8 @@ class _Making:
         self._hidden = hidden
         self._ignore = None if include_ignored else IgnoreRules(project)
         self._seen = 0
+        self._repositories: set[str] = set()
+        """Folders of the project that are bare repositories."""
         self._carried = 0
         """Bytes of the files that are carried."""
         self.rows: list[Row] = []
@@ -196,6 +201,8 @@ class _Making:
         wanted = None if self._wanted is None else self._wanted.get(path)
         names = sorted(before.keys() | after.keys() if wanted is None else wanted)
         keys = Counter(map(collision_key, after))
+        if looks_bare(before):
+            self._repositories.add(path)
         bare = looks_bare(after) and not (both and looks_bare(before))
         whole = before.keys() <= set(names)
         for name in names:
@@ -209,7 +216,7 @@ class _Making:
             if old is None and keys[collision_key(name)] > 1:
                 whole = self._leave(inner, "differs from another name in case or Unicode form only")
             elif old is None and bare and collision_key(name) in _BARE:
-                whole = self._leave(inner, "would make its folder a git repository")
+                whole = self._leave(inner, "would make its folder a repository")
             else:
                 whole = self._readable(inner, name, old, new) and whole
         return whole
@@ -233,9 +240,11 @@ class _Making:
             if new is not None and new.kind != "folder":
                 self._leave(path, "was hidden from the agent")
             return False
-        if is_git(name):
+        if is_repository(name):
             self.counted["git"] += self._differs(path, old, new)
             return False
+        if self._repositories and any(above in self._repositories for above in _above(path)):
+            return not self._differs(path, old, new) or self._leave(path, "is in a bare repository")
         folder = (new or old or _NOTHING).kind == "folder"
         if self._ignore is not None and self._ignore.ignores(path, folder=folder):
             self.counted["ignored"] += self._differs(path, old, new)
@@ -337,9 +346,15 @@ class _Making:
 
 
 def looks_bare(names: Mapping[str, TreeEntry]) -> bool:
-    """Whether git would take a folder with these names for a repository."""
+    """Whether git or Subversion would take a folder with these names for a repository."""
     keys = set(map(collision_key, names))
-    return "head" in keys and ({"objects", "refs"} <= keys or "commondir" in keys)
+    return keys >= _GIT or keys >= {"head", "commondir"} or keys >= _SUBVERSION
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders that a path is in, the project's root (the empty path) among them."""
+    parts = path.split("/")
+    return ("/".join(parts[:depth]) for depth in range(len(parts)))
 
 
 def _wanted(candidates: Iterable[str]) -> dict[str, set[str] | None]:

@@ -18,9 +18,14 @@ from threegate.changes.table import LINK, ChangeSetError, Row
 from threegate.core import limits
 from threegate.request.characters import has_hidden
 
-_SHORT_GIT: Final = re.compile(r"git~[0-9]+")
-"""What `.git` is called on file systems that have short names."""
-_GIT_FILES: Final = frozenset({".gitmodules"})
+_REPOSITORIES: Final = frozenset(
+    """.git .hg .jj .svn _svn _darcs .bzr .pijul .sl .fossil .fslckout _fossil_ _mtn .repo .arch-ids {arch}""".split()
+)
+"""Where systems of version control keep a repository, with its hooks and with settings that name programs to run."""
+_REPOSITORY_FILES: Final = frozenset({".gitmodules", ".hgsub", ".hgsubstate"})
+"""Files that list repositories inside of one."""
+_SHORT: Final = re.compile(r"(?:git|hg|jj|svn|bzr|sl|repo|pijul|fossil|fslcko|gitmod|gi7eba|hgsub|hgsubs)~[0-9]+")
+"""What these are called on file systems that have short names."""
 
 
 def path_problem(path: str) -> str | None:
@@ -38,15 +43,17 @@ def path_problem(path: str) -> str | None:
         protected = read_path(path, writing=True).protected
     except PathBlocked as error:
         return f"is refused: {error}"
-    if protected or any(is_git(part) for part in parts):
+    if protected or any(is_repository(part) for part in parts):
         return "is protected"
     return None
 
 
-def is_git(name: str) -> bool:
-    """Whether git, on any file system, would take a name for its folder, or for the file that lists submodules."""
-    plain = collision_key(name).rstrip(" .")
-    return plain == ".git" or plain in _GIT_FILES or _SHORT_GIT.fullmatch(plain) is not None
+def is_repository(name: str) -> bool:
+    """Whether a system of version control, on any file system, would take a name for its folder, or for the file that
+    lists repositories inside.
+    """
+    plain = collision_key(name).partition(":")[0].rstrip(" .")
+    return plain in _REPOSITORIES or plain in _REPOSITORY_FILES or _SHORT.fullmatch(plain) is not None
 
 
 def collision_key(name: str) -> str:

@@ -10,7 +10,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
@@ -33,6 +33,10 @@ _SPECIAL: Final[Mapping[int, str]] = {
 
 class TreeChanged(OSError):
     """A file changed while it was read. Try again, or when nothing writes to it."""
+
+
+class TreeTooLarge(Exception):
+    """A tree has more names than are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,32 @@ class HeldTree:
     def target(self, path: str) -> bytes:
         with self._parent(path) as (parent, name):
             return os.fsencode(os.readlink(name, dir_fd=parent))
+
+    def links(self, skipped: Collection[str], most: int) -> Iterator[tuple[str, str]]:
+        """Every symlink with where it leads to, as it is written, but none in folders of a skipped name. Folders that
+        cannot be read are passed over. Raises TreeTooLarge after `most` names.
+        """
+        left, seen = [""], 0
+        while left:
+            folder = left.pop()
+            try:
+                descriptor = open_inside(self._root, folder or ".", _FOLDER_FLAGS)
+            except OSError:
+                continue
+            try:
+                with os.scandir(descriptor) as entries:
+                    for item in entries:
+                        seen += 1
+                        if seen > most:
+                            raise TreeTooLarge
+                        path = f"{folder}/{item.name}" if folder else item.name
+                        if item.is_symlink():
+                            with suppress(OSError):
+                                yield path, os.readlink(item.name, dir_fd=descriptor)
+                        elif item.name not in skipped and item.is_dir(follow_symlinks=False):
+                            left.append(path)
+            finally:
+                os.close(descriptor)
 
     def opaque(self, path: str) -> bool:
         """Whether a folder of an overlay's upper tree hides what is below it in the base."""

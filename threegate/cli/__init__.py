@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import threading
 from typing import Any, get_type_hints
 
 import typer
@@ -188,7 +189,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from threegate.core.version import described
 
-        typer.echo(f"threegate {described()}")
+        invocation.say(f"threegate {described()}")
         raise typer.Exit
 
 
@@ -219,6 +220,7 @@ time.
 def main() -> None:
     """The console script: run a command and end with its exit code."""
     arguments = sys.argv[1:]
+    threading.excepthook = _thread_failed
     ends_soon = _STAYING.isdisjoint(arguments)
     if ends_soon:
         gc.set_threshold(_COLLECT_AFTER)
@@ -226,6 +228,12 @@ def main() -> None:
     if ends_soon:
         gc.freeze()  # skip the final collection; the process is about to exit anyway
     sys.exit(code)
+
+
+def _thread_failed(failed: threading.ExceptHookArgs) -> None:
+    """The same for a thread: no traceback, whose text may be foreign."""
+    if failed.exc_value is not None:
+        invocation.warn(f"internal error: {place_of(failed.exc_value)}; please report it")
 
 
 def execute(arguments: list[str]) -> int:
@@ -260,9 +268,9 @@ def _wrong_usage(error: Exception) -> int:
     """One line for wrong usage, or the help text where a group was called without a command."""
     message = str(getattr(error, "message", "") or error)
     place = getattr(error, "ctx", None)
-    if "\n" in message or not message:
-        if message:  # Typer with rich has printed the help itself
-            typer.echo(message, err=True)
+    if type(error).__name__ == "NoArgsIsHelpError":  # of Click; its message is the help, if that was not printed yet
+        if message:
+            invocation.put(message.split("\n"), err=True)
         return EXIT_USAGE
     formatted = error.format_message() if hasattr(error, "format_message") else message
     hint = f" (see: {place.command_path} --help)" if place is not None else ""

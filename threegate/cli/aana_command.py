@@ -14,7 +14,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, argument, emit_json, safe, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, argument, emit_data, emit_json, say, wants_json, workspace_here
 from threegate.core import limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
@@ -62,7 +62,7 @@ def check(
             )
             accepted = accepted and result["execution_allowed"]
             if as_json and jsonl:
-                typer.echo(json.dumps(result, ensure_ascii=True, separators=(",", ":")))
+                emit_data(json.dumps(result, ensure_ascii=True, separators=(",", ":")) + "\n")
             elif as_json:
                 emit_json(result)
             elif jsonl:
@@ -142,7 +142,7 @@ def _tell(result: dict[str, Any]) -> None:
 
 def _line_of(result: dict[str, Any]) -> str:
     blockers = ",".join(result["hard_blockers"])
-    name = safe(result["tool_name"] or "(no tool name)", keep_newlines=False)
+    name = result["tool_name"] or "(no tool name)"
     return f"{result['recommended_action']:<7} {name}  {blockers}".rstrip()
 
 

@@ -4,9 +4,12 @@ runs elsewhere.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from select import select
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 app.command()(connect)
+
+_LOOK_SECONDS: Final = 0.2
 
 RunId = Annotated[str, argument("RUN", "A run's id, or the beginning of it.", tab_completion.agent_runs)]
 
@@ -107,23 +112,32 @@ def run(
             acting=acting,
             fresh=fresh,
         )
+
+        def tell(line: str) -> None:
+            # Who stopped the run may not be at this terminal, and it may take nothing more: do not wait for it.
+            if not stopped() or select([], [sys.stderr], [], 0)[1]:
+                invocation.warn(line)
+
         when = propose or ("ask" if invocation.on_terminal() else "always")
         finished = run_agent(
             context,
             wanted,
             actor=own_account(),
-            say=invocation.warn,
-            propose=lambda ended: _proposed(context, ended, when),
+            say=tell,
+            propose=lambda ended: _proposed(context, ended, when, stopped, tell),
             copying=lambda: busy("making the work copy"),
             stopped=stopped,
         )
     raise typer.Exit(finished.exit)
 
 
-def _proposed(context: Context, finished: Finished, when: str) -> str | None:
+def _proposed(
+    context: Context, finished: Finished, when: str, stopped: Callable[[], int], say: Callable[[str], None]
+) -> str | None:
     """Report how a run ended and, if wanted, draft its changes; return the digest of the change set.
 
-    All output goes to stderr, because stdout belongs to the agent.
+    All output goes to stderr, because stdout belongs to the agent. A run that was stopped asks nothing: who stopped it
+    may not be at this terminal.
     """
     from threegate.agents.propose import draft_changes
     from threegate.agents.work_changes import was_proposed
@@ -133,19 +147,19 @@ def _proposed(context: Context, finished: Finished, when: str) -> str | None:
     facts, run, changes = finished.facts, finished.run, finished.changes
     ended = f"{facts.profile} ended with exit code {finished.exit}"
     if changes is None:
-        invocation.warn(f"{ended}; {finished.problem}")
+        say(f"{ended}; {finished.problem}")
         return None
     for line in left_out_lines(changes):
-        invocation.warn(line)
+        say(line)
     if not changes.rows:
-        invocation.warn(f"{ended}; nothing in its copy is left to propose")
+        say(f"{ended}; nothing in its copy is left to propose")
         return None
-    invocation.warn(f"{ended}; in its copy: {_changes_line(changes)}")
+    say(f"{ended}; in its copy: {_changes_line(changes)}")
     if was_proposed(run, changes.sha256):
-        invocation.warn("it proposed these changes itself; see: threegate status")
+        say("it proposed these changes itself; see: threegate status")
         return None
-    if when == "never" or (when == "ask" and not typer.confirm("Propose these changes?", default=True, err=True)):
-        invocation.warn(f"its copy is kept; look at it with: threegate agent show {run.run_id}")
+    if when == "never" or (when == "ask" and not _wants_draft(stopped)):
+        say(f"its copy is kept; look at it with: threegate agent show {run.run_id}")
         return None
     try:
         name = draft_changes(
@@ -158,12 +172,27 @@ def _proposed(context: Context, finished: Finished, when: str) -> str | None:
             purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
         )
     except (ThreeGateError, OSError) as error:
-        invocation.warn(f"its changes could not be proposed: {error}")
+        say(f"its changes could not be proposed: {error}")
         return None
-    invocation.warn(f"drafted {name}; read and sign it in another terminal: threegate review")
+    say(f"drafted {name}; read and sign it in another terminal: threegate review")
     if not context.workspace.daemon_lock_held():
-        invocation.warn("no daemon is running, and only a daemon applies signed changes; start one with: threegate run")
+        say("no daemon is running, and only a daemon applies signed changes; start one with: threegate run")
     return changes.sha256
+
+
+def _wants_draft(stopped: Callable[[], int]) -> bool:
+    """Ask the person, until they answer or the run is stopped, which is a no."""
+    if stopped():
+        return False
+    invocation.prompt("Propose these changes? [Y/n] ", err=True)
+    while not stopped():
+        if select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
+            if answer := sys.stdin.readline():
+                return answer.strip().lower() in ("", "y", "yes")
+            break
+    if select([], [sys.stderr], [], 0)[1]:
+        invocation.say(err=True)  # nobody has ended the line of the question
+    return False
 
 
 def _changes_line(changes: MadeChangeSet) -> str:
@@ -288,6 +317,42 @@ def stop(run: RunId) -> None:
 
 
 @app.command()
+def remove(
+    runs: Annotated[
+        list[str], argument("RUN...", "Ids of runs, or the beginnings of them.", tab_completion.agent_runs)
+    ],
+    json_: invocation.JsonFlag = False,
+) -> None:
+    """Remove what a run has on the disk: its copy, its home and its inbox.
+
+    The trail and the results in the workspace stay. The next run on the project starts with an empty home, unless an
+    earlier one has kept one.
+
+    Example: threegate agent remove ar-20261122
+    """
+    from threegate.agents.remove_runs import remove_run, run_named
+    from threegate.agents.runs import end_dead_runs
+    from threegate.launch.context import open_context
+    from threegate.setup.init import account
+
+    context, actor = open_context(invocation.workspace_here()), account()
+    named = [run_named(context.workspace, name) for name in dict.fromkeys(runs)]
+    end_dead_runs(context, actor=actor)
+    removed = [remove_run(context.workspace, context.trail, run, actor=actor) for run in named]
+    if invocation.wants_json(json_):
+        invocation.emit_json(
+            [
+                {"run": item.run, "bytes": item.space.bytes, "files": item.space.names, "drafts": list(item.drafts)}
+                for item in removed
+            ]
+        )
+        return
+    for item in removed:
+        drafts = f", {len(item.drafts)} of them drafts that nobody decided on" if item.drafts else ""
+        invocation.say(f"removed {item.run}: {item.space.bytes >> 20} MiB, {item.space.names} files{drafts}")
+
+
+@app.command()
 def prompt(
     form: Annotated[str, typer.Option("--format", help="markdown, or json with the parts separate.")] = "markdown",
     workspace: Annotated[
@@ -323,4 +388,4 @@ def prompt(
     if form == "json" or invocation.wants_json(json_):
         invocation.emit_json(prompt_json(place, now))
     else:
-        typer.echo(invocation.safe(prompt_text(place, now)), nl=False)
+        invocation.emit_data(prompt_text(place, now))

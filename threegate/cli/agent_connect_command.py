@@ -60,7 +60,7 @@ def connect(
         _write_entry(ClientEntry.plan(place, entry), yes=yes)
     else:
         invocation.warn(f"put this into {found.connect_file}; it needs the extra mcp: {install_line('mcp')}")
-        typer.echo(invocation.safe(entry.lstrip()), nl=False)
+        invocation.emit_data(entry.lstrip())
     invocation.warn(
         "no jail here: the agent's own shell and file tools bypass the gate; only what it requests through this "
         f"server is signed. To run it in a jail: threegate agent run {profile}"
@@ -72,11 +72,12 @@ def _write_entry(planned: ClientEntry, *, yes: bool) -> None:
     if planned.after == planned.before:
         invocation.say(f"{planned.file}: already has the entry; nothing was changed")
         return
-    invocation.say(planned.diff().rstrip("\n"))
+    invocation.put(planned.diff().rstrip("\n").split("\n"))
     if not yes:
         if not invocation.on_terminal():
             raise typer.BadParameter("not on a terminal: give --yes to write it")
-        typer.confirm("Write this?", abort=True, err=True)
+        if not invocation.confirmed("Write this?"):
+            raise typer.Abort
     kept = planned.write()
     before = f"the old file is {kept}; " if kept else ""
     invocation.say(f"wrote {planned.file}; {before}undo with --undo")

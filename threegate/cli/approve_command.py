@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +12,9 @@ from threegate.cli.invocation import (
     JsonFlag,
     argument,
     context_here,
+    emit_data,
     emit_json,
+    put,
     say,
     screen_width,
     wants_json,
@@ -91,8 +91,7 @@ def approve(
                 raise NoWorkspace("--print-statement needs --as NAME: the statement names who approves")
             acting_operator(operators, name=name, key=Path(name))
             show(reviewed, context, name, full=full, to_stderr=True)
-            sys.stdout.buffer.write(seal(context, reviewed, name).statement.to_bytes())
-            sys.stdout.buffer.flush()
+            emit_data(seal(context, reviewed, name).statement.to_bytes())
             return
         if signature is not None:
             statement, signed = read_signature(signature)
@@ -166,7 +165,7 @@ def show(reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool
 
     width = screen_width(to_stderr=to_stderr)
     lines = render_reviewed_draft(reviewed, context.policy.settings, operator=operator, width=width, full=full)
-    put(lines, to_stderr=to_stderr)
+    put(lines, err=to_stderr)
     reader = Reader()
     reader.shows(lines)
     return reader
@@ -185,20 +184,10 @@ def show_group(group: Group, context: Context, operator: str, *, full: bool, to_
         width=screen_width(to_stderr=to_stderr),
         full=full,
     )
-    put(lines, to_stderr=to_stderr)
+    put(lines, err=to_stderr)
     reader = Reader()
     reader.shows(lines)
     return reader
-
-
-def put(lines: list[str], *, to_stderr: bool = False) -> None:
-    """Print lines of a screen, in color if the terminal supports it and the user wants it."""
-    from threegate.shown.escaped_lines import painted
-
-    stream = sys.stderr if to_stderr else sys.stdout
-    colours = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    for line in lines:
-        typer.echo(painted(line) if colours else str(line), err=to_stderr)
 
 
 def finish(

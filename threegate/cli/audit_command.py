@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, emit_json, moment_of, say, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    emit_data,
+    emit_json,
+    moment_of,
+    say,
+    wants_json,
+    workspace_here,
+)
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
@@ -61,7 +69,7 @@ def show(
     for event in events:
         shown += 1
         if wants_json(json_):
-            typer.echo(event.line.decode())
+            emit_data(event.line.decode() + "\n")
         else:
             say(story_line(event))
     if request and not shown:
@@ -163,7 +171,7 @@ def checkpoint(
     if wants_json(json_):
         emit_json({"path": str(path), "size": note.size, "root": note.root.hex(), "note": note.render().decode()})
     else:
-        typer.echo(note.render().decode(), nl=False)
+        emit_data(note.render().decode())
 
 
 @app.command()
@@ -187,7 +195,7 @@ def prove(
     note = TrailCheckpoint.parse(_read(with_checkpoint)) if with_checkpoint else None
     with busy("building the proof"):
         proof = prove_line(Trail(workspace_here()), seq, note=note)
-    typer.echo(proof.render().decode(), nl=False)
+    emit_data(proof.render().decode())
 
 
 @app.command("verify-proof")

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.approve_command import put
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
     context_here,
     emit_json,
+    put,
     say,
     screen_width,
     wants_json,

@@ -5,6 +5,7 @@ Reads only the named folder (default: the workspace's); no command here changes 
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +15,9 @@ import typer
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
+    emit_data,
     emit_json,
-    safe,
+    put,
     say,
     wants_json,
     warn,
@@ -155,8 +157,6 @@ def decide(
 
 
 def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
-    import orjson
-
     from threegate.core.canonical import StrictJSONError, loads_strict
 
     try:
@@ -170,7 +170,7 @@ def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from None
     if as_json:
-        typer.echo(orjson.dumps(played.to_json()).decode("utf-8"))
+        emit_data(json.dumps(played.to_json(), ensure_ascii=True, separators=(",", ":")) + "\n")
         return
     answer = played.to_json()
     verdict = answer.get("verdict") or answer.get("outcome", {}).get("status") or "done"
@@ -201,7 +201,7 @@ def explain(
     if wants_json(json_):
         emit_json({"code": code, "severity": severity, "help": text})
     else:
-        say(f"{code} ({severity})\n{text}")
+        put([f"{code} ({severity})", text])
 
 
 @app.command()
@@ -220,7 +220,7 @@ def new(
 
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tool):
         raise InvalidInput(f"{tool}: a tool's name may contain only letters, digits, _ . and -")
-    typer.echo(skeleton(tool), nl=False)
+    emit_data(skeleton(tool))
 
 
 @app.command()
@@ -242,7 +242,7 @@ def graph(
     if compiled.empty:
         raise InvalidInput("there are no contracts to draw")
     if not out:
-        typer.echo(safe(mermaid(compiled)), nl=False)
+        emit_data(mermaid(compiled))
         return
     text = svg(compiled) if out.endswith(".svg") else mermaid(compiled)
     Path(out).write_text(text, encoding="utf-8")

@@ -7,8 +7,15 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.approve_command import put
-from threegate.cli.invocation import JsonFlag, argument, emit_json, screen_width, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    emit_json,
+    put,
+    screen_width,
+    wants_json,
+    workspace_here,
+)
 
 app = typer.Typer()
 

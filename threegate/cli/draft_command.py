@@ -103,7 +103,7 @@ def draft(
         return
     for name in drafted.copied:
         invocation.say(f"copied {name} to inbox/files/")
-    typer.echo(invocation.safe(output.render([drafted.report], "text")), nl=False)
+    invocation.put(output.report_lines([drafted.report]))
 
 
 def _text(path: str) -> str:

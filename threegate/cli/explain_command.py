@@ -48,14 +48,14 @@ def explain(
             listed = [{"kind": kind, "meaning": text} for kind, text in found]
             invocation.emit_json({"code": wanted, "meaning": found[0][1], "meanings": listed})
         else:
-            invocation.say("\n\n".join([wanted, *(f"{kind}: {text}" for kind, text in found)]))
+            invocation.say(wanted)
+            for kind, text in found:
+                invocation.put(["", f"{kind}: {text}"])
         return
     if invocation.wants_json(json_):
         invocation.emit_json(asdict(rule))
         return
-    invocation.say(f"{rule.id} {rule.name} ({rule.severity})\n\n{rule.message}\n\n{rule.help}")
+    invocation.put([f"{rule.id} {rule.name} ({rule.severity})", "", rule.message, "", rule.help])
     for title, examples in (("Accepted", rule.accepted), ("Refused", rule.refused)):
         for example in examples:
-            invocation.say(f"\n{title} ({rule.where}):")
-            for line in example_lines(example):
-                invocation.say(f"    {line}")
+            invocation.put(["", f"{title} ({rule.where}):", *(f"    {line}" for line in example_lines(example))])

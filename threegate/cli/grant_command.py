@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.approve_command import put
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
     context_here,
     emit_json,
+    put,
     say,
     screen_width,
     wants_json,
@@ -72,10 +72,10 @@ def new(
         ("uses", str(max_uses)),
         ("for", expires),
     ):
-        put(field(label, value, width=width), to_stderr=quiet)
+        put(field(label, value, width=width), err=quiet)
     put(
         render_sections(grant_sections(context, approved, widened, acting.name), full=True, width=width),
-        to_stderr=quiet,
+        err=quiet,
     )
     ask(f"Sign this grant as {acting.name}?", yes)
     grant = new_grant(
@@ -148,8 +148,8 @@ def tool(
     )
     width = screen_width(to_stderr=quiet)
     for label, value in (("uses", str(max_uses)), ("for", expires)):
-        put(field(label, value, width=width), to_stderr=quiet)
-    put(render_sections(calls_sections(calls), full=True, width=width), to_stderr=quiet)
+        put(field(label, value, width=width), err=quiet)
+    put(render_sections(calls_sections(calls), full=True, width=width), err=quiet)
     ask(f"Sign this grant as {acting.name}?", yes)
     grant = grant_calls(context, calls, max_uses=max_uses, seconds=seconds, name=acting.name, key=acting.key)
     _say_granted(grant, json_)

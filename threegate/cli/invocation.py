@@ -1,7 +1,7 @@
 """What every command needs: its workspace, JSON or text output, and safe printing.
 
-Invariant: foreign text reaches the terminal only through `safe`, so it has no escape sequence, no invisible
-character and no markup.
+Invariant: text reaches the terminal only through `shown/messages.py`, so no foreign text becomes a line, an escape
+sequence, an invisible character or markup.
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ import typer
 
 from threegate.core.errors import InvalidInput
 from threegate.core.extras import has_extra
-from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH
-from threegate.shown.escaped_lines import safe as safe
+from threegate.shown import messages
+from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted
+from threegate.shown.messages import emit_data as emit_data
+from threegate.shown.messages import prompt as prompt
+from threegate.shown.messages import put as put
+from threegate.shown.messages import redraw as redraw
+from threegate.shown.messages import say as say
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -73,17 +78,27 @@ def wants_json(flag: bool = False) -> bool:
 
 def emit_json(value: Any) -> None:
     """Print a JSON value to stdout."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=True, sort_keys=False))
-
-
-def say(text: str = "") -> None:
-    """Print text to stdout, made safe for a terminal."""
-    typer.echo(safe(text))
+    emit_data(json.dumps(value, indent=2, ensure_ascii=True, sort_keys=False) + "\n")
 
 
 def warn(text: str) -> None:
-    """Print one line to stderr, made safe for a terminal."""
-    typer.echo(f"threegate: {safe(text)}", err=True)
+    """Print one line of ours to stderr."""
+    messages.say(f"threegate: {text}", err=True)
+
+
+def confirmed(question: str) -> bool:
+    """Ask a question on the terminal; whether the answer is yes."""
+    prompt(f"{question} [y/N] ")
+    answer = sys.stdin.readline()
+    if not answer:
+        say()
+    return answer.strip().lower() in ("y", "yes")
+
+
+def put_foreign(text: str) -> None:
+    """Print a foreign text of several lines, each made safe: behind the gutter on a terminal, else as it is."""
+    text = text.rstrip("\n")
+    put(quoted(text, width=screen_width()) if sys.stdout.isatty() else text.split("\n"))
 
 
 def wants_application(plain: bool) -> bool:
@@ -99,13 +114,12 @@ def screen_width(*, to_stderr: bool = False) -> int:
 
     A longer line would wrap, and foreign text could then start a row, where only our own labels may.
     """
-    stream = sys.stderr if to_stderr else sys.stdout
-    columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else WIDTH
-    if 0 < columns < LEAST_WIDTH:
+    columns = messages.terminal_columns(err=to_stderr) or WIDTH
+    if columns < LEAST_WIDTH:
         raise InvalidInput(
             f"this terminal is {columns} columns wide: a question needs at least {LEAST_WIDTH}; make it wider"
         )
-    return min(columns or WIDTH, WIDTH)
+    return min(columns, WIDTH)
 
 
 def on_terminal() -> bool:

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.approve_command import put
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
     context_here,
     emit_json,
+    put,
     say,
     screen_width,
     wants_json,
@@ -44,7 +44,7 @@ def approve(
     acting = acting_here(context, name, key)
     proposed = proposed_note(context, request_id)
     lines = quoted(str(proposed.note["content"]), width=screen_width(to_stderr=quiet))
-    put(["the note:", *lines], to_stderr=quiet)
+    put(["the note:", *lines], err=quiet)
     ask(f"Sign as {acting.name} and store this note?", yes)
     store_note(context, proposed, sign_act(context, acting, APPLY, proposed.about))
     if quiet:

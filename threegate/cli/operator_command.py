@@ -89,14 +89,16 @@ def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = Fals
     origin = passkey_origin(context.policy.settings)
     acting = acting_here(context, name, key)
     code = new_enrolment(context.workspace, acting.name)
-    warn(f"open this link on the device you will approve from, within ten minutes:\n  {origin}/page/enrol/{code}")
+    warn("open this link on the device you will approve from, within ten minutes:")
+    say(f"{origin}/page/enrol/{code}", err=True, copied=True)
     until = time.monotonic() + limits.PAGE_LOGIN_SECONDS
     while (data := passkey_made(context.workspace, code)) is None:
         if time.monotonic() > until:
             raise Unavailable("no passkey was made within ten minutes; is `threegate serve approve` running?")
         time.sleep(0.2)
     made = read_made_passkey(data, origin)
-    warn(f"passkey {made.key.fingerprint}\nfor     {acting.name}, who can approve with it on {origin}")
+    warn(f"passkey {made.key.fingerprint}")
+    warn(f"for     {acting.name}, who can approve with it on {origin}")
     ask("Does the page show the same fingerprint? Sign its enrolment?", False)
     entry = enrol_passkey(context, acting.name, made, sign_act(context, acting, PASSKEY_ACT, made.about(acting.name)))
     if wants_json(json_):

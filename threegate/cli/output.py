@@ -1,7 +1,7 @@
 """How reports are printed: text with a caret, JSON, SARIF 2.1.0, GitHub annotations.
 
-Invariant: source lines come only from a report's masked lines, so no format can print a secret. The caller
-makes the text safe for a terminal.
+Invariant: source lines come only from a report's masked lines, so no format can print a secret. Text is a list of
+lines, because the name of a file may have line breaks; whoever prints them makes each safe for a terminal.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ _LINE_CHARS = 160
 _TAB = 4
 
 
-def render(reports: Sequence[Report], form: str, *, show_help: bool = True) -> str:
-    """All reports in one of FORMATS, ending with a newline unless empty."""
-    if form == "json":
-        return _dump({"schema": REPORT_SCHEMA, "files": [report.to_json() for report in reports]})
+def render(reports: Sequence[Report], form: str) -> str:
+    """All reports as data: `json` or `sarif`."""
     if form == "sarif":
         return _dump(sarif(reports))
+    return _dump({"schema": REPORT_SCHEMA, "files": [report.to_json() for report in reports]})
+
+
+def report_lines(reports: Sequence[Report], form: str = "text", *, show_help: bool = True) -> list[str]:
+    """All reports as lines: `text` for people, or `github`."""
     if form == "github":
-        return "".join(f"{line}\n" for report in reports for line in _annotations(report))
+        return [line for report in reports for line in _annotations(report)]
     lines = [line for report in reports for line in _text(report, show_help)]
-    return "".join(f"{line}\n" for line in [*lines, *_sum(reports)])
+    return [*lines, *_sum(reports)]
 
 
 def _dump(value: Any) -> str:

@@ -35,7 +35,7 @@ def page(
     if (running := served_port(workspace)) is not None:
         if port not in (0, running):
             warn(f"a server is already running on port {running}; this link opens it")
-        say(_link(workspace, running))
+        say(_link(workspace, running), copied=True)
         return
     _serve(workspace, port)
 
@@ -52,8 +52,7 @@ def _serve(workspace: Workspace, port: int) -> None:
     def ready(url: str) -> None:
         say(f"listening on {url}; press Ctrl-C to stop")
         # The link is printed only where a person reads it, never to a log.
-        say(_link(workspace, taken) if sys.stdout.isatty() else "for a link, run: threegate page")
-        sys.stdout.flush()
+        say(_link(workspace, taken) if sys.stdout.isatty() else "for a link, run: threegate page", copied=True)
 
     taken = listener.getsockname()[1]
     with serving_at(workspace, taken):

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 _PATIENCE_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
+_END_SECONDS = 1.0
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def busy(what: str) -> Iterator[Callable[[int, int], None]]:
         yield tell
     finally:
         done.set()
-        thread.join()
+        thread.join(_END_SECONDS)  # a stopped terminal takes nothing more: nobody waits for it
 
 
 def _show(text: list[str], done: threading.Event) -> None:

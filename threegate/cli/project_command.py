@@ -120,4 +120,4 @@ def redraft(
     say(f"draft {done.path} ({done.request_id}, again from {reviewed.request.request_id})")
     for path in done.merged:
         say(f"      merged with the project: {path}")
-    say(f"next  threegate approve {done.path}")
+    say(f"next  threegate approve {done.path}", copied=True)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from threegate.cli.invocation import ROOT, argument, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import (
+    ROOT,
+    argument,
+    emit_data,
+    emit_json,
+    put_foreign,
+    say,
+    wants_json,
+    workspace_here,
+)
 from threegate.core import limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
 
@@ -89,7 +98,7 @@ def draft(
             }
             _emit(value, one_line=jsonl)
         elif result.draft is not None:
-            say(result.draft.decode().rstrip("\n"))
+            put_foreign(result.draft.decode())
         else:
             _say_verdict(result.verdict, explain=True)
         missing = missing or result.problem
@@ -161,7 +170,7 @@ def _emit(value: object, *, one_line: bool) -> None:
     if one_line:
         import json
 
-        typer.echo(json.dumps(value, ensure_ascii=True))
+        emit_data(json.dumps(value, ensure_ascii=True) + "\n")
     else:
         emit_json(value)
 

@@ -24,15 +24,18 @@ def prune(
 ) -> None:
     """Remove runs and inputs that are no longer needed.
 
-    Snapshots are removed too. The trail, results and request files stay.
+    Snapshots are removed too, and the folders of agents' runs, with their homes. The trail, results and request files
+    stay.
 
     Example: threegate prune --older-than 30d --dry-run
     """
     from datetime import UTC, datetime, timedelta
 
+    from threegate.agents.remove_runs import prune_runs
     from threegate.core.settings import parse_duration
     from threegate.records.prune import prune as remove
     from threegate.setup.init import account
+    from threegate.trail import Trail
 
     try:
         seconds = parse_duration(older_than)
@@ -40,7 +43,10 @@ def prune(
         raise InvalidInput(f"--older-than {older_than}: {error}") from None
     before = datetime.now(UTC) - timedelta(seconds=seconds)
     with busy("looking for unused files"):
-        done = remove(workspace_here(), before=before, actor=account(), dry_run=dry_run)
+        workspace, actor = workspace_here(), account()
+        done = remove(workspace, before=before, actor=actor, dry_run=dry_run)
+        gone = prune_runs(workspace, Trail(workspace), before=before, actor=actor, dry_run=dry_run)
+    size = done.bytes + sum(item.space.bytes for item in gone)
     if wants_json(json_):
         emit_json(
             {
@@ -48,15 +54,16 @@ def prune(
                 "runs": list(done.runs),
                 "inputs": list(done.inputs),
                 "snapshots": list(done.snapshots),
-                "bytes": done.bytes,
+                "agent_runs": [item.run for item in gone],
+                "bytes": size,
                 "kept": list(done.kept),
             }
         )
         return
     verb = "would remove" if dry_run else "removed"
     say(
-        f"{verb} {len(done.runs)} runs, {len(done.inputs)} inputs and {len(done.snapshots)} files of proposals, "
-        f"{done.bytes} bytes"
+        f"{verb} {len(done.runs)} runs, {len(done.inputs)} inputs, {len(done.snapshots)} files of proposals and "
+        f"{len(gone)} agent runs, {size} bytes"
     )
     if done.kept:
         say(f"kept {len(done.kept)} runs that open contract sessions still need")

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, argument, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    emit_json,
+    put_foreign,
+    say,
+    wants_json,
+    workspace_here,
+)
 from threegate.core.errors import InvalidInput
 
 app = typer.Typer()
@@ -35,7 +43,7 @@ def results(
         return
     if request_id:
         for row in rows:
-            say(row.text)
+            put_foreign(row.text)
         return
     for row in rows:
         reason = f"  {row.reason}" if row.reason else ""

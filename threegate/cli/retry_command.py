@@ -43,4 +43,4 @@ def retry(
         )
         return
     say(f"draft {done.path} ({done.request_id}, a retry of {done.of})")
-    say(f"next  threegate approve {done.path}")
+    say(f"next  threegate approve {done.path}", copied=True)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from threegate.cli.approve_command import finish, put, reveal, show, tell
+from threegate.cli.approve_command import finish, reveal, show, tell
 from threegate.cli.invocation import (
     PlainFlag,
     context_here,
     on_terminal,
+    prompt,
+    put,
     say,
     screen_width,
     wants_application,
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
     from threegate.shown.time_read import Reading
 
 app = typer.Typer()
-_QUESTION = "\n[a]pprove  [r]eject  [f]ull  [s]kip  [q]uit > "
-_INVALID = "\n[r]eject  [s]kip  [q]uit > "
+_QUESTION = "[a]pprove  [r]eject  [f]ull  [s]kip  [q]uit > "
+_INVALID = "[r]eject  [s]kip  [q]uit > "
 
 
 @app.command()
@@ -59,7 +61,7 @@ def review(
     _list(context.workspace)
     counts = Counter(approved=0, rejected=0, skipped=0)
     for number, path in enumerate(drafts, start=1):
-        say(f"\nDRAFT {number} of {len(drafts)}")
+        put(["", f"DRAFT {number} of {len(drafts)}"])
         outcome = _one(context, acting, path)
         if outcome == "quit":
             break
@@ -140,7 +142,7 @@ def _reject(context: Context, draft: Draft, acting: Acting, reading: Reading | N
     from threegate.acts.signed_acts import decide
     from threegate.setup.init import account
 
-    typer.echo("reason (sent to the agent) > ", nl=False)
+    prompt("reason (sent to the agent) > ")
     reason = sys.stdin.readline().strip()
     by = decide(context, REJECT, reject_about(draft, reason), account=account(), acting=acting)
     done = reject_draft(context, draft, reason=reason, by=by, reading=reading)
@@ -151,7 +153,7 @@ def _reject(context: Context, draft: Draft, acting: Acting, reading: Reading | N
 def _answer(question: str, allowed: str) -> str:
     """Read one letter of `allowed`; end of input means quit."""
     while True:
-        typer.echo(question, nl=False)
+        prompt(question)
         line = sys.stdin.readline()
         if not line:
             return "q"

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from threegate.cli import invocation
+from threegate.cli.invocation import emit_data
 
 app = typer.Typer(add_completion=False)
 
@@ -37,7 +38,7 @@ def rules(
             ]
         )
     elif markdown:
-        typer.echo(rules_page(), nl=False)
+        emit_data(rules_page())
     else:
         for rule in RULES.values():
             invocation.say(f"{rule.id}  {rule.severity:7}  {rule.name:22} {rule.message}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -78,7 +77,6 @@ def http(
 
     def ready(url: str) -> None:
         say(f"listening on {url}")
-        sys.stdout.flush()
 
     serve(listener, create_app(options), ready=ready)
 
@@ -185,7 +183,6 @@ def approve(
 
     def ready(_url: str) -> None:
         say(f"listening on {origin}; press Ctrl-C to stop")
-        sys.stdout.flush()
 
     serve(listener, create_passkey_server(workspace, origin), ready=ready, certificate=files)
 

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    emit_data,
+    emit_json,
+    say,
+    wants_json,
+    workspace_here,
+)
 from threegate.cli.signing_options import YesOption, ask
 from threegate.core.errors import EXIT_REFUSED, Unavailable
 
@@ -44,7 +51,7 @@ def install(
 
     plan = systemd_service.plan_install(workspace_here(), name=name, user=user, era=era)
     if print_:
-        typer.echo(plan.unit, nl=False)
+        emit_data(plan.unit)
         return
     systemd_service.need_systemd()
     systemd_service.need_manager(plan)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.approve_command import put
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
+    emit_data,
     emit_json,
+    put,
+    redraw,
     say,
     screen_width,
     wants_json,
@@ -62,7 +64,7 @@ def show(
         return
     from threegate.request.exposure import exposure_lines
     from threegate.review.show import show_request
-    from threegate.trail.payloads import under_grant
+    from threegate.trail.payloads import ApprovalAbandoned, under_grant
 
     if input_name and wants_json(json_):
         raise NoWorkspace("--input prints text for a person; leave out --input or --json")
@@ -116,6 +118,8 @@ def show(
         detail = "  ".join(str(facts[key]) for key in ("reason", "status", "approved_by") if facts.get(key))
         if event["type"] == "approved" and facts.get("grant"):
             detail = under_grant(str(facts["grant"]), facts.get("approved_by"))
+        if event["type"] == "approval_abandoned":
+            detail = ApprovalAbandoned.from_data(facts).sentence()
         say(f"{event['seq']:>6}    {event['time']}  {event['type']:<12} {event['actor']}  {detail}".rstrip())
     for path in shown.results:
         say(f"result    {path}")
@@ -142,10 +146,10 @@ def _follow(workspace: Workspace, request: Shown, *, as_json: bool) -> None:
         changed = before is None or (line.state, line.reason) != (before.state, before.reason)
         if as_json:
             if line != before:
-                typer.echo(json.dumps(line.to_json()))
+                emit_data(json.dumps(line.to_json()) + "\n")
         elif redraws or changed:
             if rows and redraws:
-                typer.echo(f"\x1b[{len(rows)}F\x1b[J", nl=False)
+                redraw(len(rows))
             rows = line_rows(line, now=datetime.now(UTC), width=screen_width())
             put(rows)
         elif before is not None and line.output is not None and line.output != before.output:
@@ -179,9 +183,8 @@ def _say_as_approved(which: str) -> None:
 
     text = as_approved(workspace_here(), which)
     if not sys.stdout.isatty():
-        sys.stdout.buffer.write(text)
-        sys.stdout.buffer.flush()
+        emit_data(text)
         return
     for line in text.decode().removesuffix("\n").split("\n"):
         for piece in fitted(line, width=screen_width()):
-            typer.echo(piece)
+            say(piece)

@@ -6,7 +6,6 @@ rejects or stops something needs no further confirmation.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import on_terminal, screen_width, warn
+from threegate.cli.invocation import (
+    confirmed,
+    on_terminal,
+    screen_width,
+    warn,
+)
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 
 if TYPE_CHECKING:
@@ -90,7 +94,6 @@ def ask(question: str, yes: bool) -> None:
     if not on_terminal():
         raise InvalidInput("not on a terminal: read the screen above, then give --yes")
     screen_width()
-    typer.echo(f"\n{question} [y/N] ", nl=False)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not confirmed(question):
         warn("not approved; nothing was changed")
         raise typer.Exit(EXIT_REFUSED)

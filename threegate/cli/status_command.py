@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +13,8 @@ from threegate.cli.invocation import (
     PlainFlag,
     emit_json,
     on_terminal,
+    put,
+    redraw,
     say,
     screen_width,
     wants_application,
@@ -67,7 +68,7 @@ def status(
                 emit_json(whole if workers is None else {**whole, "workers": workers})
             else:
                 if watch:
-                    typer.echo("\x1b[H\x1b[2J" if sys.stdout.isatty() else "", nl=False)
+                    redraw()
                 _print(lines, looked)
                 _print_workers(workers or [])
         if not watch:
@@ -82,11 +83,11 @@ def _print(lines: list[Line], looked: list[DoctorLine]) -> None:
     for row in health_rows(looked, width=width):
         say(row)
     if not lines:
-        say(f"\n{NOTHING_HERE}")
+        put(["", NOTHING_HERE])
     for line in lines:
         if line.next != group:
             group = line.next
-            say(f"\n{TITLES[group]} ({sum(item.next == group for item in lines)})")
+            put(["", f"{TITLES[group]} ({sum(item.next == group for item in lines)})"])
         for row in line_rows(line, now=now, width=width):
             say(row)
 

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.approve_command import put
-from threegate.cli.invocation import JsonFlag, argument, emit_json, say, screen_width, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    emit_json,
+    put,
+    say,
+    screen_width,
+    wants_json,
+    workspace_here,
+)
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, actor_here, ask
 
 if TYPE_CHECKING:
@@ -236,7 +244,7 @@ def _show(sections: list[Section], json_: bool) -> None:
     from threegate.shown.screen_lines import render_sections
 
     quiet = wants_json(json_)
-    put(render_sections(sections, full=True, width=screen_width(to_stderr=quiet)), to_stderr=quiet)
+    put(render_sections(sections, full=True, width=screen_width(to_stderr=quiet)), err=quiet)
 
 
 def _row(manifest: Manifest) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.approve_command import put
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
     context_here,
     emit_json,
+    put,
     say,
     screen_width,
     wants_json,
@@ -50,7 +50,7 @@ def undo(
     items = (*change_facts(plan.requested.job), *change_items(plan.requested, plan.originals))
     put(
         render_sections([Section("UNDO", items)], width=screen_width(to_stderr=quiet), full=True),
-        to_stderr=quiet,
+        err=quiet,
     )
     ask(f"Sign as {acting.name} and revert the change in {plan.requested.job.project.path}?", yes)
     message = undo_change(context, plan, sign_act(context, acting, UNDO, plan.about))

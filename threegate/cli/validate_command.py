@@ -80,8 +80,10 @@ def validate(
         else:
             unread.append(item)
     shown = [report for report in reports if report.findings] if quiet and form == "text" else reports
-    text = output.render(shown, form, show_help=not quiet)
-    typer.echo(invocation.safe(text) if form in ("text", "github") else text, nl=False)
+    if form in ("text", "github"):
+        invocation.put(output.report_lines(shown, form, show_help=not quiet))
+    else:
+        invocation.emit_data(output.render(shown, form))
     for line in unread:
         invocation.warn(line)
     wrong = any(not report.valid or (strict and report.findings) for report in reports)

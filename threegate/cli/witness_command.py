@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,7 +77,6 @@ def serve(
     def ready(url: str) -> None:
         say(mine.vkey)
         say(f"listening on {url}")
-        sys.stdout.flush()
 
     try:
         serve_app(listener, create_witness_app(mine, answered), ready=ready)

@@ -7,6 +7,7 @@ may be deleted at any time. If a file is missing, the session is blocked: `sessi
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -63,9 +64,7 @@ class SessionStore:
         return self.workspace.contracts / ".state" / "sessions.json"
 
     def view(self, held: LockedTrail, compiled: Compiled, sources: Sources) -> SessionTable:
-        """The session table according to the current trail. Raises OSError if the state file cannot be
-        written.
-        """
+        """The session table according to the current trail. A state file that cannot be written only costs time."""
         table = self._table
         if table is None or self._key != compiled.sha256:
             table = self._load(held, compiled)
@@ -74,7 +73,8 @@ class SessionStore:
             self._seq = event.seq
             self._unsaved += 1
         if self._unsaved >= limits.CONTRACT_EVENTS_UNSAVED:
-            self._save(held, table)
+            with suppress(OSError):  # a full disk, for instance: then the next process folds more of the trail
+                self._save(held, table)
         return table
 
     def _load(self, held: LockedTrail, compiled: Compiled) -> SessionTable:

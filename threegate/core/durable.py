@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from threegate.core.disk_reserve import reserve_blocks, take_spare, until_it_fits
 from threegate.core.errors import InvalidInput
 
 Observer = Callable[[str, str, str], None]
@@ -34,7 +35,6 @@ _observers: list[Observer] = []
 _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
-_FALLOC_FL_KEEP_SIZE = 1
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _AT_ONCE = 64
 _temporary = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
@@ -68,7 +68,7 @@ def write_fd(descriptor: int, data: bytes, path: str | Path) -> None:
     _tell("before", "write", path)
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        view = view[until_it_fits(lambda: os.write(descriptor, view)) :]  # noqa: B023 - called at once
     _tell("after", "write", path)
 
 
@@ -86,9 +86,7 @@ def reserve_fd(descriptor: int, offset: int, length: int, path: str | Path) -> N
     Raises OSError (ENOSPC, EDQUOT); a file system that cannot reserve is no error.
     """
     _tell("before", "reserve", path)
-    result = _libc.fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(length))
-    if result != 0 and (number := ctypes.get_errno()) not in (errno.EOPNOTSUPP, errno.ENOSYS):
-        raise OSError(number, os.strerror(number), str(path))
+    reserve_blocks(descriptor, offset, length, path)
     _tell("after", "reserve", path)
 
 
@@ -129,16 +127,20 @@ def rename(source: Path, target: Path) -> None:
     """Rename without replacing (renameat2 RENAME_NOREPLACE). Raises FileExistsError, OSError. Not yet durable."""
     _tell("from", "rename", source)
     _tell("before", "rename", target)
+    until_it_fits(lambda: _rename(source, target))
+    _tell("after", "rename", target)
+
+
+def _rename(source: Path, target: Path) -> None:
     if _libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE):
         raise _last_error(target)
-    _tell("after", "rename", target)
 
 
 def replace(source: Path, target: Path) -> None:
     """Rename over whatever is there: for verdicts, staged files and state that is derived, never for a request."""
     _tell("from", "replace", source)
     _tell("before", "replace", target)
-    os.replace(source, target)
+    until_it_fits(lambda: os.replace(source, target))
     _tell("after", "replace", target)
 
 
@@ -161,7 +163,7 @@ def make_folder(path: Path, mode: int = 0o700, *, settled: bool = True) -> None:
     Raises FileExistsError, OSError.
     """
     _tell("before", "mkdir", path)
-    path.mkdir(mode=mode)
+    until_it_fits(lambda: path.mkdir(mode=mode))
     if settled:
         sync_folder(path.parent)
     _tell("after", "mkdir", path)
@@ -196,7 +198,7 @@ def create_at(parent: int, name: str, path: Path, mode: int = 0o600) -> int:
     """Create a file below an open folder and return its descriptor; it must not be there. Raises OSError."""
     _tell("before", "create", path)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(name, flags, mode, dir_fd=parent)
+    descriptor = until_it_fits(lambda: os.open(name, flags, mode, dir_fd=parent))
     _tell("after", "create", path)
     return descriptor
 
@@ -312,6 +314,23 @@ def folder_locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_gone(path: Path) -> bool:
+    """Whether nothing has this name in a folder that can be read. False wherever that cannot be known: a missing or
+    forbidden folder, a failing disk.
+    """
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    finally:
+        os.close(folder)
+    return False
+
+
 def is_temporary(name: str) -> bool:
     """Whether this is the name of a temporary file of ours: without its writer nothing refers to it."""
     return _temporary(name) is not None
@@ -322,20 +341,38 @@ def write_new(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> P
     rename or replace).
     """
     temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
-    _tell("before", "create", temporary)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        _write_whole(temporary, data, mode)
+    except OSError as error:
+        if not isinstance(data, bytes) or not take_spare(temporary, error):
+            raise
+        try:
+            _write_into(temporary, data, mode)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+    return temporary
+
+
+def _write_whole(path: Path, data: bytes | Iterable[bytes], mode: int) -> None:
+    """Write and sync a new file, which is removed again if that fails. Raises OSError."""
+    _tell("before", "create", path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         os.fchmod(descriptor, mode)
-        _tell("after", "create", temporary)
+        _tell("after", "create", path)
+        _tell("before", "write", path)
         for piece in (data,) if isinstance(data, bytes) else data:
-            write_fd(descriptor, piece, temporary)
-        sync_fd(descriptor, temporary)
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        _tell("after", "write", path)
+        sync_fd(descriptor, path)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         raise
     finally:
         os.close(descriptor)
-    return temporary
 
 
 def deliver(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -353,6 +390,14 @@ def make_reserved(path: Path, size: int) -> None:
     """Make an empty file that `size` bytes on the disk are reserved for. Raises FileExistsError, OSError; then it is
     not there.
     """
+    try:
+        _make_reserved(path, size)
+    except OSError as error:
+        if not take_spare(path, error):
+            raise
+
+
+def _make_reserved(path: Path, size: int) -> None:
     _tell("before", "create", path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -370,6 +415,14 @@ def deliver_into(reserved: Path, path: Path, data: bytes, mode: int = 0o600, *, 
 
     With `settled` false the folder is left to be synced by the caller: the bytes are durable, their name is not.
     """
+    _write_into(reserved, data, mode)
+    rename(reserved, path)
+    if settled:
+        sync_folder(path.parent)
+
+
+def _write_into(reserved: Path, data: bytes, mode: int) -> None:
+    """Make `data` the content of a file that has blocks already; those that it does not need are given back."""
     descriptor = os.open(reserved, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         write_fd(descriptor, data, reserved)
@@ -378,9 +431,6 @@ def deliver_into(reserved: Path, path: Path, data: bytes, mode: int = 0o600, *, 
         sync_fd(descriptor, reserved)
     finally:
         os.close(descriptor)
-    rename(reserved, path)
-    if settled:
-        sync_folder(path.parent)
 
 
 def overwrite(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600, *, settled: bool = True) -> None:

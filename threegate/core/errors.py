@@ -6,6 +6,7 @@ that a command ends with is decided here and nowhere else.
 
 from __future__ import annotations
 
+import errno
 import os
 import traceback
 
@@ -43,6 +44,10 @@ class Unavailable(ThreeGateError):
     exit_code = EXIT_FAILED
 
 
+class DiskFull(Unavailable):
+    """There is no space for it on the disk, or within the quota: it can be done as soon as there is."""
+
+
 class TrailError(ThreeGateError):
     """The trail does not verify or could not be written: everything stops."""
 
@@ -53,6 +58,12 @@ class NoWorkspace(ThreeGateError):
     """There is no workspace here, or the command was used wrongly."""
 
     exit_code = EXIT_USAGE
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error says that a file system has no bytes, names or quota left."""
+    number = error.errno if isinstance(error, OSError) else None
+    return isinstance(error, DiskFull) or number in (errno.ENOSPC, errno.EDQUOT)
 
 
 def place_of(error: BaseException) -> str:

@@ -94,16 +94,28 @@ CALLS_AT_ONCE: Final = 4
 APPLY_AT_ONCE: Final = 2
 """Changes that are made at once, in as many projects: one project has one at a time."""
 APPLY_CHILD_SECONDS: Final = 60
-"""What the child of a project owner may take beyond its time limit, until it is given up."""
+"""What the child of a project owner may take beyond its time limit, until it is killed."""
+APPLY_BACK_SECONDS: Final = 120
+"""What a child may take to revert a change; after it, none is started again for that."""
+APPLY_BACK_TRIES: Final = 3
+"""Children that are started to revert a change, if the project's owner stops or kills them."""
 PROJECTS_FILE_BYTES: Final = 1 * MIB
 CHANGE_SHOWN_BYTES: Final = 4 * MIB
 """So many new bytes of a change set are shown as a diff, in the order of the table; of what is behind them size and
 digest.
 """
-CHANGE_DIFF_LINES: Final = 4_000
-"""So many lines, old and new together, are compared line by line; of more, all old ones are shown before all new
-ones.
+CHANGE_LINK_NAMES: Final = 64
+"""Names by which links lead to one file; one with more counts as running later."""
+CHANGE_LINK_WALK: Final = 200_000
+"""Names of a project that are looked at for links to what changes; of a larger one the screen says so."""
+CHANGE_ODD_SHARE: Final = 10
+"""A file in which more than one character in so many is a control or is not UTF-8 is not shown as text."""
+DIFF_CELLS: Final = 1 << 25
+"""Pairs of an old and a new line, in a region that differs, up to which a diff is minimal: 5,792 lines against as many.
+The comparison's table has a bit for each, 4 MiB.
 """
+DIFF_DEPTH: Final = 16
+"""How often a region is split at lines that occur once; what is left then is compared piece by piece."""
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60
@@ -158,6 +170,14 @@ TRAIL_MASKED_CHARS: Final = 4096
 TRAIL_LINE_BYTES: Final = 64 * KIB
 TRAIL_LIST_ITEMS: Final = 256
 TRAIL_RESERVED_BYTES: Final = 1 * MIB
+"""Space that is reserved behind the trail's end, whenever less than TRAIL_KEPT_BYTES is left of it."""
+TRAIL_KEPT_BYTES: Final = 256 * KIB
+"""Of the reserved space, what only those events may use that the disk reserve is for (`durable.disk_reserve`)."""
+RESERVE_FILES: Final = 48
+"""Spare files of a workspace (core/disk_reserve.py): a rejection on a full disk takes three."""
+RESERVE_KEPT_FILES: Final = 16
+"""Those that only a small new file is made of, so that a long one does not use them all up."""
+RESERVE_FILE_BYTES: Final = 32 * KIB
 FOLDER_DEPTH: Final = 64
 """Folders below tool-exec/ within each other, as deep as verification goes."""
 SINGLE_FILE_BYTES: Final = 64 * MIB
@@ -186,6 +206,8 @@ AANA_AHEAD_SECONDS: Final = 300
 AANA_NAME_CHARS: Final = 200
 SERVE_REQUESTS_PER_MINUTE: Final = 600
 SERVE_CLIENTS: Final = 4096
+SERVE_TOKEN_CHARS: Final = 20
+"""A token of at least this length cannot be guessed, so who presents it is counted apart from those who do not."""
 SERVE_BODY_SECONDS: Final = 10
 SERVE_CONTRACT_SESSIONS: Final = 10_000
 """Contract sessions, and open claims, that one HTTP server keeps."""
@@ -213,7 +235,7 @@ PASSKEY_REQUEST_BYTES: Final = 64 * KIB
 """What a browser sends with a passkey's signature, the statement included."""
 PASSKEY_REQUEST_SECONDS: Final = 10
 PASSKEY_LOGINS: Final = 256
-"""Login challenges that wait for an answer; the oldest are forgotten."""
+"""Logins within PASSKEY_LOGIN_SECONDS: that many challenges are remembered as used."""
 PASSKEY_LOGIN_SECONDS: Final = 300
 PASSKEY_STATEMENT_SECONDS: Final = 3600
 """How long after a draft was shown its statement may be signed there."""
@@ -272,7 +294,6 @@ PROPOSAL_DEPTH: Final = 16
 PROPOSAL_FILE_BYTES: Final = 16 * MIB
 SNAPSHOT_BYTES: Final = 256 * MIB
 SNAPSHOT_ENTRIES: Final = 20_000
-DIFF_LINES: Final = 4_000
 MEMORY_BYTES: Final = 16 * MIB
 APPLY_SECONDS: Final = 600
 
@@ -406,6 +427,8 @@ GRANT_CHOICES: Final = 50
 """Values of a list that a widened value may be one of."""
 GRANT_WORD_CHARS: Final = 200
 """Of a text that a constraint takes, and of a pattern."""
+FREE_TEXT_BITS: Final = 64
+"""A text of so many bits that may be chosen freely carries out anything, in a few calls."""
 TRAIL_CHECKPOINT_BYTES: Final = 64 * KIB
 VERIFY_PROBLEMS: Final = 100
 """Problems that `audit verify` keeps; all are counted."""
@@ -445,10 +468,14 @@ OUT_DEPTH: Final = 32
 """Folders below /out that are read."""
 RUN_SHM_BYTES: Final = 16 * MIB
 MONTY_PATH_CHARS: Final = 4096
+TRAIL_OUTPUTS: Final = 64
+"""Output files that the event of a run's end names; the record has all."""
 EGRESS_REFUSED: Final = 64
 """Refused destinations that are listed; the allowed ones are all listed, and are as few as the request lists."""
 EGRESS_LOG_BYTES: Final = 4 * MIB
 SECRET_BYTES: Final = 4096
+SECRET_CHARS_MIN: Final = 6
+"""A shorter secret is refused: masking it would mask parts of ordinary words and numbers."""
 SHOWN_TEXT_BYTES: Final = 16 * MIB
 """The text that an approval covers: a request of REQUEST_BYTES, each character escaped, takes less than a tenth."""
 COMPARE_TEXT_BYTES: Final = 64 * KIB
@@ -490,7 +517,14 @@ WORKER_FREE_BYTES: Final = 256 * MIB
 BROKER_CANCEL_BYTES: Final = 64 * MIB
 BROKER_RESULT_BYTES: Final = 512 * MIB
 SERVE_CONNECTIONS: Final = 256
+"""Of one HTTP server at a time."""
+SERVE_CONNECTIONS_EACH: Final = 128
+"""Of one address (IPv6: of one /64) at a time."""
 SERVE_HEAD_BYTES: Final = 16 * KIB
+SERVE_HEAD_SECONDS: Final = 10
+"""From accept, the TLS handshake included, to the last byte of the first request's head."""
+SERVE_SEND_SECONDS: Final = 30
+"""For a client to read an answer, and to send the next head after it."""
 MCP_NAME_BYTES: Final = 256
 
 # ---- servers of tools (docs/spec/9-tools.md)
@@ -565,15 +599,39 @@ AGENT_COPY_BYTES: Final = 16 * 1024 * MIB
 AGENT_PATH_DEPTH: Final = 64
 AGENT_TMP_BYTES: Final = 1024 * MIB
 """/tmp and /dev/shm of a jail, each."""
+TMP_BYTES_PER_NAME: Final = 4 * KIB
+"""/tmp and /dev/shm of a jail can have one name (file, folder or link) for this many bytes of their size."""
+JAIL_PROCESSES: Final = 2_048
+"""Processes and threads in a jail, where nothing else is set."""
 AGENT_OPEN_FILES: Final = 16_384
 AGENT_PROGRAM_HEAD_BYTES: Final = 256
 """Of an agent's program, for the interpreter that its first line names."""
 AGENT_SEQUENCE_CHARS: Final = 128
 """Of one control sequence that an agent writes to the terminal; a longer one is left out."""
+AGENT_ANSWER_BYTES: Final = 1024
+"""Answers to the questions of an agent's terminal application between two reads of its output; more are left out."""
+AGENT_TYPED_BYTES: Final = 64 * 1024
+"""What a person typed and an agent does not read; what is typed then is left out, except Ctrl-C, which stops it."""
 AGENT_TRIAL_SECONDS: Final = 20
+"""For the trial run of a jail."""
 AGENT_END_SECONDS: Final = 20
 """How long the end waits for the last process of a jail that was killed."""
-"""For the trial run of a jail."""
+DOCTOR_NAMES: Final = 1_000
+"""Files that can still be made on the workspace's disk: with less, `threegate doctor` reports a failure."""
+AGENT_FREE_BYTES: Final = 256 * MIB
+"""What a run of an agent must leave free on the workspace's disk, at most: the AGENT_FREE_PART of it, if that is
+less.
+"""
+AGENT_FREE_NAMES: Final = 10_000
+AGENT_FREE_PART: Final = 8
+AGENT_HEADROOM_FILES: Final = 128
+"""Files that each live run holds and gives back when it ends."""
+AGENT_HEADROOM_FILE_BYTES: Final = 64 * KIB
+AGENT_DISK_LOOK_SECONDS: Final = 0.05
+"""Between two looks at a disk's free space."""
+AGENT_DISK_MEASURE_SECONDS: Final = 1.0
+"""Between two measurements of a run's files, at least; and AGENT_DISK_PAUSES times as long as the last one took."""
+AGENT_DISK_PAUSES: Final = 20
 AGENT_SCANNED_BYTES: Final = 1 * MIB
 """Of each file of a project, for secrets, before an agent sees it."""
 AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
@@ -595,5 +653,15 @@ AGENT_MODEL_REQUEST_BYTES: Final = 32 * MIB
 AGENT_MODEL_SECONDS: Final = 600
 """Between two pieces of a model's answer."""
 AGENT_MODEL_CONNECTIONS: Final = 64
+AGENT_MODEL_BRACKETS: Final = 1_000_000
+"""Opening brackets and braces of one request, those in texts included: each may become a value in memory."""
+AGENT_MODEL_HELD_BYTES: Final = 64 * MIB
+"""Bodies that one relay holds at a time, from their first byte to the end of the answer; the next one waits."""
+AGENT_MODEL_MEMORY_MB: Final = 512
+"""Data of one relay's process (RLIMIT_DATA). A body of AGENT_MODEL_REQUEST_BYTES takes about 200 of it."""
+AGENT_MODEL_TOKEN_BYTES: Final = 4
+"""Bytes of a request and its answer that count as one token if the provider reports no number."""
+AGENT_HOST_CONNECTIONS: Final = 256
+"""To allowed hosts at a time, half-sent ones included; each may hold some 256 KiB outside of the jail."""
 AGENT_CONNECT_SECONDS: Final = 30
 """For a connection to a host that a person allowed, up to its first byte."""

@@ -1,7 +1,8 @@
 """The value of an operator's secret, read when it is needed: from an environment variable of this process, or
 from a file.
 
-Invariant: it is one token of known characters, so that it cannot become two lines or two words anywhere.
+Invariant: it is one token of known characters, so that it cannot become two lines or two words anywhere, and long
+enough to be masked wherever a server repeats it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _VALUE: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}")
 
 
 def read_secret(name: str, reference: SecretReference) -> str:
-    """The value. Raises Unavailable if it is missing or not a token; the message never contains it."""
+    """The value. Raises Unavailable if it is missing, too short, or not a token; the message never contains it."""
     if reference.env:
         text = os.environ.get(reference.env, "")
     else:
@@ -30,4 +31,9 @@ def read_secret(name: str, reference: SecretReference) -> str:
         text = data.decode("ascii", "replace").strip()
     if not _VALUE.fullmatch(text):
         raise Unavailable(f"no secret: what secrets.{name} names is missing or is no token")
+    if len(text) < limits.SECRET_CHARS_MIN:
+        raise Unavailable(
+            f"no secret: what secrets.{name} names has fewer than {limits.SECRET_CHARS_MIN} characters and could not "
+            "be masked; use a longer one"
+        )
     return text

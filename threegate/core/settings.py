@@ -364,9 +364,13 @@ class AgentSettings(Table):
     )
     requests: int = setting(default=2000, ge=1, description="requests to the model that one run may make")
     megabytes: int = setting(default=1024, ge=1, description="MiB that one run may send to and get from the model")
-    tokens: int = setting(default=0, ge=0, description="tokens that one run may use, as the provider counts; 0: any")
+    tokens: int = setting(default=0, ge=0, description="tokens that one run may use, as reported, else by size; 0: any")
     memory_mb: int = setting(default=0, ge=0, description="MiB of all its processes, where a cgroup can be had; 0: any")
-    processes: int = setting(default=2048, ge=16, description="processes and threads, where a cgroup can be had")
+    processes: int = setting(default=limits.JAIL_PROCESSES, ge=16, description="processes and threads in the jail")
+    disk_mb: int = setting(
+        default=8192, ge=16, description="MiB on the disk that one run may add: to its copy, home and inbox"
+    )
+    disk_files: int = setting(default=500_000, ge=100, description="files, folders and links that one run may add")
     wait_sec: int = setting(
         default=0, ge=0, le=3600, description="seconds that an agent's call waits; 0: the profile's"
     )

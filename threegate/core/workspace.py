@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from threegate.core import durable, limits
+from threegate.core.disk_reserve import disk_reserve, until_it_fits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
 from threegate.core.file_names import SETTINGS_FILE, is_agent_run_id
 from threegate.core.held_folder import HeldFolder
@@ -37,15 +38,15 @@ _FOLDERS = {
     "inbox": 0o700,
     "inbox/files": 0o700,
     "tool-exec": 0o711,
-    "tool-exec/drafts": 0o755,
+    "tool-exec/drafts": 0o700,
     "tool-exec/approved": 0o700,
     "tool-exec/running": 0o700,
     "tool-exec/finished": 0o700,
     "tool-exec/refused": 0o700,
     "tool-exec/inputs": 0o700,
     "tool-exec/runs": 0o700,
-    "tool-exec/results": 0o755,
-    "tool-exec/verdicts": 0o755,
+    "tool-exec/results": 0o700,
+    "tool-exec/verdicts": 0o700,
     "tool-exec/contracts": 0o700,
     "tool-exec/memory": 0o700,
     "tool-exec/control": 0o700,
@@ -216,6 +217,11 @@ class Workspace:
         return self.tool_exec / "control"
 
     @cached_property
+    def reserve(self) -> Path:
+        """Spare files for what must be possible on a full disk (core/disk_reserve.py)."""
+        return self.control / "reserve"
+
+    @cached_property
     def audit(self) -> Path:
         """The trail, its lock and its checkpoints."""
         return self.tool_exec / "audit"
@@ -313,15 +319,19 @@ class Workspace:
         A child that a killed daemon was about to start has its lock too, until it is started: that is waited for.
         """
         path = self.tool_exec / ".daemon.lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        with disk_reserve(self.reserve):  # a daemon starts on a full disk too
+            descriptor = until_it_fits(lambda: os.open(path, flags, 0o600))
         try:
             if not _locked_within(descriptor, LOCK_SECONDS):
                 holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
                 raise Unavailable(
                     f"{self.root}: another daemon works here (process {holder}); stop it or leave it the work"
                 )
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            holder_now = str(os.getpid()).encode()
+            with disk_reserve(self.reserve):
+                until_it_fits(lambda: os.pwrite(descriptor, holder_now, 0))
+            os.ftruncate(descriptor, len(holder_now))
             yield
         finally:
             os.close(descriptor)
@@ -414,6 +424,11 @@ class AgentRun:
         return self.folder / "manifest.jsonl"
 
     @property
+    def headroom(self) -> Path:
+        """Files that a live run holds, so that its end gives the disk space back; not in the jail."""
+        return self.folder / "headroom"
+
+    @property
     def facts(self) -> Path:
         """JSON: what the launcher knows of this run (profile, project, kind of work copy, process); not in the jail."""
         return self.folder / "run.json"
@@ -443,20 +458,16 @@ class AgentRun:
         return self.folder / "hosts.sock"
 
     def make(self) -> AgentRun:
-        """Make the folders, durable. Raises FileExistsError when this run is there, OSError."""
+        """Make the folders, durable. Raises FileExistsError when this run is there, OSError; then none is left."""
         if not self.folder.parent.is_dir():
             durable.make_folder(self.folder.parent, 0o700)
-        for folder in (
-            self.folder,
-            self.inbox,
-            self.files,
-            self.verdicts,
-            self.results,
-            self.state,
-            self.work,
-            self.base,
-        ):
-            durable.make_folder(folder, 0o700)
+        durable.make_folder(self.folder, 0o700)
+        try:
+            for folder in (self.inbox, self.files, self.verdicts, self.results, self.state, self.work, self.base):
+                durable.make_folder(folder, 0o700)
+        except OSError:
+            durable.remove_tree(self.folder)
+            raise
         return self
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from threegate.core import limits
-from threegate.core.errors import ThreeGateError, TrailError
+from threegate.core.errors import DiskFull, ThreeGateError, TrailError, is_disk_full
 from threegate.daemon.approved_queue import ApprovedQueue, QueuedFile
 from threegate.daemon.log import Log
 from threegate.judgement.judge import STOPPING_CODES
@@ -77,7 +77,13 @@ class Dispatcher:
     beat: Callable[[], None] = lambda: None
     """Called for each request checked, to show that a long queue makes progress."""
     failed: ThreeGateError | None = None
-    """What stopped all launches (a trail that cannot be written, a full disk), once that happened."""
+    """What stopped all launches for good (a trail that cannot be written), once that happened."""
+    unsettled: bool = False
+    """Whether the disk was full when a request was started or recorded. Nothing is started until the daemon has
+    settled what that left.
+    """
+    full: ThreeGateError | None = None
+    """What found no space, until that is settled."""
     _running: dict[str, _Running] = field(default_factory=dict)
     _waits: dict[str, _Wait] = field(default_factory=dict)
     _forgotten: int = 0
@@ -128,7 +134,7 @@ class Dispatcher:
         TrailError, OSError.
         """
         done = self.collect()
-        if self.failed is not None:
+        if self.failed is not None or self.unsettled:
             return done
         self._queue.look(fresh=not self._running)
         if self._queue.listed != self._forgotten:
@@ -283,7 +289,10 @@ class Dispatcher:
                 self._stop_launches(error)
                 continue
             except OSError as error:
-                self._stop_launches(TrailError(f"{error.filename or name}: {error.strerror or error}"))
+                if is_disk_full(error):
+                    self._stop_launches(DiskFull(f"{error.filename or name}: {error.strerror}"))
+                else:
+                    self._stop_launches(TrailError(f"{error.filename or name}: {error.strerror or error}"))
                 continue
             if isinstance(answer, Waiting):
                 self._wait(entry.approved, entry.identity, answer)
@@ -312,8 +321,17 @@ class Dispatcher:
         self._waits[name] = _Wait(identity, digest, answer.code, time.monotonic(), after)
         if known is None or known.code != answer.code:
             self.log.say("waiting", request=approved.request_id, what=answer.message)
-            write_waiting(self.context, approved, answer)
+            try:
+                write_waiting(self.context, approved, answer)
+            except (OSError, ThreeGateError) as error:
+                if not is_disk_full(error):
+                    raise
+                self._waits[name].code = ""  # recorded when it is judged again
 
     def _stop_launches(self, error: ThreeGateError) -> None:
+        """Start nothing more: for good, or until the disk has space again."""
+        if is_disk_full(error):
+            self.unsettled, self.full = True, error
+            return
         self.failed = error
         self.log.say("stopped", what=f"no new launches: {error}")

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from threegate.cluster.capacity import never_fits
 from threegate.core import limits
-from threegate.core.errors import TrailError, Unavailable, place_of
+from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_full, place_of
 from threegate.core.file_names import is_request_name
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
@@ -49,8 +49,10 @@ from threegate.trail.payloads.placed import owner_fields
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _Identity = tuple[int, int, int, int, int]
-_OUR_DISK: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS))
-"""Errors that no single file caused: the daemon stops, as when the trail cannot be written."""
+_OUR_DISK: Final = frozenset((errno.EIO, errno.EROFS))
+"""Errors that no single file caused: the daemon stops, as when the trail cannot be written. A full disk is none of
+them, because a requester can cause it: then the file is checked again later.
+"""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,18 @@ class _Looked(NamedTuple):
     """Whether the sandbox image has the argv's program, as far as that is known."""
     never_fits: str | None
     """Which of its limits no machine of the workspace can satisfy."""
+
+
+class _Owed(NamedTuple):
+    """A verdict on a draft that is to be written."""
+
+    path: Path
+    facts: os.stat_result
+    verdict: Verdict
+    request: Request | None
+    exposure: Exposure | None
+    asker: Owner | None
+    run: KnownRun | None
 
 
 @dataclass
@@ -120,6 +134,12 @@ class Inbox:
     _present: set[str] = field(default_factory=set)
     _awaited: set[Path] = field(default_factory=set)
     """The inputs of drafts in this scan whose digests are not all known yet."""
+    full: Exception | None = None
+    """What found no space on the disk in the last scan; those files are checked again."""
+    _owed: dict[Path, _Owed] = field(default_factory=dict)
+    """Verdicts that the disk had no space for, by their file."""
+    _suppressed: dict[Owner, int] = field(default_factory=dict)
+    """What the budget kept out of the trail, as far as that is not recorded yet."""
     types: TypecheckQueue = field(init=False)
     """Drafts waiting for the type checker."""
 
@@ -148,9 +168,12 @@ class Inbox:
         """Check new and changed files for at most `seconds`, from where the last turn stopped.
 
         Returns how many files were checked. An error with one file is that file's finding, and the others are
-        still checked. Raises TrailError, Unavailable, and OSError if our own files cannot be written.
+        still checked. What a full disk prevents is done later (`full`). Raises TrailError, Unavailable, and OSError if
+        our own files cannot be written.
         """
         until = time.monotonic() + seconds
+        self.full = None
+        self._write_owed()
         self._record_suppressed()
         if self._pass is None:
             self._pass, self._present, self._awaited = self._walk(), set(), set()
@@ -232,14 +255,26 @@ class Inbox:
         self.beat()
         try:
             return self._look(folder, run, name, facts, policy)
-        except (TrailError, Unavailable):
-            raise
         except Exception as error:
+            if is_disk_full(error):
+                self._later(key, error)
+                return None
+            if isinstance(error, TrailError | Unavailable):
+                raise
             if isinstance(error, OSError) and error.errno in _OUR_DISK:
                 raise
             self._seen[key] = Seen(_identity(facts))
-            self._quarantine(name, _owner(run, facts), f"internal error: {place_of(error)}; please report it")
+            problem = f"internal error: {place_of(error)}; please report it"
+            try:
+                self._quarantine(folder.path / name, facts, _owner(run, facts), problem)
+            except DiskFull as failed:
+                self._later(key, failed)
             return True
+
+    def _later(self, key: str, error: Exception) -> None:
+        """The disk is full: the file is checked again in the next scan."""
+        self._seen.pop(key, None)
+        self.full = error
 
     def _readable(self, folder: Path, problem: str) -> None:
         """Report an unreadable folder once, until it becomes readable or fails differently."""
@@ -283,7 +318,7 @@ class Inbox:
                     return None
         if problem is not None:
             self._seen[key] = Seen(_identity(facts))
-            self._quarantine(name, _owner(run, facts), problem)
+            self._quarantine(folder.path / name, facts, _owner(run, facts), problem)
             return True
         if proposal:
             self._seen[key] = Seen(_identity(facts))
@@ -312,17 +347,16 @@ class Inbox:
         never = None if request is None else never_fits(self.workspace, policy.settings.runners, request)
         return _Looked(folder.path / name, run, report, facts, digests, known, never)
 
-    def _quarantine(self, name: str, owner: Owner, problem: str) -> None:
-        """Something that is not a readable request: one line, one event, nothing else."""
+    def _quarantine(self, path: Path, facts: os.stat_result, owner: Owner, problem: str) -> None:
+        """Something that is not a readable request: one line, one event, nothing else. Raises DiskFull."""
+        name = path.name
         self.log.say("unreadable", file=name, what=problem)
         if self._budget.take(owner):
             self._observed(name, owner, problem)
         if _PLAIN_NAME.fullmatch(name):
             finding = Finding("TG101", "error", 1, 1, problem, "put one regular file there, by rename")
-            write_verdict(
-                self.workspace.requester_folders(owner),
-                _verdict(name, "", None, "invalid", "unreadable", [finding]),
-            )
+            verdict = _verdict(name, "", None, "invalid", "unreadable", [finding])
+            self._deliver(_Owed(path, facts, verdict, None, None, owner, None))
 
     def _observed(self, name: str, owner: Owner, problem: str) -> None:
         with self.trail.locked() as held:
@@ -333,74 +367,118 @@ class Inbox:
     def _record_suppressed(self) -> None:
         """One event for everything that the budget kept out of the trail in the past minute."""
         for owner, count in self._budget.suppressed().items():
-            with self.trail.locked() as held:
-                seen = Observed(reason="too_many_events", suppressed=count, **owner_fields(owner))
-                held.append(seen, actor="daemon")
+            self._suppressed[owner] = self._suppressed.get(owner, 0) + count
+        for owner, count in list(self._suppressed.items()):
+            try:
+                with self.trail.locked() as held:
+                    seen = Observed(reason="too_many_events", suppressed=count, **owner_fields(owner))
+                    held.append(seen, actor="daemon")
+            except DiskFull as error:
+                self.full = error
+                return
+            del self._suppressed[owner]
 
     def _record(self, looked: Iterable[_Looked]) -> None:
-        """Record the findings in the trail, then write the verdicts."""
-        verdicts = []
+        """Record the findings in the trail, then write the verdicts. A file whose event finds no space is checked
+        again.
+        """
+        owed: list[_Owed] = []
         with self.trail.locked() as held:
-            for path, run, report, facts, digests, known, never in looked:
-                if isinstance(report.request_id, str) and held.index.is_drill(report.request_id):
-                    self._left_alone(held, path, report, _owner(run, facts))
+            for item in looked:
+                try:
+                    found = self._recorded(held, item)
+                except DiskFull as error:
+                    self._later(str(item.path), error)
                     continue
-                findings, fixes, exposure = list(report.findings), report.fixes, report.exposure
-                from_inbox = path.parent != self.workspace.drafts
-                owner = _owner(run, facts) if from_inbox else None
-                if report.request is not None:
-                    if held.index.id_used(report.request.request_id) and not _is_there(path, facts):
-                        continue  # decided since it was read: its status is the decision's
-                    findings += workspace_findings(
-                        report.request,
-                        held.index,
-                        digests,
-                        owner=owner,
-                        has_program=known,
-                        never_fits=never,
-                    )
-                    findings += call_findings(self.workspace, held.index, report.request)
-                    fixes += workspace_fixes(report.request, held.index, owner=owner)
-                    exposure = _with_secret(report.request, exposure, held.index)
-                valid = all(finding.severity != "error" for finding in findings)
-                rules = sorted({finding.rule for finding in findings})
-                if self._budget.take(_owner(run, facts)):
-                    held.append(
-                        Validated(
-                            file=path.name,
-                            sha256=report.sha256,
-                            valid=valid,
-                            rules=tuple(rules),
-                            **owner_fields(owner),
-                            from_=path.parent.name,
-                        ),
-                        request_id=report.request.request_id if report.request else None,
-                        actor="daemon",
-                    )
-                verdict = _verdict(
-                    path.name,
-                    report.sha256,
-                    report.request_id,
-                    "draft" if valid else "invalid",
-                    None if valid else next(f.rule for f in findings if f.severity == "error"),
-                    findings,
-                    fixes,
-                    exposure,
-                )
-                asker = owner if from_inbox else _proposer(held.index, report.request_id)
-                verdicts.append((verdict, report.request, exposure, asker, held.index.run(asker), facts.st_ctime_ns))
-                if valid and from_inbox:
-                    self.valid.add(path)
-                    self.fresh[path] = None
+                if found is not None:
+                    owed.append(found)
             held.sync()
-        for verdict, request, exposure, asker, run, changed in verdicts:
-            requester_folders = self.workspace.requester_folders(asker)
-            write_verdict(requester_folders, verdict)
+        for verdict in owed:
+            self._deliver(verdict)
+
+    def _recorded(self, held: LockedTrail, looked: _Looked) -> _Owed | None:
+        """Record one finding; return the verdict, None if it gets none. Raises DiskFull, TrailError, Unavailable."""
+        path, run, report, facts, digests, known, never = looked
+        if isinstance(report.request_id, str) and held.index.is_drill(report.request_id):
+            self._left_alone(held, path, report, _owner(run, facts))
+            return None
+        findings, fixes, exposure = list(report.findings), report.fixes, report.exposure
+        from_inbox = path.parent != self.workspace.drafts
+        owner = _owner(run, facts) if from_inbox else None
+        if report.request is not None:
+            if held.index.id_used(report.request.request_id) and not _is_there(path, facts):
+                return None  # decided since it was read: its status is the decision's
+            findings += workspace_findings(
+                report.request,
+                held.index,
+                digests,
+                owner=owner,
+                has_program=known,
+                never_fits=never,
+            )
+            findings += call_findings(self.workspace, held.index, report.request)
+            fixes += workspace_fixes(report.request, held.index, owner=owner)
+            exposure = _with_secret(report.request, exposure, held.index)
+        valid = all(finding.severity != "error" for finding in findings)
+        rules = sorted({finding.rule for finding in findings})
+        if self._budget.take(_owner(run, facts)):
+            held.append(
+                Validated(
+                    file=path.name,
+                    sha256=report.sha256,
+                    valid=valid,
+                    rules=tuple(rules),
+                    **owner_fields(owner),
+                    from_=path.parent.name,
+                ),
+                request_id=report.request.request_id if report.request else None,
+                actor="daemon",
+            )
+        verdict = _verdict(
+            path.name,
+            report.sha256,
+            report.request_id,
+            "draft" if valid else "invalid",
+            None if valid else next(f.rule for f in findings if f.severity == "error"),
+            findings,
+            fixes,
+            exposure,
+        )
+        asker = owner if from_inbox else _proposer(held.index, report.request_id)
+        if valid and from_inbox:
+            self.valid.add(path)
+            self.fresh[path] = None
+        return _Owed(path, facts, verdict, report.request, exposure, asker, held.index.run(asker))
+
+    def _deliver(self, owed: _Owed) -> bool:
+        """Write a verdict and tell whom it concerns; False if the disk is full: then it is owed. Raises OSError."""
+        folders = self.workspace.requester_folders(owed.asker)
+        try:
+            write_verdict(folders, owed.verdict)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            self.full = error
+            self._owed[owed.path] = owed
+            return False
+        self._owed.pop(owed.path, None)
+        verdict = owed.verdict
+        if verdict.sha256:  # what could not be read was logged as that
             self.log.say("verdict", file=verdict.file, what=verdict.state)
-            if request is not None:
-                self.types.add(requester_folders, verdict, request)
-            if verdict.state == "draft" and request is not None and exposure is not None:
-                self.on_draft(verdict.file, request, exposure, asker, run, changed)
+        if owed.request is not None:
+            self.types.add(folders, verdict, owed.request)
+        if verdict.state == "draft" and owed.request is not None and owed.exposure is not None:
+            changed = owed.facts.st_ctime_ns
+            self.on_draft(verdict.file, owed.request, owed.exposure, owed.asker, owed.run, changed)
+        return True
+
+    def _write_owed(self) -> None:
+        """Write the verdicts that found no space, of the files that are still what was checked."""
+        for owed in list(self._owed.values()):
+            if not _is_there(owed.path, owed.facts):
+                del self._owed[owed.path]
+            elif not self._deliver(owed):
+                return
 
     def _left_alone(self, held: LockedTrail, path: Path, report: Report, owner: Owner) -> None:
         """A copy of a drill by someone else: an event without its id, and no verdict, so that no agent learns

@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
+from threegate.core.errors import is_disk_full
 from threegate.secretscan import mask_secrets
+from threegate.shown.messages import say
 
 _TEXT_CHARS = 300
 _READ_CHARS = 4096
@@ -25,6 +27,7 @@ _PRIORITIES = {
     "settings": _WARNING,
     "contracts": _WARNING,
     "fixed": _WARNING,
+    "full": _WARNING,
     "watching": _WARNING,
     "notice": _WARNING,
     "grants": _WARNING,
@@ -93,10 +96,13 @@ class Log:
             line = f"<{priority}>{line}"
         with self._lock:
             try:
-                sys.stderr.write(line + "\n")
-                sys.stderr.flush()
-            except (OSError, ValueError):
-                self._quiet = True
+                if self._as_json or self._journal:
+                    sys.stderr.write(line + "\n")
+                    sys.stderr.flush()
+                else:
+                    say(line, err=True)
+            except (OSError, ValueError) as error:
+                self._quiet = not is_disk_full(error)  # later lines may find space
 
 
 def _is_journal(stream: str) -> bool:

@@ -1,7 +1,8 @@
 """The daemon: lock, recover, then scan, judge and run until asked to stop.
 
 Invariant: only one daemon runs in a workspace; it never starts anything before recovery is done and the
-trail's outside head agrees; if the trail cannot be written, it starts nothing more and reports that.
+trail's outside head agrees; if the trail cannot be written, it starts nothing more and reports that. A full disk,
+which anyone who may write can cause, never ends it: what finds no space is left for the next turn, part by part.
 """
 
 from __future__ import annotations
@@ -15,12 +16,23 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from threegate.acts.grants import use_grants
 from threegate.core import durable, limits
-from threegate.core.errors import EXIT_FAILED, EXIT_OK, InvalidInput, ThreeGateError, Unavailable, place_of
+from threegate.core.disk_reserve import fill_reserve
+from threegate.core.errors import (
+    EXIT_FAILED,
+    EXIT_OK,
+    DiskFull,
+    InvalidInput,
+    ThreeGateError,
+    Unavailable,
+    is_disk_full,
+    place_of,
+)
 from threegate.core.workspace import Workspace
 from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
@@ -30,7 +42,7 @@ from threegate.daemon.log import Log
 from threegate.daemon.metrics_file import MetricsFile
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
 from threegate.daemon.proposals import Proposer
-from threegate.daemon.recovery import recover
+from threegate.daemon.recovery import DISK_WAS_FULL, recover
 from threegate.daemon.runner_set import RunnerSet
 from threegate.daemon.signals import signals_to
 from threegate.daemon.supervisor import Supervisor
@@ -44,6 +56,7 @@ _NAMES_SHOWN = 8
 _GRANTS_COMPARED = 16
 """How many drafts are compared with the standing grants per turn."""
 _TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
+_RESERVE_LOOK_SECONDS = 1.0
 _FOLDERS_LOOK_SECONDS = 0.1
 """While requests run and end, which wakes the daemon each time, its folders are scanned at most this
 often.
@@ -71,6 +84,13 @@ class Daemon:
     _looked_for_trail_checkpoint: float = 0.0
     _looked_through: float = 0.0
     _reported_problem: str | None = None
+    _full: str | None = None
+    """What found no space on the disk in the last turn; None if there was space for everything."""
+    _reported_full: bool = False
+    _reserve_at: float = 0.0
+    """When the disk reserve was last filled up, by the monotonic clock."""
+    _unrecorded: bool = True
+    """Whether the contracts that the daemon starts with are still to be recorded."""
     _grants_changed: int = 0
     """When the folder of grants last changed, as far as drafts were compared with it."""
     _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -113,8 +133,8 @@ class Daemon:
         )
 
     def _work(self) -> int:
+        self._fill_reserve()
         problem = self._begin()
-        self._policy_reload.record_contracts()
         for line in self._trail.fixed:
             self.log.say("fixed", what=line)
         self._report_contracts()
@@ -171,7 +191,8 @@ class Daemon:
             self._witnesses.close(limits.WITNESS_SECONDS if self.once and not self.stop.is_set() else 0.0)
         self.log.say("ended")
         dispatcher = self._runner_set.dispatcher
-        stopped = problem is not None or dispatcher.failed is not None or dispatcher.held_up is not None
+        reasons = (problem, dispatcher.failed, dispatcher.held_up, dispatcher.full, self._full)
+        stopped = any(reason is not None for reason in reasons)
         return EXIT_FAILED if stopped else EXIT_OK
 
     def _begin(self) -> str | None:
@@ -182,9 +203,52 @@ class Daemon:
             code, line = problem
             self.log.say("stopped", code=code, what=line)
             return line
-        recover(context, self.log)
-        self._keep_trail_checkpoint(complete_trail_checkpoint)
+        self._runner_set.dispatcher.unsettled = True
+        self._unless_full(self._settle)
         return None
+
+    def _settle(self) -> int:
+        """Recover; then requests may start. Raises TrailError, Unavailable, OSError."""
+        dispatcher = self._runner_set.dispatcher
+        recover(self._runner_set.context, self.log, DISK_WAS_FULL if dispatcher.full is not None else None)
+        self._keep_trail_checkpoint(complete_trail_checkpoint)
+        if self._unrecorded:
+            self._policy_reload.record_contracts()
+            self._unrecorded = False
+        dispatcher.unsettled, dispatcher.full = False, None
+        return 0
+
+    def _unless_full(self, part: Callable[[], int]) -> int:
+        """Do a part of a turn, and return what it returns; 0 if the disk is full: the next turn tries it again. Raises
+        everything else.
+        """
+        try:
+            return part()
+        except (OSError, ThreeGateError) as error:
+            if not is_disk_full(error):
+                raise
+            self._note_full(error)
+            return 0
+
+    def _note_full(self, error: BaseException) -> None:
+        name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        line = f"{name}{error.strerror}" if isinstance(error, OSError) else str(error)
+        self._full = self._full or line
+
+    def _report_full(self) -> None:
+        """Say that the disk is full, or that it no longer is; once."""
+        if self._full is not None and not self._reported_full:
+            self.log.say("full", what=f"{self._full}; make room: threegate agent remove RUN, threegate prune")
+        elif self._full is None and self._reported_full:
+            self.log.say("space", what="the disk has space again")
+        self._reported_full = self._full is not None
+
+    def _fill_reserve(self) -> None:
+        """Make the spare files that were used, now and then."""
+        now = time.monotonic()
+        if now - self._reserve_at >= _RESERVE_LOOK_SECONDS:
+            self._reserve_at = now
+            fill_reserve(self.workspace.reserve)
 
     def _turns(self, inbox: Inbox, problem: str | None) -> str | None:
         """Turn after turn; return why launches had to stop, or None."""
@@ -193,44 +257,62 @@ class Daemon:
             self.supervisor.turned()
             now = time.monotonic()
             looked = now - self._looked_through >= _FOLDERS_LOOK_SECONDS or not self._runner_set.dispatcher.running
+            if looked:
+                self._full = None
             if looked or self.reload.is_set():
-                self._look_at_settings()
+                self._unless_full(self._look_at_settings)
+            applied = self._full is None
             unsettled, changing = self._policy_reload.problem, self._policy_reload.is_changing
             context, dispatcher = self._runner_set.context, self._runner_set.dispatcher
             policy = context.policy
             did = 0
             if looked:
                 self._looked_through = now
+                self._fill_reserve()
                 self._metrics_file.turn()
-                did += inbox.scan(policy)
+                did += self._unless_full(partial(inbox.scan, policy))
+                if inbox.full is not None:
+                    self._note_full(inbox.full)
                 self._watch.follow(inbox.live)
-                did += inbox.types.work(_TYPES_SECONDS)
+                did += self._unless_full(partial(inbox.types.work, _TYPES_SECONDS))
                 if unsettled is None and not changing and policy.settings.approval.grants:
-                    did += self._use_grants(inbox)
+                    did += self._unless_full(partial(self._use_grants, inbox))
                 if unsettled is None and not changing and problem is None:
-                    did += self._draft_expiry.turn(context)
-                    did += self._drill_watch.turn(context, self._runner_set.notices.draft_waits)
+                    did += self._unless_full(partial(self._draft_expiry.turn, context))
+                    notify = self._runner_set.notices.draft_waits
+                    did += self._unless_full(partial(self._drill_watch.turn, context, notify))
                 self._controls()
             if problem is not None and context.begin() is None:
                 problem = self._begin()
+            elif problem is None and dispatcher.unsettled and not dispatcher.running:
+                self._unless_full(self._settle)
             starts = problem is None and unsettled is None and not changing and self._runner_set.fits(policy)
-            did += dispatcher.schedule() if starts else dispatcher.collect()
+            starts = starts and applied
+            did += self._unless_full(dispatcher.schedule if starts else dispatcher.collect)
+            if dispatcher.full is not None:
+                self._note_full(dispatcher.full)
             if problem is None and dispatcher.failed is None:
-                signed = self._sign_trail_checkpoint()
-                self._witnesses.turn(self._policy_reload.policy.settings.trail.witnesses, signed=signed)
+                self._unless_full(self._sign_and_ask)
             if looked:
-                self._report_status(problem or unsettled)
+                self._report_full()
+                self._report_status(problem or unsettled or self._full)
             if dispatcher.failed is not None and not dispatcher.running:
                 break
             idle = looked and not did and not dispatcher.running and not changing
-            if self.once and idle and not inbox.unfinished:
+            if self.once and idle and (self._full is not None or not inbox.unfinished):
                 break
-            if not inbox.in_between and (not did or dispatcher.running):
+            if self._full is not None or (not inbox.in_between and (not did or dispatcher.running)):
                 longest = self.supervisor.turn_seconds if looked else _FOLDERS_LOOK_SECONDS
                 self.wake.wait(dispatcher.pause(longest))
         return problem or self._policy_reload.problem
 
-    def _look_at_settings(self) -> None:
+    def _sign_and_ask(self) -> int:
+        """Sign a trail checkpoint if one is due, and have it cosigned."""
+        signed = self._sign_trail_checkpoint()
+        self._witnesses.turn(self._policy_reload.policy.settings.trail.witnesses, signed=signed)
+        return 0
+
+    def _look_at_settings(self) -> int:
         """Apply changed settings and contracts, completely or not at all; the runners are replaced when
         nothing runs.
         """
@@ -240,6 +322,10 @@ class Daemon:
             self.supervisor.reloading()
         try:
             changed = self._policy_reload.look(at_once=at_once)
+        except DiskFull:
+            if at_once:
+                self.reload.set()
+            raise
         finally:
             if at_once:
                 self.supervisor.ready()
@@ -260,6 +346,7 @@ class Daemon:
         fits = self._runner_set.fits(self._policy_reload.policy)
         if not fits and not dispatcher.running and dispatcher.failed is None:
             self._replace_runner_set()
+        return 0
 
     def _report_contracts(self) -> None:
         wrong = contracts_problem(self._policy_reload.policy)
@@ -269,6 +356,8 @@ class Daemon:
     def _replace_runner_set(self) -> None:
         old = self._runner_set
         self._runner_set = self._new_runner_set(self._policy_reload.policy)
+        new = self._runner_set.dispatcher
+        new.unsettled, new.full = old.dispatcher.unsettled, old.dispatcher.full
         old.dispatcher.stop(0.0)
         old.close()
 
@@ -305,6 +394,8 @@ class Daemon:
                     "grants", file=path.name, what=f"internal error: {place_of(error)}; please report it"
                 ),
             )
+        except DiskFull:
+            raise
         except (InvalidInput, Unavailable) as error:
             self.log.say("grants", what=f"{error}; no grant is used until this is fixed")
             return 0

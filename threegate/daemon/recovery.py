@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 from threegate.acts.memory import settle_notes
 from threegate.core import durable
@@ -26,15 +27,21 @@ from threegate.daemon.log import Log
 from threegate.launch.completion import close_from_trail, interrupt, unsettled
 from threegate.launch.context import Context
 from threegate.launch.cut_off_changes import Recovered, recover_changes, recover_undos
+from threegate.launch.launch_facts import draft_owner
+from threegate.launch.status_file import write_void
 from threegate.runners.registry import remove_orphans
 from threegate.tools.manifest import settle_manifests
 from threegate.trail import RequestHistory, moves
-from threegate.trail.payloads import ApprovalAbandoned, Claimed
+from threegate.trail.payloads import ApprovalAbandoned, Approved, Claimed
+
+DISK_WAS_FULL: Final = (
+    "the disk was full while this request was started or recorded; it may have run in part and is never run again"
+)
 
 
-def recover(context: Context, log: Log) -> int:
-    """Settle everything; return how many requests were not where the trail says. Raises TrailError,
-    Unavailable.
+def recover(context: Context, log: Log, why: str | None = None) -> int:
+    """Settle everything, while nothing runs; return how many requests were not where the trail says. `why` says what
+    interrupted a claimed request, if not the daemon's end. Raises TrailError, Unavailable, OSError.
     """
     workspace = context.workspace
     settings = context.policy.settings.runners
@@ -48,10 +55,10 @@ def recover(context: Context, log: Log) -> int:
         UserState.of(context.workspace_id).sweep()
         settle_notes(workspace, held)
         settle_manifests(workspace, held)
-        undos = recover_undos(context, held)
+    undos = recover_undos(context)
     for request_id, line in (*undos.stuck.items(), *undos.taken_back.items()):
         log.say("recovery", request=request_id, what=line)
-    for request_id, line in (*changes.stuck.items(), *changes.taken_back.items()):
+    for request_id, line in (*changes.stuck.items(), *changes.taken_back.items(), *changes.reverted.items()):
         log.say("recovery", request=request_id, what=line)
     with context.trail.locked() as held:
         histories = [
@@ -61,7 +68,7 @@ def recover(context: Context, log: Log) -> int:
         ]
     for history in histories:
         try:
-            done = _settle(context, history, changes)
+            done = _settle(context, history, changes, why)
         except (TrailError, Unavailable, OSError):
             raise
         except Exception as error:  # noqa: BLE001 - one request's failure never keeps the others from their end
@@ -97,27 +104,40 @@ def remove_temporary(workspace: Workspace) -> None:
                 durable.unlink(path)
 
 
-def _settle(context: Context, history: RequestHistory, changes: Recovered) -> str | None:
+def _settle(context: Context, history: RequestHistory, changes: Recovered, why: str | None) -> str | None:
     """Settle one request according to the trail. Returns what was done."""
-    workspace = context.workspace
     if history.end is not None:
         with context.trail.locked() as held:
             close_from_trail(context, held, history, history.end)
         return f"completed what {history.end.type} had recorded"
     if (claimed := Claimed.of(history.claimed)) is not None:
-        interrupt(context, history, claimed, changes.taken_back.get(history.request_id))
+        interrupt(context, history, claimed, changes.taken_back.get(history.request_id, why))
         return "was interrupted"
-    if history.file is None or (workspace.approved / history.file).exists():
-        return None
+    return _make_void(context, history.request_id)
+
+
+def _make_void(context: Context, request_id: str) -> str | None:
+    """Record that an approval is void if its file is gone; whether it is, is looked at under the lock, under which
+    commands end requests. Returns what was done.
+    """
+    workspace = context.workspace
     with context.trail.locked() as held:
-        moves.announce(
-            held,
-            ApprovalAbandoned(reason="the approved file is not in approved/", file=history.file),
-            request_id=history.request_id,
-            actor="daemon",
+        history = held.index.history(request_id)
+        if history is None or history.file is None or history.claimed or not unsettled(workspace, history):
+            return None
+        approved = Approved.of(history.approved) or Approved()
+        void = ApprovalAbandoned(
+            reason="the approved file is not in approved/",
+            file=history.file,
+            request_sha256=approved.request_sha256,
+            approval_sha256=approved.approval_sha256,
+            nonce=approved.nonce,
         )
+        moves.announce(held, void, request_id=request_id, actor="daemon")
         _remove_lone(workspace.approved, history.file)
-    return "approval was abandoned; the draft can be approved again"
+        requester_folders = workspace.requester_folders(draft_owner(history))
+    write_void(requester_folders, history.file)
+    return "its approval is void: the approved file is gone; its id is free for a new approval"
 
 
 def _remove_lone(folder: Path, file_name: str) -> None:
@@ -133,10 +153,10 @@ def _move_lone_signatures(workspace: Workspace, log: Log) -> int:
         folder = workspace.state_folder(state)
         for entry in sorted(os.listdir(folder)):
             of = request_of_companion(entry)
-            if of is None or (folder / of[0]).exists():
+            if of is None or not durable.is_gone(folder / of[0]):
                 continue
             signature, name = folder / entry, of[0]
-            home = next((other for other in STATES if (workspace.state_folder(other) / name).exists()), None)
+            home = next((other for other in STATES if os.path.lexists(workspace.state_folder(other) / name)), None)
             if home is None:
                 log.say("alone", file=signature.name, what="a signature without its request")
                 continue

@@ -30,7 +30,7 @@ class TypecheckQueue:
             self._waiting.append((requester_folders, verdict, request))
 
     def work(self, seconds: float) -> int:
-        """Check drafts for up to `seconds`; return how many."""
+        """Check drafts for up to `seconds`; return how many. Raises OSError; the draft is checked again."""
         until = time.monotonic() + seconds
         done = 0
         while self._waiting and time.monotonic() < until:
@@ -40,7 +40,11 @@ class TypecheckQueue:
             if found and _unchanged(requester_folders, verdict):
                 findings = [*verdict.findings, *(finding.to_json() for finding in found)]
                 findings.sort(key=lambda item: (item["line"], item["column"]))
-                write_verdict(requester_folders, replace(verdict, findings=tuple(findings)))
+                try:
+                    write_verdict(requester_folders, replace(verdict, findings=tuple(findings)))
+                except OSError:
+                    self._waiting.appendleft((requester_folders, verdict, request))
+                    raise
         return done
 
 

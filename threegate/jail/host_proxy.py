@@ -3,7 +3,8 @@
 Invariant: it accepts only a CONNECT to port 443 of a listed name. A name that is not listed is never looked
 up, and a listed one that resolves to an address that is not public is refused. The forwarded data is not
 inspected: the card and the docs say "may send anything there". Each host that was reached or refused is
-logged.
+logged (`host_log`). At most AGENT_HOST_CONNECTIONS are open at a time, so the memory that it holds for an agent is
+bounded.
 
 Run as ``python -m threegate.jail.host_proxy SOCKET LOG HOST…``: two descriptors, of the listening socket and
 of the log file. It exits when stdin closes.
@@ -12,7 +13,6 @@ of the log file. It exits when stdin closes.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import socket
 import sys
@@ -23,6 +23,8 @@ from typing import Final
 import h11
 
 from threegate.core import limits
+from threegate.core.public_address import is_public
+from threegate.jail.host_log import unlisted_line
 
 _PIECE: Final = 1 << 16
 _PORT: Final = "443"
@@ -34,10 +36,17 @@ class HostProxy:
     def __init__(self, hosts: Iterable[str], log: int) -> None:
         self._hosts = frozenset(hosts)
         self._log = log
-        self._said: set[str] = set()
+        self._reached: set[str] = set()
+        self._refused: set[str] = set()
+        self._unlisted = 0
+        self._open = 0
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of the agent, to its end."""
+        """One connection of the agent, to its end; one too many is closed before anything of it is read."""
+        if self._open >= limits.AGENT_HOST_CONNECTIONS:
+            writer.close()
+            return
+        self._open += 1
         try:
             async with asyncio.timeout(limits.AGENT_CONNECT_SECONDS):
                 host = await _asked(reader)
@@ -54,28 +63,40 @@ class HostProxy:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, ExceptionGroup):
             pass
         finally:
+            self._open -= 1
             with suppress(OSError):
                 writer.close()
 
     async def _reach(self, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         """Streams to a listed host; None, with a log entry, for any other."""
         if host not in self._hosts:
-            self._note("refused", host)
+            self._note_refused(host)
             return None
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, int(_PORT), type=socket.SOCK_STREAM)
         addresses = [str(item[4][0]) for item in found]
-        if not addresses or not all(ipaddress.ip_address(address).is_global for address in addresses):
-            self._note("refused", host)
+        if not addresses or not all(map(is_public, addresses)):
+            self._note_refused(host)
             return None
-        self._note("reached", host)
+        self._note_reached(host)
         return await asyncio.open_connection(addresses[0], int(_PORT))
 
-    def _note(self, what: str, host: str) -> None:
-        line = f"{what} {host}"
-        if line not in self._said and len(self._said) < limits.TRAIL_LIST_ITEMS:
-            self._said.add(line)
-            os.write(self._log, f"{line}\n".encode())
+    def _note_reached(self, host: str) -> None:
+        """Before the connection is made. No bound but the list: whatever else is asked for takes no room of these."""
+        if host not in self._reached:
+            self._reached.add(host)
+            os.write(self._log, f"reached {host}\n".encode())
+
+    def _note_refused(self, host: str) -> None:
+        """The first ones by name; of the others, which an agent can make up, how many attempts there were."""
+        if host in self._refused:
+            return
+        if len(self._refused) < limits.EGRESS_REFUSED:
+            self._refused.add(host)
+            os.write(self._log, f"refused {host}\n".encode())
+        else:
+            self._unlisted += 1
+            os.pwrite(self._log, unlisted_line(self._unlisted), 0)
 
 
 async def _asked(reader: asyncio.StreamReader) -> str | None:

@@ -2,7 +2,8 @@
 capability and nothing of the caller's.
 
 Invariant: the program in the jail inherits no variable, no descriptor but its three streams, and no path that
-`Jail` does not name. Paths reach bubblewrap through a separate mount namespace, in which they were bound
+`Jail` does not name. What it can write outside of the bound paths is bounded in bytes and in names, and it can
+have so many processes and no more. Paths reach bubblewrap through a separate mount namespace, in which they were bound
 before the account changed; so no folder above them must be accessible to the agent's account. Whether a
 restriction works here is determined by a trial run of the same command line (`missing_walls`), never assumed.
 """
@@ -34,6 +35,7 @@ HOSTS_PORT: Final = 8301
 NOT_STARTED: Final = 3
 """Exit code of a run whose jail could not be created."""
 _UID: Final = 1000
+_TRIAL_PROCESSES: Final = 12
 _STAGE: Final = "/dev/shm"
 """A folder that every Linux has and every account may enter; an empty one is mounted there in the jail's
 mount namespace.
@@ -59,6 +61,9 @@ WALLS: Final = (
     "no new privileges",
     "empty environment",
     "closed descriptors",
+    "read-only system",
+    "memory files limit",
+    "processes limit",
 )
 """The restrictions without which no agent is started, by their names in the trail."""
 
@@ -72,11 +77,23 @@ _ETC_OF_THE_HOST: Final = ("ld.so.cache", "ssl/certs", "alternatives", "ca-certi
 """What programs need from /etc, without information about this machine's users."""
 
 _ENTERING: Final = 'while [ "$1" != : ]; do echo $$ >"$1" || exit 3; shift; done; shift; exec "$@"'
+_MASKED_FILES: Final = ("keys", "key-users", "kcore", "latency_stats", "sched_debug", "timer_list", "timer_stats")
+_MASKED_FOLDERS: Final = ("acpi", "asound", "scsi")
+_READ_ONLY: Final = ("bus", "fs", "irq", "pressure", "sys", "sysrq-trigger")
+"""Names in /proc that are not about the jail's own processes: what container engines hide or make read-only, and the
+keys and pressure triggers of the account. The kernel lets an account write the limits of its own IPC and process
+namespaces, and a namespace is the agent's account's.
+"""
+
 _STAGING: Final = """
 set -e
 mount -t tmpfs -o mode=0755,nosuid,nodev,size=1m none "$1"
 cd "$1"
-shift
+: >empty
+mkdir hidden tmp shm
+mount -t tmpfs -o "mode=1777,nosuid,nodev,$2" tmp tmp
+mount -t tmpfs -o "mode=1777,nosuid,nodev,$2" shm shm
+shift 2
 n=0
 while [ "$1" != : ]; do
   if [ -d "$1" ]; then mkdir "$n"; else : >"$n"; fi
@@ -94,8 +111,9 @@ shift
 cd /
 exec /usr/bin/env -i "$@"
 """
-"""Bind each path up to `:` as 0, 1, … in an empty folder; then, up to the next `:`, mount an overlay of such
-numbers on each name.
+"""Mount /tmp and /dev/shm of the jail with the bounds of the second word, because bubblewrap cannot bound names; then
+bind each path up to `:` as 0, 1, … in an empty folder; then, up to the next `:`, mount an overlay of such numbers on
+each name.
 """
 
 _BEGIN: Final = """
@@ -123,8 +141,17 @@ printf '\0status\n'; cat /proc/self/status
 printf '\0namespaces\n'; for name in mnt pid net ipc user; do readlink /proc/self/ns/$name; done
 printf '\0environment\n'; wc -c </proc/1/environ
 printf '\0descriptors\n'; ls /proc/self/fd
+printf '\0mounts\n'; cat /proc/self/mountinfo
+printf '\0sizes\n'; stat -f -c '%b %S %c' /tmp /dev/shm
+printf '\0writable\n'
+for name in /proc/[!0-9]* /proc/sys/kernel/* /dev; do [ ! -w "$name" ] || [ -L "$name" ] || echo "$name"; done
+printf '\0processes\n'
+prlimit --nproc="$1" -- /bin/sh -c 'n=0; while [ $n -le "$1" ]; do sleep 9 & n=$((n + 1)); echo $n; done' - "$1"
+exit 0
 """
-"""The trial's report about itself; `ls` has one descriptor of its own."""
+"""The trial's report about itself; `ls` has one descriptor of its own. The last part starts more processes than a lower
+limit allows, and lists those that it could start.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +249,9 @@ class Jail:
     environment: Mapping[str, str] | None = None
     cwd: str = "/"
     tmp_bytes: int = limits.AGENT_TMP_BYTES
+    """Of /tmp and of /dev/shm; they have a name for each `TMP_BYTES_PER_NAME`."""
+    processes: int = limits.JAIL_PROCESSES
+    """Processes and threads, counted in the jail's own user namespace: those of the account outside do not count."""
     cgroups: tuple[Path, ...] = ()
     """Files that the first process writes its process id into (`jail_cgroup`)."""
 
@@ -232,8 +262,9 @@ class Jail:
         """The whole command line for `argv` in the jail, and the descriptors that it reads; they are closed
         with the block.
 
-        `begin` False leaves out the relays; bubblewrap writes information about the jail into `info`. Raises
-        Unavailable, with the Debian package, if a program is missing.
+        `begin` False leaves out the relays; bubblewrap writes information about the jail into `info`. Its options
+        are in a file and not on the line, because the jail's first process keeps the line, and the line would show
+        this machine's paths. Raises Unavailable, with the Debian package, if a program is missing.
         """
         if missing := missing_packages():
             raise Unavailable(
@@ -242,12 +273,16 @@ class Jail:
             )
         with ExitStack() as held:
             filters = [seccomp_programs.system_calls(), seccomp_programs.terminal_input()]
-            texts = [_memory_file(text) for text in (*_ETC.values(), self._variables())]
-            for descriptor in (*filters, *texts):
+            etc = [_memory_file(text) for text in _ETC.values()]
+            for descriptor in (*filters, *etc):
                 held.callback(os.close, descriptor)
-            inside = ["/bin/sh", "-c", _BEGIN, "begin", *argv] if begin else list(argv)
-            line = [*self._staged(), *self._bubblewrap(filters, texts, info), "--", *inside]
-            yield line, [*filters, *texts, *([] if info is None else [info])]
+            options = _memory_file("".join(f"{word}\0" for word in self._bubblewrap(filters, etc, info)))
+            held.callback(os.close, options)
+            # Set inside: a limit set outside would count all processes of the account.
+            inside = ["/usr/bin/prlimit", f"--nproc={self.processes}", "--"]
+            inside += ["/bin/sh", "-c", _BEGIN, "begin", *argv] if begin else argv
+            line = [*self._staged(), "/usr/bin/bwrap", "--args", str(options), "--", *inside]
+            yield line, [*filters, *etc, options, *([] if info is None else [info])]
 
     def _staged(self) -> list[str]:
         """Namespaces, binds, then the account: what comes before bubblewrap."""
@@ -277,6 +312,7 @@ class Jail:
             _STAGING,
             "stage",
             _STAGE,
+            f"size={self.tmp_bytes},nr_inodes={self.tmp_bytes // limits.TMP_BYTES_PER_NAME}",
             *map(str, sources),
             ":",
             *mounts,
@@ -291,8 +327,9 @@ class Jail:
             "--",
         ]
 
-    def _bubblewrap(self, filters: Sequence[int], texts: Sequence[int], info: int | None) -> list[str]:
-        line = ["/usr/bin/bwrap", *(["--info-fd", str(info)] if info is not None else [])]
+    def _bubblewrap(self, filters: Sequence[int], etc: Sequence[int], info: int | None) -> list[str]:
+        """The options of bubblewrap, environment included."""
+        line = ["--info-fd", str(info)] if info is not None else []
         line += "--unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try".split()
         line += "--disable-userns --die-with-parent --cap-drop ALL --hostname agent --clearenv".split()
         line += ["--uid", str(_UID), "--gid", str(_UID), "--ro-bind", "/usr", "/usr"]
@@ -304,12 +341,12 @@ class Jail:
                 line += ["--ro-bind", str(path), str(path)]
         for name in _ETC_OF_THE_HOST:
             line += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        *etc, variables = texts
         for path_in_jail, descriptor in zip(_ETC, etc, strict=True):
             line += ["--perms", "0644", "--file", str(descriptor), path_in_jail]
-        line += ["--proc", "/proc", "--dev", "/dev"]
-        for place, size in (("/tmp", self.tmp_bytes), ("/dev/shm", self.tmp_bytes)):
-            line += ["--perms", "1777", "--size", str(size), "--tmpfs", place]
+        line += ["--proc", "/proc", *_covered(_READ_ONLY, "/proc/{}")]
+        line += [*_covered(_MASKED_FILES, f"{_STAGE}/empty"), *_covered(_MASKED_FOLDERS, f"{_STAGE}/hidden")]
+        line += ["--dev", "/dev", "--bind", f"{_STAGE}/shm", "/dev/shm", "--remount-ro", "/dev"]
+        line += ["--bind", f"{_STAGE}/tmp", "/tmp"]
         line += ["--dir", "/run", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"]
         first = 0
         for number, layered in enumerate(self.layered):
@@ -320,15 +357,9 @@ class Jail:
         line += ["--remount-ro", "/"]
         for descriptor in filters:
             line += ["--add-seccomp-fd", str(descriptor)]
-        return [*line, "--args", str(variables), "--chdir", self.cwd]
-
-    def _variables(self) -> str:
-        """The environment, in the form bubblewrap reads from a descriptor: a command line would show its
-        values to every user of this machine.
-        """
-        variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", **(self.environment or {})}
-        words = (word for name, value in variables.items() for word in ("--setenv", name, value))
-        return "".join(f"{word}\0" for word in words)
+        for name, value in {"PATH": "/usr/local/bin:/usr/bin:/bin", **(self.environment or {})}.items():
+            line += ["--setenv", name, value]
+        return [*line, "--chdir", self.cwd]
 
     def start(
         self,
@@ -387,7 +418,9 @@ def measure_walls(account: Account) -> dict[str, bool]:
     """Each of WALLS, and whether it is in force in a jail of this account: read back from a jail without an
     agent. Raises Unavailable.
     """
-    parts = dict(part.split("\n", 1) for part in _trial(Jail(account), ["/bin/sh", "-c", _MEASURE]).split("\0")[1:])
+    jail = Jail(account)
+    said = _trial(jail, ["/bin/sh", "-c", _MEASURE, "measure", str(_TRIAL_PROCESSES)])
+    parts = dict(part.split("\n", 1) for part in said.split("\0")[1:])
     status = dict(line.split(":\t", 1) for line in parts["status"].splitlines() if ":\t" in line)
     places = dict(line.split(":", 1) for line in parts["namespaces"].splitlines())
     capabilities = {status.get(name, "?").strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
@@ -409,7 +442,29 @@ def measure_walls(account: Account) -> dict[str, bool]:
         "no new privileges": status.get("NoNewPrivs") == "1",
         "empty environment": parts["environment"].strip() == "0",
         "closed descriptors": parts["descriptors"].split() == ["0", "1", "2", "3"],
+        "read-only system": parts["writable"] == "",
+        "memory files limit": _bounded(parts["mounts"], parts["sizes"], jail.tmp_bytes),
+        "processes limit": 0 < len(parts["processes"].split()) < _TRIAL_PROCESSES,
     }
+
+
+def _bounded(mounts: str, sizes: str, tmp_bytes: int) -> bool:
+    """Whether every writable tmpfs of the jail is /tmp or /dev/shm, with its bounds."""
+    writable = []
+    for line in mounts.splitlines():
+        here, _, super_block = line.partition(" - ")
+        place, options = here.split()[4:6]
+        if super_block.startswith("tmpfs ") and "ro" not in options.split(","):
+            writable.append(place)
+    measured = [tuple(map(int, line.split())) for line in sizes.splitlines()]
+    held = {(blocks * size, names) for blocks, size, names in measured}
+    return sorted(writable) == ["/dev/shm", "/tmp"] and held == {(tmp_bytes, tmp_bytes // limits.TMP_BYTES_PER_NAME)}
+
+
+def _covered(names: Sequence[str], source: str) -> list[str]:
+    """The options that bind `source`, with the name filled in, read-only over each name that /proc has here."""
+    found = (name for name in names if os.path.lexists(f"/proc/{name}"))
+    return [word for name in found for word in ("--ro-bind", source.format(name), f"/proc/{name}")]
 
 
 def check_walls(account: Account) -> None:

@@ -1,5 +1,5 @@
-"""Limits on memory and processes of one jail, with cgroups that only root can create; for an ordinary account
-they are reported as missing.
+"""The limit on the memory of one jail, with a cgroup that only root can create; for an ordinary account it is
+reported as missing. The number of processes has a limit everywhere (`Jail.processes`).
 
 Invariant: a limit counts as enforced only if it was read back. The jail's first process enters before
 anything is started.
@@ -35,28 +35,24 @@ class JailCgroup:
         return tuple(folder / "cgroup.procs" for folder in self.folders)
 
     @classmethod
-    def make(cls, name: str, *, memory_mb: int, processes: int) -> JailCgroup:
-        """Create them with these limits; memory 0 means no limit. Those that cannot be set are in
-        `missing`.
-        """
-        wanted = {"processes": str(processes), **({"memory": str(memory_mb * _MIB)} if memory_mb else {})}
+    def make(cls, name: str, *, memory_mb: int) -> JailCgroup:
+        """Create them with this limit; 0 means no limit. A limit that cannot be set is in `missing`."""
+        if not memory_mb:
+            return cls((), (), ())
         if os.geteuid() != 0:
-            return cls((), (), tuple(sorted(wanted)))
-        version_1 = (_ROOT / "pids").is_dir()
-        folders: list[Path] = []
-        held: list[str] = []
-        for what, value in wanted.items():
-            controller = {"processes": "pids", "memory": "memory"}[what]
-            folder = (_ROOT / controller if version_1 else _ROOT) / f"threegate-{name}"
-            files = ("memory.limit_in_bytes" if version_1 else "memory.max") if what == "memory" else "pids.max"
-            with suppress(OSError):
-                if folder not in folders:
-                    folder.mkdir()
-                    folders.append(folder)
-                (folder / files).write_text(value)
-                if (folder / files).read_text().strip() == value:
-                    held.append(what)
-        return cls(tuple(folders), tuple(held), tuple(sorted(wanted.keys() - set(held))))
+            return cls((), (), ("memory",))
+        version_1 = (_ROOT / "memory").is_dir()
+        folder = (_ROOT / "memory" if version_1 else _ROOT) / f"threegate-{name}"
+        file = folder / ("memory.limit_in_bytes" if version_1 else "memory.max")
+        value = str(memory_mb * _MIB)
+        folders: tuple[Path, ...] = ()
+        with suppress(OSError):
+            folder.mkdir()
+            folders = (folder,)
+            file.write_text(value)
+            if file.read_text().strip() == value:
+                return cls(folders, ("memory",), ())
+        return cls(folders, (), ("memory",))
 
     def close(self) -> None:
         """Remove them. Their processes were killed; the kernel may take a moment to reap the last one."""
@@ -71,7 +67,7 @@ class JailCgroup:
 
 def sweep_cgroups(kind: str) -> None:
     """Remove what killed processes left of cgroups named ``KIND-PID-…``."""
-    for place in (_ROOT / "pids", _ROOT / "memory", _ROOT):
+    for place in (_ROOT / "memory", _ROOT):
         for folder in place.glob(f"threegate-{kind}-*"):
             if not Path("/proc", folder.name.split("-")[2]).exists():
                 with suppress(OSError):
@@ -80,6 +76,6 @@ def sweep_cgroups(kind: str) -> None:
 
 def remove_cgroups(name: str) -> None:
     """Remove what a killed launcher left of the run `name`."""
-    for place in (_ROOT / "pids", _ROOT / "memory", _ROOT):
+    for place in (_ROOT / "memory", _ROOT):
         with suppress(OSError):
             (place / f"threegate-{name}").rmdir()

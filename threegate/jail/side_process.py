@@ -1,7 +1,7 @@
 """A process that serves a jail from outside: it answers on one socket in the jail.
 
 Invariant: the kernel kills it with its parent. Its socket has mode 0600 and belongs to the jailed account; it
-inherits only the descriptors it was given.
+inherits only the descriptors it was given. One that holds what the jail sends is in the jail's cgroups.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from threegate.core.errors import Unavailable
+from threegate.jail.host_log import unlisted_line
 from threegate.jail.jail import Account
 
 _BACKLOG: Final = 64
@@ -69,15 +70,18 @@ class SideProcess:
             self._process.wait()
 
 
-def start_host_proxy(listener: socket.socket, hosts: Sequence[str]) -> tuple[SideProcess, int]:
+def start_host_proxy(
+    listener: socket.socket, hosts: Sequence[str], cgroups: Sequence[Path] = ()
+) -> tuple[SideProcess, int]:
     """The proxy to allowed hosts, and a descriptor of its log, which the caller closes. Raises
     Unavailable.
     """
     log = os.memfd_create("hosts", os.MFD_CLOEXEC)
+    os.write(log, unlisted_line(0))
     descriptors = (listener.fileno(), log)
     command = [sys.executable, "-m", "threegate.jail.host_proxy", *map(str, descriptors), *hosts]
     kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-    return SideProcess("host proxy", start_side_process(command, descriptors, kept)), log
+    return SideProcess("host proxy", start_side_process(command, descriptors, kept, cgroups=cgroups)), log
 
 
 def start_side_process(
@@ -86,10 +90,13 @@ def start_side_process(
     environment: Mapping[str, str],
     *,
     stdin: int = subprocess.PIPE,
+    cgroups: Sequence[Path] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start it with this environment and these descriptors. Raises Unavailable."""
+    """Start it with this environment and these descriptors, in these cgroups (the files that a process id is written
+    into). Raises Unavailable.
+    """
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             ["/usr/bin/setpriv", "--pdeathsig", "KILL", *command],
             stdin=stdin,
             stdout=subprocess.DEVNULL,
@@ -100,3 +107,11 @@ def start_side_process(
         )
     except OSError as error:
         raise Unavailable(f"{command[0]}: cannot be started ({error.strerror})") from None
+    try:
+        for file in cgroups:
+            file.write_text(str(process.pid))
+    except OSError as error:
+        process.kill()
+        process.wait()
+        raise Unavailable(f"{file}: a process beside the jail cannot enter it ({error.strerror})") from None
+    return process

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from threegate.aana import is_identity_bound
+from threegate.aana import arguments_sha256, is_identity_bound
 from threegate.core import canonical, limits
 from threegate.request.job import Job
 from threegate.request.model import Request
@@ -97,15 +97,25 @@ def aana_event(
 
     `granted`: an operator signed a grant that covers the request, and not the request itself.
     """
+    arguments = call_arguments(job)
+    if job.call is None:
+        arguments.pop("vars", None)
+    if job.vars_json is not None:
+        arguments["vars_sha256"] = canonical.sha256_hex(job.vars_json.encode())
+    tool = tool_name(job)
     references: list[dict[str, Any]] = []
     if approval_sha256 is not None and approved_utc is not None:
+        source = f"approval.sha256.{approval_sha256}"
         if authorization == "validated":
-            kind, summary = ("policy", "Request validated; covered by a grant that an operator signed.")
+            summary = "Request validated; covered by a grant that an operator signed."
+            references.append(_reference(source, "policy", summary, approved_utc))
         elif granted:
-            kind, summary = ("approval", "Operator confirmed calls of this form by signature.")
+            summary = "Operator confirmed calls of this form by signature."
+            references.append({**_reference(source, "approval", summary, approved_utc), "supports": [tool]})
         else:
-            kind, summary = ("approval", "Operator confirmed exactly this request by signature.")
-        references.append(_reference(f"approval.sha256.{approval_sha256}", kind, summary, approved_utc))
+            summary = "Operator confirmed exactly this request by signature."
+            about = [tool, f"arguments:sha256:{arguments_sha256(arguments)}"]
+            references.append({**_reference(source, "approval", summary, approved_utc), "supports": about})
     elif authorization == "validated" and approved_utc is not None:
         references.append(
             _reference(
@@ -128,13 +138,8 @@ def aana_event(
         for item in job.inputs
     )
     references.extend(_claimed(item) for item in request.evidence)
-    arguments = call_arguments(job)
-    if job.call is None:
-        arguments.pop("vars", None)
-    if job.vars_json is not None:
-        arguments["vars_sha256"] = canonical.sha256_hex(job.vars_json.encode())
     return {
-        "tool_name": tool_name(job),
+        "tool_name": tool,
         "tool_category": category(
             job,
             side_effect_above_read=side_effect_above_read,

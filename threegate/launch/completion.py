@@ -17,7 +17,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from threegate.approval import VOID
 from threegate.core import canonical, durable
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.workspace import AgentRun, RequesterFolders, Workspace
 from threegate.judgement.judge import Cleared, Judgement, NotCleared
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
@@ -59,7 +61,7 @@ def finish(
     state = _state(ended)
     folder = context.workspace.state_folder(state)
     shown = show_streams(ran)
-    with context.trail.locked() as held:
+    with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
         moved = context.contracts.commit(held, context.policy, request, ran.status, run_folder)
         target = moves.free_name(folder / path.name)
         # The result names its event and the event the result's digest, so number and time are reserved first.
@@ -86,7 +88,8 @@ def finish(
     # cut.
     moves.settle(result, result)
     moves.settle(path, target)
-    write_status(requester_folders, target.name, state, ran.status, judgement)
+    with disk_reserve(context.workspace.reserve):
+        write_status(requester_folders, target.name, state, ran.status, judgement)
     context.on_end(request.request_id, ran.status)
     return Ended(ended.kind, ran.status, result)
 
@@ -138,11 +141,14 @@ def refuse_held(
         history.claimed is not None or history.end is not None or _is_copy(history, file.path)
     )
     approval = judgement.approval if judgement else None
+    void = code == VOID
+    # A void approval has left its id free: a file that comes back is put aside, and ends nothing.
+    aside = known or void or (history is not None and history.abandoned)
+    reason = "replayed" if known or void else code
     # What an operator approved under this name, even if a gate does not accept the file that is there now.
-    given = (payloads.Approved.of(history.approved) if history and not known else None) or payloads.Approved()
-    reason = "replayed" if known else code
+    given = (payloads.Approved.of(history.approved) if history and not aside else None) or payloads.Approved()
     target = moves.free_name(context.workspace.refused / file.path.name)
-    stopped: payloads.Stopped = (payloads.Quarantined if known else payloads.Refused)(
+    stopped: payloads.Stopped = (payloads.Quarantined if aside else payloads.Refused)(
         reason=reason,
         message=message,
         backend=DEFAULT_BACKEND,  # an unrunnable file is not trusted; the event has the usual keys
@@ -192,7 +198,7 @@ def _is_copy(history: RequestHistory, path: Path) -> bool:
     """
     approved = payloads.Approved.of(history.approved)
     name = approved.file if approved else None
-    return name is not None and name != path.name and (path.parent / name).exists()
+    return name is not None and name != path.name and not durable.is_gone(path.parent / name)
 
 
 def _refusal_facts(event: Event) -> ResultFacts:
@@ -237,7 +243,7 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
     far it got, if known.
     """
     workspace = context.workspace
-    with context.trail.locked() as held:
+    with disk_reserve(workspace.reserve), context.trail.locked() as held:
         source = moves.find_file(workspace, history)
         name = source.name if source else str(history.file or f"{history.request_id}.md")
         target = moves.free_name(workspace.refused / name)
@@ -260,7 +266,8 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
         deliver_result(workspace, _refusal_facts(event), requester_folders=requester_folders)
         if source is not None:
             moves.relocate(source, target)
-    write_status(requester_folders, target.name, "refused", "interrupted")
+    with disk_reserve(workspace.reserve):
+        write_status(requester_folders, target.name, "refused", "interrupted")
     context.on_end(history.request_id, "interrupted")
 
 
@@ -274,7 +281,7 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         folder = workspace.run_folder(history.request_id)
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=ended.record_sha256)
         if ended.released_sha256 is not None and not released_there(requester_folders, history.request_id):
-            staged = stage_released(folder, history.request_id, facts.artifacts)
+            staged = stage_released(workspace, folder, history.request_id, facts.artifacts)
             if staged is not None and staged.sha256 == ended.released_sha256:
                 durable.sync_together(staged.files, {path.parent for path in staged.files})
                 deliver_released(requester_folders, folder, history.request_id)
@@ -320,7 +327,7 @@ def unsettled(workspace: Workspace, history: RequestHistory) -> bool:
     if history.end is None:
         if history.claimed is not None:
             return True
-        return history.file is not None and not (workspace.approved / history.file).exists()
+        return history.file is not None and durable.is_gone(workspace.approved / history.file)
     if history.state is None or history.file is None:
         return False
     there = (workspace.state_folder(history.state) / history.file).exists()

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from threegate.aana.decision_log import DecisionLog
-from threegate.core.errors import TrailError, Unavailable
+from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_full
 from threegate.core.extras import require_extra
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
@@ -77,7 +77,7 @@ class Context:
         try:
             self.decisions.record(assessment.event, dict(assessment.result), surface="daemon", now=now)
         except OSError as error:
-            raise Unavailable(
+            raise (DiskFull if is_disk_full(error) else Unavailable)(
                 f"{self.decisions.path}: cannot be written ({error.strerror or error}); nothing is started until it can"
             ) from error
 

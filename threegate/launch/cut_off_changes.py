@@ -7,6 +7,8 @@ whole change is reverted here, before its request is called `interrupted`. Doing
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +19,7 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.runners.apply.apply_journal import STAGE, read_journal
 from threegate.runners.apply.runner import JOURNAL, forget_stage, take_back_change
-from threegate.trail import LockedTrail, RequestHistory, moves
+from threegate.trail import RequestHistory, moves
 from threegate.trail.payloads import Finished, Undone, UndoStarted
 
 
@@ -26,6 +28,8 @@ class Recovered:
     """The outcomes of interrupted changes, by request id, in one line for the trail."""
 
     taken_back: dict[str, str] = field(default_factory=dict)
+    reverted: dict[str, str] = field(default_factory=dict)
+    """Those whose requests had ended before, as failed or cancelled."""
     stuck: dict[str, str] = field(default_factory=dict)
     """Those that cannot be reverted now: their requests stay unchanged until the next start."""
 
@@ -49,7 +53,19 @@ def recover_changes(context: Context) -> Recovered:
             _take_back(journal.parent, history, found)
         elif finished is not None and finished.status == "succeeded":
             forget_stage(journal.parent)
+        else:
+            _take_back_later(journal.parent, history, found)
     return found
+
+
+def _take_back_later(folder: Path, history: RequestHistory, found: Recovered) -> None:
+    """Revert a change that the trail calls failed or cancelled, if its project's owner prevented that before."""
+    try:
+        done = take_back_change(folder, pending=True)
+    except (Refused, OSError):
+        return  # the project cannot be reached, or has no stage folder
+    if done.status == "succeeded" and done.message == "":
+        found.reverted[history.request_id] = "its change, which was interrupted, was reverted"
 
 
 def _take_back(folder: Path, history: RequestHistory, found: Recovered) -> None:
@@ -78,20 +94,53 @@ def undo_journal(workspace: Workspace, request_id: str) -> Path:
     return workspace.control / f"undo-{request_id}.json"
 
 
-def recover_undos(context: Context, held: LockedTrail) -> Recovered:
-    """Complete or revert every interrupted undo, under the trail's lock, which an undo holds. Raises
-    TrailError.
+def lock_undo(path: Path) -> int | None:
+    """An open descriptor of an undo's journal, whose holder alone may make or revert that undo; None if another process
+    is at it, or it has ended. Called under the trail's lock, under which an undo also makes its journal. The child that
+    works in the project inherits the descriptor: as long as it lives, nobody else has the lock.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+    except BlockingIOError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def recover_undos(context: Context) -> Recovered:
+    """Complete or revert every interrupted undo. Raises TrailError.
+
+    The trail's lock is not held meanwhile: the project's owner, whose account this needs, could hold it up.
     """
     found = Recovered()
     for path in sorted(context.workspace.control.glob("undo-*.json")):
         match = _UNDO.fullmatch(path.name)
-        if match is not None:
-            _recover_undo(context, held, path, match[1], found)
+        if match is None:
+            continue
+        try:
+            with context.trail.locked() as held:
+                lock = lock_undo(path)
+                history = held.index.history(match[1])
+        except OSError as error:
+            found.stuck[match[1]] = f"its undo was interrupted and cannot be reverted now: {error}"
+            continue
+        if lock is not None:
+            try:
+                _recover_undo(context, history, path, match[1], found)
+            finally:
+                os.close(lock)
     return found
 
 
-def _recover_undo(context: Context, held: LockedTrail, path: Path, request_id: str, found: Recovered) -> None:
-    history = held.index.history(request_id)
+def _recover_undo(
+    context: Context, history: RequestHistory | None, path: Path, request_id: str, found: Recovered
+) -> None:
     event = history.applied if history is not None else None
     started, undone = UndoStarted.of(event), Undone.of(event)
     try:
@@ -107,7 +156,8 @@ def _recover_undo(context: Context, held: LockedTrail, path: Path, request_id: s
             if done.left:
                 message += f", except for {len(done.left)} paths that were changed since"
             taken_back = Undone(status="interrupted", message=message, token=token)
-            moves.announce(held, taken_back, request_id=request_id, actor="daemon")
+            with context.trail.locked() as held:
+                moves.announce(held, taken_back, request_id=request_id, actor="daemon")
             found.taken_back[request_id] = f"its undo: {message}"
         durable.unlink(path)
     except (Refused, OSError, ValueError) as error:

@@ -84,7 +84,8 @@ def facts_for_launch(
         recorded_approval=approved.approval_sha256 if approved else None,
         recorded_batch=draft.batch if draft is not None else batch_place(approved),
         recorded_file=approved.file if approved else None,
-        was_approved=approved is not None,
+        was_approved=approved is not None or (history is not None and history.abandoned),
+        is_void=index.is_void,
         grants=settings.approval.grants,
         grants_write=settings.approval.grants_write,
         grant_uses=index.grant_uses,
@@ -123,11 +124,13 @@ def pinned_inputs(workspace: Workspace, job: Job) -> dict[str, PinnedFile]:
 
 
 def id_used(workspace: Workspace, history: RequestHistory | None, request_id: str) -> bool:
-    """Whether a request with this id was claimed or has ended, according to the trail or the state
-    folders.
+    """Whether a request with this id was claimed or has ended: by the trail, or by the folders where the trail does not
+    know the id. A file in them with this name may be another request's, since whoever drafts one names it.
     """
     if history is not None and (history.claimed is not None or history.end is not None):
         return True
     if workspace.run_folder(request_id).exists():
         return True
+    if history is not None:
+        return False
     return any((workspace.state_folder(state) / f"{request_id}.md").exists() for state in STATES if state != "approved")

@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.approval import LaunchFacts, VerifiedApproval
+from threegate.approval import VOID, VOID_TEXT, LaunchFacts, VerifiedApproval
 from threegate.contracts import Decision
 from threegate.core import durable, limits
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import Refused
 from threegate.judgement.judge import Clearance, Cleared, Judgement, NotCleared, judge
 from threegate.launch.approved_file import Approved, Ended, Waiting, facts_of_approved, is_there
@@ -96,9 +97,10 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
     ).with_outcome(outcome)
     _remove_unrecorded(control.run_folder / "out", outcome)
     released = _stage_released(context, control.run_folder, request.request_id, outcome)
-    record_sha256 = write_record(control.run_folder, result, () if released is None else released.files)
+    with disk_reserve(context.workspace.reserve):  # of a cancelled run too: its end is recorded on a full disk
+        record_sha256 = write_record(control.run_folder, result, () if released is None else released.files)
     reached, blocked = (
-        tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)[:32]
+        tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)
         for allowed in (True, False)
     )
     ended = _ENDS.get(outcome.status, payloads.Finished)(
@@ -106,7 +108,8 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
         exit_code=outcome.exit_code,
         wall_ms=outcome.wall_ms,
         record_sha256=record_sha256,
-        outputs={item.path: item.sha256 for item in outcome.artifacts[:64]},
+        outputs={item.path: item.sha256 for item in outcome.artifacts[: limits.TRAIL_OUTPUTS]},
+        outputs_unlisted=max(0, len(outcome.artifacts) - limits.TRAIL_OUTPUTS) or None,
         stdout_sha256=outcome.stdout.sha256,
         stderr_sha256=outcome.stderr.sha256,
         image=outcome.image,
@@ -204,7 +207,7 @@ def _stage_released(context: Context, run_folder: Path, request_id: str, outcome
     if context.policy.settings.results.release == "never":
         return None
     try:
-        return stage_released(run_folder, request_id, outcome.artifacts)
+        return stage_released(context.workspace, run_folder, request_id, outcome.artifacts)
     except OSError:
         return None
 
@@ -244,6 +247,8 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
         history = index.history(request.request_id)
         if not is_there(approved):
             return CHANGED
+        if index.is_void(clearance.nonce, clearance.approval_sha256, request.sha256):
+            return refuse_held(context, held, approved, VOID, VOID_TEXT, judgement)
         if index.nonce_used(clearance.nonce) or (history is not None and (history.claimed or history.end)):
             return refuse_held(context, held, approved, "replayed", "this approval was used before", judgement)
         if approval.operators is not None and approval.operators != index.operators:
@@ -294,8 +299,9 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
         )
         head = held.head
     run_folder = context.workspace.run_folder(request.request_id)
-    durable.make_folder(run_folder, 0o700, settled=False)
-    advance_head(head)
+    with disk_reserve(context.workspace.reserve):  # it is claimed, and would be interrupted
+        durable.make_folder(run_folder, 0o700, settled=False)
+        advance_head(head)
     moves.settle(approved.path, claimed)
     durable.sync_folder(run_folder.parent)
     return claimed

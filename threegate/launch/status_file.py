@@ -7,8 +7,10 @@ the one that the request ended with.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
+from threegate.approval import VOID
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import RequesterFolders
 from threegate.judgement.judge import Judgement
@@ -36,6 +38,16 @@ def write_status(
     new = replace(known, state=state, reason=reason, stage="approved", judgement=assessment or known.judgement)
     if new != old:
         put_verdict(requester_folders, new)
+
+
+def write_void(requester_folders: RequesterFolders, file_name: str) -> None:
+    """Tell the requester that an approval is void. A draft that is still there, as after a crash, keeps its status.
+    Raises OSError.
+    """
+    with suppress(InvalidInput):
+        known = read_verdict(requester_folders, file_name)
+        if known is not None and known.state in ("approved", "waiting"):
+            write_status(requester_folders, file_name, "refused", VOID)
 
 
 class RunningStatus:

@@ -6,10 +6,10 @@ machine, at any time. Text of a proposal goes only into pinned files, never into
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from threegate.changes.line_diff import unified
 from threegate.changes.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
 from threegate.core import canonical, limits
 from threegate.core.settings import Settings
@@ -71,31 +71,26 @@ def _diff(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Set
 
 
 def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
-    """file.write_safe and project.cleanup_safe: nothing runs, the pinned change set is applied to the
+    """file.write_safe and project.cleanup_safe: no code is run, the pinned change set is applied to the
     project.
     """
     return DraftPlan("apply", change=read_proposed_change(verdict, primary[ARCHIVE]))
 
 
 def unified_diff(before: bytes, after: bytes, path: str) -> bytes:
-    """A unified diff (with git's headers); a single hunk if there are too many lines to compare."""
-    try:
-        old = before.decode("utf-8").splitlines(keepends=True)
-        new = after.decode("utf-8").splitlines(keepends=True)
-    except UnicodeDecodeError:
+    """A unified diff that `git apply` takes, byte for byte; of what git would call binary only that it differs."""
+    if b"\0" in before or b"\0" in after:
         return f"Binary files a/{path} and b/{path} differ\n".encode()
-    if len(old) + len(new) > limits.DIFF_LINES:
-        lines = [
-            f"--- a/{path}\n",
-            f"+++ b/{path}\n",
-            f"@@ -{min(1, len(old))},{len(old)} +{min(1, len(new))},{len(new)} @@\n",
-            *(f"-{line}" for line in old),
-            *(f"+{line}" for line in new),
-        ]
-    else:
-        lines = list(difflib.unified_diff(old, new, f"a/{path}", f"b/{path}"))
-    ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return "".join(ended).encode()
+    lines = list(unified(_ended(before), _ended(after)))
+    head = [f"--- a/{path}", f"+++ b/{path}"] if lines else []
+    return "".join(f"{line}\n" for line in (*head, *lines)).encode("utf-8", "surrogateescape")
+
+
+def _ended(data: bytes) -> list[str]:
+    """Lines with git's mark where the last one does not end."""
+    lines = data.decode("utf-8", "surrogateescape").split("\n")
+    last = lines.pop()
+    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
 
 
 def _search_notes(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:

@@ -67,8 +67,8 @@ class DraftResult:
         path = workspace.drafts / self.file_name
         return [
             *((folder / digest, data, 0o600) for digest, data in sorted(files.items())),
-            (proposal_file(path), self.proposal, 0o644),
-            (path, self.draft, 0o644),
+            (proposal_file(path), self.proposal, 0o600),
+            (path, self.draft, 0o600),
         ]
 
 

@@ -16,6 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 import idna
 
+from threegate.core.public_address import GLOBAL_UNICAST6, METADATA4, METADATA6, NOT_PUBLIC4, NOT_PUBLIC6
 from threegate.request.hosts import HostError, is_local_name, read_host
 
 Reach = Literal["public", "address", "unnameable", "private", "metadata"]
@@ -32,16 +33,6 @@ _BASES: Final = {"hex": 16, "octal": 8, "decimal": 10}
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20#/:<>?@\[\\\]^|%\x7f]")
 _PORTS: Final = {"http": 80, "https": 443}
 
-NOT_PUBLIC4: Final = (
-    "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 "
-    "192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4"
-).split()
-"""This network, private, shared, loopback, link-local, protocol, documentation, 6to4 relays, benchmarks, multicast,
-reserved.
-"""
-METADATA4: Final = "169.254.169.0/24 169.254.170.0/24 100.100.100.200/32 192.0.0.192/32 168.63.129.16/32".split()
-"""Where clouds answer what a machine may do."""
-
 
 def _ends(network: str) -> tuple[int, int]:
     """First and last address of an IPv6 network."""
@@ -49,7 +40,7 @@ def _ends(network: str) -> tuple[int, int]:
     return int(found[0]), int(found[-1])
 
 
-_METADATA6: Final = (_ends("fd00:ec2::/32"), _ends("fd20:ce::254/128"))
+_METADATA6: Final = tuple(map(_ends, METADATA6))
 
 
 def _ranges() -> list[tuple[int, int, Reach]]:
@@ -70,8 +61,8 @@ RANGES4: Final = _ranges()
 """First and last address and kind of each range, in order."""
 _STARTS4: Final = [first for first, _, _ in RANGES4]
 _METADATA_NAMES: Final = ("metadata", "instance-data", "metadata.goog")
-_GLOBAL_UNICAST: Final = _ends("2000::/3")
-_NOT_PUBLIC6: Final = (_ends("2001::/23"), _ends("2001:db8::/32"), _ends("3fff::/20"))
+_GLOBAL_UNICAST: Final = _ends(GLOBAL_UNICAST6)
+_NOT_PUBLIC6: Final = tuple(map(_ends, NOT_PUBLIC6))
 _EMBEDDING: Final = (
     (*_ends("::/96"), 0),
     (*_ends("::ffff:0:0/96"), 0),

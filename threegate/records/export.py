@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from threegate.core import durable
 from threegate.core.errors import InvalidInput
@@ -19,6 +20,8 @@ from threegate.core.extras import require_extra
 from threegate.core.workspace import Workspace
 from threegate.records.ack_trace import ack_trace
 from threegate.results import read_record
+from threegate.shown.escaped_lines import safe
+from threegate.shown.messages import emit_data
 from threegate.trail import Event, RequestHistory, Trail
 from threegate.trail.payloads import Approved, Claimed, Finished
 from threegate.trail.story import select, sentence
@@ -48,30 +51,28 @@ def export_trail(workspace: Workspace, format: str, out: Path | None, *, request
         return _export_statements(workspace, out, request_id)
     events = select(Trail(workspace).events(), request_id=request_id)
     if out is None:
-        import sys
-
-        return _write(events, format, sys.stdout, workspace)
+        return _write(events, format, emit_data, workspace)
     buffer = out.with_name(f".{out.name}.part")
     with buffer.open("w", encoding="ascii", newline="") as stream:
-        count = _write(events, format, stream, workspace)
+        count = _write(events, format, stream.write, workspace)
     buffer.replace(out)
     return count
 
 
-def _write(events: Iterable[Event], format: str, stream: TextIO, workspace: Workspace) -> int:
+def _write(events: Iterable[Event], format: str, write: Callable[[str], object], workspace: Workspace) -> int:
     count = 0
     if format == "ack":
         for line in ack_trace(events, workspace.load_settings().workspace.id):
             count += 1
-            stream.write(json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n")
+            write(json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n")
         return count
-    rows = csv.writer(stream, lineterminator="\n") if format == "csv" else None
+    rows = csv.writer(SimpleNamespace(write=write), lineterminator="\n") if format == "csv" else None
     if rows is not None:
         rows.writerow(COLUMNS)
     for event in events:
         count += 1
         if rows is None:
-            stream.write(event.line.decode("ascii") + "\n")
+            write(event.line.decode("ascii") + "\n")
             continue
         data = json.dumps(event.data, sort_keys=True, separators=(",", ":"))
         row = (
@@ -89,8 +90,10 @@ def _write(events: Iterable[Event], format: str, stream: TextIO, workspace: Work
 
 
 def _cell(value: object) -> object:
-    """A cell that no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    """A cell of one line that no spreadsheet takes for a formula."""
+    if not isinstance(value, str):
+        return value
+    return safe(f"'{value}" if value.startswith(_FORMULA) else value)
 
 
 # ---- in-toto
@@ -107,12 +110,10 @@ def _export_statements(workspace: Workspace, out: Path | None, request_id: str |
         envelope = attest(workspace, history, key)
         text = json.dumps(envelope, sort_keys=True, indent=2).encode() + b"\n"
         if out is None:
-            import sys
-
-            sys.stdout.write(text.decode())
+            emit_data(text.decode())
         else:
             out.mkdir(parents=True, exist_ok=True)
-            durable.overwrite((out / f"{history.request_id}.intoto.json").absolute(), text, 0o644)
+            durable.overwrite((out / f"{history.request_id}.intoto.json").absolute(), text)
         count += 1
     if request_id is not None and not count:
         raise InvalidInput(f"{request_id}: no finished run of this name")

@@ -101,6 +101,8 @@ class _Request:
     approval_sha256: str | None
     inputs: tuple[str, ...] = ()
     claimed: bool = False
+    marks: tuple[str, ...] = ()
+    """What tells its approval from every other one (`payloads.Approved.marks`)."""
     batch: tuple[str | None, int | None] = (None, None)
     """Digest of the batch that the approval was announced in, and where in it."""
 
@@ -183,6 +185,8 @@ class FolderAudit:
     _contracts: tuple[int, str, Mapping[str, str] | None] | None = None
     _drill: str | None = None
     """Commitment of the drill that is open."""
+    _void: dict[str, int] = field(default_factory=dict)
+    """The marks of void approvals, and the event that made each void."""
 
     def __post_init__(self) -> None:
         self._names = _Names(self.exact)
@@ -238,6 +242,7 @@ class FolderAudit:
             files,
             approved.approval_sha256,
             inputs,
+            marks=approved.marks,
             batch=(approved.batch_sha256, approved.batch_index),
         )
         for digest in inputs:
@@ -261,9 +266,20 @@ class FolderAudit:
             request = self._open[event.request_id] = _Request(place, event.seq, files, None)
         request.place = place
         request.claimed = request.claimed or isinstance(moved, payloads.Claimed)
+        if isinstance(moved, payloads.Claimed):
+            self._refuse_void(event, moved)
+
+    def _refuse_void(self, event: Event, claimed: payloads.Claimed) -> None:
+        """What the trail called void was never to run; earlier versions let it, when the file came back."""
+        for mark in (claimed.nonce, claimed.approval_sha256, claimed.request_sha256):
+            if (seq := self._void.get(mark or "")) is not None:
+                what = f"event {event.seq} runs {event.request_id} by an approval that is void since event {seq}"
+                self.result.add(self.workspace.trail_file, 0, what)
+                return
 
     def _abandoned(self, event: Event, _: payloads.ApprovalAbandoned) -> None:
         if (request := self._open.pop(event.request_id or "", None)) is not None:
+            self._void.update(dict.fromkeys(request.marks, event.seq))
             for digest in request.inputs:
                 self._inputs[digest] = max(0, self._inputs[digest] - 1)
 

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from threegate.core import durable
+from threegate.core.disk_reserve import disk_reserve
 from threegate.core.workspace import Workspace
 from threegate.proposals.in_workspace import unneeded
 from threegate.runners.apply.runner import ORIGINALS
@@ -47,7 +48,7 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
     OSError.
     """
     trail = Trail(workspace)
-    with trail.locked() as held:
+    with disk_reserve(workspace.reserve), trail.locked() as held:  # it is what makes room on a full disk
         if not dry_run:
             _remove_leftovers(workspace)
         index = held.whole_index()

@@ -195,7 +195,7 @@ def write_report(workspace: Workspace, out: Path, *, since: datetime | None = No
         else f"The newest {len(requests)} of {total} requests are listed; numbers and chart count all of them. "
         "An older one is shown by: threegate audit show --request ID",
     )
-    durable.overwrite(out.absolute(), page.encode(), 0o644)
+    durable.overwrite(out.absolute(), page.encode())
     return total
 
 

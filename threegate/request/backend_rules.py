@@ -23,7 +23,7 @@ class BackendRules:
     """The sections of the body, in order (docs/spec/1-tool-request.md, "Body")."""
     runs: Literal["command", "code", "changes", "call"]
     """``command``: argv from the Command section. ``code``: Python from the Code section, with Inputs (JSON).
-    ``changes``: nothing runs; a project is changed by the change set of the Changes section.
+    ``changes``: no code is run; a project is changed by the change set of the Changes section.
     ``call``: one tool of a server that the operator added is called, with the object of Arguments (JSON)."""
     network: bool
     """Whether `network: allowlist` is possible."""

@@ -88,7 +88,7 @@ def exposure_of(request: Request) -> Exposure:
     reach = tuple(f"network {item.host}:{item.port}" for item in sorted(request.network_allowlist))
     if request.project is not None:
         reach = (f"the files of the project {request.project}",)
-        return Exposure("transparent", "nothing runs; each change is on the screen", (), reach)
+        return Exposure("transparent", "a change of files; what of them runs later is counted on the card", (), reach)
     if request.call is not None:
         reach = (f"the tool {request.call.tool} of the server {request.call.server}",)
         return Exposure("transparent", "the call is on the screen; its server is one that was added", (), reach)

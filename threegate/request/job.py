@@ -103,6 +103,8 @@ class JobChange:
     """Paths of files that something runs later by itself (changes/run_later.py)."""
     unseen: int
     """Paths whose new bytes are no text, so that the screen has their size and digest only."""
+    hidden: int = 0
+    """Paths whose new text has characters that cannot be seen, or names another encoding (request/shown_whole.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +252,7 @@ class Job:
 
 
 def _change_meaning(change: JobChange) -> dict[str, Any]:
-    counts = {name: getattr(change, name) for name in ("sha256", "paths", "deletions", "run_later", "unseen")}
+    counts = {name: getattr(change, name) for name in ("sha256", "paths", "deletions", "run_later", "unseen", "hidden")}
     return {"project": change.project.to_json(), **counts}
 
 

@@ -25,6 +25,8 @@ _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
 _PORT_MAX: Final = 65535
 _SCHEME_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _URL: Final = re.compile(r"(https?|wss?)://([^/?#]+)(?:[/?#].*)?", re.IGNORECASE | re.ASCII)
+_UNJUDGED: Final = ("\\", "%", "//", "$")
+"""Parts of a path that some readers take for something else than characters of a name."""
 _WILDCARDS: Final = re.compile(r"(\*\*|\*|\?)")
 _WILDCARD_PATTERNS: Final = {"**": ".+", "*": "[^/]+", "?": "[^/]"}
 
@@ -91,7 +93,8 @@ def _path_parts(text: str) -> tuple[str, ...] | None:
         not 0 < len(text) <= limits.CONTRACT_PATH_CHARS
         or not _is_line(text)
         or text.startswith("~")
-        or any(part in text for part in ("\\", "%", "//", "$"))
+        or any(part in text for part in _UNJUDGED)
+        or (not text.isascii() and _is_read_otherwise(text))
     ):
         return None
     first, *rest = text.split("/")
@@ -99,6 +102,15 @@ def _path_parts(text: str) -> tuple[str, ...] | None:
     if ".." in parts:
         return None
     return parts[1:] if first == "." else parts
+
+
+def _is_read_otherwise(text: str) -> bool:
+    """Whether a reader that folds characters (NFKC, as databases and some file systems do) would find another path: a
+    slash, a ``.`` or ``..``, or what is not judged, in full width (``．．``, ``／``) or in one character (``‥``).
+    """
+    folded = unicodedata.normalize("NFKC", text)
+    dots = [[part in (".", "..") for part in spelled.split("/")] for spelled in (text, folded)]
+    return dots[0] != dots[1] or folded.startswith("~") or any(part in folded for part in _UNJUDGED)
 
 
 def _under(operand: str | list[str]) -> Test:

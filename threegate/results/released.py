@@ -14,12 +14,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from threegate.core import canonical, durable, limits
+from threegate.core import access_lists, canonical, durable, limits
 from threegate.core.held_folder import hold_path
+from threegate.core.workspace import AgentRun
 from threegate.secretscan import has_secret, mask_secrets
 
 if TYPE_CHECKING:
-    from threegate.core.workspace import RequesterFolders
+    from threegate.core.workspace import RequesterFolders, Workspace
     from threegate.runners.interface import Artifact
 
 OUTPUTS_FILE: Final = "outputs.json"
@@ -34,8 +35,12 @@ class StagedOutputs(NamedTuple):
     files: tuple[Path, ...]
 
 
-def stage_released(run_folder: Path, request_id: str, artifacts: Iterable[Artifact]) -> StagedOutputs | None:
-    """Put together what is given back; None where the run has no outputs. Raises OSError."""
+def stage_released(
+    workspace: Workspace, run_folder: Path, request_id: str, artifacts: Iterable[Artifact]
+) -> StagedOutputs | None:
+    """Put together what is given back, for the readers of results/; None where the run has no outputs. Raises
+    OSError.
+    """
     files: dict[str, bytes] = {}
     rows: list[dict[str, Any]] = []
     left = limits.RELEASED_BYTES
@@ -58,8 +63,9 @@ def stage_released(run_folder: Path, request_id: str, artifacts: Iterable[Artifa
     try:
         # Its name need not last: recovery puts everything together again.
         with hold_path(run_folder) as folder:
-            durable.make_folder_at(folder.fileno(), _STAGED, staged, 0o755)
-        durable.write_files(staged, [*files.items(), (OUTPUTS_FILE, manifest)], 0o644)
+            durable.make_folder_at(folder.fileno(), _STAGED, staged)
+        access_lists.open_to_readers_of(workspace.results, staged)
+        durable.write_files(staged, [*files.items(), (OUTPUTS_FILE, manifest)], access_lists.file_mode(staged))
     except OSError:
         shutil.rmtree(staged, ignore_errors=True)
         raise
@@ -79,6 +85,11 @@ def deliver_released(requester_folders: RequesterFolders, run_folder: Path, requ
     Their name is durable when that of the result is, which comes next into the same folder. Raises OSError.
     """
     staged = run_folder / _STAGED
+    if isinstance(requester_folders, AgentRun) and staged.is_dir():
+        # The folder of a run is the operator's alone, but its jail may have another account.
+        for path in staged.iterdir():
+            path.chmod(0o644)
+        staged.chmod(0o755)
     try:
         durable.rename(staged, requester_folders.results / request_id)
     except (FileExistsError, FileNotFoundError, NotADirectoryError):

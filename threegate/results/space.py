@@ -7,14 +7,13 @@ how its request ended.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from contextlib import suppress
 from pathlib import Path
 
 from threegate.core import durable, limits
-from threegate.core.errors import Unavailable
+from threegate.core.errors import DiskFull, Unavailable, is_disk_full
 from threegate.core.workspace import Workspace
 from threegate.trail import trail_text
 
@@ -30,7 +29,7 @@ def reserved_place(workspace: Workspace, request_id: str) -> Path:
 
 def reserve_result(workspace: Workspace, request_id: str) -> None:
     """Take the space of one result; nothing when it is taken already. Called under the trail's lock. Raises
-    Unavailable.
+    DiskFull, Unavailable.
     """
     path = reserved_place(workspace, request_id)
     if os.path.lexists(path):
@@ -38,8 +37,8 @@ def reserve_result(workspace: Workspace, request_id: str) -> None:
     try:
         durable.make_reserved(path, limits.RESULT_RESERVED_BYTES)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise Unavailable(
+        full = is_disk_full(error)
+        raise (DiskFull if full else Unavailable)(
             f"{workspace.results}: {'the disk is full' if full else error.strerror or error}; nothing new is started "
             "until there is space for its result"
         ) from error

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from threegate.core import canonical, durable, limits
+from threegate.core import access_lists, canonical, durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import AgentRun, RequesterFolders
 from threegate.request.exposure import EXPOSURE_KEYS, Exposure, exposure_json
@@ -110,7 +110,9 @@ def put_verdict(requester_folders: RequesterFolders, verdict: Verdict) -> None:
     """
     if isinstance(requester_folders, AgentRun) and not requester_folders.verdicts.is_dir():
         return
-    durable.overwrite(verdict_path(requester_folders, verdict.file), _rendered(verdict), 0o644, settled=False)
+    # The folder of a run is the operator's alone, but its jail may have another account.
+    mode = 0o644 if isinstance(requester_folders, AgentRun) else access_lists.file_mode(requester_folders.verdicts)
+    durable.overwrite(verdict_path(requester_folders, verdict.file), _rendered(verdict), mode, settled=False)
 
 
 def read_verdict(requester_folders: RequesterFolders, file_name: str) -> Verdict | None:

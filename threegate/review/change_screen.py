@@ -1,20 +1,26 @@
 """The screen of a change set: a diff, made by us, between the current bytes and the new ones.
 
-Invariant: every path of the change set has a line, in this order: links, changes of type or mode and
-deletions; files that are later run automatically; the rest. A path without a diff (binary, too large) is
-shown by size and digest, and the card counts it.
+Invariant: every path of the change set has a line, in this order: links, changes of type or mode, deletions
+and hidden characters; files that are later run automatically; program source; the rest. A path without a diff
+(not text, too large) is shown by size and digest, with the reason, and the card counts it. What cannot be read
+of one path takes nothing of the others away.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import BinaryIO, Final
 
-from threegate.changes.change_facts import ChangedPath, diff_lines
+from threegate.changes.change_facts import ChangedPath, path_diff
 from threegate.changes.change_tar import ChangeSet
 from threegate.changes.requested_change import RequestedChange, hold_project
+from threegate.changes.run_later import PACKAGES, LinkNames
 from threegate.changes.table import LINK, Change
-from threegate.changes.trees import HeldTree, Tree
+from threegate.changes.trees import HeldTree, Tree, TreeTooLarge
+from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.review.input_copies import InputCopy
 from threegate.shown.parts import Field, Item, Note, Quote
@@ -41,19 +47,49 @@ def change_items(requested: RequestedChange, copy: InputCopy) -> tuple[Item, ...
         return (Note(f"the project cannot be read, so no diff can be shown: {error}"),)
 
 
-def _items(project: Tree, requested: RequestedChange, stream: BinaryIO) -> Iterator[Item]:
+def _items(project: HeldTree, requested: RequestedChange, stream: BinaryIO) -> Iterator[Item]:
     heads = {
-        "first": "links, changes of type or mode, and deletions:",
+        "first": "links, changes of type or mode, deletions, and hidden characters:",
         "later": "files that run later by themselves:",
+        "source": "program source, which runs when someone runs the project:",
         "rest": "all others:",
     }
     last = ""
-    for item in requested.paths:
-        part = "first" if item.first else "later" if item.later else "rest"
+    links, complete = _links(project, requested)
+    if not complete:
+        yield Note(
+            f"of the project's {limits.CHANGE_LINK_WALK} and more names not all were searched for links to these"
+        )
+    for item in sorted((_by_links(item, links) for item in requested.paths), key=ChangedPath.order):
+        part = "first" if item.first else "later" if item.later else "source" if item.source else "rest"
         if part != last:
             yield Note(heads[part])
             last = part
         yield from _path(project, requested.change, stream, item)
+
+
+def _links(project: HeldTree, requested: RequestedChange) -> tuple[LinkNames, bool]:
+    """The names that links of the project give to what changes, and whether all of it was searched."""
+    found: dict[str, str] = {}
+    inside = f"{requested.job.project.path}/"
+    with suppress(TreeTooLarge):
+        for path, target in project.links(PACKAGES, limits.CHANGE_LINK_WALK):
+            if target.startswith("/") and not f"{target}/".startswith(inside):
+                continue
+            below = f"{target}/".removeprefix(inside) if target.startswith("/") else f"{path}/../{target}"
+            place = os.path.normpath(below or ".")
+            found[path] = "" if place == "." else place
+        return LinkNames(found), True
+    return LinkNames(found), False
+
+
+def _by_links(item: ChangedPath, links: LinkNames) -> ChangedPath:
+    """The path with what a link of the project makes of it."""
+    after = item.row.after
+    if item.later is not None or after is None or not after.file:
+        return item
+    why = links.why_runs_later(item.row.path, executable=False, head=b"")
+    return item if why is None else replace(item, later=f"{why} (the link is in the project)")
 
 
 def _path(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath) -> Iterator[Item]:
@@ -71,11 +107,22 @@ def _path(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath)
         yield Note(f"not shown: {item.unseen}")
         yield Note(f"{size_text(item.size)}, sha256 {row.after.sha256}")
     if row.after is None and row.before is not None and row.before.file:
-        present = project.look(row.path)
-        if present is not None:
-            yield Note(f"{size_text(present.size)}, sha256 {row.before.sha256}")
-    lines = diff_lines(project, change, stream, item)
-    if lines:
-        yield Quote("\n".join(lines), "", None, "a diff")
+        yield Note(f"{_size(project, row.path)}, sha256 {row.before.sha256}")
+    if item.hidden:
+        yield Note(f"LOOK CLOSELY: {item.hidden}; below, whatever is hidden is written as an escape")
+    found = path_diff(project, change, stream, item)
+    if found.why:
+        yield Note(found.why)
+    if found.lines:
+        yield Quote("\n".join(found.lines), "", None, "a diff")
     elif item.size == 0 and row.change == "add" and row.after is not None and row.after.file:
         yield Note("is empty")
+
+
+def _size(project: Tree, path: str) -> str:
+    """The size of what is deleted."""
+    try:
+        present = project.look(path)
+    except OSError as error:
+        return f"cannot be read ({error.strerror or type(error).__name__})"
+    return "is gone" if present is None else size_text(present.size)

@@ -36,6 +36,8 @@ APPROVAL: Final[dict[str, str]] = {
     "expired": "the approval has expired (`approval.ttl`): `threegate retry`",
     "not_yet_valid": "dated ahead of the clock: set the clocks of both machines",
     "replayed": "this id, approval or nonce was used before: `threegate retry` makes a fresh draft",
+    "approval_void": "its file was not in approved/ when a daemon started, so the trail calls the approval void: "
+    "approve again",
     "self_approval": "the requester cannot approve",
     "quorum_missing": "waiting for further operators: `threegate countersign`",
     "clock_went_back": "the clock is behind the trail: set it (see faq.md)",
@@ -254,8 +256,7 @@ DOCTOR: Final[dict[str, str]] = {
         "the Debian packages that the jail is made of (bubblewrap, socat); without them no agent is started"
     ),
     "agents: jail": "why no jail can be made here; no agent is started",
-    "agents: limits": "whether memory and processes of an agent can be limited; without limits, agents start "
-    "with a warning",
+    "agents: limits": "whether memory of an agent can be limited; without a limit, agents start with a warning",
     "agents: work copy": "whether an agent's copy of the project is an overlay, which is ready at once, or a "
     "plain copy",
 }
@@ -281,6 +282,7 @@ LOG: Final[dict[str, str]] = {
     "cosigned": "a witness signed a trail checkpoint",
     "ended": "the daemon exited",
     "expired": "a draft was refused because no operator decided on it within `approval.draft_ttl`",
+    "full": "the disk has no space (bytes or inodes): what finds none is tried again; make room",
     "granted": "a grant covers the draft: it was moved to approved/",
     "grants": "a grant cannot be read or used",
     "interrupting": "the daemon is exiting and stops running requests",
@@ -295,6 +297,7 @@ LOG: Final[dict[str, str]] = {
     "recovery": "a request could not be moved there automatically",
     "reloaded": "settings, contracts or images were reloaded, with what changed",
     "settings": "threegate.toml cannot be read: nothing is started until it is fixed",
+    "space": "the disk was full and has space again",
     "stopped": "launches have stopped, with the reason",
     "stopping": "a signal told the daemon to exit",
     "unreadable": "a file or folder in the inbox cannot be read",

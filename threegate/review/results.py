@@ -44,7 +44,7 @@ def list_results(
 ) -> list[ResultRow]:
     """All results, oldest first, or those of one request or result id. An unreadable file is listed as such.
 
-    `shared`: leave out results of agent runs, which only the operator may read.
+    `shared`: leave out the operator's copies of results of agent runs.
     """
     rows = []
     try:
@@ -54,7 +54,7 @@ def list_results(
     except OSError:
         return []
     for name in names:
-        if shared and not (requester_folders.results / name).lstat().st_mode & stat.S_IROTH:
+        if shared and not (requester_folders.results / name).lstat().st_mode & stat.S_IWUSR:
             continue
         try:
             data = durable.read_regular(requester_folders.results / name, max_bytes=limits.RESULT_BYTES)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
+from threegate.changes.line_diff import unified
 from threegate.core.settings import Settings
 from threegate.review.compare import Comparison
 from threegate.review.preview import Preview
@@ -47,8 +46,7 @@ def render_comparison(found: Comparison, *, width: int = WIDTH, full: bool = Fal
     if not found.differences:
         lines.append("  no difference in meaning")
     for item in found.differences:
-        changed = difflib.unified_diff(item.before.split("\n"), item.after.split("\n"), lineterm="", n=2)
-        text = [line for line in changed if not line.startswith(("---", "+++"))]
+        text = list(unified(item.before.split("\n"), item.after.split("\n"), 2))
         lines += ["", *map(Title, field(item.name, f"{len(text)} lines", width=width))]
         lines += quoted("\n".join(text), width=width, limit=None if full else _DIFFERENCE)
     return lines

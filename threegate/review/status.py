@@ -369,7 +369,7 @@ def line_of(workspace: Workspace, entry: RequestEntry, reader: AskedReader | Non
         same_place = {"inbox": ("draft", "invalid"), "drafts": ("draft", "invalid"), "approved": ("waiting",)}
         if verdict.state in same_place.get(entry.path.parent.name, ()):
             state = verdict.state
-        if verdict.state == state:
+        if verdict.state == state or (folder == "approved" and verdict.reason == "approval_void"):
             reason = verdict.reason
     elif draft and (drill := drill_at(workspace, entry.path)) is not None:
         request_id = drill.request_id

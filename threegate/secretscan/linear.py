@@ -31,7 +31,8 @@ def one_byte_each(text: str) -> bytes:
     return text.encode("latin-1", _HANDLER)
 
 
-def _options() -> Any:
+def options() -> Any:
+    """Of every pattern: one byte is one character, and nothing is written to standard error."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = _MEMORY
@@ -42,7 +43,7 @@ def _options() -> Any:
 @functools.cache
 def compiled(pattern: str) -> Any:
     """A pattern for `one_byte_each` bytes; compiled once."""
-    return re2.compile(pattern.encode("ascii"), _options())
+    return re2.compile(pattern.encode("ascii"), options())
 
 
 class PatternSet:
@@ -53,7 +54,7 @@ class PatternSet:
 
     @functools.cached_property
     def _set(self) -> Any:
-        made = re2.Set.SearchSet(_options())
+        made = re2.Set.SearchSet(options())
         for pattern in self._patterns:
             made.Add(pattern.encode("ascii"))
         made.Compile()

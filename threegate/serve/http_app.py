@@ -2,8 +2,8 @@
 /docs, /openapi.json.
 
 Invariants: a caller is rate-limited by its address first, then must present the token, then its body is read,
-up to the limit as counted on the stream; query parameters and headers have no part in a decision; a decision
-that was not recorded is not returned.
+up to the limit as counted on the stream. Callers without the token use up nothing of those who have it. Query
+parameters and headers have no part in a decision; a decision that was not recorded is not returned.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ def create_app(options: HttpOptions) -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False)
     document = openapi_document(token=options.token is not None)
     app.openapi = lambda: document  # type: ignore[method-assign]
-    rate_limit = RateLimit(options.per_minute, clock=options.clock)
+    everyone, known = (RateLimit(options.per_minute, clock=options.clock) for _ in range(2))
     gates = WorkspaceGates(options.workspace, options.log, clock=options.clock)
 
     @app.middleware("http")
     async def in_front(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
             if request.url.path not in _OPEN:
-                _count(request, rate_limit)
+                _count(request, everyone, known, options.token)
             response = await call_next(request)
         except _Refusal as refusal:
             response = refusal.response()
@@ -189,9 +189,16 @@ async def _numbers(metrics: Callable[[], bytes] | None) -> Response:
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _count(request: Request, rate_limit: RateLimit) -> None:
-    """Count one request of this address; the address is the connection's, never a header's."""
-    seconds = rate_limit.wait_for(request.client.host if request.client else "")
+def _count(request: Request, everyone: RateLimit, known: RateLimit, token: str | None) -> None:
+    """Count one request of this address; the address is the connection's, never a header's.
+
+    All accounts of a machine share its address, so who has the token has a budget that others cannot use up. A token
+    that is short enough to be guessed has none: its guesses must stay slow.
+    """
+    address = request.client.host if request.client else ""
+    seconds = everyone.wait_for(address)
+    if token is None or (len(token) >= limits.SERVE_TOKEN_CHARS and _has_token(request, token)):
+        seconds = known.wait_for(address)
     if seconds:
         message = f"too many requests from this address; wait {seconds} s"
         raise _Refusal(429, "rate_limited", message, {"Retry-After": str(seconds)})
@@ -199,18 +206,20 @@ def _count(request: Request, rate_limit: RateLimit) -> None:
 
 def _authorize(request: Request, token: str | None) -> None:
     """Exactly one Authorization header with exactly the token, compared in constant time."""
-    if token is None:
-        return
-    given = request.headers.getlist("authorization")
-    scheme, _, credentials = (given[0] if len(given) == 1 else "").partition(" ")
-    right = hmac.compare_digest(credentials.strip().encode("latin-1"), token.encode())
-    if scheme.lower() != "bearer" or not right:
+    if token is not None and not _has_token(request, token):
         raise _Refusal(
             401,
             "unauthorized",
             "send the token that the server was started with as: Authorization: Bearer TOKEN",
             {"WWW-Authenticate": "Bearer"},
         )
+
+
+def _has_token(request: Request, token: str) -> bool:
+    given = request.headers.getlist("authorization")
+    scheme, _, credentials = (given[0] if len(given) == 1 else "").partition(" ")
+    right = hmac.compare_digest(credentials.strip().encode("latin-1"), token.encode())
+    return scheme.lower() == "bearer" and right
 
 
 def _require_json(request: Request) -> None:

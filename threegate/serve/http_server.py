@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
+from threegate.serve.connections import BoundedServer
 from threegate.serve.listening import BACKLOG, url_of
 
 _KEEP_ALIVE_SECONDS = 5
@@ -39,7 +40,6 @@ def serve(
         http="h11",
         ws="none",
         backlog=BACKLOG,
-        limit_concurrency=limits.SERVE_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=limits.SERVE_HEAD_BYTES,
@@ -55,4 +55,4 @@ def serve(
         ) from None
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     ready(url_of(listener))
-    uvicorn.Server(config).run(sockets=[listener])
+    BoundedServer(config).run(sockets=[listener])

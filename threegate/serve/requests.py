@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from threegate.approval import VOID
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import AgentRun, Workspace
@@ -101,7 +102,10 @@ class RequesterAccess:
         """
         if any(row.request_id == request_id for row in self._results(request_id)):
             return True
-        return any(verdict.state not in ("draft", "invalid") for verdict in self._verdicts_of(request_id))
+        return any(
+            verdict.state not in ("draft", "invalid") and verdict.reason != VOID
+            for verdict in self._verdicts_of(request_id)
+        )
 
     def _is_waiting(self, name: str) -> bool:
         """Whether a file of this name is in the inbox."""

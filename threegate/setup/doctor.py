@@ -16,6 +16,7 @@ from pathlib import Path
 
 from threegate.agents.jail_doctor import agent_lines
 from threegate.changes.projects import find_project, project_names
+from threegate.core import limits
 from threegate.core.errors import Refused, ThreeGateError
 from threegate.core.settings import Settings
 from threegate.core.version import described
@@ -144,12 +145,27 @@ def _folders(workspace: Workspace) -> Iterator[DoctorLine]:
     replaced = workspace.replaced_folder()
     if replaced is not None:
         yield DoctorLine("folders", "failure", replaced, "nothing is launched until then")
+    open_to_all = [
+        path.name for path in (workspace.drafts, workspace.verdicts, workspace.results) if _open_to_all(path)
+    ]
+    if open_to_all:
+        names = ", ".join(open_to_all)
+        yield DoctorLine(
+            "folders",
+            "warning",
+            f"every account of this machine may read {names} in tool-exec/",
+            "chmod 700 these folders; for the agent's account: setfacl -m u:USER:rx,d:u:USER:rx results verdicts",
+        )
     with workspace.hold(workspace.root) as root:
         facts = root.stat("inbox")
     if facts.st_mode & 0o002:
         yield DoctorLine("inbox", "warning", "everyone may write to it", "chmod o-w inbox; give CORE its own group")
     else:
         yield DoctorLine("inbox", "ok", f"{stat.filemode(facts.st_mode)}, uid {facts.st_uid}")
+
+
+def _open_to_all(path: Path) -> bool:
+    return bool(path.stat().st_mode & 0o007)
 
 
 def _operators(workspace: Workspace) -> Iterator[DoctorLine]:
@@ -205,10 +221,14 @@ def _projects(workspace: Workspace, settings: Settings) -> Iterator[DoctorLine]:
 
 
 def disk_lines(root: Path) -> Iterator[DoctorLine]:
-    """The free space on the workspace's disk."""
+    """The free space on the workspace's disk, in bytes and in names (inodes)."""
     free = shutil.disk_usage(root).free
     seen = f"{free >> 20} MiB free"
-    if free < SPACE_NONE:
+    found = os.statvfs(root)
+    if found.f_files and found.f_favail < limits.DOCTOR_NAMES:
+        seen = f"{found.f_favail} files can still be made (inodes)"
+        yield DoctorLine("disk", "failure", seen, "make room: threegate prune --older-than 30d")
+    elif free < SPACE_NONE:
         yield DoctorLine("disk", "failure", seen, "make room: threegate prune --older-than 30d")
     elif free < SPACE_LOW:
         yield DoctorLine("disk", "warning", seen, "make room: threegate prune --older-than 30d")

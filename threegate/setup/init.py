@@ -15,9 +15,10 @@ from pathlib import Path
 
 from threegate.acts.operator import add_operator
 from threegate.core import durable, limits
+from threegate.core.disk_reserve import fill_reserve
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
-from threegate.setup.agent_access import account_uid, let_agent_write
+from threegate.setup.agent_access import account_uid, let_agent_in
 from threegate.setup.settings_file import render_settings
 from threegate.trail import Trail
 
@@ -62,8 +63,9 @@ def init_workspace(
         public_key = private_key.with_suffix(".pub")
     line = read_public_key(public_key)
     workspace.make_folders()
+    fill_reserve(workspace.reserve)
     if agent_uid is not None:
-        let_agent_write(workspace, agent_uid)
+        let_agent_in(workspace, agent_uid)
     workspace_id = f"ws-{secrets.token_hex(16)}"
     values: dict[str, object] = {"workspace.id": workspace_id}
     image, egress = _images()

@@ -64,10 +64,9 @@ class Cut(str):
         return line
 
 
-def safe(text: str, *, keep_newlines: bool = True) -> str:
-    """`text` with everything that a terminal would interpret or hide made visible as \\x.., \\u...."""
-    lines = text.split("\n") if keep_newlines else [text]
-    return "\n".join(_ODD.sub(_safe_char, line) for line in lines)
+def safe(text: str) -> str:
+    """`text` as one line, with everything that a terminal would interpret or hide made visible as \\x.., \\u...."""
+    return _ODD.sub(_safe_char, text)
 
 
 @lru_cache(4096)

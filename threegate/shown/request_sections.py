@@ -249,6 +249,7 @@ def change_facts(change: JobChange) -> Iterator[Item]:
         (change.deletions, "deleted or replaced by another kind of file"),
         (change.run_later, "run later by themselves"),
         (change.unseen, "shown by size and digest only"),
+        (change.hidden, "with hidden characters or another encoding"),
     )
     said = "".join(f"; {count} {what}" for count, what in counted if count)
     yield Fact("changes", f"{change.paths} {'path' if change.paths == 1 else 'paths'}{said}")

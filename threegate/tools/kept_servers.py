@@ -16,11 +16,11 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from threegate.core import limits
 from threegate.core.errors import Refused, ThreeGateError, Unavailable
@@ -31,7 +31,7 @@ from threegate.request.model import ToolCall
 from threegate.tools.manifest import Manifest, manifest_name
 from threegate.tools.process_states import FRESH, RUNNING, write_states
 from threegate.tools.requested_call import pinned_manifest
-from threegate.tools.server_process import Answer, Server, ServerError, open_server
+from threegate.tools.server_process import Answer, Progress, Server, ServerError, open_server
 from threegate.tools.server_start import refuse_changed_program
 from threegate.trail import Owner
 
@@ -45,8 +45,6 @@ class Kept:
     """The result of a call to a kept process."""
 
     answer: Answer
-    secrets: tuple[str, ...]
-    """Values of the secrets that the process received."""
     state: ServerState
     """The state of the process, including this call."""
 
@@ -61,8 +59,7 @@ class WantedCall:
     seconds: float
     signed: ServerState | None
     """The state that was shown to the operator; None for a call under a grant, which needs none."""
-    progress: Callable[[Mapping[str, Any], tuple[str, ...]], None]
-    """Called with the server's progress, and the values of the secrets that its process received."""
+    progress: Progress
     stopped: Callable[[], bool]
     """Whether to stop the call."""
     run_ended: Callable[[], bool]
@@ -296,11 +293,11 @@ class _Process:
             wanted.call.arguments(),
             wanted.seconds,
             limits.TOOL_ANSWER_BYTES,
-            lambda said: wanted.progress(said, server.secrets),
+            wanted.progress,
         )
         self._tell(before, wanted, "tool_error" if answer.is_error else "succeeded")
         self._used = time.monotonic()
-        return Kept(answer, server.secrets, self.state)
+        return Kept(answer, self.state)
 
     def _tell(self, before: ServerState, wanted: WantedCall, status: str) -> None:
         """Record the call, before it is sent and when it is answered."""

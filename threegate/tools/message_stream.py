@@ -3,7 +3,8 @@ bytes and time.
 
 Invariant: whatever a server writes or does not read, a call here returns by its deadline; nothing beyond its
 byte budget is kept. Ambiguous input (duplicate keys, a batch, invalid UTF-8) ends the conversation: it is
-never skipped.
+never skipped. Nothing leaves here with one of the server's secrets in it (`known_values`): this is the only place
+where a server's words come in, so results, errors, progress, requests of its own and its lists are all masked.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import orjson
 
 from threegate.core import canonical, limits
 from threegate.core.errors import Unavailable
+from threegate.secretscan import mask_secrets
+from threegate.tools.known_values import KnownValues
 
 _PIECE: Final = 1 << 16
 
@@ -53,7 +56,7 @@ class MessageStream:
         self._stderr: IO[bytes] = process.stderr
         for stream in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(stream.fileno(), False)
-        self._secrets = tuple(secrets)
+        self._secrets = KnownValues(secrets)
         self._cancel = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._selector = selectors.DefaultSelector()
         for source in (self._stdout.fileno(), self._stderr.fileno(), self._cancel):
@@ -61,6 +64,7 @@ class MessageStream:
         self._lines: deque[bytes] = deque()
         self._partial = bytearray()
         self._last_words = b""
+        self._words_cut = False
         self._ended = False
         self._budget = limits.TOOLS_START_BYTES
         self._deadline = 0.0
@@ -84,8 +88,10 @@ class MessageStream:
         finally:
             self._selector.unregister(self._stdin.fileno())
 
-    def receive(self) -> dict[str, Any]:
-        """The next message. Raises ServerError."""
+    def receive(self, *, scanned: bool = True) -> dict[str, Any]:
+        """The next message, masked. What only looks like a secret is masked with `scanned`; without, it stays, because
+        what is pinned of a server must not depend on what we recognize today. Raises ServerError.
+        """
         while not self._lines:
             if self._ended:
                 raise self._gone()
@@ -97,7 +103,13 @@ class MessageStream:
             raise ServerError("server_protocol", f"the server wrote a line that is not a message ({error})") from None
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
             raise ServerError("server_protocol", "the server wrote a line that is not a JSON-RPC message")
-        return message
+        masked: dict[str, Any] = self._secrets.json(message, scanned=scanned)
+        return masked
+
+    @property
+    def met_secret(self) -> bool:
+        """Whether any message so far had one of the server's secrets."""
+        return self._secrets.met
 
     def pending(self) -> bool:
         """Whether a message is waiting. Raises ServerError."""
@@ -116,14 +128,13 @@ class MessageStream:
 
     def last_words(self) -> str:
         """The end of its standard error, as one line."""
-        said = self._last_words.decode("utf-8", "replace").strip().splitlines()
-        return self.foreign(said[-1]) if said else ""
-
-    def foreign(self, text: str) -> str:
-        """A server's words in a form fit for our messages: one short line without its secrets."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return "".join(char if char.isprintable() else "?" for char in text)[: limits.TOOLS_WORDS_CHARS]
+        said = self._secrets.text(self._last_words.decode("utf-8", "replace")).strip().splitlines()
+        if not said:
+            return ""
+        if self._words_cut and len(said) == 1:
+            # The start of the line is gone; a secret in its first word could not be recognized.
+            return one_line(said[0].partition(" ")[2])
+        return one_line(said[-1])
 
     def close(self) -> None:
         """Close all descriptors; a server that reads its input sees the end of it."""
@@ -160,7 +171,9 @@ class MessageStream:
             self._selector.unregister(source)
             self._ended = self._ended or source == self._stdout.fileno()
         elif source == self._stderr.fileno():
-            self._last_words = (self._last_words + piece)[-limits.TOOLS_STDERR_BYTES :]
+            said = self._last_words + piece
+            self._words_cut = self._words_cut or len(said) > limits.TOOLS_STDERR_BYTES
+            self._last_words = said[-limits.TOOLS_STDERR_BYTES :]
         else:
             self._budget -= len(piece)
             if self._budget < 0:
@@ -176,3 +189,11 @@ class MessageStream:
     def _gone(self) -> ServerError:
         said = self.last_words()
         return ServerError("server_ended", f"the server ended before it answered{f' ({said})' if said else ''}")
+
+
+def one_line(text: str) -> str:
+    """A server's words, already masked, in a form fit for our messages: one short line, without what looks like a
+    secret.
+    """
+    line = mask_secrets(text)
+    return "".join(char if char.isprintable() else "?" for char in line)[: limits.TOOLS_WORDS_CHARS]

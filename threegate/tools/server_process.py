@@ -26,7 +26,7 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.tools.differences import differences
 from threegate.tools.manifest import TOOL_NAME, Manifest, PinnedTool
-from threegate.tools.message_stream import MessageStream, ServerError
+from threegate.tools.message_stream import MessageStream, ServerError, one_line
 from threegate.tools.server_start import Started, start_server
 
 __all__ = ["Answer", "Server", "ServerError"]
@@ -41,7 +41,7 @@ Progress = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A tool's result, as the server wrote it: not masked, not checked against a schema, not trusted."""
+    """A tool's result, as the server wrote it, masked; not checked against a schema, not trusted."""
 
     content: tuple[Mapping[str, Any], ...]
     """Content blocks, in order."""
@@ -88,9 +88,9 @@ class Server:
             self._close_quietly()  # the error being raised says whether a call may have been made
 
     @property
-    def secrets(self) -> tuple[str, ...]:
-        """The values of its secrets, to be masked in its results."""
-        return self._started.secrets if self._started is not None else ()
+    def told_secret(self) -> bool:
+        """Whether it said one of its secrets since it was started; what it said then was masked."""
+        return self._stream is not None and self._stream.met_secret
 
     @property
     def alive(self) -> bool:
@@ -221,7 +221,7 @@ class Server:
         try:
             stream.send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
             while True:
-                message = stream.receive()
+                message = stream.receive(scanned=reached)
                 if "method" in message:
                     self._hear(message, in_call=reached, progress=progress)
                 else:
@@ -242,7 +242,7 @@ class Server:
                 raise ServerError("server_protocol", "the server answered with a malformed error")
             if failed_as_answer:
                 return {"error": error}
-            raise ServerError("server_error", f"the server refused ({self._open().foreign(said)})")
+            raise ServerError("server_error", f"the server refused ({one_line(said)})")
         if not isinstance(result, dict) or "error" in message:
             raise ServerError("server_protocol", "the server answered with neither a result nor an error")
         return {"result": result} if failed_as_answer else result

@@ -174,7 +174,6 @@ def _in_jail(
     cgroup = JailCgroup.make(
         f"{_CGROUPS}-{os.getpid()}-{secrets.token_hex(4)}",
         memory_mb=limits.TOOLS_MEMORY_MB,
-        processes=limits.TOOLS_PROCESSES,
     )
     held.callback(cgroup.close)
     jail = Jail(
@@ -182,11 +181,12 @@ def _in_jail(
         tuple(bound),
         environment=environment,
         tmp_bytes=limits.TOOLS_TMP_BYTES,
+        processes=limits.TOOLS_PROCESSES,
         cgroups=cgroup.entered,
     )
     try:
         return jail.start(
-            (*_limited(), *manifest.argv),
+            ("/usr/bin/prlimit", f"--data={limits.TOOLS_MEMORY_MB << 20}", "--", *manifest.argv),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -231,14 +231,6 @@ def _in_container(settings: Settings, manifest: Manifest) -> Started:
     finally:
         os.close(descriptor)
     return Started(process, ExitStack(), in_container=True)
-
-
-def _limited() -> tuple[str, ...]:
-    """Limits that any account can set: memory of each process, and processes in the jail's own user
-    namespace.
-    """
-    memory = limits.TOOLS_MEMORY_MB << 20
-    return ("/usr/bin/prlimit", f"--data={memory}", f"--nproc={limits.TOOLS_PROCESSES}", "--")
 
 
 def _host_socket(held: ExitStack, manifest: Manifest, account: Account) -> Path:

@@ -37,6 +37,7 @@ from threegate.trail.payloads import (
     OperatorsChanged,
     Payload,
     Placed,
+    Promoted,
     Pruned,
     Rejected,
     SettingsChanged,
@@ -128,6 +129,7 @@ class TrailIndex:
         self._requests: dict[str, RequestHistory | Settled] = {}
         self._nonces: set[str] = set()
         self._known_nonces: set[str] = set()
+        self._void: set[str] = set()
         self._names: dict[str, str | None] = {}
         self._announced: set[int] = set()
         """Keyed hashes of ``state/file`` names; Python's own, with this process's random key."""
@@ -213,6 +215,7 @@ class TrailIndex:
     def to_table(self) -> dict[bytes, bytes]:
         """What was learnt since the kept index, as keys and values; an empty value takes a key away."""
         table = {b"n" + nonce.encode(): b"u" if self.nonce_used(nonce) else b"k" for nonce in self._known_nonces}
+        table |= {b"v" + mark.encode(): b"v" for mark in self._void}
         table |= {b"f" + name.encode(): (request or "").encode() for name, request in self._names.items()}
         table |= {b"r" + name.encode(): Record.of(_plain(item, name)) for name, item in self._requests.items()}
         return table
@@ -304,13 +307,22 @@ class TrailIndex:
         history = self._history(request_id)
         if history is None:
             history = RequestHistory(request_id, event)
-        if isinstance(payload, ApprovalAbandoned) and (approved := Approved.of(history.approved)) is not None:
-            self._names[approved.file or ""] = None
+        if isinstance(payload, ApprovalAbandoned):
+            self._make_void(history, payload)
         history.add(event)
         self._requests[request_id] = Settled(history) if history.end is not None else history
         name = payload.file if isinstance(payload, (Approved, Claimed)) else None
         if name is not None and self.request_of(name) is None:
             self._names[name] = request_id
+
+    def _make_void(self, history: RequestHistory, void: ApprovalAbandoned) -> None:
+        """Use up what approved a request, and free its file name. In trails of earlier versions only the event that
+        approved it names it.
+        """
+        approved, promoted = Approved.of(history.approved), Promoted.of(history.promoted)
+        if approved is not None:
+            self._names[approved.file or ""] = None
+        self._void.update(void.marks, approved.marks if approved else (), promoted.marks if promoted else ())
 
     def _history(self, request_id: str) -> RequestHistory | None:
         """The history itself, not a copy of it where it is still open."""
@@ -357,9 +369,16 @@ class TrailIndex:
             if isinstance(history, RequestHistory) and history.end is None:
                 yield history
 
+    def is_void(self, *marks: str | None) -> bool:
+        """Whether the approval with one of these marks (`Approved.marks`) is void: it never runs."""
+        given = [mark for mark in marks if mark is not None]
+        if any(mark in self._void for mark in given):
+            return True
+        return self.kept is not None and any(self.kept.get(b"v" + mark.encode("utf-8", "replace")) for mark in given)
+
     def nonce_used(self, nonce: str) -> bool:
-        """Whether a claim or another act used this nonce up (an approval alone does not)."""
-        return nonce in self._nonces or self._kept_nonce(nonce) == b"u"
+        """Whether a claim, another act, or the end of its approval used this nonce up (an approval alone does not)."""
+        return nonce in self._nonces or self._kept_nonce(nonce) == b"u" or self.is_void(nonce)
 
     def nonce_known(self, nonce: str) -> bool:
         """Whether any event names this nonce, approvals and countersignatures too."""

@@ -7,8 +7,8 @@ trail as well. It contains what was derived from lines that were verified then; 
 must have the hash stored here.
 
 Layout: a magic line; eight bytes of length and a JSON header; for each event 40 bytes (position in the trail,
-hash); a sorted table of keys and values (``r`` request, ``n`` nonce, ``f`` file name); an Ed25519 signature
-over the BLAKE2b-256.
+hash); a sorted table of keys and values (``r`` request, ``n`` nonce, ``v`` mark of a void approval, ``f`` file name);
+an Ed25519 signature over the BLAKE2b-256.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from threegate.core import durable, limits
 from threegate.core.user_state import UserState
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
-MAGIC: Final = b"threegate-index/1\n"
+MAGIC: Final = b"threegate-index/2\n"
+"""Version 1 did not know which approvals are void: a file of it is not used, and the trail is read again."""
 _LENGTH = struct.Struct(">Q")
 ROW: Final = struct.Struct(">Q32s")
 _SIGNED = b"threegate index 1\n"

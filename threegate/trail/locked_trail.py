@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from threegate.core import limits
-from threegate.core.errors import TrailError, Unavailable
+from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_full
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.trail.event import Event, parse_time
@@ -231,4 +231,6 @@ def advance_head(head: Mapping[str, str | int]) -> None:
 
 
 def _not_kept(error: OSError) -> Unavailable:
-    return Unavailable(f"the outside head cannot be kept ({error.strerror or error}); nothing new is started")
+    return (DiskFull if is_disk_full(error) else Unavailable)(
+        f"the outside head cannot be kept ({error.strerror or error}); nothing new is started"
+    )

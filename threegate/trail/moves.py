@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,6 +99,9 @@ def deliver(
 ) -> tuple[Path, ...]:
     """Announce, then make each file (path, bytes, mode) appear whole and durable, in order.
 
+    The bytes are on disk before that, under temporary names: a full disk refuses the whole of it, and after the event
+    only the renames are left.
+
     The payload gets `state` and `file` of the last one, which is the one that is state, and `files`, the digest of
     each. All get the same number when one of the names is taken. `prepare` brings what the event names besides; it is
     called before the first file. Returns the paths. Raises TrailError, Unavailable, OSError.
@@ -112,11 +115,17 @@ def deliver(
     last = placed[-1][0]
     digests = digests_beside(last.name, {path.name: content for path, content, _ in placed})
     named = replace(payload, state=last.parent.name, file=last.name, files=digests)
-    announce(held, named, request_id=request_id, actor=actor)
-    if prepare is not None:
-        prepare()
-    for path, content, mode in placed:
-        durable.deliver(path, content, mode)
+    with ExitStack() as temporary:
+        written = []
+        for path, content, mode in placed:
+            written.append(durable.write_new(path, content, mode))
+            temporary.callback(written[-1].unlink, missing_ok=True)
+        announce(held, named, request_id=request_id, actor=actor)
+        if prepare is not None:
+            prepare()
+        for source, (path, _, _) in zip(written, placed, strict=True):
+            durable.rename(source, path)
+            durable.sync_folder(path.parent)
     return tuple(path for path, _, _ in placed)
 
 

@@ -6,7 +6,6 @@ written. Everything here is called under the exclusive lock, by `Trail`.
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 import threading
@@ -16,7 +15,8 @@ from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
-from threegate.core.errors import TrailError, Unavailable
+from threegate.core.disk_reserve import disk_reserve, may_use_reserve, until_it_fits
+from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_full
 from threegate.core.workspace import Workspace
 from threegate.trail.chain import (
     Chain,
@@ -215,7 +215,8 @@ class TrailOnDisk:
         self._offset = self._reserved = 0
 
     def _new_segment(self) -> None:
-        durable.deliver(self._path, b"", 0o600)
+        with disk_reserve(self.workspace.reserve):
+            durable.deliver(self._path, b"", 0o600)
 
     def _same_file(self) -> None:
         """The name still leads to the file that we read, or to its successor after a rotation."""
@@ -328,18 +329,29 @@ class TrailOnDisk:
         self._index.add(event, self._base + self._offset + waiting)
 
     def _reserve(self, length: int) -> None:
-        """Space on disk for `length` more bytes before anything is promised. Raises Unavailable."""
-        if self._offset + length <= self._reserved:
+        """Space on disk for `length` more bytes before anything is promised. Raises DiskFull, Unavailable.
+
+        On a full disk the last TRAIL_KEPT_BYTES of what is reserved are only for who may use the disk reserve.
+        """
+        privileged = may_use_reserve()
+        if self._offset + length + (0 if privileged else limits.TRAIL_KEPT_BYTES) <= self._reserved:
             return
+        wanted = length + limits.TRAIL_RESERVED_BYTES
         try:
-            durable.reserve_fd(self._current, self._offset, length + limits.TRAIL_RESERVED_BYTES, self._path)
+            try:
+                durable.reserve_fd(self._current, self._offset, wanted, self._path)
+            except OSError as error:
+                if not privileged or not is_disk_full(error):
+                    raise
+                wanted = length  # there, as a rule: who may not use the reserve leaves it behind the end
+                until_it_fits(lambda: durable.reserve_fd(self._current, self._offset, wanted, self._path))
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            raise Unavailable(
+            full = is_disk_full(error)
+            raise (DiskFull if full else Unavailable)(
                 f"{self._path}: {'the disk is full' if full else error.strerror or error}; "
                 "nothing new is started until the trail has space"
             ) from error
-        self._reserved = self._offset + length + limits.TRAIL_RESERVED_BYTES
+        self._reserved = self._offset + wanted
 
     def _write(self, data: bytes) -> int:
         """Write whole lines; the number of the write, for `_settle`. Raises TrailError."""

@@ -7,7 +7,6 @@ decided on.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -41,6 +40,7 @@ from threegate.review.status import Line, health_rows, is_draft_folder, output_r
 from threegate.runners.live_output import OutputLine, live_output
 from threegate.setup.init import account
 from threegate.shown.escaped_lines import GUTTER, LEAST_WIDTH, WIDTH, Title, own, quoted, shown
+from threegate.shown.messages import say
 from threegate.shown.time_read import Reader, Reading
 from threegate.trail import Trail
 from threegate.tui.input_screen import InputScreen
@@ -197,8 +197,7 @@ class OperatorApp(App[None]):
         failed: ThreeGateError | OSError | None = None
         try:
             with self.suspend():
-                sys.stderr.write(f"{shown(says)}\n")
-                sys.stderr.flush()
+                say(says, err=True)
                 try:
                     result.append(act())
                 except (

@@ -443,6 +443,8 @@ def unsigned(approved: Approved) -> Iterator[Mutation]:
         yield one(f"unsigned {list(change)}", approved.facts(**base, **change), "signature_missing")
     yield one("unsigned, late", approved.facts(**base, now=APPROVED + timedelta(seconds=TTL)), "expired")
     yield one("unsigned, early", approved.facts(**base, now=APPROVED - timedelta(seconds=61)), "not_yet_valid")
+    void = frozenset([approved.request.sha256]).__contains__
+    yield one("unsigned, void", approved.facts(**base, is_void=void), "approval_void")
     yield one("unsigned, used", approved.facts(**base, id_used=True), "replayed")
     yield one("unsigned, nonce used", approved.facts(**base, nonces=[approved.request.sha256[:32]]), "replayed")
     yield one("unsigned, not pinned", approved.facts(**base, pinned={}), "input_missing")

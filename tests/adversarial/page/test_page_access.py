@@ -214,6 +214,15 @@ def test_guesses_are_limited_and_the_operator_is_not(bench: Bench) -> None:
     assert [client.ask(client.base).status_code for _ in range(8)] == [200] * 8
 
 
+def test_guesses_of_others_keep_no_operator_from_logging_in(bench: Bench) -> None:
+    """Every account of this machine has the same address. A link that works does so whatever the others ask."""
+    client = Client(bench.workspace, per_minute=5)
+    codes = [client.ask(f"/page/login/{'a' * 32}").status_code for _ in range(8)]
+    assert codes == [403] * 5 + [429] * 3, "guesses are limited"
+    assert [client.ask(path).status_code for path in ("/page/x/", "/page/")] == [429, 429]
+    assert client.login().status_code == 303 and client.ask(client.base).status_code == 200
+
+
 def test_sessions_end(bench: Bench) -> None:
     client = Client(bench.workspace)
     client.login()

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.approval.soft_passkey import SoftPasskey
+from tests.serve.page_client import Clock
 from tests.serve.passkey_client import HOST, ORIGIN, PasskeyClient, data_of, enrol, statement_of
 from threegate.acts.operator import record_operators, revoke_operator
 from threegate.acts.passkeys import PASSKEY_ACT, MadePasskey, enrol_passkey, read_made_passkey
@@ -23,8 +26,9 @@ from threegate.approval import Act, Statement, challenge_of, render_signed
 from threegate.approval.passkey import encode_base64url
 from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN
 from threegate.cli import execute
-from threegate.core import limits
+from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused
+from threegate.serve.page.access import Challenges
 from threegate.serve.page.page_templates import HEADERS, PASSKEY_HEADERS
 from threegate.setup.page_login import enrolling, leave_passkey, new_code, new_enrolment, passkey_made
 
@@ -139,10 +143,57 @@ def test_a_login_is_no_approval_and_works_once(client: PasskeyClient) -> None:
     crossed = client.login_form()
     wrong = client.assertion(draft["challenge"])
     assert client.ask("/page/login", {**wrong, "nonce": crossed["nonce"]}).status_code == 403
-    first = client.login_form()
-    for _ in range(limits.PASSKEY_LOGINS):
-        client.login_form()
-    assert client.ask("/page/login", {**client.assertion(first["challenge"]), "nonce": first["nonce"]}).status_code == 403  # fmt: skip  # noqa: E501
+
+
+def test_no_number_of_pages_expires_a_login(client: PasskeyClient) -> None:
+    """Whoever loads the login page, or answers it with nonsense, takes nothing from the operator who has it open."""
+    mine = client.login_form()
+    answer = {**client.assertion(mine["challenge"]), "nonce": mine["nonce"]}
+    for _ in range(limits.PASSKEY_LOGINS + 4):
+        assert client.ask("/page/").status_code == 200
+    stranger = SoftPasskey(credential=b"other")
+    for _ in range(3):
+        wrong = {**client.assertion(mine["challenge"], stranger), "nonce": mine["nonce"]}
+        assert client.ask("/page/login", wrong).json()["code"] == "signer_unknown"
+    assert client.ask("/page/login", answer).status_code == 200
+    assert client.ask("/page/login", answer).json()["code"] == "expired", "it works once"
+
+
+def test_a_challenge_that_was_not_made_here(client: PasskeyClient, bench: Bench) -> None:
+    """Signed by the operator's passkey and of the right form, but of another process, made up, or changed."""
+    other = PasskeyClient(bench, client.passkey)
+    theirs = other.login_form()["nonce"]
+    moment, words, mac = client.login_form()["nonce"].split(".")
+    later = f"{int(moment, 16) + 60_000:x}"
+    for nonce in (
+        theirs, f"{later}.{words}.{mac}", f"0{moment}.{words}.{mac}", f"{moment}.{'0' * 32}.{mac}", f"{moment}.{words}",
+        f"{moment}.{words}.{'0' * 64}", f"{moment}.{words}.{mac} ", f"{moment}.{words}.{mac}\n", "", "0" * 32,
+    ):  # fmt: skip
+        statement = canonical.canonical_bytes({"type": "threegate-login/1", "origin": ORIGIN, "nonce": nonce})
+        body = {**client.assertion(challenge_of(statement, NAMESPACE_LOGIN)), "nonce": nonce}
+        assert client.ask("/page/login", body).json()["code"] == "expired", nonce
+    statement = canonical.canonical_bytes({"type": "threegate-login/1", "origin": ORIGIN, "nonce": theirs})
+    body = {**client.assertion(challenge_of(statement, NAMESPACE_LOGIN)), "nonce": theirs}
+    assert other.ask("/page/login", body).status_code == 200, "where it was made it is a login"
+
+
+def test_one_challenge_logs_in_once_however_many_answer_at_a_time() -> None:
+    challenges = Challenges(time.monotonic)
+    challenge = challenges.make()
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(lambda _: challenges.is_valid(challenge) and challenges.use(challenge), range(64))) == 1
+
+
+def test_what_was_used_is_remembered_until_it_expires_and_no_longer() -> None:
+    clock = Clock()
+    challenges = Challenges(clock)
+    used = [challenges.make() for _ in range(limits.PASSKEY_LOGINS)]
+    assert all(challenges.use(text) for text in used) and not any(challenges.use(text) for text in used)
+    assert not challenges.use(challenges.make()), "more than operators log in"
+    clock.now += limits.PASSKEY_LOGIN_SECONDS
+    assert challenges.is_valid(used[0]) and not challenges.use(used[0])
+    clock.now += 0.1
+    assert not challenges.is_valid(used[0]) and challenges.use(challenges.make()) and len(challenges._used) == 1
 
 
 def test_a_stranger_and_a_revoked_one(client: PasskeyClient) -> None:

@@ -39,11 +39,14 @@ Ending = Literal["succeeded", "project_changed", "project_not_writable", "failed
 class Done:
     """The result. Unless ``succeeded``, the project is unchanged, except for `left`: paths that someone else
     changed before they could be reverted, which stay unchanged, with their originals in the stage folder.
+
+    With `halfway` it is not reverted yet, because the project's owner does not let it happen: the journal is needed.
     """
 
     status: Ending
     message: str
     left: tuple[str, ...] = ()
+    halfway: bool = False
 
 
 class ChangeStopped(Exception):

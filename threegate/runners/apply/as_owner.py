@@ -3,7 +3,8 @@ starts.
 
 Invariant: no file of a project is opened, created or renamed with root's privileges. The child drops all
 privileges before it accesses the project, gets its files as open descriptors, and dies with its parent, so
-that a change is never made while another process reverts it.
+that a change is never made while another process reverts it. The owner may stop, slow or kill it: it is watched
+and killed by its pidfd, and nobody waits for it without a limit, or under the trail's lock.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ctypes
 import json
 import os
 import pwd
+import select
 import signal
 import subprocess
 import sys
@@ -31,6 +33,7 @@ from threegate.runners.apply.apply_engine import Done, Ending, Work, carry_out, 
 from threegate.runners.apply.apply_journal import ApplyPlan, read_journal
 
 Verb = Literal["apply", "take_back", "forget"]
+_LOOK_MS: Final = 100
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_NO_NEW_PRIVS: Final = 38
 
@@ -49,7 +52,7 @@ class Order:
     archive: int = -1
     originals: int = -1
     sha256: str = ""
-    seconds: float = 3600.0
+    seconds: float = limits.APPLY_BACK_SECONDS
     exact: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -61,7 +64,8 @@ class Order:
 def perform(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done:
     """Do it as the project's owner. Never raises because of the project or the disk.
 
-    `stop` is called before each step if this process is the owner; a child ends at `seconds`.
+    `stop` is called before each step if this process is the owner, else several times a second: then the child is
+    killed, and what it did is reverted.
     """
     uid = os.geteuid()
     if order.place.uid == 0 or uid not in (0, order.place.uid):
@@ -70,7 +74,19 @@ def perform(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> D
         return obey(order, stop)
     if (status := stop()) is not None:
         return Done(status, "was stopped before it began; nothing was changed")
-    return _in_child(order)
+    done = _in_child(order, stop)
+    if isinstance(done, Done):
+        return done
+    if order.verb != "apply":
+        return Done("failed", done.why, halfway=order.verb == "take_back")
+    back = _reverted(order)
+    if back.halfway:
+        return Done(
+            done.status,
+            f"{done.why}, and what it did cannot be reverted now: the next start of the daemon does",
+            halfway=True,
+        )
+    return Done(done.status, f"{done.why}; nothing was changed", back.left)
 
 
 def not_writable(place: ProjectPlace) -> str | None:
@@ -138,8 +154,26 @@ def plan_of(journal: int) -> ApplyPlan | None:
     return None
 
 
-def _in_child(order: Order) -> Done:
-    """Do it in a child that becomes the owner."""
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A child that did not report: the status of its change, and why."""
+
+    status: Ending
+    why: str
+
+
+def _reverted(order: Order) -> Done:
+    """What a killed child did, reverted by another one."""
+    back = Order("take_back", order.place, order.project, order.token, order.journal)
+    until = time.monotonic() + limits.APPLY_BACK_SECONDS
+    for _ in range(limits.APPLY_BACK_TRIES):
+        if not (done := perform(back)).halfway or time.monotonic() > until:
+            break
+    return done
+
+
+def _in_child(order: Order, stop: Callable[[], Ending | None]) -> Done | _Failed:
+    """Do it in a child that becomes the owner. Both ways are files in memory, so nobody waits for a reader."""
     told = {
         "verb": order.verb,
         "place": order.place.to_json(),
@@ -153,23 +187,59 @@ def _in_child(order: Order) -> Done:
         "exact": {path: list(facts) for path, facts in order.exact.items()},
         "parent": os.getpid(),
     }
+    with (
+        os.fdopen(os.memfd_create("order", os.MFD_CLOEXEC), "w+b") as given,
+        os.fdopen(os.memfd_create("done", os.MFD_CLOEXEC), "w+b") as written,
+    ):
+        given.write(json.dumps(told).encode())
+        given.seek(0)
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-m", "threegate.runners.apply.as_owner"],
+                stdin=given,
+                stdout=written,
+                stderr=subprocess.DEVNULL,
+                pass_fds=order.descriptors,
+                env={"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"},
+            )
+            ended = _watched(child, order, stop)
+        except OSError as error:
+            ended = _Failed("failed", f"the child of the project's owner could not be started ({error.strerror})")
+        if ended is not None:
+            return ended
+        written.seek(0)
+        try:
+            value = json.loads(written.read())
+            return Done(value["status"], value["message"], tuple(value["left"]))
+        except (ValueError, KeyError, TypeError):
+            return _Failed("failed", f"the child of the project's owner ended early (exit code {child.returncode})")
+
+
+def _watched(child: subprocess.Popen[bytes], order: Order, stop: Callable[[], Ending | None]) -> _Failed | None:
+    """Wait for a child; None if it ended by itself, else the reason for which it was killed. It has ended either way,
+    also if this raises.
+    """
+    watch = os.pidfd_open(child.pid)
+    ending = select.poll()
+    ending.register(watch, select.POLLIN)
+    until = time.monotonic() + order.seconds + limits.APPLY_CHILD_SECONDS
+    failed = None
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "threegate.runners.apply.as_owner"],
-            input=json.dumps(told).encode(),
-            capture_output=True,
-            pass_fds=order.descriptors,
-            timeout=order.seconds + limits.APPLY_CHILD_SECONDS,
-            env={"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"},
-            check=False,
-        )
-        value = json.loads(done.stdout)
-        return Done(value["status"], value["message"], tuple(value["left"]))
-    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-        if order.verb != "apply":
-            return Done("failed", f"the child of the project's owner failed ({type(error).__name__})")
-        back = _in_child(Order("take_back", order.place, order.project, order.token, order.journal))
-        return Done("failed", f"the child of the project's owner failed ({type(error).__name__})", back.left)
+        while failed is None and not ending.poll(_LOOK_MS):
+            if (status := stop()) is not None:
+                failed = _Failed(status, "was stopped before it was complete")
+            elif os.waitid(os.P_PIDFD, watch, os.WSTOPPED | os.WNOHANG | os.WNOWAIT):
+                failed = _Failed(
+                    "failed", "the account of the project's owner stopped the process that makes the change"
+                )
+            elif time.monotonic() > until:
+                failed = _Failed("timed_out", "the process that makes the change did not end in time")
+        return failed
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(watch, signal.SIGKILL)
+        child.wait()
+        os.close(watch)
 
 
 def become(place: ProjectPlace, parent: int) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from threegate.changes.requested_change import hold_project
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
-from threegate.core.held_folder import open_beneath
+from threegate.core.held_folder import HeldFolder, open_beneath
 from threegate.runners.apply.apply_engine import Done, Ending
 from threegate.runners.apply.apply_journal import STAGE, Journal, first_line, read_journal
 from threegate.runners.apply.as_owner import Order, not_writable, perform
@@ -103,7 +103,7 @@ class ApplyRunner:
                 done = perform(order, stop)
         if done.status == "succeeded":
             control.recorded = lambda: forget_stage(control.run_folder)
-        elif not done.left:
+        elif not done.left and not done.halfway:
             for name in (JOURNAL, ORIGINALS):  # nothing was changed, so there is nothing to revert
                 with suppress(OSError):  # what stays is named in the record (`_kept`)
                     durable.unlink(control.run_folder / name)
@@ -155,6 +155,8 @@ def _kept(run_folder: Path) -> tuple[Artifact, ...]:
 
 
 def _sentence(done: Done) -> str:
+    if done.halfway:
+        return f"{done.message}; until then its originals are in {STAGE}/."
     if done.left:
         return f"{done.message}; {len(done.left)} paths were changed by someone else meanwhile and stay; see {STAGE}/"
     return f"{done.message}."
@@ -209,17 +211,30 @@ def forget_stage(run_folder: Path, name: str = JOURNAL) -> None:
         perform(Order("forget", journal.place, project.fileno(), journal.token, descriptor))
 
 
-def take_back_change(run_folder: Path, name: str = JOURNAL) -> Done:
-    """Revert what an interrupted change has done. Raises Refused, OSError if the project cannot be
-    reached.
+def take_back_change(run_folder: Path, name: str = JOURNAL, *, pending: bool = False) -> Done:
+    """Revert what an interrupted change has done. With `pending`, do nothing if no stage folder is left of it. Raises
+    Refused, OSError if the project cannot be reached.
     """
     try:
         with _journal(run_folder, name) as (descriptor, journal), hold_project(journal.place) as project:
-            return perform(Order("take_back", journal.place, project.fileno(), journal.token, descriptor))
+            if pending and not _exists(project, STAGE):
+                return Done("succeeded", "none of it is left")
+            done = perform(Order("take_back", journal.place, project.fileno(), journal.token, descriptor))
+            if pending and _exists(project, STAGE):
+                return Done("failed", f"{STAGE}/ is still there", done.left)
+            return done
     except FileNotFoundError:
         return Done("succeeded", "none of it was made")
     except ValueError as error:
         return Done("failed", f"{run_folder / name}: {error}")
+
+
+def _exists(project: HeldFolder, name: str) -> bool:
+    try:
+        project.stat(name)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 @contextmanager

@@ -11,35 +11,30 @@ import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from threegate.core import limits
+from threegate.core.public_address import METADATA4, NOT_PUBLIC4, NOT_PUBLIC6
 from threegate.runners.egress.secret_header import SecretHeader, squid_lines
 from threegate.runners.interface import Destination
 
 PROXY_PORT = 3129
 _NOT_PUBLIC = [
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/24",
-    "192.168.0.0/16",
-    "198.18.0.0/15",
-    "224.0.0.0/4",
-    "240.0.0.0/4",
+    *NOT_PUBLIC4,
+    *METADATA4,
+    *NOT_PUBLIC6,
     "::/127",
     "64:ff9b::/96",
     "64:ff9b:1::/48",
-    "2002::/16",
+    "100::/64",
+    "5f00::/16",
     "fc00::/7",
     "fe80::/10",
     "fec0::/10",
     "ff00::/8",
 ]
-"""This network, private, shared, loopback, link-local and metadata, benchmarking, multicast, reserved; and
-their IPv6 counterparts, including those that embed an IPv4 address.
+"""What is not public (`core.public_address`). Of IPv6 outside of global unicast what can be routed is named one by one:
+squid keeps an IPv4 address as an IPv6 address of ``::ffff:0:0/96``.
 """
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
 
@@ -117,15 +112,24 @@ def own_addresses() -> list[str]:
     return sorted(found)
 
 
-def read_access_log(text: str) -> list[Destination]:
+class AccessLog(NamedTuple):
+    """What squid's access log has."""
+
+    destinations: list[Destination]
+    """All that were allowed, and the first 64 (EGRESS_REFUSED) that were refused, since a run can make up any number of
+    those.
+    """
+    unlisted: int
+    """Refused attempts at others."""
+
+
+def read_access_log(text: str) -> AccessLog:
     """Destinations from squid's access log, one for each host, port and answer, with the bytes of both
     directions added.
-
-    All that were allowed, and the first 64 that were refused, since a run can make up any number of those.
     """
     sums: dict[tuple[str, int, bool], int] = {}
     busy: set[tuple[str, int, bool]] = set()
-    refused = 0
+    refused = unlisted = 0
     for line in text.splitlines():
         fields = line.split(" ", 5)
         if len(fields) != 6:
@@ -136,16 +140,19 @@ def read_access_log(text: str) -> list[Destination]:
             continue
         allowed = "DENIED" not in result
         key = (*target, allowed)
-        if key not in sums and not allowed:
-            refused += 1
-        if key in sums or allowed or refused <= limits.EGRESS_REFUSED:
+        known = key in sums
+        if known or allowed or refused < limits.EGRESS_REFUSED:
+            refused += not known and not allowed
             sums[key] = sums.get(key, 0) + sum(int(size) for size in (sent, received) if size.isdigit())
             if status == "429":
                 busy.add(key)
-    return [
+        else:
+            unlisted += 1
+    found = [
         Destination(host, port, size, allowed, allowed and (host, port, allowed) in busy)
         for (host, port, allowed), size in sorted(sums.items())
     ]
+    return AccessLog(found, unlisted)
 
 
 def _target(method: str, url: str) -> tuple[str, int] | None:

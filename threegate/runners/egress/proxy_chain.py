@@ -135,7 +135,10 @@ class EgressChain:
             return ()
         with os.fdopen(descriptor, "rb") as stream:
             text = stream.read(limits.EGRESS_LOG_BYTES).decode("utf-8", "backslashreplace")
-        return tuple(read_access_log(text))
+        found = read_access_log(text)
+        if found.unlisted:
+            self.notes.append(f"Refused {found.unlisted} more attempts, at destinations that are not listed.")
+        return tuple(found.destinations)
 
     def remove(self) -> None:
         """Remove both containers."""

@@ -4,14 +4,16 @@ It runs inside a helper container (``python3 -I secret_forwarder.py METHOD HOST 
 needs only the standard library. The secret arrives as one line on standard input and stays in this process.
 
 Invariant: only METHOD PATH of HOST is answered, once for each connection; no redirect is followed; nothing is
-sent before the host's certificate and name were verified; an answer that contains the secret, or that could
-hide it, is not forwarded.
+sent before the host's certificate and name were verified; an answer that contains the secret, plain or in an
+encoding that the masking of tool servers knows too (`shows`), or that could hide it, is not forwarded.
 """
 
 from __future__ import annotations
 
+import base64
 import http.client
 import ipaddress
+import re
 import socket
 import socketserver
 import ssl
@@ -30,6 +32,29 @@ _ANSWER_HEADERS = ("Content-Type", "Location", "ETag", "Retry-After", "X-GitHub-
 def public(address: str) -> bool:
     """Whether an address may be the host's: not a private, loopback, link-local, shared or reserved one."""
     return ipaddress.ip_address(address).is_global and not ipaddress.ip_address(address).is_multicast
+
+
+_ESCAPED = re.compile(rb"(?<!\\)\\+(?:(?:u00|x)([0-9A-Fa-f]{2})|/)|%(?:25)*([0-9A-Fa-f]{2})")
+"""A character as a JSON or string escape, or percent-encoded, however often that was escaped again."""
+
+
+def shows(data: bytes, value: bytes) -> bool:
+    """Whether bytes contain a value: plain, with JSON or string escapes, percent-encoded, hexadecimal, or base64
+    (standard or URL-safe, wrapped, at any alignment).
+    """
+    # One pass, and each run of backslashes or of "25" is read once: linear in the data, also if it is hostile.
+    data = _ESCAPED.sub(lambda found: bytes.fromhex((found[1] or found[2] or b"2f").decode()), data)
+    solid = re.sub(rb"\s|(?<!\\)\\+[nrt]", b"", data).translate(bytes.maketrans(b"-_", b"+/"))
+    digits = re.sub(rb"0x|[:,+]", b"", solid.lower())
+    return value in data or value.hex().encode() in digits or any(form in solid for form in _base64(value))
+
+
+def _base64(value: bytes) -> list[bytes]:
+    """The digits that depend on nothing but the value, behind 0, 1 and 2 other bytes."""
+    return [
+        base64.b64encode(b"\0" * before + value)[-(-before * 8 // 6) : (before + len(value)) * 8 // 6]
+        for before in range(3)
+    ]
 
 
 class CheckedConnection(http.client.HTTPSConnection):
@@ -91,8 +116,7 @@ class Forwarder(socketserver.ThreadingTCPServer):
         if (
             len(data) > ANSWER_BYTES
             or answer.getheader("Content-Encoding", "identity") != "identity"
-            or self.value.encode("ascii") in data
-            or any(self.value in text for text in passed.values())
+            or any(shows(text, self.value.encode("ascii")) for text in (data, *(t.encode() for t in passed.values())))
         ):
             return None
         return answer.status, passed, data

@@ -1,20 +1,18 @@
 """A tool's answer as the files of a run: `result.json`, and a file for each image, sound or other binary.
 
-Invariant: none of them contains the value of a secret that the server was given, or a hit of the secret scan;
-everything in them is data that a foreign program wrote.
+Invariant: everything in them is data that a foreign program wrote, and was masked where it left the server's
+stream (`tools/message_stream.py`).
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from threegate.core import limits
-from threegate.secretscan import mask_secrets
+from threegate.tools.known_values import MASK, exact_base64
 from threegate.tools.server_process import Answer
 
 RESULT: Final = "result.json"
@@ -28,22 +26,22 @@ _ENDINGS: Final[Mapping[str, str]] = {
     "audio/wav": "wav",
     "audio/mpeg": "mp3",
 }
-_MASKED: Final = "[secret]"
 
 
-def answer_files(answer: Answer, secrets: Sequence[str]) -> tuple[tuple[str, bytes], ...]:
-    """(name, bytes) of each file; `secrets` are the values that the server was given."""
+def answer_files(answer: Answer) -> tuple[tuple[str, bytes], ...]:
+    """(name, bytes) of each file."""
     files: list[tuple[str, bytes]] = []
     blocks: list[Any] = []
     for given in answer.content:
         block: dict[str, Any] = copy.deepcopy(dict(given))
         holder, key = binary_part(block)
         holder.pop(FILE_KEY, None)  # this key is ours to set
-        data = _decoded(holder.get(key))
-        if data is None:
+        given_data = holder.get(key)
+        data = exact_base64(given_data)  # anything else is left unchanged
+        if isinstance(given_data, str) and MASK in given_data:
+            blocks.append({"type": "text", "text": f"{MASK} was in these bytes, so they are not here"})
+        elif data is None:
             blocks.append(block)
-        elif any(value.encode() in data for value in secrets if value):
-            blocks.append({"type": "text", "text": f"{_MASKED} was in these bytes, so they are not here"})
         else:
             name = f"content-{len(blocks)}.{_ENDINGS.get(str(holder.get('mimeType')), 'bin')}"
             files.append((name, data))
@@ -58,8 +56,7 @@ def answer_files(answer: Answer, secrets: Sequence[str]) -> tuple[tuple[str, byt
     ):
         if said is not None:
             value[key] = said
-    masked = _masked(value, lambda text: _mask(text, secrets))
-    return ((RESULT, json.dumps(masked, ensure_ascii=False, indent=1).encode("utf-8", "replace")), *files)
+    return ((RESULT, json.dumps(value, ensure_ascii=False, indent=1).encode("utf-8", "replace")), *files)
 
 
 def texts_of(files: Sequence[tuple[str, bytes]]) -> str:
@@ -69,7 +66,7 @@ def texts_of(files: Sequence[tuple[str, bytes]]) -> str:
     return "".join(f"{text}\n" for text in texts if isinstance(text, str))
 
 
-def progress_line(said: Mapping[str, Any], secrets: Sequence[str]) -> bytes:
+def progress_line(said: Mapping[str, Any]) -> bytes:
     """A progress notification as one line for people and for the door: `3 of 5: message`; one of another form
     is left out.
     """
@@ -77,7 +74,7 @@ def progress_line(said: Mapping[str, Any], secrets: Sequence[str]) -> bytes:
     message = said.get("message")
     parts = [" of ".join(map(str, numbers))]
     if isinstance(message, str):
-        parts.append(" ".join(_mask(message, secrets).split()))
+        parts.append(" ".join(message.split()))
     return ": ".join(filter(None, parts))[: limits.LIVE_LINE_CHARS].encode("utf-8", "replace")
 
 
@@ -89,31 +86,3 @@ def binary_part(block: dict[str, Any]) -> tuple[dict[str, Any], str]:
     if block.get("type") == "resource" and isinstance(resource, dict):
         return resource, "blob"
     return block, "data"
-
-
-def _decoded(text: object) -> bytes | None:
-    """The bytes of base64 that round-trips exactly; None for anything else, which is left unchanged."""
-    if not isinstance(text, str):
-        return None
-    try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return data if base64.b64encode(data).decode() == text else None
-
-
-def _mask(text: str, secrets: Sequence[str]) -> str:
-    for value in sorted((value for value in secrets if value), key=len, reverse=True):
-        text = text.replace(value, _MASKED)
-    return mask_secrets(text)
-
-
-def _masked(value: Any, mask: Callable[[str], str]) -> Any:
-    """The same value with every string in it masked, keys included."""
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, Mapping):
-        return {mask(key): _masked(item, mask) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_masked(item, mask) for item in value]
-    return value

@@ -96,14 +96,12 @@ class CallRunner:
         """Everything from the manifest to the answer; an error is an outcome too."""
         from threegate.tools.requested_call import pinned_manifest
         from threegate.tools.server_process import ServerError
-        from threegate.tools.server_start import secret_values
 
         try:
             manifest = pinned_manifest(workspace, call)
-            masked = tuple(secret_values(self._settings, manifest.secrets).values())
             if manifest.stateful:
-                return self._by_kept(workspace, manifest, clearance, job, call, control, masked)
-            return self._by_fresh(workspace, manifest, job, call, control, masked)
+                return self._by_kept(workspace, manifest, clearance, job, call, control)
+            return self._by_fresh(workspace, manifest, job, call, control)
         except Refused as error:
             status: Status = "state_changed" if error.code == "state_changed" else "tools_changed"
             return _Ended(status, f"Nothing was called: {error}")
@@ -119,7 +117,6 @@ class CallRunner:
         job: Job,
         call: ToolCall,
         control: Control,
-        masked: tuple[str, ...],
     ) -> _Ended:
         from threegate.runners.mcp.answer_files import progress_line
         from threegate.tools.server_process import open_server
@@ -133,13 +130,13 @@ class CallRunner:
                     call.arguments(),
                     job.limits.time_sec,
                     limits.TOOL_ANSWER_BYTES,
-                    lambda said: control.output.put(PROGRESS, progress_line(said, masked)),
+                    lambda said: control.output.put(PROGRESS, progress_line(said)),
                 )
         except Unavailable as error:
             if answer is None:
                 raise
             left = f" But its process did not end: {error}."
-        return _answered(answer, masked, left)
+        return _answered(answer, left)
 
     def _by_kept(
         self,
@@ -149,7 +146,6 @@ class CallRunner:
         job: Job,
         call: ToolCall,
         control: Control,
-        masked: tuple[str, ...],
     ) -> _Ended:
         """A signed call needs the state that was shown; one under a grant, which says so, accepts any."""
         from threegate.runners.mcp.answer_files import progress_line
@@ -167,20 +163,19 @@ class CallRunner:
             owner=control.owner,
             seconds=job.limits.time_sec,
             signed=None if clearance.grant is not None else state,
-            progress=lambda said, given: control.output.put(PROGRESS, progress_line(said, (*masked, *given))),
+            progress=lambda said: control.output.put(PROGRESS, progress_line(said)),
             stopped=lambda: control.cancelled.is_set() or control.interrupted.is_set(),
             run_ended=control.run_ended,
         )
         kept = self._kept.call(workspace, manifest, wanted)
-        # The process may have received an older value of a secret than the one in the settings now.
         which = f" It was call {kept.state.count} of its process {kept.state.process}."
-        return _answered(kept.answer, (*masked, *kept.secrets), which)
+        return _answered(kept.answer, which)
 
 
-def _answered(answer: Answer, masked: tuple[str, ...], which: str = "") -> _Ended:
+def _answered(answer: Answer, which: str = "") -> _Ended:
     from threegate.runners.mcp.answer_files import answer_files, texts_of
 
-    files = answer_files(answer, masked)
+    files = answer_files(answer)
     if answer.is_error:
         return _Ended("tool_error", f"The tool answered with an error.{which}", files, texts_of(files))
     return _Ended("succeeded", f"The tool answered.{which}", files, texts_of(files))

@@ -23,6 +23,7 @@ from typing import Final
 from threegate.core import limits
 
 COOKIE: Final = "threegate_page"
+_CHALLENGE: Final = re.compile(r"([0-9a-f]{1,16})\.([0-9a-f]{32})\.([0-9a-f]{64})")
 _VIEW: Final = re.compile(r"[0-9a-f]{32}")
 _PROXIED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
@@ -143,6 +144,48 @@ class Sessions:
         """Log it out."""
         with self._lock:
             self._open.pop(view, None)
+
+
+class Challenges:
+    """Challenges for a login: each is valid for a time, works once, and is stored only once it has worked.
+
+    A challenge has its time and a MAC with a key of this process, so however many are asked for, none expires another.
+    Only an operator can use one up, so nobody else can fill the list of used ones.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """None was used. `clock` is in seconds."""
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+        self._lock = threading.Lock()
+        self._used: dict[str, float] = {}
+
+    def make(self) -> str:
+        """A new one, as text of letters, digits and dots."""
+        head = f"{int(self._clock() * 1000):x}.{secrets.token_hex(16)}"
+        return f"{head}.{self._mac(head)}"
+
+    def is_valid(self, challenge: str) -> bool:
+        """Whether it was made here and has not expired. It may have been used."""
+        found = _CHALLENGE.fullmatch(challenge)
+        if found is None or not hmac.compare_digest(found[3], self._mac(f"{found[1]}.{found[2]}")):
+            return False
+        return self._clock() - int(found[1], 16) / 1000 <= limits.PASSKEY_LOGIN_SECONDS
+
+    def use(self, challenge: str) -> bool:
+        """Use up a valid one, for an operator whose signature of it was verified: False if that was done before, or if
+        PASSKEY_LOGINS were used and have not expired.
+        """
+        now = self._clock()
+        with self._lock:
+            self._used = {text: at for text, at in self._used.items() if now - at <= limits.PASSKEY_LOGIN_SECONDS}
+            if challenge in self._used or len(self._used) >= limits.PASSKEY_LOGINS:
+                return False
+            self._used[challenge] = now
+            return True
+
+    def _mac(self, head: str) -> str:
+        return hmac.new(self._key, head.encode(), hashlib.sha256).hexdigest()
 
 
 def cookies(headers: Sequence[str]) -> list[str]:

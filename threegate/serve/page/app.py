@@ -52,6 +52,8 @@ def _create_page(workspace: Workspace, *, count: Count, clock: Callable[[], floa
     async def login(request: Request) -> Response:
         code = request.path_params["code"]
         if not await run_in_threadpool(take_code, workspace, code):
+            if seconds := count(request.client.host if request.client else ""):
+                return _too_many(seconds)
             return message(403, "This link is not valid (any more)", f"It works once. {LOGIN}")
         view, value = sessions.begin()
         response = RedirectResponse(f"/page/{view}/", status_code=303)
@@ -108,6 +110,8 @@ class Guard:
         self._inner, self._sessions, self._count, self._origin = inner, sessions, count, origin
         self._methods = ("GET", "HEAD", "POST") if origin else ("GET", "HEAD")
         self._open = ("", "login", "enrol") if origin else ("login",)
+        # Every account of this machine has the operator's address: whoever has a link that works logs in all the same.
+        self._counts_itself = () if origin else ("login",)
         self._headers = PASSKEY_HEADERS if origin else HEADERS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,11 +146,15 @@ class Guard:
         first = path.removeprefix("/").partition("/")[0]
         if self._sessions.holds(first, headers.getlist("cookie")):
             return None
-        if seconds := self._count(client[0]):
-            response = message(429, "Too many requests", f"Wait {seconds} s.")
-            response.headers["Retry-After"] = str(seconds)
-            return response
+        if first not in self._counts_itself and (seconds := self._count(client[0])):
+            return _too_many(seconds)
         return None if first in self._open else not_logged_in(self._origin)
+
+
+def _too_many(seconds: int) -> Response:
+    response = message(429, "Too many requests", f"Wait {seconds} s.")
+    response.headers["Retry-After"] = str(seconds)
+    return response
 
 
 def _page(request: Request, body: str) -> Response:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -47,7 +45,7 @@ from threegate.review.placed_drill import drill_at
 from threegate.review.request_view import RequestView
 from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.review.status import RequestEntry
-from threegate.serve.page.access import Sessions, set_cookie
+from threegate.serve.page.access import Challenges, Sessions, set_cookie
 from threegate.serve.page.app import Guard, look_routes, message, routed
 from threegate.serve.page.page_templates import render
 from threegate.serve.page.views import Missing, Views
@@ -128,14 +126,13 @@ class _PasskeyViews(Views):
 
 
 class _PasskeyPage:
-    """Who is logged in, which logins are pending, and the handlers of all routes."""
+    """Who is logged in, and the handlers of all routes."""
 
     def __init__(self, workspace: Workspace, origin: str, clock: Callable[[], float]) -> None:
-        self._workspace, self._origin, self._clock = workspace, origin, clock
+        self._workspace, self._origin = workspace, origin
         self.sessions = Sessions(clock)
         self._views = _PasskeyViews(workspace, origin, self.sessions)
-        self._lock = threading.Lock()
-        self._awaited: OrderedDict[str, float] = OrderedDict()
+        self._challenges = Challenges(clock)
 
     def app(self) -> Starlette:
         """Every route below /page."""
@@ -181,11 +178,7 @@ class _PasskeyPage:
         return answer
 
     async def _show_login(self, _request: Request) -> Response:
-        nonce = secrets.token_hex(16)
-        with self._lock:
-            self._awaited[nonce] = self._clock()
-            while len(self._awaited) > limits.PASSKEY_LOGINS:
-                self._awaited.popitem(last=False)
+        nonce = self._challenges.make()
         challenge = challenge_of(self._login_statement(nonce), NAMESPACE_LOGIN)
         host, _ = parse_origin(self._origin)
         return Response(
@@ -195,10 +188,8 @@ class _PasskeyPage:
 
     def _log_in(self, _request: Request, data: bytes) -> Response:
         value = _read(data, _ASSERTION | {"nonce"})
-        with self._lock:
-            began = self._awaited.pop(value["nonce"], None)
-        if began is None or self._clock() - began > limits.PASSKEY_LOGIN_SECONDS:
-            raise Refused("expired", "this login has expired or was already used; reload the page")
+        if not self._challenges.is_valid(value["nonce"]):
+            raise _expired()
         context = self._views.context()
         entry = _entry_of(context, value["credential"], self._origin)
         signed = _armor(entry, NAMESPACE_LOGIN, value)
@@ -210,6 +201,8 @@ class _PasskeyPage:
             known_operators(context),
             at=[datetime.now(UTC)],
         )
+        if not self._challenges.use(value["nonce"]):
+            raise _expired()
         view, cookie = self.sessions.begin(f"{value['credential']} {entry.name}")
         return JSONResponse({"to": f"/page/{view}/"}, headers={"Set-Cookie": f"{set_cookie(view, cookie)}; Secure"})
 
@@ -270,6 +263,10 @@ class _PasskeyPage:
                 "daemon_runs": self._workspace.daemon_lock_held(),
             }
         )
+
+
+def _expired() -> Refused:
+    return Refused("expired", "this login has expired or was already used; reload the page")
 
 
 def _read(data: bytes, keys: set[str]) -> dict[str, str]:

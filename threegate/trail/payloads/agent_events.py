@@ -56,7 +56,10 @@ class AgentEnded(Payload):
     exit: int | None = None
     """The agent's own exit code, or 128 plus the signal's number. None: its exit was not observed."""
     reason: str | None = None
-    """Why it ended, if it did not end on its own: ``stopped``, ``killed`` (its launcher died)."""
+    """Why it ended, if it did not end on its own: ``stopped``, ``killed`` (its launcher died), ``disk_bytes`` or
+    ``disk_names`` (its files exceeded its bound), ``disk_unmeasured`` (they could not be measured), ``disk_reserve``
+    (too little space was left on the disk).
+    """
     requests: int | None = None
     """Requests to the model that were passed on."""
     refused_requests: int | None = None
@@ -71,6 +74,8 @@ class AgentEnded(Payload):
     """Other hosts that it reached."""
     refused: tuple[str, ...] | None = None
     """Other hosts that it was refused, the first ones."""
+    refused_unlisted: int | None = None
+    """How many attempts at further hosts were refused."""
     changed: int | None = None
     """Paths that differ in the work copy."""
     changes_sha256: str | None = None
@@ -79,4 +84,7 @@ class AgentEnded(Payload):
     def sentence(self) -> str:
         exit_code = f" with exit code {self.exit}" if self.exit is not None else ""
         changed = f"; {self.changed} paths differ in its work copy" if self.changed else ""
-        return f"the agent run{named(self.run)} ended{exit_code}{changed}{because(self.reason)}"
+        reached = f"; it reached {', '.join(self.reached)}" if self.reached else ""
+        more = f" and {self.refused_unlisted} more attempts" if self.refused_unlisted else ""
+        refused = f"; it was refused {len(self.refused)} hosts{more}" if self.refused else ""
+        return f"the agent run{named(self.run)} ended{exit_code}{changed}{reached}{refused}{because(self.reason)}"

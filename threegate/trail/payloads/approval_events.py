@@ -13,6 +13,10 @@ def under_grant(grant: str, given_by: str | None) -> str:
     return f"under grant {grant}, given by {given_by or 'an operator'}; not signed individually"
 
 
+def _marks(nonce: str | None, approval_sha256: str | None, request_sha256: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, (nonce, approval_sha256))) or tuple(filter(None, (request_sha256,)))
+
+
 @frozen_fields
 class Approved(Placed):
     """A request was approved: by a signature over exactly it (`approval_sha256`), or under a standing grant
@@ -90,6 +94,15 @@ class Approved(Placed):
             return None
         return frozenset(filter(None, (*self.inputs.values(), self.shown_sha256, self.kept_policy_sha256)))
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What tells this approval from every other one: the nonce and the digest of its statement; the digest of the
+        request where no statement is about it alone (under a grant).
+        """
+        if self.grant is not None:
+            return _marks(None, None, self.request_sha256)
+        return _marks(self.nonce, self.approval_sha256, self.request_sha256)
+
     def change(self, history: History, event: object) -> None:
         history.abandoned = False
         history.countersigned.clear()
@@ -129,21 +142,39 @@ class Promoted(Placed):
     kind = "promoted"
     slot = "promoted"
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """As of an approval: the digest of the request."""
+        return _marks(None, None, (self.files or {}).get(""))
+
     def sentence(self) -> str:
         return f"put into approved/ by hand{named(self.file)}"
 
 
 @frozen_fields
 class ApprovalAbandoned(Payload):
-    """A crash kept an approved file from its folder: it is a draft again, and its id and name are free."""
+    """An approved file was not in approved/ when a daemon started: its approval is void for good, and a file that comes
+    back does not run. Id and name are free for a new approval.
+    """
 
     kind = "approval_abandoned"
 
     reason: str | None = None
     file: str | None = None
+    request_sha256: str | None = None
+    """Of the approved file; used up by this event where the approval has no statement (under a grant)."""
+    approval_sha256: str | None = None
+    """Digest of the signed statement, used up by this event."""
+    nonce: str | None = None
+    """The approval's, used up by this event. In older trails the `approved` event before says all three."""
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Those of the approval, as far as this event names them."""
+        return _marks(self.nonce, self.approval_sha256, self.request_sha256)
 
     def sentence(self) -> str:
-        return f"the approval is void{because(self.reason)}; the id is free"
+        return f"the approval is void and never runs{because(self.reason)}; the id is free for a new approval"
 
     def change(self, history: History, event: object) -> None:
         history.abandoned = True

@@ -164,7 +164,9 @@ class Stopped(Placed):
 
 @frozen_fields
 class Quarantined(Stopped):
-    """Something was put aside: another file of a request that the trail knows already, or a torn end of the trail."""
+    """Something was put aside: another file of a request that the trail knows already, or by an approval that it calls
+    void, or a torn end of the trail.
+    """
 
     kind = "quarantined"
     nulls = {"message": ("request_sha256", "approved_by", "approval_sha256")}
@@ -206,6 +208,8 @@ class End(Stopped):
     """Digest of the run's record.json."""
     outputs: Mapping[str, str] | None = None
     """Path below /out/ → digest."""
+    outputs_unlisted: int | None = None
+    """How many further ones the record has."""
     stdout_sha256: str | None = None
     stderr_sha256: str | None = None
     image: str | None = None
@@ -239,7 +243,8 @@ class Finished(End):
     def sentence(self) -> str:
         code = f", exit code {self.exit_code}" if self.exit_code is not None else ""
         wall = f" after {self.wall_ms} ms" if self.wall_ms is not None else ""
-        names = f"; outputs: {', '.join(sorted(self.outputs))}" if self.outputs else "; no output files"
+        more = f" and {self.outputs_unlisted} more" if self.outputs_unlisted else ""
+        names = f"; outputs: {', '.join(sorted(self.outputs))}{more}" if self.outputs else "; no output files"
         reached = f"; reached {', '.join(self.reached)}" if self.reached else ""
         return f"the run finished with status {self.result_status}{code}{wall}{names}{reached}"
 

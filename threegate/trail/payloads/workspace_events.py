@@ -175,7 +175,9 @@ class Pruned(Payload):
     kind = "pruned"
 
     what: str | None = None
-    """``run`` (the event's request), ``inputs``, ``snapshots`` or ``memory note``."""
+    """``run`` (the event's request), ``agent run``, ``inputs``, ``snapshots`` or ``memory note``."""
+    run: str | None = None
+    """Id of the agent's run whose folder went."""
     removed: int | None = None
     """Number of files."""
     inputs: tuple[str, ...] | None = None
@@ -190,5 +192,7 @@ class Pruned(Payload):
     def sentence(self) -> str:
         if self.note_sha256 is not None:
             return f"removed the memory note {short(self.note_sha256)}"
+        if self.run is not None:
+            return f"removed the folder of the agent run{named(self.run)}"
         count = f"{self.removed} files" if self.removed is not None else "files"
         return f"removed {count} that nothing needs{f' ({self.what})' if self.what else ''}"

@@ -1,0 +1,17 @@
+"""Somebody who runs agents at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.agents.conftest import jail_programs
+from tests.agents.people import Person, person
+
+
+@pytest.fixture
+def user() -> Iterator[Person]:
+    jail_programs()
+    with person("user") as who:
+        yield who

@@ -1,0 +1,73 @@
+"""An agent that asks its terminal and never reads, and a person's terminal that takes nothing more: a stop always
+finishes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import struct
+import subprocess
+import termios
+
+from tests.agents.people import Person
+from tests.agents.person_at_terminal import Screen, on_terminal
+from tests.support import wait_until
+
+ASKS = "stty raw -echo; echo asking; while :; do printf '\\033[6n%.0s' $(seq 1000); done"
+FLOODS = "touch flooding; cat /dev/zero | tr '\\0' x"
+
+
+def stop(who: Person) -> subprocess.CompletedProcess[str]:
+    return who.threegate("agent", "stop", who.facts()["run"], timeout=30)
+
+
+def drained(screen: Screen) -> None:
+    """Wait until the launcher cannot have a place for one more answer: it has read far more than a pty holds."""
+    screen.wait_for(b"asking")
+    screen.press(b"x" * 200)
+
+
+def waiting(master: int) -> int:
+    """How many bytes nobody has read."""
+    return int(struct.unpack("i", fcntl.ioctl(master, termios.FIONREAD, b"\0" * 4))[0])
+
+
+def test_agent_stop_ends_one_that_asks_and_never_reads(user: Person) -> None:
+    with on_terminal(user, "/bin/bash", "-c", ASKS) as screen:
+        drained(screen)
+        done = stop(user)
+        assert done.returncode == 0, done.stderr
+        screen.end()
+    assert [event["reason"] for event in user.events("agent_ended")] == ["stopped"]
+
+
+def test_ctrl_c_ends_one_that_asks_and_never_reads(user: Person) -> None:
+    """Its terminal takes nothing more, so the key would never be seen in there."""
+    with on_terminal(user, "/bin/bash", "-c", ASKS) as screen:
+        drained(screen)
+        for _ in range(20):
+            screen.press(b"\x03")
+            if screen.process.poll() is not None:
+                break
+            screen.look()
+        screen.end()
+    assert [event["reason"] for event in user.events("agent_ended")] == ["stopped"]
+
+
+def test_agent_stop_ends_one_whose_output_nobody_reads(user: Person) -> None:
+    with on_terminal(user, "/bin/bash", "-c", FLOODS, options=["--propose", "ask"]) as screen:
+        user.wait_for_file("flooding")
+        wait_until(lambda: waiting(screen.master) >= 4000, "a full terminal")
+        done = stop(user)
+        assert done.returncode == 0, done.stderr
+    assert [event["reason"] for event in user.events("agent_ended")] == ["stopped"]
+
+
+def test_a_question_about_the_changes_waits_for_nobody(user: Person) -> None:
+    """The agent has ended by itself; the launcher asks whether to propose, and the person is away."""
+    with on_terminal(user, "/bin/bash", "-c", "echo x >changed", options=["--propose", "ask"]) as screen:
+        screen.wait_for(b"Propose these changes?")
+        done = stop(user)
+        assert done.returncode == 0, done.stderr
+        screen.end()
+    assert "changes_sha256" not in user.events("agent_ended")[0]
