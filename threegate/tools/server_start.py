@@ -25,6 +25,7 @@ from typing import Final
 
 from threegate.core import limits
 from threegate.core.errors import Refused, ThreeGateError, Unavailable
+from threegate.core.own_process import own_process
 from threegate.core.secret_value import read_secret
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
@@ -207,7 +208,7 @@ def _in_container(settings: Settings, manifest: Manifest) -> Started:
         os.write(descriptor, json.dumps(wanted).encode())
         os.lseek(descriptor, 0, os.SEEK_SET)
         process = subprocess.Popen(
-            [sys.executable, "-m", "threegate.runners.mcp.server_container", str(descriptor)],
+            own_process("threegate.runners.mcp.server_container", str(descriptor)),
             env=kept,
             cwd="/",
             stdin=subprocess.PIPE,
