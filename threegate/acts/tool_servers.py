@@ -54,6 +54,8 @@ _OURS: Final = frozenset(
 """Names that a person could mistake for ThreeGate's own, or for one of its tools."""
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\.[a-z][a-z0-9-]{1,62}")
 _SYSTEM: Final = frozenset(("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "proc", "sys", "dev"))
+_HOMES: Final = ("/tmp", "/var/tmp")
+"""The home folder in a jail and a container, and a link to it."""
 _SAME: Final = str.maketrans({"0": "o", "1": "l", "5": "s", "8": "b", "i": "l", "-": None})
 
 
@@ -323,7 +325,8 @@ def _refuse_hiding(settings: Settings, manifest: Manifest) -> None:
     from threegate.runners.era.engine_answer import engine_url
     from threegate.runners.mcp.server_image import refuse_hiding
 
-    refuse_hiding(engine_url(settings.runners.era.engine), manifest.image, [item.path for item in manifest.binds])
+    folders = [item.path for item in manifest.binds]
+    refuse_hiding(engine_url(settings.runners.era.engine), manifest.image, folders, settings.workspace.id)
 
 
 def _words_in_image(words: Sequence[str]) -> tuple[str, ...]:
@@ -360,6 +363,8 @@ def _folder(workspace: Workspace, text: str, place: Place) -> ServerFolder:
             raise InvalidInput(f"--bind {path}: holds {what}; bind the folder that the server needs")
     if f"{real}/".startswith(f"{ours}/"):
         raise InvalidInput(f"--bind {path}: is in the workspace, which servers must not see")
+    if real in _HOMES or real.startswith(tuple(f"{folder}/." for folder in _HOMES)):
+        raise InvalidInput(f"--bind {path}: is a server's home folder, from where programs load code; bind another one")
     if (writable or place == "era") and real.split("/")[1] in _SYSTEM:
         raise InvalidInput(f"--bind {path}: holds the system's programs; bind the folder that the server needs")
     return ServerFolder(real, writable)

@@ -105,9 +105,12 @@ def led_to(place: Path, entries: Entries) -> Iterator[Path]:
     Unavailable.
     """
     for name, facts in entries:
+        link = stat.S_ISLNK(facts.st_mode)
+        if not link and not name.endswith((*_LINES, "pyvenv.cfg")) and "__editable__" not in name:
+            continue
         path = place if name == "." else place / name
         targets: list[str] = []
-        if stat.S_ISLNK(facts.st_mode):
+        if link:
             targets = [os.path.realpath(path)]
         elif path.name == "pyvenv.cfg":
             keys = dict(line.partition("=")[::2] for line in _text(path).replace(" ", "").splitlines())

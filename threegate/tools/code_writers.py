@@ -12,9 +12,13 @@ import pwd
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from threegate.core.errors import Refused
 from threegate.tools.code_folders import Entries, is_system, unread
+
+_LOCK_OF_UV: Final = ".lock"
+"""uv makes this empty file in each environment for everybody; it is pinned, and nothing loads it."""
 
 
 def refuse_writers(places: Mapping[Path, Entries], named: Iterable[Path]) -> None:
@@ -28,13 +32,15 @@ def refuse_writers(places: Mapping[Path, Entries], named: Iterable[Path]) -> Non
             facts = os.lstat(folder)
         except OSError as error:
             raise unread(error, folder) from None
-        _refuse_writer(folder, facts, groups, above=True)
+        _refuse_writer(folder, ".", facts, groups, above=True)
     for place, entries in own.items():
         for name, facts in entries:
-            _refuse_writer(place if name == "." else place / name, facts, groups, above=False)
+            locks = os.path.basename(name) == _LOCK_OF_UV and (place / name).with_name("pyvenv.cfg").is_file()
+            if not locks:
+                _refuse_writer(place, name, facts, groups, above=False)
 
 
-def _refuse_writer(path: Path, facts: os.stat_result, groups: dict[int, bool], *, above: bool) -> None:
+def _refuse_writer(place: Path, name: str, facts: os.stat_result, groups: dict[int, bool], *, above: bool) -> None:
     """In a folder above, a sticky bit keeps others from exchanging what is not theirs."""
     mode, why = facts.st_mode, ""
     if facts.st_uid not in (0, os.geteuid()):
@@ -42,12 +48,13 @@ def _refuse_writer(path: Path, facts: os.stat_result, groups: dict[int, bool], *
     elif not stat.S_ISLNK(mode) and not (above and mode & stat.S_ISVTX):
         if mode & stat.S_IWOTH:
             why = "everybody may write to it"
-        elif mode & stat.S_IWGRP and (_has_access_list(path) or _has_others(facts.st_gid, groups)):
+        elif mode & stat.S_IWGRP and (_has_access_list(place / name) or _has_others(facts.st_gid, groups)):
             why = "others of its group may write to it"
     if why:
         raise Refused(
             "tools_unsafe",
-            f"{path}: {why}, so the server's code could be exchanged; leave it to root or {_user(os.geteuid())} alone",
+            f"{place if name == '.' else place / name}: {why}, so the server's code could be exchanged; only "
+            f"{' and '.join(sorted({_user(0), _user(os.geteuid())}))} may be able to write it",
         )
 
 

@@ -49,6 +49,7 @@ UNPINNABLE_VARIABLE: Final = re.compile(
 _INTERPRETER: Final = re.compile(
     r"(python|pypy|ipython|node|nodejs|bun|deno|tsx|ts-node|ruby|jruby|perl|php|lua|luajit|java|Rscript|R|tclsh|wish|"
     r"expect|pwsh|dotnet|mono|guile|julia|escript|erl|elixir|scala|groovy|kotlin|racket|sbcl|ocaml|raku|octave|gjs|qjs|"
+    r"electron|nwjs|love|"
     r"wasmtime|wasmer|awk|gawk|mawk|sed)[-0-9.]*[a-z]?(?:\.exe)?"
 )
 _ENDINGS: Final = (".js", ".cjs", ".mjs", ".json", ".node", ".ts", ".py", ".rb", ".pl", ".php", ".lua", ".jar")
@@ -249,10 +250,10 @@ def _files(text: str, role: Role, *, node: bool = False) -> Iterator[Named]:
 
 
 def _folders(text: str, role: Role) -> Iterator[Named]:
-    """The folders that a text names by their full path."""
+    """The folders that a text names by a path of more than a word."""
     for part in parts_of(text):
         path = WORKING_FOLDER / part
-        if part.startswith("/") and path != WORKING_FOLDER and _is_folder(path):
+        if "/" in part.rstrip("/") and path != WORKING_FOLDER and _is_folder(path):
             yield Named(path, role)
 
 

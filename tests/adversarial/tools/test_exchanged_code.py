@@ -86,6 +86,7 @@ WAYS: dict[str, tuple[Callable[[Path], tuple[list[object], dict[str, Any]]], str
     "app-of-another-module": (lambda f: ([PYTHON, "-m", "uvicorn", "--app-dir", app(f).parent], {}), "app/helper.py"),
     "script-of-another-module": (lambda f: ([PYTHON, "-m", "mcp", "run", f"{app(f)}:mcp"], {}), "app/helper.py"),
     "plugin-folder": (lambda f: (["/usr/bin/true", f"--plugins={app(f).parent}"], {}), "app/helper.py"),
+    "relative-plugin-folder": (lambda f: (["/usr/bin/true", "--plugins", str(app(f).parent)[1:]], {}), "app/helper.py"),
     "plugin-file": (lambda f: (["/usr/bin/true", "--plugin", app(f)], {}), "app/helper.py"),
     "config": (lambda f: ([PYTHON, app(f), "--config", make(f / "etc" / "a.toml")], {}), "etc/a.toml"),
     "variable": (lambda f: ([PYTHON, app(f)], {"env": {"CONFIG": str(make(f / "etc" / "a.toml"))}}), "etc/a.toml"),
@@ -399,6 +400,28 @@ def test_env_finds_the_pinned_interpreter_only(folder: Path, monkeypatch: pytest
 def test_the_systems_folders_are_never_written(place: Place, folder: Path, path: str) -> None:
     done = add(place, "--bind", f"{path}:rw", "--", PYTHON, write_server(folder), expect=2)
     assert "holds the system's programs" in done.err
+
+
+@pytest.mark.parametrize("name", [".local", ".node_modules"])
+def test_the_home_folder_of_a_jail_is_never_bound(place: Place, folder: Path, name: str, request: Any) -> None:
+    """It is /tmp, which begins empty: what is in the one of this machine, everybody may write."""
+    path = Path("/tmp") / name
+    if not path.exists():
+        path.mkdir()
+        request.addfinalizer(path.rmdir)
+    done = add(place, "--bind", path, "--", PYTHON, write_server(folder), expect=2)
+    assert "home folder, from where programs load code" in done.err
+
+
+def test_the_lock_of_an_environment_that_uv_made_is_no_code(folder: Path) -> None:
+    """It is there for everybody in each; without an environment it is a file like any other."""
+    site(folder)
+    make(folder / "venv" / ".lock", mode=0o666)
+    argv: list[object] = [folder / "venv" / "bin" / "python", "-m", "server"]
+    with pytest.raises(Refused, match="everybody may write"):
+        signed(argv)
+    make(folder / "venv" / "pyvenv.cfg", "home = /usr/bin\n")
+    signed(argv)
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def image_digest(url: str, name: str) -> str:
     return found
 
 
-def refuse_hiding(url: str, digest: str, folders: Sequence[str]) -> None:
-    """Refuse folders of this machine that would take the place of code of the image. Raises InvalidInput,
-    Unavailable.
+def refuse_hiding(url: str, digest: str, folders: Sequence[str], workspace: str) -> None:
+    """Refuse folders of this machine that would take the place of code of the image. `workspace` is the id of ours.
+    Raises InvalidInput, Unavailable.
     """
     from threegate.runners.era import container_engine as engine
 
@@ -50,7 +50,8 @@ def refuse_hiding(url: str, digest: str, folders: Sequence[str]) -> None:
             config = api.inspect_image(digest)["Config"]  # type: ignore[no-untyped-call]
             for folder in folders:
                 _refuse_searched(folder, config)
-            api.create_container(image=digest, command=["/bin/sh"], name=name)  # it is never started
+            labels = {engine.LABEL: workspace, engine.BOOT_LABEL: "tools", engine.REQUEST_LABEL: "an image to examine"}
+            api.create_container(image=digest, command=["/bin/sh"], name=name, labels=labels)  # it is never started
             for folder in folders:
                 if _is_filled(api, name, folder):
                     raise InvalidInput(f"--bind {folder}: the image has files there, which this would hide")
