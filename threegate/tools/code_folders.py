@@ -39,7 +39,7 @@ _BINARY: Final = b"\x7fELF"
 
 def places_of(named: Named) -> Iterator[Path]:
     """What is pinned for a path: itself, or the folder that its code was installed into. Raises Unavailable."""
-    real, beside = reversed(forms_of(named.path)[1:])
+    beside, real = forms_of(named.path)
     if beside != real and not is_system(beside):
         yield tree_of(beside)  # a virtual environment's python is a link to a file outside of it
     if is_system(real):
@@ -111,7 +111,7 @@ def led_to(place: Path, entries: Entries) -> Iterator[Path]:
         path = place if name == "." else place / name
         targets: list[str] = []
         if link:
-            targets = [os.path.realpath(path)]
+            targets = [str(path)]
         elif path.name == "pyvenv.cfg":
             keys = dict(line.partition("=")[::2] for line in _text(path).replace(" ", "").splitlines())
             targets = [f"{keys['home']}/python3"] if "home" in keys else []
@@ -121,7 +121,7 @@ def led_to(place: Path, entries: Entries) -> Iterator[Path]:
             targets = [os.path.join(path.parent, line.strip()) for line in lines if line.strip()]
             named = [Path(part) for part in parts_of(text) if part.startswith("/")]
             targets += [str(part) for part in named if part.is_dir() or (part.is_file() and _is_code(part))]
-        for target in map(Path, dict.fromkeys(targets)):
+        for target in map(Path, dict.fromkeys(map(os.path.realpath, targets))):
             if target != Path("/") and not within_any(target, [place]) and target.exists():
                 yield from places_of(Named(target, "file", "node_modules" in place.parts))
 
@@ -154,9 +154,9 @@ def unread(error: OSError, path: Path) -> Unavailable:
     )
 
 
-def forms_of(path: Path) -> tuple[Path, Path, Path]:
-    """A path as it is named, by the real path of its folder, and by its own."""
-    return path, Path(os.path.realpath(path.parent), path.name), Path(os.path.realpath(path))
+def forms_of(path: Path) -> tuple[Path, Path]:
+    """A path by the real path of its folder, and by its own."""
+    return Path(os.path.realpath(path.parent), path.name), Path(os.path.realpath(path))
 
 
 def is_system(path: Path) -> bool:

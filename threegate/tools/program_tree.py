@@ -112,7 +112,7 @@ def _places(manifest: Manifest) -> tuple[dict[Path, Entries], list[Path]]:
                     f"{named.path}",
                 )
             continue
-        if named.role == "folder" and manifest.place != "host" and not any(overlap(forms[1], bind) for bind in binds):
+        if named.role == "folder" and manifest.place != "host" and not any(overlap(forms[0], bind) for bind in binds):
             continue  # nothing of this machine is there in a jail
         if not is_system(named.path):
             names.append(named.path)

@@ -112,22 +112,25 @@ WAYS: dict[str, tuple[Callable[[Path], tuple[list[object], dict[str, Any]]], str
     "node-without-ending": (lambda f: ([NODE, str(node_app(f))[:-3]], {}), "dist/index.js"),
     "node-modules-above": (lambda f: ([NODE, node_app(f / "a" / "b")], {}), "node_modules/x/index.js"),
     "package-json-above": (lambda f: ([NODE, make(f / "a" / "b" / "x.js")], {}), "a/package.json"),
-    "require": (lambda f: ([NODE, "--require", node_app(f), "-e", "1"], {}), "lib/helper.js"),
-    "require-short": (lambda f: ([NODE, "-r", node_app(f), app(f)], {}), "lib/helper.js"),
-    "require-without-ending": (lambda f: ([NODE, "-r", str(node_app(f))[:-3], app(f)], {}), "dist/index.js"),
-    "import-url": (lambda f: ([NODE, f"--import=file://{node_app(f)}", app(f)], {}), "lib/helper.js"),
+    "require": (lambda f: ([NODE, "--require", node_app(f / "n"), "-e", "1"], {}), "n/lib/helper.js"),
+    "require-short": (lambda f: ([NODE, "-r", node_app(f / "n"), app(f)], {}), "n/lib/helper.js"),
+    "require-without-ending": (lambda f: ([NODE, "-r", str(node_app(f / "n"))[:-3], app(f)], {}), "n/dist/index.js"),
+    "import-url": (lambda f: ([NODE, f"--import=file://{node_app(f / 'n')}", app(f)], {}), "n/lib/helper.js"),
     "import-escaped-url": (
-        lambda f: ([NODE, f"--import=file://{str(node_app(f)).replace('x', '%78')}", app(f)], {}), "lib/helper.js",
+        lambda f: ([NODE, f"--import=file://{str(node_app(f / 'n')).replace('x', '%78')}", app(f)], {}),
+        "n/lib/helper.js",
     ),
     "env-file": (lambda f: ([NODE, "--env-file", make(f / "x" / ".env"), app(f)], {}), "x/.env"),
     "node-options": (
-        lambda f: ([NODE, app(f)], {"env": {"NODE_OPTIONS": f"--no-warnings --require '{node_app(f)}'"}}),
-        "lib/helper.js",
+        lambda f: ([NODE, app(f)], {"env": {"NODE_OPTIONS": f"--no-warnings --require '{node_app(f / 'n')}'"}}),
+        "n/lib/helper.js",
     ),
     "node-path": (lambda f: ([NODE, app(f)], {"env": {"NODE_PATH": str(node_app(f).parent)}}), "dist/new.js"),
     "perl-include": (lambda f: (["/usr/bin/perl", "-I", make(f / "l" / "X.pm").parent, app(f)], {}), "l/X.pm"),
     "perl-include-short": (lambda f: (["/usr/bin/perl", f"-I{make(f / 'l' / 'X.pm').parent}", app(f)], {}), "l/X.pm"),
-    "nested-command": (lambda f: (["/usr/bin/true", "--", "python3", "-u", str(app(f))], {}), "app/helper.py"),
+    "nested-command": (
+        lambda f: (["/usr/bin/true", "--", "python3", "-u", str(make(app(f).with_name("main")))], {}), "app/helper.py",
+    ),
     "java": (lambda f: (["/usr/bin/java", "-jar", make(f / "j" / "a.jar")], {}), "j/lib/b.jar"),
     "class-path": (
         lambda f: (["/usr/bin/java", "-cp", f"/x.jar:{make(f / 'j' / 'A.class').parent}", "A"], {}), "j/B.class",
@@ -160,7 +163,9 @@ def site(folder: Path) -> Path:
     return folder / "venv" / "lib" / "python3.11" / "site-packages"
 
 
-@pytest.mark.parametrize("kind", ["link", "pth", "pth-code", "finder", "egg-link", "link-of-npm", "home", "chain"])
+@pytest.mark.parametrize(
+    "kind", ["link", "pth", "pth-relative", "pth-code", "finder", "egg-link", "link-of-npm", "home", "chain"]
+)
 def test_what_an_installed_tree_leads_to_is_pinned(folder: Path, kind: str) -> None:
     """Editable installs, linked packages, and the Python that a virtual environment was made of."""
     source = app(folder / "src").parent
@@ -171,6 +176,8 @@ def test_what_an_installed_tree_leads_to_is_pinned(folder: Path, kind: str) -> N
         link(packages / "server", source)
     elif kind in ("pth", "egg-link"):
         make(packages / f"server.{kind}", f"{source}\n")
+    elif kind == "pth-relative":
+        make(packages / "server.pth", f"{os.path.relpath(source, packages)}\n")
     elif kind == "pth-code":
         make(packages / "server.pth", f"import sys; sys.path.append('{source}')\n")
     elif kind == "finder":
@@ -271,6 +278,15 @@ def test_a_named_file_elsewhere_is_pinned_and_seen(folder: Path) -> None:
     with pytest.raises(Refused) as changed:
         start_server(nowhere(path), Settings(), manifest)
     assert changed.value.code == "tools_changed"
+
+
+def test_a_path_through_a_data_folder_is_no_data(folder: Path) -> None:
+    """A word may go through the folder and out of it."""
+    path, data = app(folder), folder / "data"
+    make(data / "notes.db")
+    before = signed([PYTHON, write_server(folder), "--plugin", f"{data}/../app/server.py"], data=(str(data),))
+    (path.parent / "helper.py").write_text("exchanged")
+    assert program_digests(before) != before.program
 
 
 @pytest.mark.parametrize("what", ["program", "program/server.py", "."])
