@@ -108,6 +108,8 @@ class Notes:
     def __init__(self, place: support.Place, folder: Path, **more: Any) -> None:
         self.place = place
         self.folder = folder
+        self.program = folder
+        """Where the code of another server is, which a test adds."""
         self.workspace = Workspace(place.root)
         argv = ("/usr/bin/python3", "-I", "-c", CODE, str(folder))
         found = Manifest(
@@ -121,9 +123,10 @@ class Notes:
             secrets=(),
             initialize={},
             tools=(),
-            program=program_digests(argv, [str(folder)]),
+            program={},
         )
         found = replace(found, **more)
+        found = replace(found, program=program_digests(found))
         with open_server(self.workspace, self.workspace.load_settings(), found) as server:
             found = replace(found, initialize=server.initialize(), tools=server.list_tools())
         self.manifest = found

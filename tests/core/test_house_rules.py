@@ -22,6 +22,7 @@ SLEEPS = {
     "adversarial/cluster/test_taken_over.py": (
         "from a claim to the broker: nothing shows it while the worker is stopped"
     ),
+    "adversarial/serve/test_held_connections.py": "nothing shows that a client does not read",
     "adversarial/tools/test_hostile_stateful_servers.py": (
         "what nobody asked for must be in the pipe before the next call"
     ),
@@ -44,6 +45,10 @@ FOREIGN = {"os", "sys", "threading", "atexit", "_pytest", "super()"}
 PRIVATE = {
     "adversarial/approval/test_batches.py": (2, "a kind of member that no screen makes today"),
     "adversarial/approval/test_drills_never_run.py": (2, "an attacker who has taken a wall away"),
+    "adversarial/jail/test_the_jails_own_edges.py": (5, "a jail that lacks one of its walls"),
+    "adversarial/page/test_passkey_attacks.py": (1, "what is kept must stay small"),
+    "adversarial/serve/test_held_connections.py": (8, "which connection has to go, without 256 of them"),
+    "changes/test_line_diff.py": (2, "the shortest comparison itself, before the shorter one is chosen"),
     "adversarial/cluster/test_notes.py": (3, "queues and keys between threads, without a broker"),
     "adversarial/cluster/test_remote_run.py": (1, "a note that passed every check of the link"),
     "adversarial/test_output_limits.py": (1, "the rule for endings, without an engine"),

@@ -57,6 +57,8 @@ NOT_RUN = {
     "threegate tools add notes --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes": (
         "needs an installed server: tests/tools/test_tools_command.py"
     ),
+    "threegate tools add db --bind /srv/db:rw --data /srv/db/notes.db -- /opt/db/bin/mcp-server-sqlite --db-path"
+    " /srv/db/notes.db": "needs an installed server: tests/adversarial/tools/test_exchanged_code.py",
     "threegate tools add mind --stateful -- /opt/mind/node_modules/.bin/mcp-server-mind": "the same",
     "threegate tools add mind --in era --image mind:1.2 -- /usr/local/bin/mcp-server-mind": "needs an image:"
     " tests/tools/test_container_servers.py",

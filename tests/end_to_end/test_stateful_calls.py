@@ -19,7 +19,7 @@ from tests.agent_runs import drop, end_run, make_run
 from tests.notes_server import Notes, notes_server
 from tests.serve.door_client import daemon, with_door
 from tests.support import wait_until
-from tests.tools.little_servers import PYTHON, write_server
+from tests.tools.little_servers import PYTHON, open_folder, write_server
 from tests.tools.stateful_bench import server_processes
 from threegate.core.workspace import AgentRun
 from threegate.tools.process_states import count_processes
@@ -40,8 +40,9 @@ def call(id, name, arguments):
 @contextmanager
 def remembering(root: Path, **settings: Any) -> Iterator[Notes]:
     """A server that answers with all texts that its process was called with."""
-    with notes_server(root, settings=settings) as notes:
-        path = write_server(notes.folder, REMEMBERS)
+    with notes_server(root, settings=settings) as notes, open_folder() as program:
+        path = write_server(program, REMEMBERS)
+        notes.program = program
         data = notes.folder / "data"
         data.mkdir()
         data.chmod(0o777)
@@ -81,7 +82,7 @@ def processes(notes: Notes) -> int:
 
 def jailed(notes: Notes) -> int:
     """Processes of the server, seen from outside."""
-    return server_processes(notes.folder)
+    return server_processes(notes.program)
 
 
 FIRST = "none: this call starts a fresh process of the server"

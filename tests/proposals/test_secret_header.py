@@ -56,10 +56,10 @@ def test_a_file_may_hold_it(tmp_path: Path) -> None:
     reference = SecretReference(file=str(file), path="/x")
     with pytest.raises(Unavailable, match="cannot be read"):
         secret_for(JOB, {"github": reference})
-    file.write_text("abc\n")
+    file.write_text("abcdef\n")
     secret = secret_for(JOB, {"github": reference})
     assert secret is not None
-    assert secret.value == "abc"
+    assert secret.value == "abcdef"
     with pytest.raises(Unavailable, match=r"secrets\.github"):
         secret_for(JOB, {})
 

@@ -23,8 +23,7 @@ from tests.serve.door_client import daemon, parameters
 from tests.serve.line_client import LineClient
 from tests.support import Place, make_place
 from threegate.core.workspace import AgentRun
-from threegate.tools.program_tree import search_path
-from threegate.tools.server_start import SYSTEM_PATH
+from threegate.tools.program_tree import SYSTEM_PATH
 
 NODE = "/usr/bin/node"
 
@@ -53,7 +52,7 @@ class RealServer:
     def direct(self) -> LineClient:
         """The same process without ThreeGate: no jail, and the variables that it has in one."""
         environment = {
-            "PATH": ":".join((*search_path(self.argv), *SYSTEM_PATH)),
+            "PATH": ":".join(SYSTEM_PATH),
             "HOME": "/tmp",
             "LANG": "C.UTF-8",
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -73,6 +72,7 @@ class Gate:
     def add(self, server: RealServer, *more: str) -> None:
         """`threegate tools add`, signed."""
         variables = [word for key, value in server.env.items() for word in ("--env", f"{key}={value}")]
+        variables += [word for value in server.env.values() for word in ("--data", value)]
         self.place.run(
             "tools", "add", server.name, "--bind", f"{server.folder}:rw", *variables, *more,
             "--as", "operator", "--key", str(self.place.key), "--yes", "--", *server.argv, expect=0,

@@ -20,6 +20,7 @@ from threegate.tools.program_tree import program_digests
 from threegate.tools.server_process import open_server
 
 PYTHON = "/usr/bin/python3"
+NODE = "/usr/bin/node"
 ACCOUNT = "nobody" if os.geteuid() == 0 else ""
 
 HONEST = """
@@ -62,8 +63,9 @@ def main():
 
 
 def write_server(folder: Path, source: str = "", name: str = "server.py") -> Path:
-    """A server's file, which every account may read."""
-    path = folder / name
+    """A server's file, which every account may read, in a folder of its own."""
+    path = folder / "program" / name
+    path.parent.mkdir(exist_ok=True)
     path.write_text(f"{HONEST}\n{source}\nmain()\n")
     path.chmod(0o755)
     return path
@@ -82,9 +84,10 @@ def described(path: Path, *, place: Place = "jail", **fields: Any) -> Manifest:
     argv = (PYTHON, str(path))
     manifest = Manifest(
         server="little", argv=argv, place=place, account=ACCOUNT, allow=(), binds=(), env={}, secrets=(),
-        initialize={}, tools=(), program=program_digests(argv, ()),
+        initialize={}, tools=(), program={},
     )  # fmt: skip
-    return replace(manifest, **fields)
+    manifest = replace(manifest, **fields)
+    return replace(manifest, program=program_digests(manifest))
 
 
 def pinned_server(path: Path, *, place: Place = "jail", **fields: Any) -> Manifest:
@@ -98,7 +101,7 @@ def pinned_server(path: Path, *, place: Place = "jail", **fields: Any) -> Manife
 
 def nowhere(path: Path) -> Workspace:
     """A workspace with no more than the folder that a server on the host must not see."""
-    workspace = Workspace(path.parent / "workspace")
+    workspace = Workspace(path.parent.parent / "workspace")
     workspace.tool_exec.mkdir(parents=True, exist_ok=True)
     return workspace
 

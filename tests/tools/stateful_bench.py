@@ -80,7 +80,7 @@ class Bench:
 
 def server_processes(folder: Path) -> int:
     """Processes of the `server.py` of a folder, in a jail or without one."""
-    mark, found = str(folder / "server.py").encode(), 0
+    mark, found = str(folder / "program" / "server.py").encode(), 0
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = line.read_bytes().split(b"\0")

@@ -84,7 +84,9 @@ def test_it_has_what_was_signed_and_nothing_else() -> None:
         "/new": "OSError", "/tmp/new": None, f"{folder}/data/new": None, f"{folder}/kept/new": "OSError", f"{folder}/new": "PermissionError",  # noqa: E501
     }  # fmt: skip
     assert seen["environment"].pop("MODE") == "quiet"
-    assert seen["environment"].keys() - {"LC_CTYPE"} == {"HOME", "HOSTNAME", "LANG", "PATH", "PWD"}
+    assert seen["environment"].keys() - {"LC_CTYPE"} == {
+        "HOME", "HOSTNAME", "LANG", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE",
+    }  # fmt: skip
     assert containers(workspace) == []
 
 

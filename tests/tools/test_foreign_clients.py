@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.tools.behind_the_gate import NODE, Gate, RealServer, gate, installed, shared_folder
+from tests.tools.little_servers import open_folder
 from threegate.tools.door_names import door_name
 
 HERE = Path(__file__).parent
@@ -51,8 +52,8 @@ def everything() -> Iterator[RealServer]:
 @pytest.fixture(scope="module")
 def behind(everything: RealServer) -> Iterator[Gate]:
     """The reference server and the one of the conformance suite, behind one gate."""
-    with tempfile.TemporaryDirectory() as root, shared_folder() as folder:
-        script = folder / "conformance_server.py"
+    with tempfile.TemporaryDirectory() as root, shared_folder() as folder, open_folder() as program:
+        script = program / "conformance_server.py"
         script.write_bytes((HERE / "conformance_server.py").read_bytes())
         conformance = RealServer("conformance", ("/usr/bin/python3", "-I", str(script)), folder, {})
         with gate(Path(root), [everything, conformance]) as made:

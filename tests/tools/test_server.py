@@ -14,10 +14,9 @@ import pytest
 
 from tests.support import wait_until
 from tests.tools.little_servers import (
-    PYTHON,
+    NODE,
     described,
     nowhere,
-    open_folder,
     pinned_server,
     text_of,
     write_server,
@@ -27,10 +26,13 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import SecretReference, Settings
 from threegate.jail.jail_cgroup import JailCgroup
 from threegate.tools.manifest import Manifest, Place, ServerFolder
-from threegate.tools.program_tree import pinned_command, program_places, tree_digest
+from threegate.tools.program_tree import tree_digest
+from threegate.tools.server_command import pinned_command
 from threegate.tools.server_process import Server, ServerError, open_server
 from threegate.tools.server_start import server_account
 
+OURS = str(Path(__file__).parents[2].resolve())
+"""The environment of the tests leads to this folder, which other tests write to."""
 LOOK = """
 def call(id, name, arguments):
     def tried(action):
@@ -91,7 +93,7 @@ def test_in_the_jail_it_has_what_was_signed_and_nothing_else(folder: Path) -> No
     assert seen["opened"].pop(f"{data}/new") is None and (data / "new").exists()
     assert all(seen["opened"].values()) and not (kept / "new").exists()
     assert seen["listed"][str(kept)] == ["a.txt"]
-    assert seen["listed"][str(folder)] == ["data", "kept", "server.py"]  # what is bound, and not the token
+    assert seen["listed"][str(folder)] == ["data", "kept", "program"]  # what is bound, and not the token
     assert seen["listed"]["/home"] == seen["listed"]["/root"] == "FileNotFoundError"
     assert seen["network"] == "OSError" and seen["descriptors"] == ["0", "1", "2"]
     assert seen["capabilities"] == "0" * 16 and seen["uid"] == 1000
@@ -257,7 +259,8 @@ def call(id, name, arguments):
 
 
 def test_a_server_of_the_sdk_is_understood(folder: Path) -> None:
-    path = folder / "sdk.py"
+    path = folder / "program" / "sdk.py"
+    path.parent.mkdir()
     path.write_text("""
 from mcp.server.mcpserver import MCPServer
 server = MCPServer("adder", instructions="Adds.")
@@ -267,7 +270,7 @@ def add(a: int, b: int) -> int:
     return a + b
 server.run("stdio")
 """)
-    manifest = pinned_server(path, place="host", env={"PYTHONPATH": sysconfig.get_path("purelib")})
+    manifest = pinned_server(path, place="host", env={"PYTHONPATH": sysconfig.get_path("purelib")}, data=(OURS,))
     (tool,) = manifest.tools
     assert (tool.name, tool.title, tool.description) == ("add", "Add", "The sum.")
     assert manifest.initialize["instructions"] == "Adds."
@@ -331,14 +334,14 @@ def test_what_fetches_code_when_it_starts_is_refused(words: list[str]) -> None:
 
 
 def test_a_command_line_that_hides_its_program_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    write_server(folder)
+    monkeypatch.chdir(write_server(folder).parent)
     for words in (["sh", "-c", "x"], ["env", "x"], ["python3", "server.py"], [], ["python3", "x" * 5000]):
         with pytest.raises(InvalidInput):
             pinned_command(words)
     with pytest.raises(Unavailable):
         pinned_command(["no-such-program-here"])
-    assert pinned_command(["python3", f"{folder}/server.py"])[1:] == (f"{folder}/server.py",)
+    script = str(write_server(folder))
+    assert pinned_command(["python3", script])[1:] == (script,)
 
 
 def test_a_whole_installed_tree_is_pinned_and_data_is_not(folder: Path) -> None:
@@ -348,9 +351,9 @@ def test_a_whole_installed_tree_is_pinned_and_data_is_not(folder: Path) -> None:
     data = folder / "data"
     data.mkdir()
     (data / "notes.db").write_text("x")
-    argv = (PYTHON, str(script), str(data / "notes.db"), str(data))
-    places = sorted((folder / "node_modules", Path(PYTHON).resolve()))
-    assert program_places(argv, [str(data)]) == tuple(places)
+    argv = (NODE, str(script), str(data / "notes.db"), str(data))
+    manifest = described(script, argv=argv, data=(str(data),), binds=(ServerFolder(str(data), True),))
+    assert set(manifest.program) == {str(folder / "node_modules"), str(Path(NODE).resolve())}
     before = tree_digest(folder / "node_modules")
     assert tree_digest(folder / "node_modules") == before
     digests = {before}
@@ -370,10 +373,9 @@ def test_an_environment_of_python_is_pinned_with_its_interpreter(folder: Path) -
     (folder / "bin").mkdir()
     (folder / "lib").mkdir()
     (folder / "bin" / "python").symlink_to(sys.executable)
-    places = program_places((str(folder / "bin" / "python"), "-m", "server"), ())
-    assert folder in places and len(places) == 2
-    with open_folder() as other:
-        assert not any(place.is_relative_to(other) for place in places)
+    program = described(folder, argv=(str(folder / "bin" / "python"), "-m", "server")).program
+    real = Path(sys.executable).resolve()
+    assert {str(folder), str(real if real.is_relative_to("/usr") else real.parents[1])} <= program.keys()
 
 
 def test_a_server_that_was_ended_answers_nothing(folder: Path) -> None:

@@ -39,7 +39,6 @@ from threegate.trail.payloads import Approved, DrillEnded, DrillPlaced, DrillSet
 
 DRILL: Final = "threegate-drill/1"
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
-_SLUG_CHARS = 64
 _DIGITS = re.compile(r"[0-9]{8}-?[tT]?[0-9]{4,6}")
 _MODE = 0o600
 
@@ -169,7 +168,7 @@ def _rename(workspace: Workspace, drill: Drill) -> None:
 
 def _with_tail(slug: str, chance: Random) -> str:
     """A slug that nobody can take before: its end is chosen when it is needed."""
-    return f"{slug[: _SLUG_CHARS - 7].rstrip('-')}-{chance.getrandbits(24):06x}"
+    return f"{slug[: limits.SLUG_CHARS - 7].rstrip('-')}-{chance.getrandbits(24):06x}"
 
 
 def _end_open(workspace: Workspace, held: LockedTrail, outcome: Outcome, actor: str) -> None:

@@ -37,9 +37,11 @@ from threegate.tools.manifest import (
     read_manifest,
     settle_manifests,
 )
-from threegate.tools.program_tree import pinned_command, refuse_words
+from threegate.tools.program_tree import program_digests
+from threegate.tools.reached_code import CODE_VARIABLE, UNPINNABLE_VARIABLE
+from threegate.tools.server_command import pinned_command, refuse_words
 from threegate.tools.server_process import ServerError, open_server
-from threegate.tools.server_start import DROPPED, program_of, secret_values, server_account
+from threegate.tools.server_start import DROPPED, secret_values, server_account
 from threegate.trail import LockedTrail, moves
 from threegate.trail.payloads import ToolsAdded, ToolsRefreshed, ToolsRemoved
 
@@ -51,9 +53,9 @@ _OURS: Final = frozenset(
 )
 """Names that a person could mistake for ThreeGate's own, or for one of its tools."""
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\.[a-z][a-z0-9-]{1,62}")
-_NEVER_SET: Final = re.compile(
-    r"LD_.*|GLIBC_.*|MALLOC_.*|BASH_ENV|ENV|IFS|SHELLOPTS|PATH|HOME|SSH_AUTH_SOCK|.*_PROXY", re.I
-)
+_SYSTEM: Final = frozenset(("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "proc", "sys", "dev"))
+_HOMES: Final = ("/tmp", "/var/tmp")
+"""The home folder in a jail and a container, and a link to it."""
 _SAME: Final = str.maketrans({"0": "o", "1": "l", "5": "s", "8": "b", "i": "l", "-": None})
 
 
@@ -74,6 +76,8 @@ class WantedServer:
     stateful: bool = False
     image: str = ""
     """With place ``era``: a name or digest that the engine knows; empty: the image of the settings."""
+    data: tuple[str, ...] = ()
+    """Files and folders that are named, or in the program's folder, and are not code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class LookedAt:
 def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
     """Check the arguments, start the server once, and ask it what it offers.
 
-    Raises InvalidInput, Refused (tools_fetched, tools_known), Unavailable, ServerError.
+    Raises InvalidInput, Refused (tools_fetched, tools_known, tools_unsafe), Unavailable, ServerError.
     """
     _refuse_name(context, wanted.name)
     place = _place(wanted.place)
@@ -103,7 +107,7 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
         who = server_account(account)
         if place == "jail":
             _refuse_jail(who)
-    binds = tuple(_folder(context.workspace, text) for text in wanted.binds)
+    binds = tuple(_folder(context.workspace, text, place) for text in wanted.binds)
     bad = next((host for host in wanted.allow if not _HOST.fullmatch(host)), None)
     if bad is not None:
         raise InvalidInput(f"--allow {bad}: not a host name in lower case; give no scheme, port, path or address")
@@ -111,7 +115,11 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
         raise InvalidInput(f"--allow: at most {limits.ALLOWLIST_ENTRIES} hosts; each of them is a way out")
     argv = _words_in_image(wanted.words) if image else pinned_command(wanted.words)
     for secret in wanted.secrets:
-        if not VARIABLE.fullmatch(secret) or _NEVER_SET.fullmatch(secret):
+        if (
+            not VARIABLE.fullmatch(secret)
+            or UNPINNABLE_VARIABLE.fullmatch(secret)
+            or CODE_VARIABLE.fullmatch(secret)  # its value is not in the manifest
+        ):
             raise InvalidInput(f"--secret {secret}: not the name of a variable that a server may get")
     secret_values(context.policy.settings, wanted.secrets)
     manifest = Manifest(
@@ -128,15 +136,18 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
         program={},
         stateful=wanted.stateful,
         image=image,
+        data=tuple(sorted({_data(text) for text in wanted.data})),
     )
-    manifest = replace(manifest, program=program_of(manifest))
+    manifest = replace(manifest, program=program_digests(manifest))
+    if image:
+        _refuse_hiding(context.policy.settings, manifest)
     return LookedAt(_asked(context.workspace, context.policy.settings, manifest))
 
 
 def program_changes(context: Context, name: str) -> tuple[Difference, ...]:
     """How a server's program differs from what is pinned; nothing is started. Raises Refused, Unavailable."""
     before = pinned(context, name)
-    return tuple(differences(before, program=program_of(before)))
+    return tuple(differences(before, program=program_digests(before)))
 
 
 def look_again(context: Context, name: str) -> LookedAt:
@@ -144,7 +155,7 @@ def look_again(context: Context, name: str) -> LookedAt:
     ServerError.
     """
     before = pinned(context, name)
-    program = program_of(before)
+    program = program_digests(before)
     now = _asked(context.workspace, context.policy.settings, replace(before, program=program))
     changed = differences(before, initialize=now.initialize, tools=now.tools, program=now.program)
     return LookedAt(now, before, tuple(changed))
@@ -310,6 +321,14 @@ def _image(settings: Settings, wanted: WantedServer) -> str:
     return image_digest(engine_url(settings.runners.era.engine), wanted.image or settings.runners.era.image)
 
 
+def _refuse_hiding(settings: Settings, manifest: Manifest) -> None:
+    from threegate.runners.era.engine_answer import engine_url
+    from threegate.runners.mcp.server_image import refuse_hiding
+
+    folders = [item.path for item in manifest.binds]
+    refuse_hiding(engine_url(settings.runners.era.engine), manifest.image, folders, settings.workspace.id)
+
+
 def _words_in_image(words: Sequence[str]) -> tuple[str, ...]:
     refuse_words(words)
     if not words[0].startswith("/"):
@@ -326,7 +345,13 @@ def _refuse_jail(account: Account) -> None:
         ) from None
 
 
-def _folder(workspace: Workspace, text: str) -> ServerFolder:
+def _data(text: str) -> str:
+    if not text.startswith("/") or "\0" in text or len(text) > limits.TOOLS_ARGUMENT_CHARS:
+        raise InvalidInput(f"--data {text}: give the full path of a file or folder")
+    return os.path.realpath(text)
+
+
+def _folder(workspace: Workspace, text: str, place: Place) -> ServerFolder:
     path, writable = (text[:-3], True) if text.endswith(":rw") else (text.removesuffix(":ro"), False)
     real = os.path.realpath(path)
     if not os.path.isdir(real):  # noqa: PTH112 - a path as it was said
@@ -338,6 +363,10 @@ def _folder(workspace: Workspace, text: str) -> ServerFolder:
             raise InvalidInput(f"--bind {path}: holds {what}; bind the folder that the server needs")
     if f"{real}/".startswith(f"{ours}/"):
         raise InvalidInput(f"--bind {path}: is in the workspace, which servers must not see")
+    if real in _HOMES or real.startswith(tuple(f"{folder}/." for folder in _HOMES)):
+        raise InvalidInput(f"--bind {path}: is a server's home folder, from where programs load code; bind another one")
+    if (writable or place == "era") and real.split("/")[1] in _SYSTEM:
+        raise InvalidInput(f"--bind {path}: holds the system's programs; bind the folder that the server needs")
     return ServerFolder(real, writable)
 
 
@@ -347,7 +376,7 @@ def _variables(texts: Sequence[str]) -> Mapping[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not VARIABLE.fullmatch(name) or "\0" in value:
             raise InvalidInput(f"--env {name}: write it as NAME=VALUE")
-        if _NEVER_SET.fullmatch(name):
+        if UNPINNABLE_VARIABLE.fullmatch(name):
             raise InvalidInput(f"--env {name}: controls how programs are started; a server cannot get it")
         if len(value) > limits.TOOLS_ARGUMENT_CHARS:
             raise InvalidInput(f"--env {name}: is too long")

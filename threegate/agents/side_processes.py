@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from threegate.agents.model_counts import RelaySettings
 from threegate.core.errors import Unavailable
+from threegate.core.own_process import own_process
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.side_process import SideProcess, start_side_process
 
@@ -28,7 +28,7 @@ def start_model_relay(
     """
     counts = os.memfd_create("counts", os.MFD_CLOEXEC)
     descriptors = (listener.fileno(), counts)
-    command = [sys.executable, "-m", "threegate.agents.model_relay", *map(str, descriptors)]
+    command = own_process("threegate.agents.model_relay", *map(str, descriptors))
     kept = {name: os.environ[name] for name in ("PYTHONPATH", "SSL_CERT_FILE") if name in os.environ}
     process = start_side_process(command, descriptors, kept, cgroups=cgroups)
     assert process.stdin
@@ -44,6 +44,6 @@ def start_door(workspace: Workspace, run: AgentRun, listener: socket.socket, wai
     """`threegate serve mcp --run` with the listening socket as its stdin (as inetd does for wait services).
     Raises Unavailable.
     """
-    command = [sys.executable, "-m", "threegate", "--workspace", str(workspace.root)]
+    command = own_process("threegate", "--workspace", str(workspace.root))
     command += ["serve", "mcp", "--run", run.run_id, "--wait-sec", str(wait_sec)]
     return SideProcess("door", start_side_process(command, (), os.environ, stdin=listener.fileno()))

@@ -47,7 +47,7 @@ _PROBE: Final = "q#7é_Z"
 _MADE_OF: Final = "".join(sorted(set(map(chr, range(33, 127))) - set("%\\-./")))
 """The characters of the texts that are tried to see how freely a pattern lets a text be chosen."""
 _MADE_LENGTHS: Final = (*range(4, 41), 48, 50, 60, 64, 80, 100, 128, 150, 200)
-_MARKS: Final = tuple("!\"#$&'()*+,:;<=>?@[]^_`{|}~"[start::3] for start in range(3))
+_MARKS: Final = tuple("!\"#$&'(*)+,:;<=>?@[]^_`{|}~"[start::3] for start in range(3))
 """The marks of ASCII in three parts: who takes all of one, whatever it leaves out, takes any text."""
 _WRITTEN: Final = re.compile(rf"\s*([=~]|(?:{'|'.join(_NAMED)})\b|any\b)\s*(.*?)\s*", re.DOTALL)
 RANGE: Final = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?\s*\.\.\s*(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?")

@@ -38,14 +38,13 @@ def connect(
               threegate agent connect claude --write --file ~/app/.mcp.json
               threegate agent connect codex --undo
     """
-    import sys
-
     from threegate.agents.client_entry import ClientEntry, take_back
     from threegate.agents.profile import Filled, load_profile
+    from threegate.core.own_process import own_process
 
     workspace = invocation.workspace_here()
     found = load_profile(profile, workspace.load_settings())
-    door = (sys.executable, "-m", "threegate", "--workspace", str(workspace.root), "serve", "mcp")
+    door = tuple(own_process("threegate", "--workspace", str(workspace.root), "serve", "mcp"))
     entry = Filled(found, "", door=door).text(found.connect)
     if write or undo:
         if write and undo:

@@ -52,6 +52,14 @@ def add(
         list[str] | None,
         typer.Option("--bind", metavar="DIR[:rw]", help="A folder it can see; read-only without :rw."),
     ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            metavar="PATH",
+            help="A file or folder that the command line names, or in the program's folder, that is data: not pinned.",
+        ),
+    ] = None,
     place: Annotated[str, typer.Option("--in", metavar="jail|era|host", help="Where it runs.")] = "jail",
     image: Annotated[
         str,
@@ -101,6 +109,7 @@ def add(
         tuple(secret or ()),
         stateful,
         image,
+        tuple(data or ()),
     )
     looked = look_at_new(context, wanted)
     _show(server_sections(looked.manifest), json_)

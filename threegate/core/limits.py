@@ -567,6 +567,10 @@ TOOLS_STATE_BYTES: Final = 4 * MIB
 TOOLS_TREE_ENTRIES: Final = 200_000
 TOOLS_TREE_BYTES: Final = 4096 * MIB
 """Files of one program that are pinned."""
+TOOLS_IMAGE_HEAD_BYTES: Final = 64 * KIB
+"""Of the archive of a folder of an image, to see whether anything is in it."""
+TOOLS_SHELL_SCRIPT_BYTES: Final = 64 * KIB
+"""Of a shell script that starts a server, read for the files that it names."""
 TOOLS_ARGUMENT_CHARS: Final = 4_096
 TOOLS_ARGUMENTS: Final = 256
 

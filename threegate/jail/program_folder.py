@@ -6,7 +6,9 @@ Invariant: none of them is the home folder, or a folder that contains it.
 from __future__ import annotations
 
 import os
+import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -14,14 +16,16 @@ from threegate.core import limits
 from threegate.core.errors import Unavailable
 
 _SYSTEM: Final = Path("/usr")
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 def folder_of(real: Path) -> Path | None:
-    """What must be bound for a program: its node_modules, the prefix with bin and lib, or the file. None: it
-    is in /usr.
-    """
-    if _SYSTEM in real.parents:
-        return None
+    """What must be bound for a program: `tree_of`. None: it is in /usr."""
+    return None if _SYSTEM in real.parents else tree_of(real)
+
+
+def tree_of(real: Path) -> Path:
+    """What a program was installed with: its node_modules, the prefix with bin and lib, or nothing but its file."""
     home = Path.home().resolve()
     parts = real.parts
     if "node_modules" in parts:
@@ -30,25 +34,57 @@ def folder_of(real: Path) -> Path | None:
         candidate = real.parent.parent
     else:
         return real
-    inside = candidate == home or candidate in home.parents or candidate == home / ".local" or candidate == Path("/")
-    return real if inside else candidate
+    return real if holds_home(candidate, home) or candidate == home / ".local" else candidate
 
 
-def interpreter_of(program: Path) -> Path | None:
-    """The interpreter in the first line, if it is outside /usr."""
+def holds_home(folder: Path, home: Path) -> bool:
+    """Whether a folder is a home folder or contains it, as the root folder does."""
+    return folder == home or folder in home.parents
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLine:
+    """The interpreter that a script's first line names."""
+
+    program: Path
+    """Where it was found; may be a link."""
+    words: tuple[str, ...]
+    """Its options."""
+    variables: tuple[str, ...] = ()
+    """NAME=VALUE, which `env` sets."""
+    searched: str = ""
+    """The name that `env` searches in PATH; empty if the line has a path."""
+
+
+def first_line(program: Path) -> FirstLine | None:
+    """The interpreter of a script; None: the file starts with no such line. Raises Unavailable."""
     try:
         with program.open("rb") as file:
             first = file.read(limits.AGENT_PROGRAM_HEAD_BYTES).split(b"\n", 1)[0]
     except OSError as error:
         raise Unavailable(f"{program}: cannot be read ({error.strerror})") from None
-    if not first.startswith(b"#!"):
-        return None
-    words = first[2:].decode("utf-8", "replace").split()
+    words = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
     if not words:
         return None
-    name = words[-1] if os.path.basename(words[0]) == "env" else words[0]
-    place = shutil.which(name)
+    name, variables, options = words[0], [], words[1:]
+    by_env = os.path.basename(name) == "env"
+    if by_env:
+        options = [word.removeprefix("-S") for word in options if word not in ("-S", "-i", "--split-string")]
+        while options and (options[0].startswith("-") or _ASSIGNMENT.match(options[0])):
+            variables.append(options.pop(0))
+        if not options:
+            return None
+        name, *options = options
+    beside = f"{program.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    place = shutil.which(name, path=beside)
     if place is None:
         raise Unavailable(f"{program}: needs {name}, which is not installed; on Debian: apt-get install nodejs")
-    real = Path(place).resolve()
-    return None if _SYSTEM in real.parents else real
+    set_by_env = tuple(word for word in variables if _ASSIGNMENT.match(word))
+    return FirstLine(Path(place), tuple(options), set_by_env, name if by_env and "/" not in name else "")
+
+
+def interpreter_of(program: Path) -> Path | None:
+    """The interpreter in the first line, if it is outside /usr; links are resolved. Raises Unavailable."""
+    line = first_line(program)
+    real = None if line is None else line.program.resolve()
+    return None if real is None or _SYSTEM in real.parents else real

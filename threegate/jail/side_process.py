@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from threegate.core.errors import Unavailable
+from threegate.core.own_process import own_process
 from threegate.jail.host_log import unlisted_line
 from threegate.jail.jail import Account
 
@@ -79,7 +79,7 @@ def start_host_proxy(
     log = os.memfd_create("hosts", os.MFD_CLOEXEC)
     os.write(log, unlisted_line(0))
     descriptors = (listener.fileno(), log)
-    command = [sys.executable, "-m", "threegate.jail.host_proxy", *map(str, descriptors), *hosts]
+    command = own_process("threegate.jail.host_proxy", *map(str, descriptors), *hosts)
     kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     return SideProcess("host proxy", start_side_process(command, descriptors, kept, cgroups=cgroups)), log
 

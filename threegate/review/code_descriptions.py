@@ -113,6 +113,8 @@ OTHERS: Final[dict[str, str]] = {
     "tools refresh`",
     "tools_changed": "a tool server differs from what an operator signed, or was signed again since: "
     "`threegate tools refresh`",
+    "tools_unsafe": "the code of a tool server could be exchanged: others or the server itself may write it, "
+    "or the folder has much more in it",
     "tools_fetched": "the command fetches code when it starts, so nothing could be pinned: install the server first",
     "server_not_started": "the process of a tool server could not be started",
     "server_ended": "the process of a tool server exited before it answered",

@@ -89,6 +89,8 @@ def _process(manifest: Manifest) -> Iterable[Item]:
         yield Field("secret", f"{name}, from secrets.{name} of the settings")
     for path, digest in manifest.program.items():
         yield Field("program", f"{path} (sha256 {digest[:16]}…)")
+    for path in manifest.data:
+        yield Field("not pinned", f"{path}: data; what is there may change at any time")
 
 
 def _reach(manifest: Manifest) -> Iterable[Item]:

@@ -22,6 +22,7 @@ from threegate.changes.projects import find_project, project_names
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.extras import missing_extra
+from threegate.core.own_process import own_process
 from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
 from threegate.core.version import described
@@ -258,7 +259,7 @@ def _facts(
     return UnitFacts(
         version=described(),
         workspace=workspace.root,
-        program=(sys.executable, "-P", "-m", "threegate"),
+        program=tuple(own_process("threegate")),
         account=account.name,
         state=account.state,
         era=era,

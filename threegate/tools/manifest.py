@@ -105,14 +105,18 @@ class Manifest:
     tools: tuple[PinnedTool, ...]
     """All pages of its list, in its order."""
     program: Mapping[str, str]
-    """Digest of each file or folder that the command line starts, by real path (`program_tree.tree_digest`)."""
+    """Digest of each file or folder that the command line reaches, by real path (`program_tree.tree_digest`)."""
     stateful: bool = False
     """One process for each requester, which keeps the state that calls leave in it; otherwise a new process
     for each call.
     """
     image: str = ""
-    """For a server in a container, the image by its digest (``sha256:…``): it contains the program, so
-    nothing else of that is pinned.
+    """For a server in a container, the image by its digest (``sha256:…``): it contains the program; besides it only
+    code in the folders of this machine is pinned.
+    """
+    data: tuple[str, ...] = ()
+    """Files and folders that the command line or the program's folder has and that are not pinned (`--data`), by
+    their real path.
     """
 
     @cached_property
@@ -129,7 +133,7 @@ class Manifest:
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def to_data(self) -> dict[str, Any]:
-        """As a JSON value; every key is present, but `stateful` and `image` only if they are set, so that
+        """As a JSON value; every key is present, but `stateful`, `image` and `data` only if they are set, so that
         older manifests keep their digests.
         """
         return {
@@ -146,6 +150,7 @@ class Manifest:
             "program": dict(self.program),
             **({"stateful": True} if self.stateful else {}),
             **({"image": self.image} if self.image else {}),
+            **({"data": list(self.data)} if self.data else {}),
         }
 
     @classmethod
@@ -156,7 +161,7 @@ class Manifest:
         if type(stateful) is not bool or ("stateful" in given and not stateful):
             raise ValueError("stateful is present and not true")
         row = _keys(
-            {key: value for key, value in given.items() if key not in ("stateful", "image")},
+            {key: value for key, value in given.items() if key not in ("stateful", "image", "data")},
             *"server argv place account allow binds env secrets initialize tools program".split(),
         )
         if not SERVER_NAME.fullmatch(_text(row["server"])):
@@ -164,7 +169,9 @@ class Manifest:
         argv, tools = _texts(row["argv"]), tuple(PinnedTool.parse(item) for item in _list(row["tools"]))
         if not argv or not Path(argv[0]).is_absolute():
             raise ValueError("argv does not start with an absolute path")
-        image = _text(given.get("image", ""))
+        image, data = _text(given.get("image", "")), _texts(given.get("data", []))
+        if ("data" in given and not data) or not all(Path(path).is_absolute() for path in data):
+            raise ValueError("data is empty or has a path that is not absolute")
         if row["place"] not in ("jail", "era", "host"):
             raise ValueError("place has no known value")
         if (row["place"] == "era") != bool(IMAGE.fullmatch(image)) or ("image" in given and not image):
@@ -189,6 +196,7 @@ class Manifest:
             program=program,
             stateful=stateful,
             image=image,
+            data=data,
         )
 
 

@@ -25,6 +25,7 @@ from typing import Final
 
 from threegate.core import limits
 from threegate.core.errors import Refused, ThreeGateError, Unavailable
+from threegate.core.own_process import own_process
 from threegate.core.secret_value import read_secret
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
@@ -35,7 +36,7 @@ from threegate.jail.side_process import SideProcess, listen, start_host_proxy
 from threegate.tools.differences import differences
 from threegate.tools.manifest import Manifest
 from threegate.tools.message_stream import ServerError
-from threegate.tools.program_tree import program_digests, program_places, search_path
+from threegate.tools.program_tree import program_digests, search_path
 
 DROPPED: Final = "nobody"
 """The default account of a server if the daemon is root."""
@@ -45,8 +46,8 @@ _PROXIED: Final = dict.fromkeys(
 ) | {"NODE_USE_ENV_PROXY": "1"}
 _HIDING: Final = '/usr/bin/mount -t tmpfs -o mode=0000,nosuid,nodev,size=4k none "$1" && shift && exec "$@"'
 _CGROUPS: Final = "tools"
-SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
-"""PATH of a server, after the folders of its own program."""
+_BYTECODE: Final = {"PYTHONDONTWRITEBYTECODE": "1"}
+"""Nothing writes into a program's folder."""
 
 
 class Started:
@@ -113,18 +114,11 @@ def secret_values(settings: Settings, names: tuple[str, ...]) -> dict[str, str]:
     return {name: read_secret(name, settings.secrets[name]) for name in names}
 
 
-def program_of(manifest: Manifest) -> dict[str, str]:
-    """Digests of the current program; empty for a server in a container, whose image is identified by its
-    digest. Raises Unavailable.
-    """
-    if manifest.place == "era":
-        return {}
-    return dict(program_digests(manifest.argv, [item.path for item in manifest.binds]))
-
-
 def refuse_changed_program(manifest: Manifest) -> None:
-    """Compare the program's files with what was signed. Raises Refused `tools_changed`, Unavailable."""
-    changed = differences(manifest, program=program_of(manifest))
+    """Compare the program's files with what was signed. Raises Refused (`tools_changed`, `tools_unsafe`),
+    Unavailable.
+    """
+    changed = differences(manifest, program=program_digests(manifest))
     if changed:
         raise Refused(
             "tools_changed",
@@ -134,8 +128,8 @@ def refuse_changed_program(manifest: Manifest) -> None:
 
 
 def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -> Started:
-    """Start the process. Raises Refused `tools_changed` if the program differs from what was signed,
-    Unavailable, ServerError.
+    """Start the process. Raises Refused (`tools_changed`, `tools_unsafe`) if the program differs from what was signed
+    or could be exchanged, Unavailable, ServerError.
     """
     refuse_changed_program(manifest)
     if manifest.place == "era":
@@ -145,15 +139,16 @@ def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -
     environment = {
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PATH": ":".join((*search_path(manifest.argv), *SYSTEM_PATH)),
+        "PATH": ":".join(search_path(manifest)),
         **manifest.env,
         **values,
+        **_BYTECODE,
     }
     with ExitStack() as held:
         if manifest.place == "jail":
             process = _in_jail(held, manifest, account, environment)
         else:
+            environment["HOME"] = _own_home(held, account)
             process = _on_host(workspace, manifest, account, environment)
         return Started(process, held.pop_all(), tuple(values.values()))
 
@@ -161,11 +156,7 @@ def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -
 def _in_jail(
     held: ExitStack, manifest: Manifest, account: Account, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    bound = [
-        Bound(place, str(place))
-        for place in program_places(manifest.argv, [item.path for item in manifest.binds])
-        if not place.is_relative_to("/usr")
-    ]
+    bound = [Bound(place, str(place)) for place in map(Path, manifest.program) if not place.is_relative_to("/usr")]
     bound += [Bound(Path(item.path), item.path, item.writable) for item in manifest.binds]
     if manifest.allow:
         bound.append(Bound(_host_socket(held, manifest, account), jails.HOSTS))
@@ -208,7 +199,7 @@ def _in_container(settings: Settings, manifest: Manifest) -> Started:
         "server": manifest.server,
         "image": manifest.image,
         "argv": list(manifest.argv),
-        "env": {"HOME": "/tmp", "LANG": "C.UTF-8", **manifest.env},
+        "env": {"HOME": "/tmp", "LANG": "C.UTF-8", **manifest.env, **_BYTECODE},
         "binds": [{"path": item.path, "writable": item.writable} for item in manifest.binds],
     }
     kept = {name: os.environ[name] for name in ("PYTHONPATH", "DOCKER_HOST") if name in os.environ}
@@ -217,7 +208,7 @@ def _in_container(settings: Settings, manifest: Manifest) -> Started:
         os.write(descriptor, json.dumps(wanted).encode())
         os.lseek(descriptor, 0, os.SEEK_SET)
         process = subprocess.Popen(
-            [sys.executable, "-m", "threegate.runners.mcp.server_container", str(descriptor)],
+            own_process("threegate.runners.mcp.server_container", str(descriptor)),
             env=kept,
             cwd="/",
             stdin=subprocess.PIPE,
@@ -242,6 +233,14 @@ def _host_socket(held: ExitStack, manifest: Manifest, account: Account) -> Path:
     held.callback(os.close, log)
     held.callback(SideProcess.end, proxy)
     return path
+
+
+def _own_home(held: ExitStack, account: Account) -> str:
+    """An empty home folder of its own: programs load code from there, and everybody may write to /tmp."""
+    folder = held.enter_context(tempfile.TemporaryDirectory(prefix="threegate-home-", ignore_cleanup_errors=True))
+    if not account.is_own:
+        os.chown(folder, account.uid, account.gid)
+    return folder
 
 
 def _on_host(

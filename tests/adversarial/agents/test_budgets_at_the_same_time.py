@@ -262,7 +262,7 @@ def test_a_body_that_grows_in_memory_is_refused_and_the_relay_lives(
 
 
 def test_the_relay_is_in_the_runs_cgroups(tmp_path: Path) -> None:
-    cgroup = JailCgroup.make(f"test-{os.getpid()}-relay", memory_mb=1024, processes=64)
+    cgroup = JailCgroup.make(f"test-{os.getpid()}-relay", memory_mb=1024)
     if cgroup.missing:
         missing("no cgroup can be made here (only root can)")
     settings = RelaySettings("chat", "http://127.0.0.1:1", ("m",), KEY, 1, 1, 0)

@@ -236,15 +236,14 @@ def test_a_delivery_that_was_abandoned_spends_the_member(bench: Bench, monkeypat
     it.
     """
     paths = drafts(bench, 2)
-    real, calls = durable.deliver, []
+    real = durable.rename
 
-    def full(path: Path, data: bytes, mode: int) -> None:
-        calls.append(path.name)
+    def full(source: Path, path: Path) -> None:
         if path.name == f"{paths[1].name}.sig":
             raise OSError(28, "No space left on device")
-        real(path, data, mode)
+        real(source, path)
 
-    monkeypatch.setattr(durable, "deliver", full)
+    monkeypatch.setattr(durable, "rename", full)
     with pytest.raises(OSError, match="No space left"):
         approve(bench, paths)
     monkeypatch.undo()

@@ -43,8 +43,8 @@ async def _app(scope: dict[str, Any], receive: Callable[[], Any], send: Callable
     while scope["method"] == "POST" and (await receive()).get("more_body"):
         pass
     _at_work.extend([1] if scope["path"] == "/slow" else [])
-    while scope["path"] == "/slow" and not _let_go.is_set():
-        await asyncio.sleep(0.01)
+    if scope["path"] == "/slow":
+        await asyncio.to_thread(_let_go.wait)
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": BIG if scope["path"] == "/big" else b"fine"})
 

@@ -144,7 +144,7 @@ def call(id, name, arguments):
     path, count = write_server(folder, source), folder / "count"
     count.touch()
     count.chmod(0o666)
-    manifest = pinned_server(path, place="host", env={"COUNT": str(count)})
+    manifest = pinned_server(path, place="host", env={"COUNT": str(count)}, data=(str(count),))
     with open_server(nowhere(path), Settings(), manifest) as server:
         server.check_pinned()
         assert server.call("echo", {}, 20, MIB).content[0]["text"] == "x"
@@ -173,7 +173,7 @@ def test_whatever_changes_between_list_and_call_stops_the_call(folder: Path, wha
     """The server's file is as it was signed; it says something else once it finds another file."""
     flag = folder / "flag"
     path = write_server(folder, f"if os.path.exists(os.environ['FLAG']):\n    {change}")
-    manifest = pinned_server(path, place="host", env={"FLAG": str(flag)})
+    manifest = pinned_server(path, place="host", env={"FLAG": str(flag)}, data=(str(flag),))
     flag.touch()
     with open_server(nowhere(path), Settings(), manifest) as server:
         with pytest.raises(Refused, match=what) as changed:
@@ -258,7 +258,7 @@ def test_one_that_is_no_server_of_tools_is_refused(folder: Path, said: str) -> N
 def test_how_a_call_of_a_hostile_server_ends(folder: Path, status: str, said: str, source: str) -> None:
     """By the words of the result: of the server's own there are none in what we say of it."""
     path, flag = write_server(folder, source), folder / "flag"
-    manifest = described(path, place="host", env={"FLAG": str(flag)})
+    manifest = described(path, place="host", env={"FLAG": str(flag)}, data=(str(flag),))
     with open_server(nowhere(path), Settings(), manifest) as server:
         initialize = server.initialize()
         tools = server.list_tools()

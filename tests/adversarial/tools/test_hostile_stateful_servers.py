@@ -97,7 +97,7 @@ def test_one_that_changes_between_two_calls_is_not_called_again(change: str) -> 
 def test_a_program_that_is_replaced_while_it_runs_is_not_called_again() -> None:
     with stateful_bench() as bench:
         bench.call()
-        (bench.folder / "server.py").write_text("import this")
+        (bench.folder / "program" / "server.py").write_text("import this")
         with pytest.raises(Refused, match="its program changed") as changed:
             bench.call()
         assert changed.value.code == "tools_changed"

@@ -29,8 +29,8 @@ from threegate.runners.mcp.answer_files import answer_files
 from threegate.runners.mcp.runner import CallRunner
 from threegate.tools.known_values import KnownValues
 from threegate.tools.manifest import Manifest
+from threegate.tools.program_tree import program_digests
 from threegate.tools.server_process import Answer, Server, ServerError, open_server
-from threegate.tools.server_start import program_of
 
 SECRET = "pa/ss+w0rd~of.Notes=7"
 NUMBER = "730215984"
@@ -93,7 +93,7 @@ def manifest(folder: Path) -> Manifest:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, settings: Settings, manifest: Manifest) -> Iterator[Server]:
-    with open_server(nowhere(folder / "server.py"), settings, manifest) as server:
+    with open_server(nowhere(folder / "program" / "server.py"), settings, manifest) as server:
         server.check_pinned()
         yield server
 
@@ -214,7 +214,7 @@ def test_a_request_of_the_servers_own_is_masked(
         "method": "elicitation/create",
         "params": {"message": value, value: {"x": [730215984, "ghp_" + "a1B2" * 9]}},
     }
-    workspace = nowhere(folder / "server.py")
+    workspace = nowhere(folder / "program" / "server.py")
     workspace.tools.mkdir(exist_ok=True)
     (workspace.tools / "little.json").write_bytes(manifest.to_bytes())
     control = cast(
@@ -251,9 +251,11 @@ def test_its_last_words_are_masked(
 ) -> None:
     value = ENCODED[encoding](SECRET)
     path = write_server(folder, f"V = {value!r}\n{source}", "last.py")
-    pinned = replace(pinned_server(folder / "server.py", place="host"), argv=("/usr/bin/python3", str(path)))
+    pinned = replace(
+        pinned_server(folder / "program" / "server.py", place="host"), argv=("/usr/bin/python3", str(path))
+    )
     with pytest.raises(ServerError) as ended:
-        found = replace(pinned, program=program_of(pinned), secrets=("TOKEN",))
+        found = replace(pinned, program=program_digests(pinned), secrets=("TOKEN",))
         with open_server(nowhere(path), settings, found) as server:
             server.check_pinned()
     words = str(ended.value)
@@ -264,7 +266,7 @@ def test_an_error_before_a_call_is_masked(folder: Path, settings: Settings, mani
     source = "def pages(cursor): raise KeyError\ndef begun(): say({'id': 2, 'error': {'code': 1, 'message': %r}})"
     path = write_server(folder, source % f"no {SECRET} {NUMBER}", "error.py")
     found = replace(manifest, argv=("/usr/bin/python3", str(path)))
-    found = replace(found, program=program_of(found))
+    found = replace(found, program=program_digests(found))
     with (
         pytest.raises(ServerError, match=r"no \[secret\] \[secret\]"),
         open_server(nowhere(path), settings, found) as server,

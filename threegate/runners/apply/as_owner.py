@@ -28,6 +28,7 @@ from threegate.changes.change_tar import read_change_set
 from threegate.changes.table import ChangeSetError
 from threegate.core import canonical, limits
 from threegate.core.held_folder import HeldFolder
+from threegate.core.own_process import own_process
 from threegate.request.job import ProjectPlace
 from threegate.runners.apply.apply_engine import Done, Ending, Work, carry_out, forget, take_back
 from threegate.runners.apply.apply_journal import ApplyPlan, read_journal
@@ -195,7 +196,7 @@ def _in_child(order: Order, stop: Callable[[], Ending | None]) -> Done | _Failed
         given.seek(0)
         try:
             child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "threegate.runners.apply.as_owner"],
+                own_process("threegate.runners.apply.as_owner"),
                 stdin=given,
                 stdout=written,
                 stderr=subprocess.DEVNULL,

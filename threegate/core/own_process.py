@@ -1,0 +1,14 @@
+"""The command line of a process of ours.
+
+Invariant: it loads ThreeGate and Python from where this process did, and nothing from its working folder, which may be
+a project that an agent changes.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def own_process(module: str, *arguments: str) -> list[str]:
+    """Start a module of ours with this interpreter."""
+    return [sys.executable, "-P", "-m", module, *arguments]
