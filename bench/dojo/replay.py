@@ -184,7 +184,7 @@ def suite(folder: Path, name: str, python: Path | None) -> Iterator[Suite]:
         shutil.copytree(CONTRACTS, place.root / "tool-exec" / "contracts", dirs_exist_ok=True)
         command = [str(python or "/usr/bin/python3"), "-I", str(program), name, str(state), *recorded]
         place.run(
-            "tools", "add", name, "--bind", f"{state}:rw", "--as", "operator", "--key", str(place.key), "--yes", "--", *command,  # noqa: E501
+            "tools", "add", name, "--bind", f"{state}:rw", "--data", str(state), "--as", "operator", "--key", str(place.key), "--yes", "--", *command,  # noqa: E501
             expect=0, timeout=SECONDS,
         )  # fmt: skip
         _give_grants(place, name)

@@ -23,6 +23,8 @@ OWN = {
     "request/command/programs.py": {"_NAME_CHARS"},
     "request/rules/rules_page.py": {"_CHARS"},
     "runners/egress/secret_forwarder.py": {"ANSWER_BYTES", "REQUEST_BYTES"},
+    "agents/secret_files.py": {"_GUESSED_BYTES", "_KEY_BYTES"},
+    "secretscan/certain.py": {"_COUNTED_BYTES", "_DER_KEY_BYTES", "_PASSWORD_CHARS"},
     "secretscan/linear.py": {"_MEMORY"},
     "secretscan/scan.py": {"_CLIENT_BYTES"},
     "serve/page/views.py": {"_FIRST_BYTES"},

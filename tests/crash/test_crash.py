@@ -55,7 +55,7 @@ FLOORS = {
     "cancel": (30, 55),
     "countersign": (15, 26),
     "grant": (165, 380),
-    "change": (140, 300),
+    "change": (132, 300),
     "undo": (20, 30),
     "note": (18, 27),
     "note_removed": (18, 27),

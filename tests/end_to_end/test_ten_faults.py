@@ -206,13 +206,8 @@ def test_4_the_disk_is_full(tmp_path: Path) -> None:
                     except OSError:
                         break
         done = place.once(expect=3)
-        told(
-            done.err,
-            (
-                "threegate: No space left on device; make room on this disk, for instance with: threegate prune "
-                "--older-than 30d"
-            ),
-        )
+        told(done.err, "full         what=<file and reason>; make room: threegate agent remove RUN, threegate prune")
+        assert place.events("claimed") == []
         told(
             place.run("doctor", expect=2).out,
             "failure  disk: 0 MiB free  → make room: threegate prune --older-than 30d",

@@ -222,7 +222,7 @@ def net(tmp_path_factory: pytest.TempPathFactory):
     )
     (folder / "key.pem").chmod(0o644)
     for _ in range(20):
-        base = f"198.51.100.{random.SystemRandom().randrange(16) * 16}"
+        base = f"52.{random.SystemRandom().randrange(20, 220)}.{random.SystemRandom().randrange(250)}.0"  # public
         try:
             docker("network", "create", "--subnet", f"{base}/28", name)
         except subprocess.CalledProcessError:

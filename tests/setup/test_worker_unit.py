@@ -94,7 +94,7 @@ def run_one(machine: Machine, slug: str) -> str:
     (machine.root / str(draft).lstrip("/")).write_text(monty_draft(name, "sum(range(10))", memory_mb=64))
     threegate(machine, "approve", str(draft), "--as", "operator", "--key", f"{HOME}/key", "--yes")
     results = machine.root / f"{WS}/tool-exec/results".lstrip("/")
-    wait_until(lambda: any(results.glob(f"TS-*{name}.md")), 120)
+    wait_until(lambda: any(results.glob(f"TS-*{name}.md")), f"the result of {name}", 120)
     [result] = results.glob(f"TS-*{name}.md")
     return result.read_text()
 
@@ -110,7 +110,7 @@ def test_the_documented_unit(machine: Machine) -> None:
     assert "threegate-worker" not in looked.stderr, looked.stderr
     machine.run("systemctl", "daemon-reload")
     machine.run("systemctl", "enable", "--now", "threegate-worker")
-    wait_until(lambda: "connected to the broker" in said(machine, "threegate-worker"), 120)
+    wait_until(lambda: "connected to the broker" in said(machine, "threegate-worker"), "the broker", 120)
     machine.run("systemd-run", "--unit=gate", f"--working-directory={WS}", "--setenv=HOME=/root",
                 sys.executable, "-P", "-m", "threegate", "run")  # fmt: skip
     text = run_one(machine, "first")
@@ -118,8 +118,8 @@ def test_the_documented_unit(machine: Machine) -> None:
 
     killed = main_pid(machine)
     machine.run("systemctl", "kill", "--kill-who=main", "--signal=KILL", "threegate-worker")
-    wait_until(lambda: main_pid(machine) not in ("0", killed), 60)
-    wait_until(lambda: said(machine, "threegate-worker").count("connected to the broker") == 2, 120)
+    wait_until(lambda: main_pid(machine) not in ("0", killed), "the next process")
+    wait_until(lambda: said(machine, "threegate-worker").count("connected to the broker") == 2, "the broker again", 120)
     assert "\nstatus: succeeded\n" in run_one(machine, "second")
 
     group = machine.run("systemctl", "show", "-P", "ControlGroup", "threegate-worker").stdout.strip()

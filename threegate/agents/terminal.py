@@ -191,11 +191,12 @@ def _type(ours: int, process: JailProcess, ended: int, stopped: Callable[[], boo
             typed = _read_typed()
             if not typed:
                 listened.remove(0)
-            if left and _CTRL_C in typed:
-                process.kill()
-                raise KeyboardInterrupt
-            left = (left + typed)[: limits.AGENT_TYPED_BYTES]
+            left += typed
         left = left[_offer(ours, left) :]
+        if _CTRL_C in left:
+            process.kill()
+            raise KeyboardInterrupt
+        left = left[: limits.AGENT_TYPED_BYTES]
 
 
 def _read_typed() -> bytes:

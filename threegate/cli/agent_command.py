@@ -323,7 +323,7 @@ def remove(
     ],
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """Remove what a run has on the disk: its copy, its home and its inbox.
+    """Free what a run has on the disk: its copy, home and inbox.
 
     The trail and the results in the workspace stay. The next run on the project starts with an empty home, unless an
     earlier one has kept one.

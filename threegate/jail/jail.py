@@ -448,13 +448,17 @@ def measure_walls(account: Account) -> dict[str, bool]:
     }
 
 
+_DEVICES: Final = frozenset(f"/dev/{name}" for name in ("console", "full", "null", "random", "tty", "urandom", "zero"))
+"""What bubblewrap binds into /dev: in a container they come from a tmpfs, and are devices all the same."""
+
+
 def _bounded(mounts: str, sizes: str, tmp_bytes: int) -> bool:
     """Whether every writable tmpfs of the jail is /tmp or /dev/shm, with its bounds."""
     writable = []
     for line in mounts.splitlines():
         here, _, super_block = line.partition(" - ")
         place, options = here.split()[4:6]
-        if super_block.startswith("tmpfs ") and "ro" not in options.split(","):
+        if super_block.startswith("tmpfs ") and "ro" not in options.split(",") and place not in _DEVICES:
             writable.append(place)
     measured = [tuple(map(int, line.split())) for line in sizes.splitlines()]
     held = {(blocks * size, names) for blocks, size, names in measured}
