@@ -49,6 +49,7 @@ from threegate.daemon.supervisor import Supervisor
 from threegate.daemon.witness_requests import WitnessRequests
 from threegate.judgement.policy import Policy
 from threegate.records.trail_checkpoints import complete_trail_checkpoint, trail_checkpoint_when_due
+from threegate.results.space import give_back, reserve_result
 from threegate.trail import Trail
 
 _TYPES_SECONDS = 0.2
@@ -58,6 +59,8 @@ _GRANTS_COMPARED = 16
 _TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
 _RESERVE_LOOK_SECONDS = 1.0
 _FOLDERS_LOOK_SECONDS = 0.1
+_TRIAL = "trial"
+"""Whose result gets space, and gives it back, after a full disk."""
 """While requests run and end, which wakes the daemon each time, its folders are scanned at most this
 often.
 """
@@ -215,6 +218,10 @@ class Daemon:
         if self._unrecorded:
             self._policy_reload.record_contracts()
             self._unrecorded = False
+        if dispatcher.full is not None:  # else the same request would fail again and again, unsaid
+            with self._trail.locked():
+                reserve_result(self.workspace, _TRIAL)
+            give_back(self.workspace, _TRIAL)
         dispatcher.unsettled, dispatcher.full = False, None
         return 0
 
