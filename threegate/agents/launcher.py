@@ -40,7 +40,7 @@ from threegate.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy
 from threegate.changes.make import MadeChangeSet
 from threegate.core import durable, limits
 from threegate.core.disk_reserve import disk_reserve
-from threegate.core.errors import InvalidInput, Refused, ThreeGateError
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, is_disk_full
 from threegate.core.extras import Extra, require_extra
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.secret_value import read_secret
@@ -526,7 +526,13 @@ class _Launch:
     def _note_jail(self, process: JailProcess) -> None:
         self._process = process
         self._facts = replace(self._facts, jail=process.pid)
-        self._facts.write(self._run)
+        try:
+            self._facts.write(self._run)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            release_headroom(self._run)  # the agent has filled the disk already; the watcher ends it
+            self._facts.write(self._run)
 
     def _finish(self, code: int, reason: str | None, propose: Propose) -> Finished:
         """Read the changes, propose them, and record the end in the trail."""
