@@ -133,7 +133,7 @@ def test_a_disk_that_fills_up_while_an_agent_works(user: Person) -> None:
     agents = user.workspace / "tool-exec" / "agents"
     agents.mkdir(mode=0o700)
     user.own()
-    fill = "cat /dev/zero >big 2>/dev/null; for i in $(seq 300); do echo $i >n$i; done 2>/dev/null; sleep 60"
+    fill = "while :; do cat /dev/zero >>big; for i in $(seq 300); do echo $i >n$i; done; done 2>/dev/null"
     done = in_mounts(
         user, f"mount -t tmpfs -o size=2m,mode=0700,uid=UID none {agents}",
         line_of(user, *user.words("/bin/sh", "-c", fill, options=["--propose", "always"])), "echo exit $?",
