@@ -82,7 +82,7 @@ def emit_json(value: Any) -> None:
 
 
 def warn(text: str) -> None:
-    """Print one line of ours to stderr."""
+    """Print one of our lines to stderr."""
     messages.say(f"threegate: {text}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""The command line of a process of ours.
+"""The command line of one of our processes.
 
 Invariant: it loads ThreeGate and Python from where this process did, and nothing from its working folder, which may be
 a project that an agent changes.
@@ -10,5 +10,5 @@ import sys
 
 
 def own_process(module: str, *arguments: str) -> list[str]:
-    """Start a module of ours with this interpreter."""
+    """Start one of our modules with this interpreter."""
     return [sys.executable, "-P", "-m", module, *arguments]
