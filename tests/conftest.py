@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,15 @@ def peer(module: str, extra: str = "bench") -> Any:
 def slow(*values: Any, **more: Any) -> Any:
     """For `parametrize`: a case that repeats a family at a high cost, and runs with the slow tests."""
     return pytest.param(*values, marks=pytest.mark.slow, **more)
+
+
+def few(values: Iterable[Any], count: int) -> list[Any]:
+    """For `parametrize`: a mere enumeration, of which the first `count` run always and the rest with the slow tests.
+
+    A case is a value, or a tuple of one value for each name, as `parametrize` takes it.
+    """
+    cases = list(values)
+    return cases[:count] + [slow(*case) if isinstance(case, tuple) else slow(case) for case in cases[count:]]
 
 
 LONG = (

@@ -83,6 +83,7 @@ DIFFERENT: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 def test_a_draft_that_differs_is_not_covered(ran: Bench) -> None:
     grant = give(ran)
     for number, changes in enumerate(DIFFERENT):
@@ -108,6 +109,7 @@ def test_a_grant_is_off_unless_it_is_on(bench: Bench) -> None:
     assert use_grants(bench.context) == []
 
 
+@pytest.mark.slow
 def test_a_revoked_grant_and_one_whose_signer_was_revoked(ran: Bench) -> None:
     grant = give(ran)
     ran.draft("req-2", slug="two")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.acts.bench_workspace import Bench
-from tests.conftest import slow
+from tests.conftest import few, slow
 from threegate.acts.memory import ProposedNote, notes, remove_note, store_note
 from threegate.acts.proposal_finished import APPLY, FinishedProposal
 from threegate.acts.signed_acts import sign_act
@@ -80,7 +80,7 @@ def by_a_start(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "error", [Killed(), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))], ids=["killed", "ENOSPC"]
 )
-@pytest.mark.parametrize("act", [store, remove])
+@pytest.mark.parametrize("act", few([store, remove], 1))
 def test_all_or_nothing(
     bench: Bench,
     act: Callable[[Bench, str], None],

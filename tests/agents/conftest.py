@@ -14,7 +14,7 @@ from tests.agents.npm_agents import Unavailable, install
 from tests.agents.people import Person, person
 from tests.agents.real_agents import AGENTS, Agent, BareAgent
 from tests.agents.scripted_model import Model, NextStep
-from tests.conftest import missing
+from tests.conftest import missing, slow
 from tests.support import THREEGATE, Place, make_place
 
 _LICENSED = pytest.mark.skipif(
@@ -83,7 +83,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def _ways() -> list[str]:
-    return ["user", "root"] if os.geteuid() == 0 else ["user"]
+    return ["user", slow("root")] if os.geteuid() == 0 else ["user"]
 
 
 @pytest.fixture(params=_ways())

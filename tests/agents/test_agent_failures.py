@@ -16,7 +16,7 @@ import pytest
 from tests.agents.people import Person, as_account
 from tests.agents.test_agent_run_command import wait_until_nothing_lives
 from tests.agents.test_frozen_jail import door_of
-from tests.conftest import missing
+from tests.conftest import missing, slow
 from tests.support import wait_until
 from threegate.agents.runs import jail_processes
 
@@ -85,7 +85,7 @@ def test_an_agent_that_is_killed(user: Person) -> None:
     wait_until_nothing_lives(user)
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.2])
+@pytest.mark.parametrize("pause", [0.0, slow(0.2)])
 def test_ctrl_c_again_and_again(user: Person, pause: float) -> None:
     """While the agent lives, while its changes are read, while its end is recorded."""
     script = "trap '' INT TERM; for i in $(seq 1500); do echo $i >n$i; done; : >ready; sleep 300"
@@ -128,6 +128,7 @@ def line_of(user: Person, *words: str) -> str:
     return shlex.join(user.command(*words))
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_while_an_agent_works(user: Person) -> None:
     """It is ended; that is recorded all the same, once, and what cannot be kept is said."""
     agents = user.workspace / "tool-exec" / "agents"
@@ -164,6 +165,7 @@ def test_a_project_on_another_file_system(user: Person) -> None:
     assert [event["status"] for event in user.events("finished")] == ["succeeded"]
 
 
+@pytest.mark.slow
 def test_a_project_that_goes_away_meanwhile(user: Person) -> None:
     process = user.start("/bin/sh", "-c", ": >ready; read line; echo x >x", stdin=subprocess.PIPE)
     user.wait_for_file("ready")

@@ -347,6 +347,7 @@ def test_two_agents_on_one_project(somebody: Person) -> None:
     assert b"ready" in out and b"other.txt" not in out
 
 
+@pytest.mark.slow
 def test_the_work_copy_stands_still_while_it_is_read(somebody: Person) -> None:
     writer = "n=0; : >ready; while :; do n=$((n+1)); echo $n >a.tmp; mv a.tmp a; echo $n >b.tmp; mv b.tmp b; done"
     process = somebody.start("/bin/sh", "-c", writer)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import termios
 
+import pytest
+
 from tests.agents.people import Person
 from tests.agents.person_at_terminal import on_terminal
 
 
+@pytest.mark.slow
 def test_it_has_a_terminal_that_is_resized(somebody: Person) -> None:
     script = "stty size; trap 'stty size; exit 4' WINCH; echo ready; while :; do sleep 0.1; done"
     with on_terminal(somebody, "/bin/bash", "-c", script) as screen:
@@ -18,6 +21,7 @@ def test_it_has_a_terminal_that_is_resized(somebody: Person) -> None:
         assert screen.end() == 4
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_the_agents(somebody: Person) -> None:
     """It ends what runs in there; the launcher goes on and sees the agent's own end.
 

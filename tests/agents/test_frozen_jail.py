@@ -19,6 +19,7 @@ import pytest
 
 from tests.agents.people import Person, as_account, python
 from tests.agents.test_agent_run_command import wait_until_nothing_lives
+from tests.conftest import slow
 from threegate.agents.runs import jail_processes
 
 CLIENT = r"""
@@ -78,7 +79,7 @@ def stands_still(data: bytes) -> bool:
     return len(texts) - len(numbers) <= 1 and numbers == sorted(numbers, reverse=True) and numbers[0] - numbers[-1] <= 1
 
 
-@pytest.mark.parametrize("secret", [False, True], ids=["a shell", "a shell that nobody may read"])
+@pytest.mark.parametrize("secret", [slow(False), True], ids=["a shell", "a shell that nobody may read"])
 def test_a_process_that_keeps_writing_gives_no_torn_change_set(user: Person, secret: bool) -> None:
     """The door reads while it writes. A program without read permission hides its namespaces from an ordinary
     account.

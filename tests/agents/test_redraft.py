@@ -140,6 +140,7 @@ def test_a_folder_that_has_more_in_it_now_stays(tmp_path: Path) -> None:
     assert "d: has 'y' in it, which stays" in moved.redraft(expect=2).err
 
 
+@pytest.mark.slow
 def test_the_mode_of_one_side_and_the_text_of_the_other(tmp_path: Path) -> None:
     moved = Moved(tmp_path, {"a": "1\n", "b": "1\n"}, {"a": ("x", "1\n"), "b": "2\n"})
     (moved.project / "a").write_text("2\n")

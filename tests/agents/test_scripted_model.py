@@ -26,6 +26,7 @@ def client(model: Model) -> Any:
     return peer("openai").OpenAI(base_url=f"{model.url}/v1", api_key="k-1", max_retries=0)
 
 
+@pytest.mark.slow
 def test_responses_as_the_client_of_openai_reads_them(model: MakeModel) -> None:
     served = model([Call("x__look", ARGUMENTS), Call("patch", "*** Begin"), Say(lambda turn: f"got {turn.result}")])
     tools: list[Any] = [

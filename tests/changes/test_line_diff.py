@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import few
 from threegate.changes import line_diff
 from threegate.changes.line_diff import differing, unified
 from threegate.core import limits
@@ -151,7 +152,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", few(TEXTS, 2))
 def test_never_more_than_a_fifth_longer_than_gits(
     text: str, edit: Callable[[list[str], random.Random], None], tmp_path: Path
 ) -> None:

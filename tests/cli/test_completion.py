@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import missing
+from tests.conftest import missing, slow
 
 BIN = Path(sys.executable).parent
 
@@ -55,7 +55,7 @@ def after_tab(shell: list[str], home: Path, typed: str, wanted: str) -> str:
     return shown
 
 
-@pytest.mark.parametrize("shell", [["bash", "-i"], ["zsh", "-i"]], ids=["bash", "zsh"])
+@pytest.mark.parametrize("shell", [["bash", "-i"], slow(["zsh", "-i"])], ids=["bash", "zsh"])
 def test_tab_completes_commands(shell: list[str], tmp_path: Path) -> None:
     if shutil.which(shell[0]) is None:
         missing(f"{shell[0]} (apt-get install {shell[0]})")

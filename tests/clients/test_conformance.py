@@ -143,6 +143,7 @@ def test_five_surfaces_give_the_same_envelopes(package: Path, url: str, tmp_path
             assert {key: line[key] for key in event} == event, name
 
 
+@pytest.mark.slow
 def test_offline_the_form_is_judged_as_python_does(package: Path) -> None:
     """`validateEvent` and `validate_event` find fault with the same events: the shared ones, and each with one
     change.

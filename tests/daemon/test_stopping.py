@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import make_bench
+from tests.conftest import slow
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
 
@@ -44,7 +45,7 @@ sys.exit(run_daemon(Workspace(Path(sys.argv[1])), once=once, log=Log()))
 """
 
 
-@pytest.mark.parametrize("how", ["service", "once"])
+@pytest.mark.parametrize("how", ["service", slow("once")])
 def test_a_thread_that_never_ends_does_not_keep_the_daemon(tmp_path: Path, how: str) -> None:
     bench = make_bench(tmp_path)
     bench.approve(bench.draft())

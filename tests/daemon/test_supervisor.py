@@ -55,6 +55,7 @@ def test_one_life_of_a_daemon(place: Place, tmp_path: Path) -> None:
     assert place.run("audit", "verify").code == 0
 
 
+@pytest.mark.slow
 def test_nothing_is_started_while_the_settings_do_not_hold(place: Place, tmp_path: Path) -> None:
     settings = place.root / "threegate.toml"
     good = settings.read_text()
@@ -76,6 +77,7 @@ def test_nothing_is_started_while_the_settings_do_not_hold(place: Place, tmp_pat
         place.wait_for(f"results/TS-*-{rid}.md")
 
 
+@pytest.mark.slow
 def test_other_runners_take_over_without_a_restart(place: Place, tmp_path: Path) -> None:
     settings = place.root / "threegate.toml"
     rid = request_id("large")

@@ -55,6 +55,7 @@ def test_the_example_cases_through_the_command_line(tmp_path: Path) -> None:
     assert {case["expected_route"] for case in cases} == {"accept", "ask", "defer", "refuse"}
 
 
+@pytest.mark.slow
 def test_the_mcp_lines_as_printed(tmp_path: Path) -> None:
     lines = blocks("from-aana.md", "json")[0].splitlines()
     call = {

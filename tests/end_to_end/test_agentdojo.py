@@ -102,6 +102,7 @@ def holds(counts: Counts) -> None:
     assert counts.injected_changes_made == counts.unsigned_changes_made == 0
 
 
+@pytest.mark.slow
 def test_through_the_door(tmp_path: Path) -> None:
     """A task that pays a bill, by a model that also obeys what was injected."""
     wanted = user_tasks(RECORDED, "banking")["user_task_0"]

@@ -74,6 +74,7 @@ def test_files_alone(place: Place) -> None:
     assert [event["data"]["status"] for event in place.events("finished")] == ["succeeded"]
 
 
+@pytest.mark.slow
 def test_langchain(place: Place) -> None:
     peer("langchain_core")
     from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
@@ -100,6 +101,7 @@ def test_langchain(place: Place) -> None:
     assert len(place.events("finished")) == 1
 
 
+@pytest.mark.slow
 def test_openai_agents(place: Place) -> None:
     peer("agents")
     from agents import Model, ModelResponse

@@ -184,6 +184,7 @@ def test_only_a_change_that_was_made_can_be_undone(tmp_path: Path) -> None:
     assert "changed no project" in undo(change, expect=2).err
 
 
+@pytest.mark.slow
 def test_what_was_replaced_is_kept_for_a_while(tmp_path: Path) -> None:
     change = applied(Proposed(tmp_path))
     folder = change.place.root / "tool-exec/runs" / change.request_id
@@ -199,6 +200,7 @@ def test_what_was_replaced_is_kept_for_a_while(tmp_path: Path) -> None:
     change.place.run("audit", "verify", expect=0)
 
 
+@pytest.mark.slow
 def test_projects_by_name(tmp_path: Path) -> None:
     change = Proposed(tmp_path, {"a": "1"}, {"a": "2"})
     place = change.place
@@ -226,6 +228,7 @@ def test_projects_by_name(tmp_path: Path) -> None:
     assert "projects.json" in place.run("audit", "verify", expect=2).out
 
 
+@pytest.mark.slow
 def test_what_commands_say_of_a_change(tmp_path: Path) -> None:
     change = applied(Proposed(tmp_path))
     shown = change.place.run("show", change.request_id, expect=0).out

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import WANTING
+from tests.conftest import WANTING, few
 from tests.engine_fixtures import (
     EGRESS_IMAGE,
     ENGINE,
@@ -57,23 +57,26 @@ FORKS = "import os, time\nwhile True:\n  try: os.fork()\n  except OSError: time.
 
 @pytest.mark.parametrize(
     ("code", "status", "bounds"),
-    [
-        ("import time; time.sleep(100)", "timed_out", {"time_sec": 1}),
-        ("import os\nif os.fork() == 0: x = bytearray(b'x') * (300 << 20)\nos.wait()", "out_of_memory", {}),
-        (FORKS, "process_limit", {"time_sec": 2}),
-        (
-            "import sys\nwhile True: sys.stdout.write('a' * 65536)",
-            "output_exceeded",
-            {"stream_bytes": 4 << 20},
-        ),
-        ("open('/out/x', 'wb').write(bytes(8 << 20))", "output_exceeded", {"out_bytes": 4 << 20}),
-        ("for i in range(99): open(f'/out/{i}', 'w')", "output_exceeded", {"out_files": 50}),
-        (
-            "for i in range(6): open(f'/out/{i}', 'wb').truncate(1 << 20)",
-            "output_exceeded",
-            {"out_bytes": 4 << 20},
-        ),
-    ],
+    few(
+        [
+            ("import time; time.sleep(100)", "timed_out", {"time_sec": 1}),
+            ("import os\nif os.fork() == 0: x = bytearray(b'x') * (300 << 20)\nos.wait()", "out_of_memory", {}),
+            (FORKS, "process_limit", {"time_sec": 2}),
+            (
+                "import sys\nwhile True: sys.stdout.write('a' * 65536)",
+                "output_exceeded",
+                {"stream_bytes": 4 << 20},
+            ),
+            ("open('/out/x', 'wb').write(bytes(8 << 20))", "output_exceeded", {"out_bytes": 4 << 20}),
+            ("for i in range(99): open(f'/out/{i}', 'w')", "output_exceeded", {"out_files": 50}),
+            (
+                "for i in range(6): open(f'/out/{i}', 'wb').truncate(1 << 20)",
+                "output_exceeded",
+                {"out_bytes": 4 << 20},
+            ),
+        ],
+        3,
+    ),
     ids=["time", "memory", "processes", "stdout", "bytes", "names", "holes"],
 )
 def test_each_limit_has_its_status(code: str, status: str, bounds: dict[str, int], folder: Path) -> None:

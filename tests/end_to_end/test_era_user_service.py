@@ -190,6 +190,7 @@ def kill_in_a_run(login: Login, began: dict[str, Any]) -> None:
     login.threegate("audit", "verify")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_era_under_a_users_own_systemd(login: Login, killed: bool) -> None:
     login.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{login.home}/key")

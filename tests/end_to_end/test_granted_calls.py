@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from mcp import Client
 
 from tests.acts.tool_bench import CONTRACT
@@ -37,6 +38,7 @@ def give(notes: Notes, by: str) -> str:
     return str(notes.place.events("granted")[0]["data"]["grant"])
 
 
+@pytest.mark.slow
 def test_a_granted_call_is_made_and_every_other_waits(tmp_path: Path) -> None:
     with notes_server(tmp_path, settings={"approval.grants": True}) as notes:
         run, other = make_run(notes.place), make_run(notes.place)

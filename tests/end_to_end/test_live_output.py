@@ -76,6 +76,7 @@ def test_a_run_is_followed_to_the_end_that_an_operator_makes(place: Place) -> No
     place.run("audit", "verify", expect=0)
 
 
+@pytest.mark.slow
 def test_a_daemon_that_was_killed_is_said_so_and_the_next_one_ends_it(place: Place) -> None:
     rid = begun(place, "print('alive')\n" + BUSY)
     daemon = place.daemon()
@@ -99,6 +100,7 @@ def test_a_daemon_that_was_killed_is_said_so_and_the_next_one_ends_it(place: Pla
     assert "interrupted" in done.out
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_rows_are_drawn_again(place: Place) -> None:
     rid = begun(place, "print('one')\n" + BUSY)
     daemon = place.daemon()
@@ -128,6 +130,7 @@ def test_on_a_terminal_the_rows_are_drawn_again(place: Place) -> None:
     assert "cancelled" in place.result(rid)
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_a_container_is_followed(era_place: Place) -> None:
     rid = request_id("live")

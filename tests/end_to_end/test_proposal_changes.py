@@ -71,6 +71,7 @@ def test_a_write_is_one_decision_and_can_be_undone(place: Place, project: Path) 
     place.run("audit", "verify", expect=0)
 
 
+@pytest.mark.slow
 def test_a_new_file(place: Place, project: Path) -> None:
     verdict = propose(place, "new", "file.write_safe", path="src/new.txt", content="new\n")
     place.approve(drafted(place, verdict))
@@ -92,6 +93,7 @@ def test_a_cleanup_takes_away_what_it_names_and_says_what_stays(place: Place, pr
     place.run("audit", "verify", expect=0)
 
 
+@pytest.mark.slow
 def test_a_project_that_moved_on(place: Place, project: Path) -> None:
     """Before the signature, and between it and the change: nothing is written, and what differs is named."""
     first = propose(place, "one", "file.write_safe", path="a.txt", content="new\n")
@@ -107,6 +109,7 @@ def test_a_project_that_moved_on(place: Place, project: Path) -> None:
     assert (project / "src/b.txt").is_symlink()
 
 
+@pytest.mark.slow
 def test_changes_of_one_project_are_made_one_after_the_other(place: Place, project: Path) -> None:
     """All in one pass of the daemon, none fails for the other's sake, and none is used up without being made."""
     names = ("a.txt", "src/b.txt", "run.sh")

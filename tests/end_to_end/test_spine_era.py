@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.conftest import slow
+from tests.conftest import few
 from tests.support import Place, era_draft, request_id
 
 pytestmark = pytest.mark.engine
@@ -49,21 +49,24 @@ def test_the_seeds_own_example_runs(era_place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("name", "script", "status"),
-    [
-        ("loop", b"while True: pass", "timed_out"),
-        slow("sleep", b"import time; time.sleep(3600)", "timed_out"),
-        ("touch", b"a = []\nwhile True: a.append(bytearray(b'x') * 1_000_000)", "out_of_memory"),
-        (
-            "forks",
+    few(
+        [
+            ("loop", b"while True: pass", "timed_out"),
+            ("sleep", b"import time; time.sleep(3600)", "timed_out"),
+            ("touch", b"a = []\nwhile True: a.append(bytearray(b'x') * 1_000_000)", "out_of_memory"),
             (
-                b"import os, time\ntry:\n  while True:\n    if os.fork() == 0: time.sleep(60)\nexcept OSError: raise "
-                b"SystemExit(7)"
+                "forks",
+                (
+                    b"import os, time\ntry:\n  while True:\n    if os.fork() == 0: time.sleep(60)\n"
+                    b"except OSError: raise SystemExit(7)"
+                ),
+                "process_limit",
             ),
-            "process_limit",
-        ),
-        slow("prints", b"import sys\nwhile True: sys.stdout.write('x' * 65536)", "output_exceeded"),
-        ("files", b"for i in range(10_000): open(f'/out/{i}', 'w').write('x')", "output_exceeded"),
-    ],
+            ("prints", b"import sys\nwhile True: sys.stdout.write('x' * 65536)", "output_exceeded"),
+            ("files", b"for i in range(10_000): open(f'/out/{i}', 'w').write('x')", "output_exceeded"),
+        ],
+        1,
+    ),
 )
 def test_a_limit_ends_a_run_and_the_next_one_goes_on(era_place: Place, name: str, script: bytes, status: str) -> None:
     bad, good = request_id(f"bad-{name}"), request_id(f"good-{name}")

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tests.conftest import few
 from tests.support import Place, monty_draft, request_id
 
 CODE = """\
@@ -71,14 +72,17 @@ def test_a_second_pass_runs_nothing_again(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("name", "code", "status"),
-    [
-        ("loop", "while True: pass", "timed_out"),
-        ("memory", "x = 'a' * 10_000_000_000", "out_of_memory"),
-        ("sleep", "import time\nfor i in range(3600):\n    time.sleep(1)", "timed_out"),
-        ("prints", "for i in range(1_000_000):\n    print('x' * 1000)", "output_exceeded"),
-        ("files", "for i in range(10_000):\n    open(f'/out/{i}', 'w').write('x')", "output_exceeded"),
-        ("raise", "raise ValueError('no')", "failed"),
-    ],
+    few(
+        [
+            ("loop", "while True: pass", "timed_out"),
+            ("memory", "x = 'a' * 10_000_000_000", "out_of_memory"),
+            ("sleep", "import time\nfor i in range(3600):\n    time.sleep(1)", "timed_out"),
+            ("prints", "for i in range(1_000_000):\n    print('x' * 1000)", "output_exceeded"),
+            ("files", "for i in range(10_000):\n    open(f'/out/{i}', 'w').write('x')", "output_exceeded"),
+            ("raise", "raise ValueError('no')", "failed"),
+        ],
+        2,
+    ),
 )
 def test_a_limit_ends_a_run_and_the_next_one_goes_on(place: Place, name: str, code: str, status: str) -> None:
     bad, good = request_id(f"bad-{name}"), request_id(f"good-{name}")

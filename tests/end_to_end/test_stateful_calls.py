@@ -139,6 +139,7 @@ def test_nothing_is_signed_while_another_call_runs(tmp_path: Path) -> None:
         assert FIRST in card and "\nlater\n" in result
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_killed_leaves_no_server_and_no_state(tmp_path: Path) -> None:
     with remembering(tmp_path) as notes:
         with daemon(notes.place) as process:

@@ -15,6 +15,7 @@ import pytest
 from mcp import Client
 
 from tests.agent_runs import make_run
+from tests.conftest import few
 from tests.notes_server import Notes, notes_server
 from tests.serve.door_client import approved, daemon, parameters, with_door
 from tests.serve.line_client import LineClient
@@ -64,12 +65,15 @@ def test_signed_and_called_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("tool", "status"),
-    [
-        ("fails", "tool_error"),
-        ("asks", "input_required"),
-        ("dies", "interrupted"),
-        ("floods", "output_exceeded"),
-    ],
+    few(
+        [
+            ("fails", "tool_error"),
+            ("asks", "input_required"),
+            ("dies", "interrupted"),
+            ("floods", "output_exceeded"),
+        ],
+        2,
+    ),
 )
 def test_every_end_is_told_and_nothing_is_called_twice(tmp_path: Path, tool: str, status: str) -> None:
     with notes_server(tmp_path) as notes:
@@ -141,6 +145,7 @@ def test_through_the_door(tmp_path: Path) -> None:
         assert notes.calls == [["add", {"text": "buy milk"}], ["image", {}]]
 
 
+@pytest.mark.slow
 def test_calls_of_one_structure_are_one_decision(tmp_path: Path) -> None:
     """An agent calls three times at once; the operator reads one call and a table, signs once, and each is made
     once.
@@ -190,6 +195,7 @@ def signed(notes: Notes, run: AgentRun) -> str:
     return asyncio.run(approved(notes.place, run.inbox)).stem
 
 
+@pytest.mark.slow
 def test_the_door_leaves_out_no_field_of_an_answer(tmp_path: Path) -> None:
     """Not even what no version of the protocol has, and a JSON-RPC error comes whole, as a result that names its
     author.
@@ -213,6 +219,7 @@ def test_the_door_leaves_out_no_field_of_an_answer(tmp_path: Path) -> None:
             assert failed["content"][0]["text"].startswith("the server refused the call: {")
 
 
+@pytest.mark.slow
 def test_progress_reaches_the_client_as_data_and_its_cancellation_the_server(tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("correct-horse-battery-staple")

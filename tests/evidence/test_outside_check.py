@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.adversarial.trail.everything import make_everything
+from tests.conftest import few
 from tests.evidence.outside import Outside, approve_runs, files_of, flip, reseal
-from tests.support import Place, make_place
+from tests.support import Place, make_place, wait_until
 from threegate.core.workspace import Workspace
 from threegate.evidence.pack import write_pack
 
@@ -139,23 +140,26 @@ def test_a_file_left_out_added_or_replaced_by_a_link_is_found(one: Path, outside
 
 @pytest.mark.parametrize(
     ("file", "part", "message"),
-    [
-        ("trail.jsonl", b'"type":"claimed"', "State does not match"),
-        ("proofs.jsonl", b'"index": 0', "State does not match"),
-        ("checkpoints/*", b"threegate.local", "InvalidSignature"),
-        ("log-keys", b"threegate.local", "is none of LOG_KEYS"),
-        ("operators/*", b"operator", "not what the trail recorded"),
-        ("policies/*", b"settings", "not the digest in its name"),
-        ("requests/*/request.md", b"purpose", "not what the trail names"),
-        ("requests/*/request.md.sig", b'"nonce":"', "not what the trail names"),
-        ("requests/*/request.md.sig", b"U1NIU0lH", "not what the trail names"),
-        ("requests/*/shown.txt", b"TR-run", "not what was signed"),
-        ("requests/*/result.md", b"status", "not what the trail names"),
-        ("requests/*/record.json", b"succeeded", "not what the trail names"),
-        ("requests/*/run.intoto.json", b'"payload": "ewog', "VerificationError"),
-        ("index.json", b'"request_id": "TR-run-00', "KeyError"),
-        ("index.json", b'"missing": [', "JSONDecodeError"),
-    ],
+    few(
+        [
+            ("trail.jsonl", b'"type":"claimed"', "State does not match"),
+            ("proofs.jsonl", b'"index": 0', "State does not match"),
+            ("checkpoints/*", b"threegate.local", "InvalidSignature"),
+            ("log-keys", b"threegate.local", "is none of LOG_KEYS"),
+            ("operators/*", b"operator", "not what the trail recorded"),
+            ("policies/*", b"settings", "not the digest in its name"),
+            ("requests/*/request.md", b"purpose", "not what the trail names"),
+            ("requests/*/request.md.sig", b'"nonce":"', "not what the trail names"),
+            ("requests/*/request.md.sig", b"U1NIU0lH", "not what the trail names"),
+            ("requests/*/shown.txt", b"TR-run", "not what was signed"),
+            ("requests/*/result.md", b"status", "not what the trail names"),
+            ("requests/*/record.json", b"succeeded", "not what the trail names"),
+            ("requests/*/run.intoto.json", b'"payload": "ewog', "VerificationError"),
+            ("index.json", b'"request_id": "TR-run-00', "KeyError"),
+            ("index.json", b'"missing": [', "JSONDecodeError"),
+        ],
+        6,
+    ),
 )
 def test_who_holds_the_logs_key_cannot_change_what_the_trail_and_the_operators_say(
     one: Path, outside: Outside, tmp_path: Path, file: str, part: bytes, message: str
@@ -233,7 +237,8 @@ def test_a_missing_and_a_changed_artifact_are_said(broken: Place, outside: Outsi
 
 
 def test_a_pruned_run_is_said(broken: Place, outside: Outside, tmp_path: Path) -> None:
-    broken.run("prune", "--older-than", "1s", expect=0)
+    prune = ("--json", "prune", "--older-than", "1s")
+    wait_until(lambda: "TR-run-0004" in broken.run(*prune, expect=0).json()["runs"], "a run that is a second old")
     missing = packed(broken, tmp_path / "pack", "TR-run-0004")
     assert [item["file"] for item in missing] == [
         "requests/TR-run-0004/shown.txt",

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.approval.material import make_key
+from tests.conftest import few
 from tests.evidence.outside import Outside, reseal
 from tests.serve.passkey_client import PasskeyClient, enrol
 from tests.support import Place
@@ -100,7 +101,7 @@ def test_earlier_states_of_the_operators_files_are_packed(bench: Bench, outside:
     assert outside.confirmed(packed.path).startswith("checked: 1 requests (1 signed"), "alice's key was good then"
 
 
-@pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
+@pytest.mark.parametrize("kind", few(["ecdsa", "rsa"], 1))
 def test_each_kind_of_key(bench: Bench, outside: Outside, tmp_path: Path, kind: str) -> None:
     bench.operator("bob", kind)
     bench.approve(bench.draft("other"), "bob")

@@ -81,6 +81,7 @@ def test_two_machines_witness_each_other(two: tuple[Place, Place], tmp_path: Pat
         assert problem["place"].endswith(f"/{newest(one):012d}")
 
 
+@pytest.mark.slow
 def test_a_restored_backup_is_told_by_the_witness(tmp_path: Path) -> None:
     """Workspace, key and outside head are put back together: nothing on this machine tells, the witness does."""
     place = make_place(tmp_path)
@@ -118,6 +119,7 @@ def test_a_restored_backup_is_told_by_the_witness(tmp_path: Path) -> None:
         assert "signs another tree" in known.out
 
 
+@pytest.mark.slow
 def test_a_witness_that_hangs_delays_nothing(tmp_path: Path) -> None:
     place = make_place(tmp_path, settings={"audit.checkpoint_every": 3})
     with socket.create_server(("127.0.0.1", 0)) as listener:  # accepts by its backlog, and never answers

@@ -81,6 +81,7 @@ def place(only_base: dict[str, str], tmp_path: Path) -> Place:
     return Place(tmp_path / "ws", key)
 
 
+@pytest.mark.slow
 def test_a_request_goes_its_whole_way_and_era_waits(place: Place, only_base: dict[str, str]) -> None:
     mine, waits = request_id("base"), request_id("era")
     for draft in (place.drop(monty_draft(mine, "print(6 * 7)")), place.drop(era_draft(waits, "python3 -V"))):

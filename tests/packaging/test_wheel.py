@@ -88,6 +88,7 @@ def test_it_runs_away_from_the_checkout(installed: Path, tmp_path: Path) -> None
     run(installed, "-m", "threegate", "-w", "ws", "run", "--once", cwd=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no checkout: the commit is in the sdist")
 def test_the_commit_is_written_by_the_build_and_read_from_a_checkout(installed: Path, tmp_path: Path) -> None:
     words = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), "rev-parse", "HEAD"]

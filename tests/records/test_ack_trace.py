@@ -91,6 +91,7 @@ def test_the_order_of_a_real_request_passes(tmp_path: Path) -> None:
     assert judged(trace((VALID, 0), (rejected, 1)), tmp_path) == set()
 
 
+@pytest.mark.slow
 def test_it_is_of_the_whole_trail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     workspace = make_everything(tmp_path)
     assert run(["--workspace", str(workspace.root), "audit", "export", "--format", "ack", "--request", "ran"]) == 2

@@ -98,6 +98,7 @@ def test_a_browser_shows_it_and_its_search_finds(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("count", [50, slow(5000)])
 def test_screenshots_light_and_dark_and_print(tmp_path: Path, count: int) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import slow
+from tests.conftest import few, slow
 from tests.engine_fixtures import (
     ENGINE,
     clearance,
@@ -62,57 +62,60 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
 
 @pytest.mark.parametrize(
     ("code", "status", "bounds"),
-    [
-        ("raise SystemExit(3)", "failed", {}),
-        ("while True: pass", "timed_out", {"time_sec": 1}),
-        ("import time; time.sleep(100)", "timed_out", {"time_sec": 1}),
-        (
-            "import signal, time\nfor s in range(1, 32):\n  try: signal.signal(s, signal.SIG_IGN)\n  except Exception: "
-            "pass\n"
-            "time.sleep(100)",
-            "timed_out",
-            {"time_sec": 1},
-        ),
-        ("x = bytearray(b'x') * (300 << 20)", "out_of_memory", {}),
-        ("import os\nif os.fork() == 0: x = bytearray(b'x') * (300 << 20)\nos.wait()", "out_of_memory", {}),
-        ("open('/tmp/x', 'wb').write(bytes(300 << 20))", "failed", {"memory_mb": 400}),
-        (
-            "import os, time\nwhile True:\n  try: os.fork()\n  except OSError: time.sleep(5)",
-            "process_limit",
-            {"time_sec": 2},
-        ),
-        (
-            "import os, signal, time\nn = 0\ntry:\n  while True:\n    if os.fork() == 0: signal.pause()\n    n += 1\n"
-            "except OSError: print(n)\ntime.sleep(0.3)\nos.kill(-1, 9)",
-            "process_limit",
-            {},
-        ),
-        (
-            "import sys\nwhile True: sys.stdout.write('a' * 65536)",
-            "output_exceeded",
-            {"stream_bytes": 4 << 20},
-        ),
-        (
-            "import sys\nwhile True: sys.stderr.write('a' * 65536)",
-            "output_exceeded",
-            {"stream_bytes": 4 << 20},
-        ),
-        ("open('/out/x', 'wb').write(bytes(8 << 20))", "output_exceeded", {"out_bytes": 4 << 20}),
-        ("open('/out/x', 'wb').write(bytes(8 << 20))", "failed", {"file_bytes": 1 << 20}),
-        ("for i in range(99): open(f'/out/{i}', 'w')", "output_exceeded", {"out_files": 50}),
-        ("import os\nfor i in range(99): os.mkdir(f'/out/{i}')", "output_exceeded", {"out_files": 50}),
-        (
-            "for i in range(6): open(f'/out/{i}', 'wb').truncate(1 << 20)",
-            "output_exceeded",
-            {"out_bytes": 4 << 20},
-        ),
-        (
-            "try: open('/out/x', 'wb').write(bytes(8 << 20))\nexcept OSError: pass",
-            "output_exceeded",
-            {"out_bytes": 4 << 20},
-        ),
-        ("import os\nn = [os.open('/dev/null', 0) for _ in range(1000)]", "failed", {}),
-    ],
+    few(
+        [
+            ("raise SystemExit(3)", "failed", {}),
+            ("while True: pass", "timed_out", {"time_sec": 1}),
+            ("import time; time.sleep(100)", "timed_out", {"time_sec": 1}),
+            (
+                "import signal, time\nfor s in range(1, 32):\n  try: signal.signal(s, signal.SIG_IGN)\n"
+                "  except Exception: pass\n"
+                "time.sleep(100)",
+                "timed_out",
+                {"time_sec": 1},
+            ),
+            ("x = bytearray(b'x') * (300 << 20)", "out_of_memory", {}),
+            ("import os\nif os.fork() == 0: x = bytearray(b'x') * (300 << 20)\nos.wait()", "out_of_memory", {}),
+            ("open('/tmp/x', 'wb').write(bytes(300 << 20))", "failed", {"memory_mb": 400}),
+            (
+                "import os, time\nwhile True:\n  try: os.fork()\n  except OSError: time.sleep(5)",
+                "process_limit",
+                {"time_sec": 2},
+            ),
+            (
+                "import os, signal, time\nn = 0\ntry:\n  while True:\n    if os.fork() == 0: signal.pause()\n"
+                "    n += 1\nexcept OSError: print(n)\ntime.sleep(0.3)\nos.kill(-1, 9)",
+                "process_limit",
+                {},
+            ),
+            (
+                "import sys\nwhile True: sys.stdout.write('a' * 65536)",
+                "output_exceeded",
+                {"stream_bytes": 4 << 20},
+            ),
+            (
+                "import sys\nwhile True: sys.stderr.write('a' * 65536)",
+                "output_exceeded",
+                {"stream_bytes": 4 << 20},
+            ),
+            ("open('/out/x', 'wb').write(bytes(8 << 20))", "output_exceeded", {"out_bytes": 4 << 20}),
+            ("open('/out/x', 'wb').write(bytes(8 << 20))", "failed", {"file_bytes": 1 << 20}),
+            ("for i in range(99): open(f'/out/{i}', 'w')", "output_exceeded", {"out_files": 50}),
+            ("import os\nfor i in range(99): os.mkdir(f'/out/{i}')", "output_exceeded", {"out_files": 50}),
+            (
+                "for i in range(6): open(f'/out/{i}', 'wb').truncate(1 << 20)",
+                "output_exceeded",
+                {"out_bytes": 4 << 20},
+            ),
+            (
+                "try: open('/out/x', 'wb').write(bytes(8 << 20))\nexcept OSError: pass",
+                "output_exceeded",
+                {"out_bytes": 4 << 20},
+            ),
+            ("import os\nn = [os.open('/dev/null', 0) for _ in range(1000)]", "failed", {}),
+        ],
+        9,
+    ),
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",
 )
 def test_each_limit_has_its_status(code: str, status: str, bounds: dict[str, int], era_runner, tmp_path: Path) -> None:

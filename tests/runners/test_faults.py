@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import few, slow
 from tests.engine_fixtures import ENGINE, IMAGE, clearance, control, era_job, run_sleep
 from tests.ordinary_user import as_user, home
 from tests.support import wait_until
@@ -140,7 +141,7 @@ def own():
     assert not folder.exists()
 
 
-@pytest.fixture(params=["root", "user"])
+@pytest.fixture(params=["root", slow("user")])
 def who(request: pytest.FixtureRequest) -> str:
     """Who the daemon is: root, or an ordinary user in the engine's group."""
     return str(request.param)
@@ -281,6 +282,7 @@ def test_the_image_vanishes(own: Engine, tmp_path: Path) -> None:
     assert outcome.status == "unavailable" and not (tmp_path / "run" / "work").exists()
 
 
+@pytest.mark.slow
 def test_the_image_vanishes_in_the_middle(own: Engine, tmp_path: Path) -> None:
     """First by the engine, which refuses while it is in use, then behind its back: the run ends as it would have."""
     kept, own.image = own.image, own.another_image()
@@ -311,7 +313,7 @@ def test_the_image_vanishes_in_the_middle(own: Engine, tmp_path: Path) -> None:
     assert outcome.status == "unavailable" and "no image" in outcome.detail
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", b"", b"\xff" * 2000])
+@pytest.mark.parametrize("answer", few([b"", b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", b"\xff" * 2000], 1))
 def test_an_engine_that_talks_nonsense(answer: bytes, tmp_path: Path) -> None:
     class Nonsense(socketserver.BaseRequestHandler):
         def handle(self) -> None:

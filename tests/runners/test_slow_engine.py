@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import few
 from tests.engine_fixtures import ENGINE, IMAGE, clearance, control, docker, era_job
 from tests.runners.between import Action, between
 from tests.support import wait_until
@@ -66,21 +67,24 @@ def run_behind(folder: Path, rules: list[tuple[str, Action]], workspace: str) ->
 
 @pytest.mark.parametrize(
     ("rules", "status", "says"),
-    [
-        ([(CREATE, "error")], "unavailable", "could not be created (out of luck)"),
-        ([(CREATE, "cut")], "unavailable", "could not be created"),
-        ([(CREATE, "nonsense")], "unavailable", "could not be created"),
-        ([(CREATE, "late")], "unavailable", "could not be created"),
-        ([(ATTACH, "error")], "interrupted", "did not connect the container"),
-        ([(ATTACH, "hang")], "interrupted", "did not connect the container"),
-        ([(START, "error")], "failed", "could not be started (out of luck)"),
-        ([(START, "late")], "interrupted", "no clear answer to the start"),
-        ([(INSPECT, "error")], "failed", "could not be started (out of luck)"),
-        ([(INSPECT, "nonsense")], "interrupted", "no clear answer to the start"),
-        ([("GET .*/info", "error")], "unavailable", "does not answer (out of luck)"),
-        ([("GET .*/images/", "cut")], "unavailable", "does not answer"),
-        ([("", 0.2)], "succeeded", "exit code 0"),
-    ],
+    few(
+        [
+            ([(CREATE, "error")], "unavailable", "could not be created (out of luck)"),
+            ([(CREATE, "cut")], "unavailable", "could not be created"),
+            ([(CREATE, "nonsense")], "unavailable", "could not be created"),
+            ([(CREATE, "late")], "unavailable", "could not be created"),
+            ([(ATTACH, "error")], "interrupted", "did not connect the container"),
+            ([(ATTACH, "hang")], "interrupted", "did not connect the container"),
+            ([(START, "error")], "failed", "could not be started (out of luck)"),
+            ([(START, "late")], "interrupted", "no clear answer to the start"),
+            ([(INSPECT, "error")], "failed", "could not be started (out of luck)"),
+            ([(INSPECT, "nonsense")], "interrupted", "no clear answer to the start"),
+            ([("GET .*/info", "error")], "unavailable", "does not answer (out of luck)"),
+            ([("GET .*/images/", "cut")], "unavailable", "does not answer"),
+            ([("", 0.2)], "succeeded", "exit code 0"),
+        ],
+        5,
+    ),
     ids=lambda value: f"{value[0][0][-12:]}-{value[0][1]}" if isinstance(value, list) else "",
 )
 def test_slow_and_wrong_answers(
@@ -120,12 +124,15 @@ def test_an_engine_that_never_answers_the_start_is_not_waited_for_longer_than_sa
 
 @pytest.mark.parametrize(
     ("code", "rule", "status", "says"),
-    [
-        # PID 1 says how it ended: that needs no answer of the engine.
-        ("sleep 1", INSPECT, "succeeded", "exit code 0"),
-        ("sleep 1; echo x > /out/x", PAUSE, "failed", "outputs_not_collected: /out could not be read"),
-        ("sleep 1; echo x > /out/x", ARCHIVE, "failed", "outputs_not_collected: /out could not be read"),
-    ],
+    few(
+        [
+            # PID 1 says how it ended: that needs no answer of the engine.
+            ("sleep 1", INSPECT, "succeeded", "exit code 0"),
+            ("sleep 1; echo x > /out/x", PAUSE, "failed", "outputs_not_collected: /out could not be read"),
+            ("sleep 1; echo x > /out/x", ARCHIVE, "failed", "outputs_not_collected: /out could not be read"),
+        ],
+        1,
+    ),
 )
 def test_the_engine_says_nothing_after_the_go(code: str, rule: str, status: str, says: str, tmp_path: Path) -> None:
     workspace = f"ws-{uuid.uuid4().hex}"

@@ -177,6 +177,7 @@ def test_refusals_say_what_to_change(place: Place, run: AgentRun) -> None:
     assert not list(run.inbox.glob("TR-*.md"))
 
 
+@pytest.mark.slow
 def test_a_person_who_says_no_is_heard(place: Place, run: AgentRun) -> None:
     async def work(client: Client) -> None:
         call = asyncio.create_task(client.call_tool("run_python", ASK))
@@ -239,6 +240,7 @@ def test_taking_back_what_is_signed_and_nothing_of_others(place: Place, run: Age
     assert event["actor"] == f"agent:{run.run_id}" and not place.events("claimed")
 
 
+@pytest.mark.slow
 def test_the_guide_and_the_schemas_can_be_read(place: Place, run: AgentRun) -> None:
     async def work(client: Client) -> None:
         (prompt,) = (await client.list_prompts()).prompts
@@ -312,6 +314,7 @@ def test_the_permanent_agent_has_the_same_door_for_the_inbox(place: Place) -> No
         with_door(place, None, work)
 
 
+@pytest.mark.slow
 def test_changes_of_the_work_copy_are_proposed_once(place: Place, tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()

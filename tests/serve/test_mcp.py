@@ -82,6 +82,7 @@ def test_the_tools_and_every_decision(tmp_path: Path) -> None:
     assert SECRET not in text
 
 
+@pytest.mark.slow
 def test_a_request_from_draft_to_verdict_and_result(tmp_path: Path) -> None:
     workspace = workspace_in(tmp_path)
     name = "TR-20260510-120000Z-add-up.md"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from mcp import Client
 
 from tests.serve.test_mcp import with_server
@@ -48,6 +49,7 @@ def test_a_client_asks_the_contracts_and_says_how_its_calls_ended(tmp_path: Path
     ]
 
 
+@pytest.mark.slow
 def test_without_a_workspace_or_behind_a_door_there_is_no_such_tool(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         assert "contracts_decide" not in [tool.name for tool in (await client.list_tools()).tools]

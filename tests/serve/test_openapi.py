@@ -102,6 +102,7 @@ def test_a_server_without_a_token_promises_none(started: Callable[..., Running])
         assert httpx.request(method, server.url + path).status_code in map(int, operation["responses"])
 
 
+@pytest.mark.slow
 def test_the_numbers_are_text_and_behind_the_token(tmp_path: Path) -> None:
     place = make_place(tmp_path)
     running = start(place.root)

@@ -319,6 +319,7 @@ def test_a_settings_file_that_is_wrong_is_said(bench: Bench, tmp_path: Path) -> 
     assert answer.status_code == 503 and "nonsense" in answer.text
 
 
+@pytest.mark.slow
 def test_pages_of_thousands(tmp_path: Path) -> None:
     workspace, _ = make_workspace(tmp_path / "ws")
     for number in range(5000):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import few
 from tests.support import Place, monty_draft, request_id, threegate
 
 pytestmark = pytest.mark.root
@@ -52,16 +53,19 @@ def test_the_agent_drops_a_draft_with_an_input_and_it_runs(place: Place) -> None
 
 @pytest.mark.parametrize(
     "script",
-    [
-        "mv files away",
-        "rmdir files",
-        "mv ../inbox ../away",
-        "touch ../x",
-        "touch ../tool-exec/approved/x",
-        "ls ../tool-exec/inputs",
-        "chmod 777 files",
-        "cat ../tool-exec/audit/trail.jsonl",
-    ],
+    few(
+        [
+            "mv files away",
+            "rmdir files",
+            "mv ../inbox ../away",
+            "touch ../x",
+            "touch ../tool-exec/approved/x",
+            "ls ../tool-exec/inputs",
+            "chmod 777 files",
+            "cat ../tool-exec/audit/trail.jsonl",
+        ],
+        4,
+    ),
 )
 def test_the_agent_moves_nothing_that_is_not_its_own(place: Place, script: str) -> None:
     assert as_agent(place, script) != 0

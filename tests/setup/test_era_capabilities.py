@@ -14,6 +14,7 @@ from tests.support import THREEGATE, era_draft, make_place, monty_draft, request
 from threegate.setup.service_unit import UnitFacts, render_unit
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.root
 def test_both_runners_work_with_the_capabilities_of_the_unit(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def test_the_official_sdk_gets_the_same_with_and_without(behind: Gate, everythin
     assert "status: interrupted" in result.read_text() and "the call was cancelled" in result.read_text()
 
 
+@pytest.mark.slow
 def test_the_inspectors_command_line_lists_and_calls(behind: Gate, modules: Path) -> None:
     with tempfile.TemporaryDirectory() as home:
 

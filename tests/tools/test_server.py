@@ -190,7 +190,8 @@ def test_memory_and_processes_of_a_server_are_limited(folder: Path, monkeypatch:
     seen = ask(pinned_server(path), path, {"eaters": eaters, "wait": 10 if eaters else 0})
     assert seen.pop("processes") in range(20, 40)
     assert seen == {"memory": "held", "together": 1 if eaters else 0}
-    assert not list(Path("/sys/fs/cgroup").glob("**/threegate-tools-*"))
+    for maker in (os.getpid(), 999999999):  # other tests have servers of their own
+        assert not list(Path("/sys/fs/cgroup").glob(f"**/threegate-tools-{maker}-*"))
 
 
 def _bytes(path: Path) -> bytes:

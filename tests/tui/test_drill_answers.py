@@ -76,6 +76,7 @@ def test_in_the_application(bench: Bench, answer: str) -> None:
     assert app.done.approved == [] and app.done.rejected == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [slow("missed"), "caught"])
 def test_review_on_a_plain_terminal(bench: Bench, answer: str) -> None:
     bench.keys["alice"].write_text("no key at all")
@@ -98,6 +99,7 @@ def test_review_on_a_plain_terminal(bench: Bench, answer: str) -> None:
     assert outcomes(bench) == [(answer, True)]
 
 
+@pytest.mark.slow
 def test_approve_on_a_terminal(bench: Bench) -> None:
     bench.keys["alice"].write_text("no key at all")
     command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "approve"]

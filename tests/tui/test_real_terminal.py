@@ -166,6 +166,7 @@ def test_without_colours_a_draft_is_shown_all_the_same(bench: Bench) -> None:
     assert terminal.end() == 0
 
 
+@pytest.mark.slow
 def test_a_mistake_of_ours_is_one_line_without_values(bench: Bench) -> None:
     """Textual prints all variables of each frame, requests and settings among them."""
     bench.draft(data=None, code="print('words of the request')")

@@ -272,6 +272,7 @@ def test_too_narrow_a_terminal_approves_nothing(bench: Bench) -> None:
     assert path.exists() and not app.done.approved
 
 
+@pytest.mark.slow
 def test_copies_of_inputs_go_when_it_ends(bench: Bench) -> None:
     bench.draft()
     app = app_of(bench)

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import few
 from tests.contracts.test_daemon import lay
 from tests.small_disk import FILL, small_disk
 from tests.support import THREEGATE, Place, make_key, make_place, monty_draft, request_id, wait_until
 from threegate.aana.decision_log import DecisionLog
 
 pytestmark = pytest.mark.root
-EACH = pytest.mark.parametrize("what", list(FILL))
+EACH = pytest.mark.parametrize("what", few(FILL, 1))
 ENDLESS = "while True:\n    pass"
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.agents.people import Person, as_account, person
+from tests.conftest import few
 from tests.contracts.material import folder
 from tests.small_disk import FILL, small_disk
 from tests.support import monty_draft, request_id, wait_until
@@ -91,7 +92,7 @@ def daemon(who: Person) -> Iterator[None]:
             print(log.read_text())  # shown where a test fails
 
 
-@pytest.mark.parametrize("what", list(FILLERS))
+@pytest.mark.parametrize("what", few(FILLERS, 1))
 def test_it_is_ended_and_everything_else_works(who: Person, what: str) -> None:
     for name, data in folder({"threegate.monty": {"timeouts": {"total_ms": 120_000}}}).items():
         (who.workspace / "tool-exec/contracts" / name).write_bytes(data)

@@ -21,7 +21,7 @@ from tests.agents.test_model_protocols import GOOD, PATHS
 from tests.agents.test_model_relay import KEY, Client, Endpoint, Start, endpoint, relay  # noqa: F401 - the fixtures
 
 # ruff: noqa: F811 - a fixture is an argument of its name
-from tests.conftest import missing
+from tests.conftest import few, missing
 from tests.support import wait_until
 from threegate.agents.model_counts import RelaySettings
 from threegate.agents.side_processes import start_model_relay
@@ -156,12 +156,12 @@ def test_an_error_uses_no_tokens_and_neither_does_counting_them(relay: Start, en
 
 @pytest.mark.parametrize(
     ("answer", "tokens"),
-    [
+    few([
         ({"content": [{"input": {"total_tokens": 1}}], "usage": {"input_tokens": 100, "output_tokens": 5}}, 105),
         ({"usage": {"input_tokens": 1, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 300, "output_tokens": 4000}}, 4321),  # noqa: E501
         ({"content": [{"text": '"total_tokens": 9999'}], "usage": {"input_tokens": 1, "output_tokens": 1}}, 2),
         ({"args": {"totalTokenCount": 3}, "usageMetadata": {"totalTokenCount": 70}}, 70),
-    ],
+    ], 2),
 )  # fmt: skip
 def test_data_in_an_answer_does_not_hide_what_it_used(
     relay: Start,

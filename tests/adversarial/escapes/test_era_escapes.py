@@ -138,12 +138,14 @@ def test_runc(name: str, tried: Tried) -> None:
     assert re.fullmatch(ATTEMPTS[name][1], tried.answers[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_runc_of_an_ordinary_user(name: str, tried_by_user: Tried) -> None:
     assert tried_by_user.answers, (tried_by_user.outcome.detail, tried_by_user.outcome.stderr.kept)
     assert re.fullmatch(ATTEMPTS[name][1], tried_by_user.answers[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ATTEMPTS if name not in GVISOR_DIFFERS])
 def test_gvisor(name: str, tried_gvisor: Tried) -> None:
     assert tried_gvisor.answers, (tried_gvisor.outcome.detail, tried_gvisor.outcome.stderr.kept)

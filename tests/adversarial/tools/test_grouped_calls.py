@@ -13,6 +13,7 @@ import pytest
 
 from tests.acts.tool_bench import CALL, CONTRACT, ToolBench
 from tests.adversarial.tools.test_what_a_call_is_bound_to import outcome
+from tests.conftest import few
 from threegate.acts.approve import Promoted
 from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
 from threegate.core.errors import InvalidInput, Refused
@@ -97,7 +98,7 @@ NEAR_MISSES: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", NEAR_MISSES)
+@pytest.mark.parametrize("name", few(NEAR_MISSES, 8))
 def test_another_structure_or_a_value_that_is_not_plain_is_of_no_group(tmp_path: Path, name: str) -> None:
     tools = ToolBench(tmp_path)
     paths = [tools.draft(arguments) for arguments in NEAR_MISSES[name]]

@@ -15,6 +15,7 @@ from typing import cast
 
 import pytest
 
+from tests.conftest import few
 from tests.support import wait_until
 from tests.tools.little_servers import described, nowhere, open_folder, pinned_server, write_server
 from threegate.core import limits
@@ -55,7 +56,7 @@ CALL = "def call(id, name, arguments): "
 
 @pytest.mark.parametrize(
     ("code", "source"),
-    [
+    few([
         ("server_answer_too_large", CALL + "say({'id': id, 'result': text('x' * 100_000_000)})"),
         ("server_answer_too_large", CALL + "[sys.stdout.write('x' * 65536) for _ in iter(int, 1)]"),
         ("server_answer_too_large", CALL + "[say({'method': 'notifications/message'}) for _ in iter(int, 1)]"),
@@ -84,7 +85,7 @@ CALL = "def call(id, name, arguments): "
         ("input_required", CALL + "say({'id': 1, 'method': 'elicitation/create', 'params': {'message': 'pay?'}})"),
         ("input_required", CALL + "say({'id': 1, 'method': 'sampling/createMessage', 'params': {}})"),
         ("input_required", CALL + "say({'id': 1, 'method': 'roots/list'})"),
-    ],
+    ], 12),
 )  # fmt: skip
 def test_a_call_that_went_wrong_may_have_been_made(folder: Path, code: str, source: str) -> None:
     with pytest.raises(ServerError) as wrong:

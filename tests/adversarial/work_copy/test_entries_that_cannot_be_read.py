@@ -12,6 +12,7 @@ import pytest
 
 from tests.agents.conftest import jail_programs
 from tests.agents.people import Person, as_account, python
+from tests.conftest import slow
 
 SCRIPTS = {
     "a file": ("echo x >closed; chmod 000 closed", "closed"),
@@ -25,7 +26,7 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["overlay", "plain"])
+@pytest.mark.parametrize("kind", ["overlay", slow("plain")])
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_one_entry_without_permissions_does_not_hide_the_others(kind: str, name: str) -> None:
     script, left = SCRIPTS[name]
