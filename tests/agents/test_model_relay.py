@@ -110,7 +110,7 @@ class Client:
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
     made = Endpoint()
-    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
+    thread = threading.Thread(target=made.server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     yield made
     made.server.shutdown()

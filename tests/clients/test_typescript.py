@@ -41,6 +41,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     stop(one)
 
 
+@pytest.mark.slow
 def test_in_node_against_a_real_server(package: Path, servers: Servers) -> None:
     environment = {
         **os.environ,
@@ -101,6 +102,7 @@ def test_what_the_package_holds(package: Path, tmp_path: Path) -> None:
     ], done.stderr  # fmt: skip
 
 
+@pytest.mark.slow
 def test_it_is_of_this_version_and_licence() -> None:
     manifest = json.loads((SOURCE / "package.json").read_text())
     lock = json.loads((SOURCE / "package-lock.json").read_text())

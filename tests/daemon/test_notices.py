@@ -45,7 +45,7 @@ def listener() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     heard: list[tuple[str, str]] = []
     kind = type("Own", (Listener,), {"heard": heard})
     server = HTTPServer(("127.0.0.1", 0), kind)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     yield f"127.0.0.1:{server.server_port}", heard
     server.shutdown()

@@ -42,7 +42,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     links = "".join(f'<a href="{path.name}">{path.name}</a>\n' for path in folder.iterdir())
     (folder / "index.html").write_text(f"<!DOCTYPE html><title>threegate</title>{links}")
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(home)))
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/simple/"
     server.shutdown()

@@ -323,7 +323,7 @@ def test_an_engine_that_talks_nonsense(answer: bytes, tmp_path: Path) -> None:
     folder = Path(f"/tmp/tg-{uuid.uuid4().hex[:8]}")
     folder.mkdir()
     with socketserver.ThreadingUnixStreamServer(str(folder / "s"), Nonsense) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         job = era_job("id")
         runner = EraRunner(EraSettings(engine=f"unix://{folder}/s", image=job.image))
         assert "does not answer" in str(runner.available())

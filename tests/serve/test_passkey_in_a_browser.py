@@ -210,7 +210,7 @@ def test_what_another_port_of_the_same_name_gets(place: Place) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(workspace.control / "approve-cert.pem", workspace.control / "approve-key.pem")
     server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     statement = b'{"a":1}'
     try:
         place.browser.open(f"https://{HOST}:{server.server_port}/")
@@ -260,7 +260,7 @@ def test_another_server_on_our_port(place: Place, tmp_path: Path) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(cert, key)
     server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         answer = place.browser.send("Page.navigate", url=f"{place.origin}/page/")
     finally:

@@ -256,7 +256,7 @@ def test_a_page_on_another_port_of_this_machine_gets_nothing(shown: Shown) -> No
     browser, before = shown.browser, len(shown.browser.events)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere)
     _Elsewhere.heard, _Elsewhere.page = [], b"<!doctype html><title>elsewhere</title><body>"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         other = f"http://127.0.0.1:{server.server_port}"
         browser.open(f"{other}/page/")
