@@ -126,6 +126,7 @@ def test_a_revoked_grant_and_one_whose_signer_was_revoked(ran: Bench) -> None:
     assert list_grants(ran.context.workspace, ran.context.trail)[0].uses is None
 
 
+@pytest.mark.slow
 def test_who_gives_what_waits_and_what_the_policy_ends(ran: Bench) -> None:
     for wrong in ("req-9", ""):
         with pytest.raises(InvalidInput):

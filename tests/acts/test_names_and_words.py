@@ -84,6 +84,7 @@ def test_show_wraps_at_the_terminals_width(
     assert not [line for line in ours if line[:10].strip() and "WARNINGS" in line and "purpose" not in line[:10]]
 
 
+@pytest.mark.slow
 def test_grant_new_shows_what_it_lets_run(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     bench.settings(approval__grants=True)
     bench.approve(bench.draft())

@@ -73,6 +73,7 @@ def test_whatever_works_beside_an_agent_may_be_killed(user: Person) -> None:
     assert not list(user.workspace.glob("tool-exec/agents/*/*.sock"))
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_killed(user: Person) -> None:
     process = user.start("/bin/sh", "-c", "echo new >new.txt; : >ready; exec sleep 300")
     user.wait_for_file("ready")

@@ -73,6 +73,7 @@ def test_a_run_leaves_the_project_alone_and_is_recorded(somebody: Person) -> Non
     assert {path.stat().st_mode & 0o777 for path in (somebody.workspace / "tool-exec" / "agents").iterdir()} == {0o700}
 
 
+@pytest.mark.slow
 def test_the_account_outside_is_the_agents(somebody: Person) -> None:
     """As root a user namespace alone would leave the agent host root."""
     process = somebody.start("/bin/sh", "-c", ": >ready; sleep 60")
@@ -110,6 +111,7 @@ def test_processes_and_memory_are_limited_or_that_is_said(somebody: Person) -> N
     assert not list(Path("/sys/fs/cgroup").glob(f"**/threegate-{started['run']}"))
 
 
+@pytest.mark.slow
 def test_the_relay_to_the_model_has_the_limits_of_its_run(somebody: Person) -> None:
     """Of the run's cgroup where root has one, and for every account a limit of its own."""
     somebody.settings('[agents.generic]\nprocesses = 60\nmemory_mb = 600\nurl = "http://127.0.0.1:1"\nmodels = ["m"]\n')

@@ -92,6 +92,7 @@ def test_other_runners_take_over_without_a_restart(place: Place, tmp_path: Path)
         place.wait_for(f"results/TS-*-{rid}.md")
 
 
+@pytest.mark.slow
 def test_what_comes_next_starts_under_the_new_policy(place: Place, tmp_path: Path) -> None:
     with Manager(place, tmp_path) as manager:
         set_values(place.root / "threegate.toml", {"approval.ttl": "2h"})

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from tests.support import Place, monty_draft, request_id
 
 
+@pytest.mark.slow
 def test_a_batch_goes_the_whole_way(place: Place) -> None:
     ids = [request_id(f"part{number}") for number in range(3)]
     drafts = []

@@ -67,6 +67,7 @@ def test_kill_9_while_a_request_runs(place: Place) -> None:
     place.run("audit", "verify", expect=0)
 
 
+@pytest.mark.slow
 def test_a_second_daemon_leaves(place: Place) -> None:
     daemon = place.daemon()
     try:

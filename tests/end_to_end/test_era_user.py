@@ -134,7 +134,7 @@ ON_PID_1 = {
 }
 
 
-@pytest.mark.parametrize("name", ON_PID_1)
+@pytest.mark.parametrize("name", few(ON_PID_1, 2))
 def test_what_a_run_does_to_pid_1_does_not_change_the_end(name: str, folder: Path) -> None:
     code = f"{ON_PID_1[name]}\nopen('/out/x', 'w').write('kept')\nraise SystemExit(7)"
     outcome = as_user(run_python, folder, code, {})

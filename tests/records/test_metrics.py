@@ -65,6 +65,7 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_the_textfile_tells_what_happened(place: Place) -> None:
     file = place.root.parent / "gate.prom"
     assert file.stat().st_mode & 0o777 == 0o644

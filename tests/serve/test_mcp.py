@@ -39,6 +39,7 @@ def with_server(
     return asyncio.run(go())
 
 
+@pytest.mark.slow
 def test_the_tools_and_every_decision(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         listed = (await client.list_tools()).tools

@@ -93,6 +93,7 @@ def test_the_token_is_wanted_exactly_where_the_document_says_so(server: Running)
     assert wanted == {"/pre-tool-check", "/proposals/validate", "/contracts/decide", "/metrics"}
 
 
+@pytest.mark.slow
 def test_a_server_without_a_token_promises_none(started: Callable[..., Running]) -> None:
     server = started("--no-auth", token=None)
     document = httpx.get(f"{server.url}/openapi.json").json()

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.conftest import few
 from tests.contracts.material import folder
 from tests.serve.conftest import TOKEN, Running, start, stop
 from tests.serve.test_http_app import Clock
@@ -67,7 +68,7 @@ def client_of(tmp_path: Path, workspace: Path | None, **options: Any) -> Any:
     return TestClient(create_app(HttpOptions(token=None, log=log, workspace=shown, **options)))
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", few(PATHS, 1))
 def test_the_same_walls_as_the_pre_tool_check(running: Running, path: str, started: Callable[..., Running]) -> None:
     body = {"tool": "file.list", "args": {}}
     wrong = {**AUTH, "Authorization": "Bearer wrong"}

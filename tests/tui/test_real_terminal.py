@@ -123,6 +123,7 @@ def test_watching_ends_with_a_key_and_leaves_the_terminal_as_it_was(bench: Bench
     assert terminal.wrote.rstrip().rfind(b"\x1b[?1049l") > terminal.wrote.rfind(b"\x1b[?1049h")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), slow((60, 20)), slow((200, 50))])
 def test_list_and_request_at_every_size(bench: Bench, size: tuple[int, int]) -> None:
     """What the agent wrote is behind the gutter in every row; the list stays beside the request where there is room."""
