@@ -51,7 +51,6 @@ def outcomes(bench: Bench) -> list[tuple[str | None, bool]]:
     return [(item.outcome, item.read_seconds is not None) for item in found if isinstance(item, DrillEnded)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["missed", slow("caught")])
 def test_in_the_application(bench: Bench, answer: str) -> None:
     app = OperatorApp(bench.workspace, undecided=True, key=bench.keys["alice"])
