@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Collection, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -21,24 +22,27 @@ from typing import Final
 from threegate.agents.names_layer import NamesTree
 from threegate.agents.project_survey import Original
 from threegate.agents.work_copy import NAMES, TREE, UPPER, WorkCopy
-from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set, utf_8
+from threegate.changes.ignored import IgnoreRules
+from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set, refuse_exhausted, utf_8
 from threegate.changes.path_rules import is_repository
 from threegate.changes.table import ChangeSetError, Row, TableNode, read_table, render_table
-from threegate.changes.trees import HeldTree, OverlayTree, Tree, node_of
+from threegate.changes.trees import HeldTree, OverlayTree, Tree, TreeEntry, node_of
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import HeldFolder, open_inside
 from threegate.core.workspace import AgentRun
 
+_MOVED: Final = "changed in the project too since the run began"
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def read_changes(copy: WorkCopy, *, paths: tuple[str, ...] = (), include_ignored: bool = False) -> MadeChangeSet:
+def read_changes(copy: WorkCopy, *, paths: tuple[str, ...] = ()) -> MadeChangeSet:
     """The change set of a work copy, or of some paths in it. Paths that also changed in the project since the
     start are left out.
 
     Raises InvalidInput for a change that is too large, Unavailable if it cannot be read or keeps changing.
     """
+    ignoring = copy.ignoring
     try:
         with _trees(copy) as (project, work, touched):
             ours = _proposed(copy.run)
@@ -47,18 +51,23 @@ def read_changes(copy: WorkCopy, *, paths: tuple[str, ...] = (), include_ignored
             if paths:
                 candidates, moved = ([path for path in some if _is_within(path, paths)] for some in (candidates, moved))
             made = make_change_set(
-                project,
-                work,
-                candidates=candidates,
-                hidden=_Unseen(copy, project, ours),
-                include_ignored=include_ignored,
+                project, work, candidates=candidates, hidden=_Unseen(copy, project, ours), ignoring=ignoring
             )
+            rules = IgnoreRules(project, work, ignoring)
+            left = [path for path in moved if rules.leaves_out(path) is None]
     except ChangeSetError as error:
         raise InvalidInput(f"the agent's changes: {error}") from None
     except OSError as error:
         raise Unavailable(f"the agent's changes cannot be read ({error.strerror or error})") from None
-    others = tuple(LeftOut(utf_8(path), "changed in the project too since the run began") for path in moved)
-    return replace(made, left_out=(*others, *made.left_out))
+    named = [LeftOut(utf_8(path), _MOVED) for path in left[: limits.CHANGE_LEFT_OUT]]
+    more = Counter(made.more_left_out)
+    more.update([_MOVED] * (len(left) - len(named)))
+    return replace(
+        made,
+        left_out=(*named, *made.left_out),
+        more_left_out=more,
+        ignored=made.ignored + len(moved) - len(left),
+    )
 
 
 def remember_proposed(run: AgentRun, made: MadeChangeSet) -> None:
@@ -142,12 +151,13 @@ def _touched_above(copy: WorkCopy, upper: HeldTree) -> Iterator[str]:
         folder = left.pop()
         try:
             found = upper.names(folder)
-        except PermissionError:  # the folder itself is what is left out, by name
+        except OSError as error:  # the folder itself is what is left out, by name
+            refuse_exhausted(error)
             yield folder
             continue
         for name, entry in found.items():
             path = f"{folder}/{name}" if folder else name
-            if is_repository(name):
+            if path == ".git" or (is_repository(name) and path in copy.start.hidden):
                 continue
             known = copy.start.entries.get(path)
             if entry.kind != "folder" or known is None or known.kind != "folder" or _hides(upper, path):
@@ -160,7 +170,8 @@ def _hides(upper: HeldTree, path: str) -> bool:
     """Whether a folder hides the project's; one that cannot be read counts as one."""
     try:
         return upper.opaque(path)
-    except PermissionError:
+    except OSError as error:
+        refuse_exhausted(error)
         return True
 
 
@@ -173,13 +184,14 @@ def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str
         folder = left.pop()
         try:
             found = tree.names(folder)
-        except PermissionError:  # the folder itself is what is left out, by name
+        except OSError as error:  # the folder itself is what is left out, by name
+            refuse_exhausted(error)
             yield folder
             closed.append(f"{folder}/")
             continue
         for name, entry in found.items():
             path = f"{folder}/{name}" if folder else name
-            if is_repository(name):
+            if path == ".git" or (is_repository(name) and path in copy.start.hidden):
                 continue
             seen.add(path)
             known = copy.start.entries.get(path)
@@ -188,7 +200,11 @@ def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str
             elif entry.kind == "folder" and known.kind == "folder":
                 left.append(path)
             else:
-                facts = _facts(top, path)
+                try:
+                    facts = _facts(top, path)
+                except OSError as error:
+                    refuse_exhausted(error)
+                    facts = None
                 if facts is None or (facts.st_ctime_ns, facts.st_ino) != copy.start.copied.get(path):
                     yield path
     gone = (path for path in copy.start.entries if path not in seen)
@@ -227,7 +243,8 @@ def _sorted_out(
             continue
         try:
             now, mine = project.look(path), work.look(path)
-        except PermissionError:
+        except OSError as error:
+            refuse_exhausted(error)
             candidates.append(path)  # and left out by name, when it is compared
             continue
         if now is not None and mine is not None and now.identity == mine.identity:
@@ -235,17 +252,27 @@ def _sorted_out(
         if now is not None and mine is not None and now.kind == mine.kind == "folder":
             try:
                 below = {f"{path}/{name}" for name in work.names(path)}
-            except PermissionError:
+            except OSError as error:
+                refuse_exhausted(error)
                 candidates.append(path)
                 continue
             left += below | {known for known in ours if _above(known) == path}
-        elif (now is None or now.kind in ("file", "link")) and (
-            (None if now is None else node_of(project, path, now)) in ours.get(path, ())
-        ):
+        elif _is_ours(project, path, now, ours):
             candidates.append(path)
         else:
             moved.append(path)
     return sorted(candidates), sorted(moved)
+
+
+def _is_ours(project: Tree, path: str, now: TreeEntry | None, ours: _Proposed) -> bool:
+    """Whether the project has at a path what the run proposed."""
+    if now is None:
+        return None in ours.get(path, ())
+    try:
+        return path in ours and now.kind in ("file", "link") and node_of(project, path, now) in ours[path]
+    except OSError as error:
+        refuse_exhausted(error)
+        return False
 
 
 def _moved_on(copy: WorkCopy, path: str) -> bool:

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from threegate.agents import project_ignores
 from threegate.agents.git_history import NoHistory, Repository, identity, make_history
 from threegate.agents.names_layer import make_names
 from threegate.agents.project_survey import Original, Survey, survey
+from threegate.changes.ignored import Ignoring
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import hold_path, open_beneath, open_inside
@@ -113,6 +115,7 @@ class WorkCopy:
             copy._make_git(tree, shown, cache, say)
             if not account.is_own and (tree / ".git").is_dir():
                 _give(tree / ".git", account)
+            durable.deliver(run.ignores, project_ignores.to_bytes(project_ignores.gather(root)))
             durable.deliver(run.manifest, b"".join(start.to_lines()))
         except OSError as error:
             raise Unavailable(
@@ -129,6 +132,17 @@ class WorkCopy:
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             raise Unavailable(f"{run.manifest}: cannot be read; the work copy can only be inspected by hand") from None
         return cls(run, root, kind, account, start)
+
+    @property
+    def ignoring(self) -> Ignoring:
+        """What git knew of the project at the start. Raises Unavailable."""
+        try:
+            data = durable.read_regular(self.run.ignores, max_bytes=limits.AGENT_MANIFEST_BYTES)
+            return project_ignores.from_bytes(data)
+        except (OSError, ValueError, KeyError, TypeError):
+            raise Unavailable(
+                f"{self.run.ignores}: cannot be read; the work copy can only be inspected by hand"
+            ) from None
 
     @property
     def layered(self) -> tuple[Layered, ...]:
