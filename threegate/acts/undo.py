@@ -1,8 +1,9 @@
 """Revert a change of a project: shown, signed, and made by the same code that applies one.
 
 Invariant: what is written are the kept originals, whose digests are in the trail's record; every path must be
-as the change left it, else nothing is changed and the differences are listed. The signature covers both
-digests and the folder. An undo takes effect with the trail's `undone`; one that was interrupted before it is
+as the change left it, else nothing is changed and the differences are listed. A folder that the change added stays
+if somebody else put something in it, and is named. The signature covers both digests, the project's folder, and what
+stays. An undo takes effect with the trail's `undone`; one that was interrupted before it is
 reverted by the next start or the next undo. Source: docs/spec/8-agents.md, "Undo".
 """
 
@@ -11,19 +12,22 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from threegate.acts.signed_acts import checked_act
 from threegate.changes.change_facts import changed_paths, job_change
-from threegate.changes.change_tar import read_change_set
+from threegate.changes.change_tar import ChangeSet, read_change_set
+from threegate.changes.checks import standing_folders
 from threegate.changes.requested_change import RequestedChange, hold_project, refuse_unfit
 from threegate.changes.table import ChangeSetError
+from threegate.changes.trees import HeldTree
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.context import Context
 from threegate.launch.cut_off_changes import lock_undo, recover_undos, undo_journal
+from threegate.request.job import ProjectPlace
 from threegate.results import read_record
 from threegate.review.input_copies import InputCopy
 from threegate.runners.apply.apply_journal import ApplyPlan, first_line, read_journal
@@ -44,6 +48,8 @@ class UndoPlan:
     originals: InputCopy
     kept: ApplyPlan
     """The plan of the change: exact permission bits and groups of what is restored."""
+    stays: Mapping[str, str]
+    """Folders that the change added and that stay: path → the name of something in it that is somebody else's."""
     about: Mapping[str, Any]
     """What is signed."""
 
@@ -72,14 +78,16 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
             raise Refused("result_unverified", f"{originals}: differs from what the trail recorded")
         with copy.open() as stream:
             change = read_change_set(stream)
-            paths = tuple(changed_paths(change, stream))
+            stays = _standing(journal.place, change)
+            left = replace(change, rows=tuple(row for row in change.rows if row.path not in stays))
+            paths = tuple(changed_paths(left, stream))
     except OSError as error:
         raise Unavailable(f"{originals}: cannot be read ({error.strerror}); it is needed to undo") from None
     except ChangeSetError as error:
         raise Refused("result_unverified", f"{originals}: {error}") from None
     if journal.plan is None:
         raise Refused("result_unverified", f"{folder / JOURNAL}: has no plan")
-    requested = RequestedChange(change, paths, job_change(paths, change, journal.place))
+    requested = RequestedChange(left, paths, job_change(paths, left, journal.place))
     refuse_unfit(requested)
     about = {
         "request_id": request_id,
@@ -87,8 +95,18 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
         "project": journal.place.to_json(),
         "journal_sha256": kept[JOURNAL],
         "originals_sha256": change.sha256,
+        **({"stays": sorted(stays)} if stays else {}),
     }
-    return UndoPlan(request_id, requested, copy, journal.plan, about)
+    return UndoPlan(request_id, requested, copy, journal.plan, stays, about)
+
+
+def _standing(place: ProjectPlace, change: ChangeSet) -> dict[str, str]:
+    """Raises Refused, Unavailable."""
+    with hold_project(place) as held:
+        try:
+            return standing_folders(HeldTree(held), change.rows)
+        except OSError as error:
+            raise Unavailable(f"{place.path}: cannot be read ({error.strerror or error})") from None
 
 
 def _size(path: Path) -> int:
@@ -133,6 +151,7 @@ def undo_change(context: Context, plan: UndoPlan, signed: bytes) -> str:
                     sha256=plan.requested.change.sha256,
                     seconds=float(limits.APPLY_SECONDS),
                     exact=plan.kept.kept,
+                    stays=tuple(sorted(plan.stays)),
                 )
                 done = perform(order)
             if done.halfway:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from threegate.acts.registered_projects import project_remarks, typed_path
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.agents.agent_home import take_over_state, write_files
@@ -38,6 +39,7 @@ from threegate.agents.terminal import run_in_jail
 from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
 from threegate.changes.make import MadeChangeSet
+from threegate.changes.projects import find_project
 from threegate.core import durable, limits
 from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, is_disk_full
@@ -196,7 +198,7 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     for folder in wanted.read:
         if not folder.is_dir():
             raise InvalidInput(f"--read {folder}: no such folder")
-        read.append(refuse_project(folder, context.workspace, context.workspace_id))
+        read.append(refuse_project(folder, context.workspace, context.workspace_id, copied=False))
     key = _key(context, profile)
     jails.check_walls(account)
     return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), key, jails.WALLS)
@@ -267,6 +269,7 @@ class _Launch:
         self._signed = b""
         self._about: dict[str, object] = {}
         self._read: list[ReadFolder] = []
+        self._linked: tuple[tuple[str, str], ...] = ()
         self._before: AgentRun | None = None
         """The run whose HOME this one took over."""
 
@@ -349,6 +352,7 @@ class _Launch:
         write_files(run, Filled(plan.profile, str(plan.root), _INSTRUCTIONS), plan.account)
         for folder in (run.inbox, run.files):
             os.chown(folder, plan.account.uid, plan.account.gid)
+        self._linked = tuple(self._links(plan.program.bound))
         bounds = plan.profile.limits
         self._cgroup = JailCgroup.make(run.run_id, memory_mb=bounds.memory_mb)
         held.callback(self._cgroup.close)
@@ -375,11 +379,29 @@ class _Launch:
     def _registered(self) -> str:
         """The project's name; empty if it may not be changed, with a message to the person."""
         context, root = self._context, self._plan.root
+        settings = context.policy.settings
         try:
-            return register_project(context.workspace, context.policy.settings, root, actor=self._actor)
-        except InvalidInput as error:
+            name = register_project(context.workspace, settings, root, actor=self._actor)
+            for remark in project_remarks(context.workspace, find_project(context.workspace, settings, name)):
+                self._say(remark)
+        except (InvalidInput, Refused) as error:
             self._say(f"the agent's changes can be viewed but not applied: {error}")
             return ""
+        return name
+
+    def _links(self, bound: Sequence[Bound]) -> Iterator[tuple[str, str]]:
+        """The names by which the person named the project and other folders, where a link is on the way."""
+        plan = self._plan
+        taken = [jails.HOME, *map(str, (plan.root, *plan.read)), *(item.target for item in bound)]
+        for path in dict.fromkeys((self._wanted.project, *self._wanted.read)):
+            typed, real = str(typed_path(path)), os.path.realpath(path)
+            if typed == real or os.path.realpath(typed) != real:
+                continue
+            if jails.may_link(typed, taken):
+                taken.append(typed)
+                yield typed, real
+            else:
+                self._say(f"{typed} leads through a link to {real}, and only that name exists in the jail")
 
     def _start_sides(self, held: ExitStack) -> None:
         """Start the door and the relay, each with a socket that no other process holds: if one dies, its
@@ -509,6 +531,7 @@ class _Launch:
             (*(layered for folder in self._read for layered in folder.layered), *self._copy.layered),
             environment=environment,
             cwd=str(plan.root),
+            links=self._linked,
             processes=plan.profile.limits.processes,
             cgroups=(*self._cgroup.entered, *self._freezer),
         )

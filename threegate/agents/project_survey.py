@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from threegate.agents.secret_files import is_key_file, is_secret_path, text_of
+from threegate.changes.path_rules import WORKSPACE
 from threegate.changes.project_paths import is_protected
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
@@ -188,9 +189,23 @@ def _look(
             found.hidden[path] = "unreadable"
             continue
         try:
-            _look(found, below, f"{path}/", device, shown, scanned, progress)
+            if _is_workspace(below):
+                del found.entries[path]
+                found.hidden[path] = "ours"
+            else:
+                _look(found, below, f"{path}/", device, shown, scanned, progress)
         finally:
             os.close(below)
+
+
+def _is_workspace(folder: int) -> bool:
+    """Whether an open folder is a workspace of ThreeGate: it has the drafts, keys and trail of a person."""
+    for name in WORKSPACE:
+        try:
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return False
+    return True
 
 
 def _hidden(

@@ -41,9 +41,9 @@ _PIECE: Final = 1 << 20
 CopyKind = Literal["overlay", "plain"]
 
 
-def refuse_project(path: Path, workspace: Workspace, workspace_id: str) -> Path:
-    """The real path of a project that an agent may get a copy of. Raises InvalidInput with the reason
-    otherwise.
+def refuse_project(path: Path, workspace: Workspace, workspace_id: str, *, copied: bool = True) -> Path:
+    """The real path of a project that an agent may get a copy of, or with `copied` False of a folder that it may read.
+    Raises InvalidInput with the reason otherwise. The workspace may be in a project: it is hidden there.
     """
     try:
         root = path.resolve(strict=True)
@@ -60,7 +60,12 @@ def refuse_project(path: Path, workspace: Workspace, workspace_id: str) -> Path:
         *((key, "a folder with keys") for key in keys),
     ):
         folder = folder.resolve()
-        if root == folder or root in folder.parents:
+        if root == own:
+            raise InvalidInput(
+                f"{path}: is the workspace itself; make one that is a folder of its own in the project: "
+                "threegate init .threegate"
+            )
+        if root == folder or (root in folder.parents and not (copied and folder == own)):
             raise InvalidInput(f"{path}: is or contains {what}; name a folder with only the project")
         if folder != home and folder in root.parents:
             raise InvalidInput(f"{path}: is inside {what}; name a project elsewhere")

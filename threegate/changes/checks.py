@@ -33,6 +33,19 @@ def _is_before(project: Tree, row: Row) -> bool:
     return node_of(project, row.path, present) == row.before
 
 
+def standing_folders(project: Tree, rows: Sequence[Row]) -> dict[str, str]:
+    """The folders that rows delete and in which something else is, each with the name of that. Raises OSError."""
+    gone = {row.path for row in rows if row.after is None}
+    stays: dict[str, str] = {}
+    for row in sorted(rows, key=lambda row: -len(row.parts)):
+        if row.after is None and row.before is not None and row.before.folder:
+            for name in sorted(project.names(row.path)):
+                if (path := f"{row.path}/{name}") not in gone or path in stays:
+                    stays[row.path] = name
+                    break
+    return stays
+
+
 def check_project(project: Tree, change: ChangeSet, uid: int) -> None:
     """Refuse what depends on the project. `uid` is the project's owner. Raises ChangeSetError, OSError.
 
@@ -80,7 +93,7 @@ def _row_problem(project: Tree, row: Row, targets: Mapping[str, str], uid: int, 
             return str(error).removeprefix(f"{row.path}: ")
     if row.change in ("delete", "type") and row.before is not None and row.before.folder:
         for name in after.names(row.path):
-            return f"has {name!r} in it, which stays"
+            return f"has {name!r} in it, which stays; move it elsewhere first"
     return None
 
 

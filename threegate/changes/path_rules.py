@@ -143,7 +143,8 @@ _GIT: Final = frozenset({"head", "objects", "refs"})
 _SUBVERSION: Final = frozenset({"format", "hooks", "db"})
 BARE: Final = _GIT | _SUBVERSION | {"commondir"}
 """With these in it a folder is a repository to git or Subversion, whose settings and hooks are programs to run."""
-_WORKSPACE: Final = frozenset({"threegate.toml", "tool-exec"})
+WORKSPACE: Final = frozenset({"threegate.toml", "tool-exec"})
+"""A folder with these names is a workspace of ThreeGate."""
 
 
 def looks_bare(names: Iterable[str]) -> bool:
@@ -154,4 +155,4 @@ def looks_bare(names: Iterable[str]) -> bool:
 
 def is_workspace(names: Iterable[str]) -> bool:
     """Whether a folder with these names is a workspace of ThreeGate."""
-    return set(names) >= _WORKSPACE
+    return set(names) >= WORKSPACE

@@ -15,6 +15,7 @@ from threegate.cli.invocation import (
     emit_json,
     say,
     wants_json,
+    warn,
     workspace_here,
 )
 
@@ -31,14 +32,20 @@ def add(
 
     Example: threegate project add web /srv/web
     """
-    from threegate.acts.registered_projects import add_project
+    from threegate.acts.registered_projects import add_project, project_remarks, typed_path
     from threegate.setup.init import account
 
-    place = add_project(workspace_here(), name, str(folder.absolute()), actor=account())
+    workspace, typed = workspace_here(), typed_path(folder)
+    place = add_project(workspace, name, str(typed), actor=account())
+    remarks = list(project_remarks(workspace, place))
+    if str(typed) != place.path:
+        remarks.append(f"{typed} leads there through a link; the project is the folder {place.path}")
     if wants_json(json_):
-        emit_json(place.to_json())
-    else:
-        say(f"added     {place.name}: {place.path} (owned by uid {place.uid})")
+        emit_json({**place.to_json(), "remarks": remarks})
+        return
+    say(f"added     {place.name}: {place.path} (owned by uid {place.uid})")
+    for remark in remarks:
+        warn(remark)
 
 
 @app.command("list")

@@ -116,6 +116,9 @@ bind each path up to `:` as 0, 1, … in an empty folder; then, up to the next `
 each name.
 """
 
+_TAKEN: Final = frozenset("bin dev etc lib lib32 lib64 libx32 proc run sbin sys usr".split())
+"""Names in the root of a jail that are links, read-only or not plain folders."""
+
 _BEGIN: Final = """
 port() { # SOCKET PORT: listen on loopback before the agent lives
   [ -S "$1" ] || return 0
@@ -210,6 +213,18 @@ class Layered:
         return lower if self.work is None else f"{lower},upperdir={work}/upper,workdir={work}/scratch"
 
 
+def may_link(path: str, taken: Sequence[str]) -> bool:
+    """Whether a jail can have a symlink at an absolute path, with these paths bound: it must be in the root of the jail
+    itself, and not in a folder that the jail shares or has for its own.
+    """
+    parts = path.split("/")
+    if parts[1] in _TAKEN or path.startswith("/var/tmp/"):
+        return False
+    return not any(
+        path == other or f"{path}/".startswith(f"{other}/") or other.startswith(f"{path}/") for other in taken
+    )
+
+
 class JailProcess(subprocess.Popen[bytes]):
     """The bubblewrap process outside a jail, as `Jail.start` creates it."""
 
@@ -252,6 +267,8 @@ class Jail:
     """Of /tmp and of /dev/shm; they have a name for each `TMP_BYTES_PER_NAME`."""
     processes: int = limits.JAIL_PROCESSES
     """Processes and threads, counted in the jail's own user namespace: those of the account outside do not count."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Symlinks in the jail, each with where it leads: other names of what is bound."""
     cgroups: tuple[Path, ...] = ()
     """Files that the first process writes its process id into (`jail_cgroup`)."""
 
@@ -354,6 +371,8 @@ class Jail:
             first += len(layered.sources)
         for number, bound in enumerate(self.bound, first):
             line += ["--bind" if bound.writable else "--ro-bind", f"{_STAGE}/{number}", bound.target]
+        for link, leads in self.links:
+            line += ["--symlink", leads, link]
         line += ["--remount-ro", "/"]
         for descriptor in filters:
             line += ["--add-seccomp-fd", str(descriptor)]
