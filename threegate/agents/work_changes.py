@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from threegate.agents.merge import MergedFile, MergedTree, merge_files
 from threegate.agents.names_layer import NamesTree
 from threegate.agents.project_survey import Original
 from threegate.agents.work_copy import NAMES, TREE, UPPER, WorkCopy
@@ -33,12 +34,13 @@ from threegate.core.held_folder import HeldFolder, open_inside
 from threegate.core.workspace import AgentRun
 
 _MOVED: Final = "changed in the project too since the run began"
+"""What `propose` merges if it can."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def read_changes(copy: WorkCopy, *, paths: tuple[str, ...] = ()) -> MadeChangeSet:
+def read_changes(copy: WorkCopy, *, paths: tuple[str, ...] = (), merging: bool = False) -> MadeChangeSet:
     """The change set of a work copy, or of some paths in it. Paths that also changed in the project since the
-    start are left out.
+    start are left out; with `merging`, files of which the bytes of the start were kept are merged if they can be.
 
     Raises InvalidInput for a change that is too large, Unavailable if it cannot be read or keeps changing.
     """
@@ -49,9 +51,17 @@ def read_changes(copy: WorkCopy, *, paths: tuple[str, ...] = ()) -> MadeChangeSe
             touched += [path for path in ours if work.look(path) is None and project.look(path) is not None]
             candidates, moved = _sorted_out(copy, project, work, touched, ours)
             if paths:
+                inner = [asked for asked in paths if any(asked.startswith(f"{path}/") for path in candidates)]
                 candidates, moved = ([path for path in some if _is_within(path, paths)] for some in (candidates, moved))
+                candidates += inner
+            merged = _merged(copy, project, work, moved) if merging else {}
+            moved = [path for path in moved if path not in merged]
             made = make_change_set(
-                project, work, candidates=candidates, hidden=_Unseen(copy, project, ours), ignoring=ignoring
+                project,
+                MergedTree(work, merged),
+                candidates=[*candidates, *merged],
+                hidden=_Unseen(copy, project, ours),
+                ignoring=ignoring,
             )
             rules = IgnoreRules(project, work, ignoring)
             left = [path for path in moved if rules.leaves_out(path) is None]
@@ -261,7 +271,7 @@ def _sorted_out(
             candidates.append(path)
         else:
             moved.append(path)
-    return sorted(candidates), sorted(moved)
+    return sorted(set(candidates)), sorted(set(moved))
 
 
 def _is_ours(project: Tree, path: str, now: TreeEntry | None, ours: _Proposed) -> bool:
@@ -273,6 +283,29 @@ def _is_ours(project: Tree, path: str, now: TreeEntry | None, ours: _Proposed) -
     except OSError as error:
         refuse_exhausted(error)
         return False
+
+
+def _merged(copy: WorkCopy, project: Tree, work: Tree, moved: list[str]) -> dict[str, MergedFile]:
+    """Of the paths that both sides changed, those that can be merged. Raises Unavailable without git."""
+    merged = {}
+    for path in moved:
+        before = copy.start.entries.get(path)
+        try:
+            now, mine = project.look(path), work.look(path)
+            kinds = {before and before.kind, now and now.kind, mine and mine.kind}
+            if kinds != {"file"} or not (before and now and mine):
+                continue
+            if max(now.size, mine.size) > limits.AGENT_BASE_BYTES:
+                continue
+            base = durable.read_regular(copy.run.base / base_name(path), max_bytes=limits.AGENT_BASE_BYTES)
+            data = merge_files(b"".join(project.chunks(path)), base, b"".join(work.chunks(path)))
+        except OSError as error:
+            refuse_exhausted(error)
+            continue
+        if data is not None:
+            was = bool(before.mode & stat.S_IXUSR)
+            merged[path] = MergedFile(data, now.executable if mine.executable == was else mine.executable)
+    return merged
 
 
 def _moved_on(copy: WorkCopy, path: str) -> bool:

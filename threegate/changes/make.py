@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final, Literal
 
 from threegate.changes.change_tar import carried_bytes, change_tar, refuse_too_large
-from threegate.changes.checks import project_problems
+from threegate.changes.fitting import fitting_rows
 from threegate.changes.ignored import IgnoreRules, Ignoring
 from threegate.changes.path_rules import (
     BARE,
@@ -25,7 +25,6 @@ from threegate.changes.path_rules import (
     link_parts,
     looks_bare,
     path_problem,
-    spelling_problems,
 )
 from threegate.changes.table import (
     FOLDER,
@@ -173,34 +172,12 @@ class _Making:
         return False
 
     def fitting(self) -> tuple[Row, ...]:
-        """The rows that the reader of a change set takes, and that could be applied to the project as it is, sorted;
-        the others are left out by name. Raises ChangeSetError, OSError.
+        """The rows that could be approved and applied now; the others are left out by name. Raises ChangeSetError,
+        OSError.
         """
-        owner = self._project.look("")
-        uid = -1 if owner is None else owner.uid
-        rows = tuple(sorted(self.rows, key=lambda row: row.parts))
-        for _ in range(limits.CHANGE_FITTINGS):
-            targets = {
-                row.path: self._work.target(row.path).decode("utf-8", "replace")
-                for row in rows
-                if row.after is not None and row.after.mode == LINK
-            }
-            found = dict(spelling_problems(rows, targets)) or dict(project_problems(self._project, rows, targets, uid))
-            if not found:
-                break
-            for path, reason in found.items():
-                self._leave(path, reason)
-            rows, held = _without(rows, found)
-            for path in held:
-                self._leave(path, "would replace a folder in which something stays")
-        else:
-            raise ChangeSetError("its paths depend on each other in too many ways; propose it in parts")
-        above = {"/".join(row.parts[:depth]) for row in rows if row.after for depth in range(1, len(row.parts))}
-        if len(above) + len(rows) + 1 >= limits.TAR_ENTRIES:
-            raise ChangeSetError(
-                f"the change has more than {limits.TAR_ENTRIES} files and folders; propose it in parts"
-            )
-        return rows
+        return fitting_rows(
+            self._project, self.rows, lambda path: self._work.target(path).decode("utf-8", "replace"), self._leave
+        )
 
     def _folder(self, path: str, *, both: bool) -> bool:
         """Compare what is in a folder; whether the project's folder, changed so, is that of the work copy.
@@ -397,30 +374,6 @@ class _Making:
             return True
         pieces = zip_longest(self._project.chunks(path), self._work.chunks(path))
         return any(one != other for one, other in pieces)
-
-
-def _without(rows: Sequence[Row], left_out: Container[str]) -> tuple[tuple[Row, ...], list[str]]:
-    """The rows that can be made without some, and the paths of folders that cannot be replaced because of them. What is
-    below an added folder goes with it, and a folder to be deleted stays while something in it does.
-    """
-    gone, stays = set[str](), set[str]()
-    for row in rows:
-        if row.path in left_out:
-            gone.add(row.path)
-            stays.update(_above(row.path))
-    kept: list[Row] = []
-    held: list[str] = []
-    for row in rows:  # a folder comes before what is in it
-        if row.path in gone:
-            continue
-        if row.after is not None and not gone.isdisjoint(_above(row.path)):
-            gone.add(row.path)
-        elif row.path in stays and row.change in ("delete", "type"):
-            gone.add(row.path)
-            held += [row.path] * (row.change == "type")
-        else:
-            kept.append(row)
-    return tuple(kept), held
 
 
 def _above(path: str) -> Iterator[str]:

@@ -290,11 +290,48 @@ def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
     from threegate.agents.runs import read_frozen
     from threegate.agents.work_changes import read_changes
     from threegate.agents.work_copy import WorkCopy
+    from threegate.changes.change_draft import left_out_lines
     from threegate.jail.jail import Account
 
     copy = WorkCopy.of(run, Path(facts.root), facts.copy, Account(facts.account, facts.uid, facts.gid))
     made = read_frozen(run, lambda: read_changes(copy))
-    return [f"{row.change} {row.path}" for row in made.rows]
+    return [*(f"{row.change} {row.path}" for row in made.rows), *left_out_lines(made)]
+
+
+@app.command()
+def propose(
+    run: RunId,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="A path of the project to draft, with what is below it.")
+    ] = None,
+    json_: invocation.JsonFlag = False,
+) -> None:
+    """Draft what a run changed, from its kept copy and for the project as it is now.
+
+    What both sides changed is merged if it can be. What is left out is named, and stays in the copy.
+
+    Examples: threegate agent propose ar-20261122
+              threegate agent propose ar-20261122 --only src --only README.md
+    """
+    from threegate.agents.propose import propose_again
+    from threegate.agents.runs import end_dead_runs, find_run
+    from threegate.changes.change_draft import left_out_lines
+    from threegate.launch.context import open_context
+    from threegate.setup.init import account
+
+    context = open_context(invocation.workspace_here())
+    end_dead_runs(context, actor=account())
+    found, facts = find_run(context.workspace, run)
+    paths = tuple(dict.fromkeys(path.rstrip("/").removeprefix("./") for path in only or ()))
+    name, made = propose_again(context.workspace, context.policy.settings, found, facts, paths=paths)
+    left = list(left_out_lines(made))
+    if invocation.wants_json(json_):
+        invocation.emit_json({"run": found.run_id, "draft": name, "changes": made.counts, "left_out": left})
+        return
+    for line in left:
+        invocation.say(f"      {line}")
+    invocation.say(f"draft {name}: {_changes_line(made)}")
+    invocation.say(f"next  threegate approve {found.inbox / name}", copied=True)
 
 
 @app.command()

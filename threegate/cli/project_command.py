@@ -102,7 +102,7 @@ def redraft(
 ) -> None:
     """Draft a change set again after its project changed.
 
-    Changes of both sides are merged; nothing is applied.
+    Changes of both sides are merged, and what conflicts is left out by name; nothing is applied.
 
     Example: threegate project redraft TR-20261123-140501Z-changes-9be8da
     """
@@ -121,10 +121,13 @@ def redraft(
                 "of": reviewed.request.request_id,
                 "merged": list(done.merged),
                 "there_already": list(done.there_already),
+                "left_out": dict(done.left_out),
             }
         )
         return
     say(f"draft {done.path} ({done.request_id}, again from {reviewed.request.request_id})")
     for path in done.merged:
         say(f"      merged with the project: {path}")
+    for path, why in done.left_out.items():
+        say(f"      left out: {path}: {why}")
     say(f"next  threegate approve {done.path}", copied=True)
