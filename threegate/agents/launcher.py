@@ -22,6 +22,7 @@ from threegate.acts.registered_projects import project_remarks, typed_path
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.agents.agent_home import take_over_state, write_files
+from threegate.agents.continued_copy import TakenCopy, refuse_continuing, take_over_copy
 from threegate.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
 from threegate.agents.model_counts import ModelCounts, RelaySettings
 from threegate.agents.names_layer import names_work
@@ -42,7 +43,7 @@ from threegate.changes.make import MadeChangeSet
 from threegate.changes.projects import find_project
 from threegate.core import durable, limits
 from threegate.core.disk_reserve import disk_reserve
-from threegate.core.errors import InvalidInput, Refused, ThreeGateError, is_disk_full
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable, is_disk_full
 from threegate.core.extras import Extra, require_extra
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.secret_value import read_secret
@@ -79,6 +80,8 @@ class Wanted:
     """Who signs for `hosts`."""
     fresh: bool = False
     """Whether it starts with an empty HOME."""
+    parent: tuple[AgentRun, RunFacts] | None = None
+    """The run in whose copy it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +190,9 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     extras: tuple[Extra, ...] = ("agents", "mcp") if profile.url or wanted.hosts else ("mcp",)
     require_extra("an agent", *extras)
     account = _account(wanted.account)
+    if wanted.parent is not None:
+        refuse_continuing(*wanted.parent, wanted.shown)
+        profile = _rest(profile, account, *wanted.parent)
     root = refuse_project(wanted.project, context.workspace, context.workspace_id)
     program, arguments = find_program(profile, wanted.arguments)
     for host in wanted.hosts:
@@ -202,6 +208,29 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     key = _key(context, profile)
     jails.check_walls(account)
     return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), key, jails.WALLS)
+
+
+def _rest(profile: Profile, account: Account, parent: AgentRun, facts: RunFacts) -> Profile:
+    """A profile with what a run that is continued left of its budgets. Raises InvalidInput."""
+    if account.uid != facts.uid:
+        raise InvalidInput(f"{parent.run_id}: ran as {facts.account}; only the same account can go on in its copy")
+    if not profile.url:
+        return profile
+    if facts.used_requests < 0:
+        raise InvalidInput(
+            f"{parent.run_id}: what it used of its budgets is not known, because its launcher was killed; draft its "
+            f"changes instead: threegate agent propose {parent.run_id}"
+        )
+    whole = profile.limits
+    left = {
+        "requests": whole.requests - facts.used_requests,
+        "megabytes": whole.megabytes - -(-facts.used_bytes // limits.MIB),
+        **({"tokens": whole.tokens - facts.used_tokens} if whole.tokens else {}),
+    }
+    for name, rest in left.items():
+        if rest <= 0:
+            raise InvalidInput(f"agents.{profile.name}.{name}: used up by the run {parent.run_id}; raise it to go on")
+    return profile.but(limits=whole.but(**left))
 
 
 def _account(name: str) -> Account:
@@ -269,6 +298,7 @@ class _Launch:
         self._signed = b""
         self._about: dict[str, object] = {}
         self._read: list[ReadFolder] = []
+        self._taken: TakenCopy | None = None
         self._linked: tuple[tuple[str, str], ...] = ()
         self._before: AgentRun | None = None
         """The run whose HOME this one took over."""
@@ -284,6 +314,10 @@ class _Launch:
             with suppress(OSError):
                 os.rename(self._run.state, self._before.state)
         _clean(self._run)
+        if self._wanted.parent is not None and self._taken is not None:
+            parent, facts = self._wanted.parent
+            self._taken.give_back()  # before the folder goes: this is the agent's work
+            facts.write(parent)
         durable.remove_tree(self._run.folder)
 
     def prepare(self, held: ExitStack, copying: Copying) -> None:
@@ -301,22 +335,26 @@ class _Launch:
                 kind = "overlay"
         shown = _Shown.of(self._wanted.shown, plan)
         said: list[str] = []
-        with copying() as progress:
+        cache = scan_cache(self._context.workspace_id)
+        if self._wanted.parent is not None:
+            kind = self._take_over(*self._wanted.parent, kind, shown.project, said)
+        else:
+            with copying() as progress:
 
-            def counted(done: int, of: int) -> None:
-                self.refuse_stopped()
-                progress(done, of)
+                def counted(done: int, of: int) -> None:
+                    self.refuse_stopped()
+                    progress(done, of)
 
-            self._copy = WorkCopy.make(
-                run,
-                plan.root,
-                account=plan.account,
-                kind=kind,
-                shown=shown.project,
-                cache=scan_cache(self._context.workspace_id),
-                progress=counted,
-                say=said.append,
-            )
+                self._copy = WorkCopy.make(
+                    run,
+                    plan.root,
+                    account=plan.account,
+                    kind=kind,
+                    shown=shown.project,
+                    cache=cache,
+                    progress=counted,
+                    say=said.append,
+                )
         for number, folder in enumerate(plan.read):
             self.refuse_stopped()
             self._read.append(
@@ -343,8 +381,12 @@ class _Launch:
             launcher=os.getpid(),
             shown=self._wanted.shown,
             reading=tuple(map(str, plan.read)),
+            parent="" if self._wanted.parent is None else self._wanted.parent[0].run_id,
         )
         self._facts.write(run)
+        if self._wanted.parent is not None:
+            parent, known = self._wanted.parent
+            replace(known, continued=run.run_id).write(parent)
         if not self._wanted.fresh:
             self._before = take_over_state(self._context.workspace, run, self._facts)
         if self._before is not None:
@@ -372,9 +414,41 @@ class _Launch:
         self._freezer = make_freezer(run.run_id)
         held.callback(remove_freezer, run.run_id)
         hold_headroom(run)  # again: the copy may have taken what must stay free
-        self._most = Space(bounds.disk_mb << 20, bounds.disk_files) + used_space(run.work, skip=(NAMES, SCRATCH))
+        begun = used_space(run.work, skip=(NAMES, SCRATCH), unlock=self._wanted.parent is not None)
+        if self._wanted.parent is not None and self._wanted.parent[1].start_bytes >= 0:
+            known = self._wanted.parent[1]  # what the run before added counts
+            begun = Space(known.start_bytes, known.start_names)
+        self._facts = replace(self._facts, start_bytes=begun.bytes, start_names=begun.names)
+        self._facts.write(run)
+        self._most = Space(bounds.disk_mb << 20, bounds.disk_files) + begun
         if self._cgroup.missing:
             self._say(f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)")
+
+    def _take_over(
+        self, parent: AgentRun, facts: RunFacts, kind: CopyKind, shown: tuple[str, ...], said: list[str]
+    ) -> CopyKind:
+        """Go on in the copy of another run. Raises InvalidInput, Unavailable, OSError."""
+        plan, run = self._plan, self._run
+        if facts.copy == "overlay" and kind != "overlay":
+            raise Unavailable(f"{parent.run_id}: its copy is an overlay, which cannot be mounted here any more")
+        if (run.work / UPPER).is_dir():
+            (run.work / UPPER).rmdir()
+
+        def taken(copy: TakenCopy) -> None:
+            self._taken = copy
+
+        self._copy = take_over_copy(
+            parent,
+            facts,
+            run,
+            root=plan.root,
+            account=plan.account,
+            shown=shown,
+            cache=scan_cache(self._context.workspace_id),
+            taken=taken,
+        ).copy
+        said += self._taken.lines if self._taken else []
+        return facts.copy
 
     def _registered(self) -> str:
         """The project's name; empty if it may not be changed, with a message to the person."""
@@ -490,6 +564,7 @@ class _Launch:
             model=", ".join(plan.profile.models) or None,
             endpoint=plan.profile.host or None,
             hosts=wanted.hosts or None,
+            parent=self._facts.parent or None,
         )
         actor = self._actor
         with context.trail.locked() as trail:
@@ -604,7 +679,16 @@ class _Launch:
                 moves.announce(trail, ended, actor=self._actor)
             _clean(self._run)
             with suppress(OSError):  # the trail has the end
-                replace(self._facts, ended=True, exit=code, jail=0).write(self._run)
+                before = None if self._wanted.parent is None else self._wanted.parent[1]
+                replace(
+                    self._facts,
+                    ended=True,
+                    exit=code,
+                    jail=0,
+                    used_requests=counts.requests + (max(0, before.used_requests) if before else 0),
+                    used_bytes=counts.bytes_out + counts.bytes_in + (max(0, before.used_bytes) if before else 0),
+                    used_tokens=counts.tokens + (max(0, before.used_tokens) if before else 0),
+                ).write(self._run)
         return finished
 
 

@@ -13,15 +13,27 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from threegate.changes.trees import Tree, TreeEntry
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 
+_NO_TEXT: Final = 128
+"""From here on the exit code of `git merge-file` is an error; below it is the number of conflicts, 127 for more."""
+
 
 def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
     """The three-way merge of a text; None if both sides changed the same lines or it is not text. Raises
     Unavailable.
+    """
+    merged = merge_marked(ours, base, theirs)
+    return merged[0] if merged is not None and not merged[1] else None
+
+
+def merge_marked(ours: bytes, base: bytes, theirs: bytes) -> tuple[bytes, int] | None:
+    """The three-way merge of a text, with marks where both sides changed the same lines, and how often they did; None
+    if it is not text. Raises Unavailable.
     """
     git = shutil.which("git")
     if git is None:
@@ -38,9 +50,10 @@ def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
         }
+        labels = ("-L", "the project", "-L", "the start", "-L", "the copy")
         try:
             done = subprocess.run(
-                [git, "merge-file", "-p", "-q", "ours", "base", "theirs"],
+                [git, "merge-file", "-p", "-q", *labels, "ours", "base", "theirs"],
                 cwd=folder,
                 env={"PATH": os.defpath, "LC_ALL": "C", **alone},
                 stdin=subprocess.DEVNULL,
@@ -50,7 +63,7 @@ def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise Unavailable(f"git merge-file: could not be run ({type(error).__name__})") from None
-    return done.stdout if done.returncode == 0 else None
+    return (done.stdout, done.returncode) if 0 <= done.returncode < _NO_TEXT else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ def propose_again(
 
     Raises InvalidInput if there is nothing to propose or a path has no change, Unavailable, OSError.
     """
+    if facts.continued:
+        raise InvalidInput(f"{run.run_id}: its copy is that of the run {facts.continued} now; propose that one")
     root = Path(facts.root)
     copy = WorkCopy.of(run, root, facts.copy, Account(facts.account, facts.uid, facts.gid))
     made = read_frozen(run, lambda: read_changes(copy, paths=paths, merging=True))
