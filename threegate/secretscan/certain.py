@@ -12,11 +12,12 @@ import binascii
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from threegate.secretscan.linear import PatternSet, one_byte_each, spans
 from threegate.secretscan.patterns import FORMS
+from threegate.secretscan.scan import Found
 
 _WEAK: Final = frozenset(
     {
@@ -50,24 +51,39 @@ _LOCAL: Final = re.compile(
 _PASSWORD_CHARS: Final = 8
 
 
+def find_certain(text: str) -> list[Found]:
+    """The secrets of high confidence in a text, by place. Linear in the length of the text; never raises."""
+    return sorted(set(_found(text)))
+
+
 def has_certain_secret(text: str) -> bool:
-    """Whether a text has a secret of high confidence. Linear in the length of the text; never raises."""
+    """Whether there is any. As `find_certain`, and it stops at the first."""
+    return next(_found(text), None) is not None
+
+
+def is_whole_key(text: str, found: Found) -> bool:
+    """Whether a private key that `scan` found decodes to one."""
+    return _is_key(one_byte_each(text[found.start : found.end]), 0, found.end - found.start)
+
+
+def _found(text: str) -> Iterator[Found]:
     data = one_byte_each(text)
     for index in _SET.which(data):
         form = _FORMS[index]
         is_certain = _JUDGES.get(form.kind, _is_random)
-        if any(is_certain(data, start, end) for start, end in spans(form.pattern, data)):
-            return True
-    return False
+        for start, end in spans(form.pattern, data):
+            if is_certain(data, start, end):
+                yield Found(start, end, form.kind)
 
 
 def is_random_value(value: bytes) -> bool:
     """Whether a value looks made by a machine, and not typed as an example."""
     least = _RANDOM_SHORT if len(value) < _SHORT or _HEX.fullmatch(value) else _RANDOM
-    return not _is_typed(value) and _entropy(value) >= least
+    return not is_typed_value(value) and _entropy(value) >= least
 
 
-def _is_typed(value: bytes) -> bool:
+def is_typed_value(value: bytes) -> bool:
+    """Whether a value has a word of examples, a run of equal characters, or a row of the keyboard."""
     lower = value.lower()
     counted = any(
         row[begin : begin + _COUNTED_BYTES] in lower
@@ -93,7 +109,7 @@ def _is_key(data: bytes, start: int, end: int) -> bool:
         return is_random_value(value[16:])
     if value.startswith(b"PuTTY"):
         return b"Private-Lines:" in data[end : end + 8192]
-    block = _BLOCK.match(data, start)
+    block = _BLOCK.match(data, start, end)
     if block is None:
         return False
     text = block[2].replace(b"\\n", b"\n").replace(b"\\r", b"\r")
@@ -143,7 +159,7 @@ def _is_url_password(data: bytes, start: int, end: int) -> bool:
         or not any(48 <= byte <= 57 for byte in value)
     ):
         return False
-    return not _is_typed(value) and _entropy(value) >= _RANDOM_PASSWORD
+    return not is_typed_value(value) and _entropy(value) >= _RANDOM_PASSWORD
 
 
 _JUDGES: Final[dict[str, Callable[[bytes, int, int], bool]]] = {
