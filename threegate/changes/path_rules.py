@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from threegate.changes.project_paths import PathBlocked, read_path
+from threegate.changes.project_paths import PathBlocked, is_environment, read_path
 from threegate.changes.table import LINK, ChangeSetError, Row
 from threegate.core import limits
 from threegate.request.characters import has_hidden
@@ -40,10 +40,10 @@ def path_problem(path: str) -> str | None:
     if any(len(part.encode()) > limits.TAR_NAME_BYTES for part in parts):
         return f"has a name of more than {limits.TAR_NAME_BYTES} bytes"
     try:
-        environment = read_path(path, writing=True).environment
+        read_path(path, writing=True)
     except PathBlocked as error:
         return f"is refused: {error}"
-    if environment or any(is_repository(part) for part in parts):
+    if any(map(is_environment, parts)) or any(map(is_repository, parts)):
         return "is protected"
     return None
 

@@ -50,9 +50,6 @@ class ProjectPath(NamedTuple):
 
     parts: tuple[str, ...]
     protected: bool
-    """From action proposals."""
-    environment: bool = False
-    """Whether a part is an environment file: the one kind of name that no change set has either."""
 
     @property
     def text(self) -> str:
@@ -67,12 +64,10 @@ def read_path(text: str, *, writing: bool = False) -> ProjectPath:
     if has_hidden(text) or "\n" in text or "\t" in text:
         raise PathBlocked("path_hidden", "the path has a character that cannot be seen")
     parts = _parts(text)
-    protected, environment = _judge(parts, writing), any(map(is_environment, parts))
+    protected = _judge(parts, writing)
     for form in () if text.isascii() and "%" not in text else _other_forms(text):
-        others = _parts(form)
-        protected = _judge(others, writing) or protected
-        environment = environment or any(map(is_environment, others))
-    return ProjectPath(parts, protected, environment)
+        protected = _judge(_parts(form), writing) or protected
+    return ProjectPath(parts, protected)
 
 
 def is_protected(parts: tuple[str, ...]) -> bool:

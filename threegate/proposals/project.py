@@ -92,7 +92,7 @@ class Project:
         if followed == 0:
             return path
         reached = read_path("/".join(done) or ".", writing=writing)
-        return ProjectPath(reached.parts, reached.protected or path.protected, reached.environment or path.environment)
+        return ProjectPath(reached.parts, reached.protected or path.protected)
 
     def _inside(self, target: str, done: list[str]) -> list[str]:
         """The parts that a link's target adds. An absolute target starts at the root again, or leaves the

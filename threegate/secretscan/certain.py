@@ -41,8 +41,11 @@ _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]{0,40})PRIVATE KEY(?: BLOCK)?
 _JOINTS: Final = re.compile(rb"[\"']\s*[+,\\]?\s*[\"']")
 _DER_KEY_BYTES: Final = 32
 _AWS_SECRET: Final = re.compile(rb"(?<![A-Za-z0-9/+])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])")
+_AWS_PREFIX_BYTES: Final = 4
 _BESIDE: Final = 400
 """Bytes around an AWS key id in which its secret counts as beside it."""
+_SLACK_TOKEN: Final = re.compile(rb"xox[a-z](?:\.xox[bp])?-(?:[0-9]-)?[A-Za-z0-9]{9,}|xapp-")
+_SLACK_SECRET_CHARS: Final = 24
 _HOST: Final = re.compile(rb"@([A-Za-z0-9.-]+)")
 _LOCAL: Final = re.compile(
     rb"(?i)(?:.*\.)?(?:local|localhost|internal|lan|test|invalid|example|localdomain|(?:example|domain|host|server|mydomain)"
@@ -59,11 +62,6 @@ def find_certain(text: str) -> list[Found]:
 def has_certain_secret(text: str) -> bool:
     """Whether there is any. As `find_certain`, and it stops at the first."""
     return next(_found(text), None) is not None
-
-
-def is_whole_key(text: str, found: Found) -> bool:
-    """Whether a private key that `scan` found decodes to one."""
-    return _is_key(one_byte_each(text[found.start : found.end]), 0, found.end - found.start)
 
 
 def _found(text: str) -> Iterator[Found]:
@@ -140,7 +138,7 @@ def _is_der(raw: bytes) -> bool:
 
 def _is_aws_id(data: bytes, start: int, end: int) -> bool:
     """Whether the id of an AWS key has its secret beside it; alone it opens nothing."""
-    if not is_random_value(data[start:end]):
+    if is_typed_value(data[start:end]) or not is_random_value(data[start + _AWS_PREFIX_BYTES : end]):
         return False
     beside = data[max(0, start - _BESIDE) : end + _BESIDE]
     return any(is_random_value(value) and not _HEX.fullmatch(value) for value in _AWS_SECRET.findall(beside))
@@ -162,8 +160,21 @@ def _is_url_password(data: bytes, start: int, end: int) -> bool:
     return not is_typed_value(value) and _entropy(value) >= _RANDOM_PASSWORD
 
 
+def _is_slack_token(data: bytes, start: int, end: int) -> bool:
+    """Whether the number of a workspace is as long as Slack makes them; documents have ``xoxb-1234-…``."""
+    return _SLACK_TOKEN.match(data, start, end) is not None and is_random_value(data[start:end])
+
+
+def _is_slack_webhook(data: bytes, start: int, end: int) -> bool:
+    """Whether the last part of the address is one that Slack makes, of 24 letters and digits."""
+    secret = data[start:end].rpartition(b"/")[2]
+    return len(secret) == _SLACK_SECRET_CHARS and is_random_value(secret)
+
+
 _JUDGES: Final[dict[str, Callable[[bytes, int, int], bool]]] = {
     "private-key": _is_key,
     "aws-access-key": _is_aws_id,
+    "slack-token": _is_slack_token,
+    "slack-webhook": _is_slack_webhook,
     "url-credentials": _is_url_password,
 }

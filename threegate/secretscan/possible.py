@@ -1,7 +1,7 @@
 """What may be a secret and may as well be none: to be listed for a person, and hidden from nobody by itself.
 
 Invariant: linear time, as `scan`. A placeholder, a version, a hash, the public example of a vendor, code that only
-names a password, and a key that does not decode are none. What `certain` finds is possible, too.
+names a password, and a key that does not decode are none. A vendor's form is either certain or none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import binascii
 import re
 from typing import Final
 
-from threegate.secretscan.certain import is_random_value, is_typed_value, is_whole_key
+from threegate.secretscan.certain import is_random_value, is_typed_value
 from threegate.secretscan.scan import Found, find_secrets
 
 _LEAST_CHARS: Final = 8
@@ -27,28 +27,37 @@ _NONE: Final = re.compile(
     rb"|(?:sha[0-9]+|md5|sri|blake2[bs]?)[-:_].*|\$(?:2[abxy]|argon2[a-z]*|pbkdf2[a-z0-9-]*|[156y])\$.*"
     rb"|(?:pbkdf2|bcrypt|scrypt|argon2|sha1|sha256|md5)[a-z0-9_]*\$.*"  # a hash
     rb"|https?://.*|/.*|[a-z_][a-z0-9_]*(?:[.:]{1,2}[a-z_][a-z0-9_]*)+\(?.?|[<\[{(%$*].*"  # an address, a name
+    rb"|[a-z]+(?:_[a-z0-9]+){2,}|(?-i:[A-Za-z]+[0-9]{0,5}(?:[A-Z][a-z]+){2,})"
 )
+_TYPED: Final = frozenset({"password", "token", "url-credentials", "basic-credentials", "sshpass-password"})
+"""Kinds whose values people choose."""
+_MADE: Final = frozenset(
+    {
+        "aws-access-key", "aws-secret-key", "azure-shared-signature", "ibm-cloud-key", "ibm-cos-secret", "cloudant-key",
+        "softlayer-key", "artifactory-token", "discord-token", "mailchimp-key", "twilio-key", "registry-credentials",
+        "user-credentials", "authorization-header",
+    }
+)  # fmt: skip
+"""Kinds whose values programs make, in forms that other values have, too."""
 _EXAMPLE_CLAIMS: Final = (b'"1234567890"', b'"John Doe"', b'"joe"', b"example", b'"test')
 """In a JWT that everybody has: jwt.io and RFC 7519."""
 
 
 def find_possible(text: str) -> list[Found]:
-    """Secrets that a person should look at, by place. Never raises."""
+    """What a person should look at, by place, beside what is certain. Never raises."""
     return [found for found in find_secrets(text) if _is_possible(text, found)]
 
 
 def _is_possible(text: str, found: Found) -> bool:
     value = text[found.start : found.end].encode("latin-1", "replace")
-    if found.kind == "private-key":
-        return is_whole_key(text, found)
     if found.kind == "json-web-token":
         return not _is_example_token(value)
     if len(value) < _LEAST_CHARS or _NONE.fullmatch(value):
         return False
-    if found.kind in ("password", "token", "url-credentials", "basic-credentials", "sshpass-password"):
+    if found.kind in _TYPED:
         rest = _WORDS.sub(b"", value)
         return any(48 <= byte <= 57 for byte in value) and len(rest) >= _LEAST_CHARS and not is_typed_value(value)
-    return is_random_value(value)
+    return found.kind in _MADE and is_random_value(value)
 
 
 def _is_example_token(value: bytes) -> bool:
