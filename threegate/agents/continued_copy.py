@@ -21,7 +21,7 @@ from typing import Final
 from threegate.agents import project_ignores
 from threegate.agents.merge import merge_marked
 from threegate.agents.names_layer import make_stub
-from threegate.agents.project_survey import Original, Survey, survey
+from threegate.agents.project_survey import Original, Survey
 from threegate.agents.runs import RunFacts, lock_ended
 from threegate.agents.work_changes import base_name
 from threegate.agents.work_copy import NAMES, SCRATCH, TREE, UPPER, WorkCopy
@@ -59,7 +59,7 @@ def refuse_continuing(run: AgentRun, facts: RunFacts, shown: Collection[str]) ->
         raise InvalidInput(f"{run.run_id}: its copy is that of the run {facts.continued} now; continue that one")
     if not run.manifest.is_file():
         raise InvalidInput(f"{run.run_id}: has no copy to go on in; start a new run: threegate agent run")
-    gone = [path for path in facts.shown if path not in shown]
+    gone = _not_any_more(Path(facts.root), facts.shown, shown)
     if gone and run.git.is_dir():
         tracked = project_ignores.from_bytes(durable.read_regular(run.ignores, max_bytes=limits.AGENT_MANIFEST_BYTES))
         for path in gone:
@@ -76,18 +76,18 @@ def take_over_copy(
     *,
     root: Path,
     account: Account,
+    now: Survey,
     shown: Collection[str],
-    cache: Path | None,
     taken: Callable[[TakenCopy], None],
 ) -> TakenCopy:
-    """Move a run's copy to another one, and make the present project its start. `taken` gets it as soon as something
+    """Move a run's copy to another one, and make the project as the survey `now` found it, with `shown` as the paths of
+    `--with`, its start. `taken` gets it as soon as something
     was moved. Raises InvalidInput if the run is alive, Unavailable, OSError.
     """
     with lock_ended(parent) as ended:
         if not ended:
             raise InvalidInput(f"{parent.run_id}: is running; stop it first: threegate agent stop {parent.run_id}")
         before = WorkCopy.of(parent, root, facts.copy, account)
-        now = survey(root, shown=shown, cache=cache)
         result = TakenCopy(WorkCopy(run, root, facts.copy, account, before.start), parent)
         moved = result.moved
         taken(result)
@@ -104,14 +104,30 @@ def take_over_copy(
         if not run.proposed.is_dir():
             durable.make_folder(run.proposed, 0o700)
         shutil.copyfile(table, run.proposed / f"{table.name.partition('.')[0]}.before")
-    was_shown = [path for path in facts.shown if path not in shown]
+    was_shown = _not_any_more(root, facts.shown, shown)
     with _Rebasing(result, now, was_shown) as rebasing:
         rebasing.hide()
         rebasing.follow()
-        rebasing.show(shown)
+        rebasing.show(_inside(root, shown))
     durable.deliver(run.ignores, project_ignores.to_bytes(project_ignores.gather(root)))
     durable.deliver(run.manifest, b"".join(result.copy.start.to_lines()))
     return result
+
+
+def _not_any_more(root: Path, before: Collection[str], now: Collection[str]) -> list[str]:
+    """The paths in a project that a run was shown, and the next one is not."""
+    kept = _inside(root, now)
+    return [path for path in _inside(root, before) if path not in kept]
+
+
+def _inside(root: Path, shown: Collection[str]) -> list[str]:
+    """The paths of `--with` that are in a project, relative to it."""
+    found = []
+    for text in shown:
+        path = Path(os.path.realpath(os.path.dirname(text)), os.path.basename(text)) if text[:1] == "/" else root / text
+        if root in path.parents:
+            found.append(str(path.relative_to(root)))
+    return found
 
 
 def _move(old: Path, new: Path, moved: list[tuple[Path, Path]]) -> None:
@@ -151,7 +167,8 @@ class _Rebasing:
                 self._remove_name(path)
             del self._start.entries[path]
             self._start.copied.pop(path, None)
-        self._start.hidden = dict(self._now.hidden)
+        self._start.hidden, self._start.protected = dict(self._now.hidden), self._now.protected
+        self._start.findings = self._now.findings
         if self._was_shown:
             self._lines.append(
                 f"{', '.join(self._was_shown)}: not in this copy any more; whatever the agent wrote of it elsewhere is"

@@ -1,8 +1,8 @@
 """Which paths a change set may name, and where its symlinks may lead, judged without the project.
 
-Invariant: paths that pass `check_paths` include no protected path in any spelling, nothing below a path that
-is not a folder afterwards, no two paths that some file system would treat as one, and no symlink out of the
-project. It is a closed list of refusals by spelling; checks that need the project are in `checks.py`. Source:
+Invariant: paths that pass `check_paths` include no environment file and no repository in any spelling, nothing
+below a path that is not a folder afterwards, no two paths that some file system would treat as one, and no symlink out
+of the project. It is a closed list of refusals by spelling; checks that need the project are in `checks.py`. Source:
 docs/spec/8-agents.md, "Refused in a tar".
 """
 
@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from threegate.changes.project_paths import is_guard, is_own, is_protected
+from threegate.changes.project_paths import is_environment, is_guard, is_own
 from threegate.changes.table import LINK, ChangeSetError, Row
 from threegate.core import limits
 from threegate.request.characters import JOINING, has_hidden
@@ -52,7 +52,7 @@ def path_problem(path: str) -> str | None:
         return "belongs to ThreeGate"
     if is_guard(names):
         return "is a guard's own settings"
-    if is_protected(names) or any(map(is_repository, parts)):
+    if any(map(is_environment, parts)) or any(map(is_repository, parts)):
         return "is protected"
     if any(part[-1].isspace() for part in parts):
         return "has a name that ends with a blank"
