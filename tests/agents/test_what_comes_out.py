@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.people import Person, as_account
+from threegate.setup.settings_file import set_values
 
 IDENTITY = {f"GIT_{who}_{what}": "a@b.c" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
@@ -109,13 +110,21 @@ def test_odd_names_are_ordinary_or_left_out_when_it_is_drafted(user: Person) -> 
 
 def test_edits_where_nothing_may_be_changed_are_named(user: Person) -> None:
     """Also when nothing else was changed."""
-    (user.project / ".env.d").mkdir()
-    (user.project / ".env.d" / "one").write_text("1\n")
+    set_values(user.workspace / "threegate.toml", {"agents.protected": ["locked"]})
+    (user.project / "locked" / "in").mkdir(parents=True)
+    for name in ("one", "two", "same"):
+        (user.project / "locked" / "in" / name).write_text("1\n")
     user.own()
-    said = ran(user, "mkdir -p .env.d/new; echo x >.env.d/new/two")
-    assert "left out: .env.d/new/two: was hidden from the agent" in said and "nothing in its copy" in said
-    said = ran(user, "echo x >>.env.d/one; echo x >.env.d/three", "--with", ".env.d")
-    assert "left out: .env.d/one: is protected" in said and "left out: .env.d/three: is protected" in said
+    said = ran(user, "mkdir -p locked/new; echo x >locked/new/a; mkdir .env.d; echo x >.env.d/b")
+    assert "left out: locked/new/a: was hidden from the agent" in said and "left out: .env.d: is protected" in said
+    assert "nothing in its copy is left to propose" in said
+    said = ran(
+        user, "echo x >>locked/in/one; rm locked/in/two; echo x >locked/three; echo x >>app.py", "--with", "locked"
+    )
+    for name in ("in/one", "in/two", "three"):
+        assert f"left out: locked/{name}: is protected (agents.protected)" in said
+    assert "same" not in said and "in its copy: 1 changed (app.py)" in said
+    sign(user)
 
 
 def test_names_are_bytes_in_every_locale(user: Person) -> None:

@@ -62,6 +62,7 @@ def read_changes(copy: WorkCopy, *, paths: tuple[str, ...] = (), merging: bool =
                 MergedTree(work, merged),
                 candidates=[*candidates, *merged],
                 hidden=_Unseen(copy, project, ours),
+                protected=ProtectedPaths(copy.start.protected).has,
                 ignoring=ignoring,
             )
             rules = IgnoreRules(project, work, ignoring)
@@ -120,12 +121,11 @@ class _Unseen(Container[str]):
 
     def __init__(self, copy: WorkCopy, project: Tree, ours: Collection[str]) -> None:
         self._start = copy.start
-        self._protected = ProtectedPaths(copy.start.protected)
         self._project = project
         self._ours = ours
 
     def __contains__(self, path: object) -> bool:
-        if path in self._start.hidden or (isinstance(path, str) and self._protected.has(path)):
+        if path in self._start.hidden:
             return True
         if path in self._start.entries or path in self._ours:
             return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final, Literal
@@ -84,18 +84,20 @@ def make_change_set(
     *,
     candidates: Iterable[str] | None = None,
     hidden: Container[str] = (),
+    protected: Callable[[str], bool] = lambda path: False,
     ignoring: Ignoring | None = Ignoring(),
 ) -> MadeChangeSet:
     """Compare the two trees.
 
     `project` is what the work copy was made from (for an overlay the project itself, else the copy that was kept);
     `candidates` are the only paths that may differ (a folder stands for all in it), None for a full comparison;
-    `hidden` are paths that the work copy was not given: they are neither deleted nor written. `ignoring` is what is
+    `hidden` are paths that the work copy was not given: they are neither deleted nor written, and neither is what
+    `protected` says of a path. `ignoring` is what is
     known of the project's repository; None leaves out nothing of it. An entry that cannot be read is left out by name.
     Raises ChangeSetError when the change is too large, OSError when a tree's top cannot be read or this process has no
     descriptors or memory left, TreeChanged when what was compared changes meanwhile.
     """
-    making = _Making(project, work, candidates, hidden, ignoring)
+    making = _Making(project, work, candidates, hidden, protected, ignoring)
     making.compare()
     rows = making.fitting()
     data = b""
@@ -143,12 +145,14 @@ class _Making:
         work: Tree,
         candidates: Iterable[str] | None,
         hidden: Container[str],
+        protected: Callable[[str], bool],
         ignoring: Ignoring | None,
     ) -> None:
         self._project = project
         self._work = work
         self._wanted = None if candidates is None else _wanted(candidates)
         self._hidden = hidden
+        self._protected = protected
         self._ignore = None if ignoring is None else IgnoreRules(project, work, ignoring)
         self._seen = 0
         self._repositories: set[str] = set()
@@ -238,7 +242,8 @@ class _Making:
                 else:
                     self.counted["ignored"] += 1
             return False
-        if (problem := path_problem(path)) is not None:
+        problem = "is protected (agents.protected)" if self._protected(path) else path_problem(path)
+        if problem is not None:
             return self._leave_within(path, old, new, problem)
         if new is not None and new.why:
             return (old is not None and old.kind == new.kind != "file") or self._leave(path, new.why)
