@@ -74,7 +74,7 @@ def find_in_file(
     tests and examples. Without `listing` only those of high confidence.
     """
     text = text_of(data)
-    certain = find_certain(text)
+    certain = find_certain(text)[: limits.AGENT_FINDINGS_LISTED]
     public = _is_fixture(path)
     if is_secret_path(path):
         is_public = public and is_key_name(path) and {found.kind for found in certain} == {_KEY} and tracked(path)

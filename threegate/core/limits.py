@@ -641,7 +641,7 @@ AGENT_SCANNED_BYTES: Final = 1 * MIB
 AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
 """The list of files that were scanned before."""
 AGENT_FINDINGS_LISTED: Final = 200
-"""Of one file, of what may be a secret."""
+"""Of one file, of what is a secret, and of what may be one; one that is hides the file."""
 AGENT_EXCERPT_CHARS: Final = 40
 """Of a line, before and behind what was found in it."""
 FINDINGS_FILE_BYTES: Final = 16 * MIB
