@@ -392,7 +392,7 @@ class _Launch:
                 )
 
         found = look()
-        new = [item for item in found.findings if item.line and item.digest not in answers.hides]
+        new = [item for item in found.findings if item.asks and item.digest not in answers.hides]
         if decide is None or not new:
             return found
         decided = decide(new)
@@ -421,7 +421,8 @@ class _Launch:
         if others:
             self._say(f"not in its copy: {', '.join(others)}")
         if start.listed:
-            listed = dict.fromkeys(f"{found.place} ({found.kind})" for found in start.listed)
+            first = {(found.path, found.kind): found for found in reversed(start.listed)}
+            listed = [f"{found.place} ({found.kind})" for found in reversed(first.values())]
             self._say(f"the agent sees what may be secrets: {', '.join(listed)}")
 
     def _registered(self) -> str:

@@ -16,6 +16,7 @@ from threegate.secretscan.certain import is_elsewhere, is_random_value, is_typed
 from threegate.secretscan.scan import Found, find_secrets
 
 _LEAST_CHARS: Final = 8
+_HEADER_CHARS: Final = 16
 _WORDS: Final = re.compile(
     rb"(?i)pass(?:word|wd|phrase)?|passwort|secret|token|credential|test|testing|admin|root|user|guest|demo|default|"
     rb"change|hunter|letmein|welcome|qwert|foo|bar|baz|spam|hello|correct|horse|battery|staple|bogus|invalid|wrong|dev|"
@@ -64,13 +65,14 @@ def _is_possible(text: str, found: Found) -> bool:
             user, colon, password = base64.b64decode(value, validate=True).partition(b":")
             if colon and user.isascii() and password.isascii():
                 return _is_made_up(password)
+        return _is_made_up(value, _HEADER_CHARS) and is_random_value(value)
     return found.kind in _MADE and is_random_value(value)
 
 
-def _is_made_up(value: bytes) -> bool:
+def _is_made_up(value: bytes, least: int = _LEAST_CHARS) -> bool:
     """Whether a value that somebody chose is more than words and a row of the keyboard."""
     rest = _WORDS.sub(b"", value)
-    return any(48 <= byte <= 57 for byte in value) and len(rest) >= _LEAST_CHARS and not is_typed_value(value)
+    return any(48 <= byte <= 57 for byte in value) and len(rest) >= least and not is_typed_value(value)
 
 
 def _is_example_token(value: bytes) -> bool:
