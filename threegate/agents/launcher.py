@@ -397,10 +397,9 @@ class _Launch:
             return found
         decided = decide(new)
         self.refuse_stopped()
-        if not decided:
-            return found
-        answers = keep_answers(context.workspace, answers, decided, actor=self._actor)
-        return found if all(item.hides == decided.get(item.digest, item.hides) for item in new) else look()
+        if decided:
+            answers = keep_answers(context.workspace, answers, decided, actor=self._actor)
+        return look()  # a person may have taken minutes, and the project may have changed meanwhile
 
     def _say_hidden(self) -> None:
         """Name every path that the agent does not see, and what it sees although it may be a secret."""

@@ -70,3 +70,16 @@ def test_neither_a_name_nor_a_line_forges_the_question(user: Person) -> None:
         assert b"\nthreegate: nothing" not in asked
         screen.press(b"\n")
         assert screen.end() == 0
+
+
+def test_what_changes_while_the_question_is_open_is_judged_again(user: Person) -> None:
+    (user.project / "a.yml").write_text(f"token: {TOKEN}\n")
+    user.own()
+    with on_terminal(user, "cat", "app.py", "a.yml") as screen:
+        screen.wait_for(b"Hide a.yml? [Y/n]")
+        (user.project / "app.py").write_text(f"TOKEN = '{OTHER}'\n")
+        user.own()
+        screen.press(b"n\n")
+        assert screen.end() != 0
+        assert TOKEN.encode() in screen.seen and OTHER.encode() not in screen.seen
+        assert b"hidden from the agent: .env, app.py" in screen.seen
