@@ -24,6 +24,8 @@ TOKEN = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 KEY = "a private key"
 """In a layout: a new one."""
 
+PAGES = "docs"
+
 RAILS = {
     "config/database.yml": "default: &default\n  adapter: postgresql\n  username: postgres\n  password: postgres\n"
     "production:\n  url: <%= ENV['DATABASE_URL'] %>\n  password: <%= ENV['APP_DATABASE_PASSWORD'] %>\n",
@@ -118,16 +120,16 @@ GO = {
     "deploy/k8s/secret.example.yaml": "apiVersion: v1\nkind: Secret\nstringData:\n  password: <your password>\n",
 }
 DOCS = {
-    "docs/security/http.md": "## HTTP Basic Auth\n\n```\ncurl -u admin:password https://api.example.com\n"
+    f"{PAGES}/security/http.md": "## HTTP Basic Auth\n\n```\ncurl -u admin:password https://api.example.com\n"
     "Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\n```\n",
-    "docs/tutorial/oauth2-jwt.md": f'```json\n{{"access_token": "{JWT}"}}\n```\n`openssl rand -hex 32` gives\n',
-    "docs/aws.md": f"    aws_access_key_id = {AWS}\n    aws_secret_access_key = {AWS_SECRET}\n",
-    "docs/ansible.md": "    ansible-playbook site.yml --ask-vault-password --become-password-file=pw.txt\n",
-    "docs/examples/keys/demo.pem": KEY,
-    "docs/changelog.md": "- `--password-stdin` (#1234), thanks to @token\n- token: 1.2.1\n",
+    f"{PAGES}/tutorial/oauth2-jwt.md": f'```json\n{{"access_token": "{JWT}"}}\n```\n`openssl rand -hex 32` gives\n',
+    f"{PAGES}/aws.md": f"    aws_access_key_id = {AWS}\n    aws_secret_access_key = {AWS_SECRET}\n",
+    f"{PAGES}/ansible.md": "    ansible-playbook site.yml --ask-vault-password --become-password-file=pw.txt\n",
+    f"{PAGES}/examples/keys/demo.pem": KEY,
+    f"{PAGES}/changelog.md": "- `--password-stdin` (#1234), thanks to @token\n- token: 1.2.1\n",
     "README.md": "git clone https://user:token@github.com/acme/app.git\n"
     "export GITHUB_TOKEN=ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n",
-    "docs/db.md": "`mysql -u root -phunter2`, `redis://:p4ssw0rd@redis.local:6379`, "
+    f"{PAGES}/db.md": "`mysql -u root -phunter2`, `redis://:p4ssw0rd@redis.local:6379`, "
     "`mongodb+srv://me:<password>@c0.mongodb.net`\n",
 }
 LAYOUTS: Mapping[str, Mapping[str, str]] = {
@@ -140,7 +142,7 @@ SECRET = {
     "deploy/terraform.tfstate": "{}\n",
     "deploy/production.pem": KEY,
     "tests/production.yml": f"token: {TOKEN}\n",
-    "docs/internal.md": "psql postgres://app:x7Kp2mQ9vL@db.prod.acme-corp.io/main\n",
+    f"{PAGES}/internal.md": "psql postgres://app:x7Kp2mQ9vL@db.prod.acme-corp.io/main\n",
     "examples/.netrc": "machine a login b password c\n",
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from threegate.agents.findings import find_in_file
+from threegate.agents.file_findings import find_in_file
 from threegate.secretscan import has_certain_secret
 
 RANDOM = "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"

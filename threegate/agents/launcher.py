@@ -21,9 +21,8 @@ from urllib.parse import urlsplit
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.agents.agent_home import take_over_state, write_files
-from threegate.agents.answers import Answers, keep_answers
 from threegate.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
-from threegate.agents.findings import Finding
+from threegate.agents.file_findings import Finding
 from threegate.agents.model_counts import ModelCounts, RelaySettings
 from threegate.agents.names_layer import names_work
 from threegate.agents.profile import Filled, Profile, load_profile
@@ -32,6 +31,7 @@ from threegate.agents.project_survey import Survey, scan_cache, survey
 from threegate.agents.propose import register_project
 from threegate.agents.read_folders import ReadFolder
 from threegate.agents.runs import RunFacts, end_dead_runs, run_lock, thaw_forgotten
+from threegate.agents.secret_answers import Answers, keep_answers
 from threegate.agents.side_processes import (
     start_door,
     start_model_relay,
