@@ -46,8 +46,18 @@ def compiled(pattern: str) -> Any:
     return re2.compile(pattern.encode("ascii"), options())
 
 
+_LONG_RUN: Final = r"[A-Za-z0-9+/_-]{60}"
+"""What pictures in notebooks, keys and hashes have, and lines of prose or code have not."""
+
+
 class PatternSet:
-    """Several patterns, asked in one pass. Compiled when first asked."""
+    """Several patterns, asked in one pass. Compiled when first asked.
+
+    One automaton for all patterns takes 5 ns a byte for prose and code, but 500 ns for base64, in which nearly each
+    byte may begin several of them: it makes a new state for each byte. There the literals that the patterns cannot do
+    without are looked for first (RE2's FilteredRE2), and then each pattern whose literals are there is looked for
+    alone. Both ways give the same answer.
+    """
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = tuple(patterns)
@@ -60,8 +70,19 @@ class PatternSet:
         made.Compile()
         return made
 
+    @functools.cached_property
+    def _filter(self) -> Any:
+        made = re2.Filter()
+        for pattern in self._patterns:
+            made.Add(pattern.encode("ascii"), options())
+        made.Compile()
+        return made
+
     def which(self, data: bytes) -> list[int]:
-        """Numbers of the patterns that occur in `data`."""
+        """Numbers of the patterns that occur in `data`, in order."""
+        if compiled(_LONG_RUN).search(data) is not None:
+            possible: list[int] = self._filter.Match(data, potential=True) or []
+            return sorted(number for number in possible if compiled(self._patterns[number]).search(data) is not None)
         hits: list[int] | None = self._set.Match(data)
         return sorted(hits) if hits else []
 
