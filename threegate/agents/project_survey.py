@@ -284,8 +284,8 @@ def scan_cache(workspace_id: str) -> Path:
 
 
 def _first_bytes(name: str, folder: int, size: int) -> bytes:
-    """The first AGENT_SCANNED_BYTES of a file that had `size` bytes; a buffer of a MiB for each small one costs more than
-    to scan it. Raises OSError.
+    """The first AGENT_SCANNED_BYTES of a file that had `size` bytes; to make a buffer of a MiB for each small one costs
+    more than to scan it. Raises OSError.
     """
     descriptor = os.open(name, _FILE, dir_fd=folder)
     try:
