@@ -45,6 +45,19 @@ def test_both_ways_give_the_same_answer_for_any_pieces_of_forms() -> None:
         assert SET.which(data) == [n for n, pattern in enumerate(PATTERNS) if compiled(pattern).search(data)]
 
 
+@pytest.mark.parametrize(
+    "patterns",
+    [[r"[0-9]{3}"], [r"abc[0-9]"], [r"(?i)abc", r"[0-9]{3}", r"\babc[d]"], [r"a|b", r".", r""]],
+    ids=["no literal", "only begun", "mixed", "short"],
+)
+def test_any_patterns_can_be_asked_both_ways(patterns: list[str]) -> None:
+    asked = PatternSet(patterns)
+    for text in ("", "abcd", "ABC 123", "xabc1 b"):
+        for beside in ("", "\n" + "x-Y7" * 30):
+            data = one_byte_each(text + beside)
+            assert asked.which(data) == [n for n, pattern in enumerate(patterns) if compiled(pattern).search(data)]
+
+
 def test_a_notebook_is_scanned_about_as_fast_as_code() -> None:
     """500 ns a byte were 100 times what code takes: a project with 80 MB of notebooks took 16 s to start."""
     notebook = base64_text(MIB)
