@@ -31,6 +31,7 @@ from threegate.core.user_state import UserState
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_PIECE: Final = 1 << 16
 
 _RULES: Final = 3
 """Number of the rules by which files are scanned: with others, what was found before does not count."""
@@ -285,8 +286,7 @@ class _Scanned:
             self._now[path] = before
             return None
         try:
-            with open(os.open(name, _FILE, dir_fd=folder), "rb") as file:
-                data = file.read(limits.AGENT_SCANNED_BYTES)
+            data = _first_bytes(name, folder, facts.st_size)
         except OSError:
             return "secret" if is_secret_path(path) else "unreadable" if self.project else None
         found = list(find_in_file(path, data, self.key, lambda path: path in self._tracked, listing=self.project))
@@ -307,3 +307,21 @@ class _Scanned:
 def scan_cache(workspace_id: str) -> Path:
     """Where the scan cache is stored: outside workspace and project, where no agent can write."""
     return UserState.of(workspace_id).folder / "agents"
+
+
+def _first_bytes(name: str, folder: int, size: int) -> bytes:
+    """The first AGENT_SCANNED_BYTES of a file that had `size` bytes; to make a buffer of a MiB for each small one costs
+    more than to scan it. Raises OSError.
+    """
+    descriptor = os.open(name, _FILE, dir_fd=folder)
+    try:
+        left = limits.AGENT_SCANNED_BYTES
+        pieces = []
+        wanted = size + 1
+        while left > 0 and (piece := os.read(descriptor, min(left, wanted))):
+            pieces.append(piece)
+            left -= len(piece)
+            wanted = max(wanted - len(piece), _PIECE)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
