@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from threegate.agents.git_history import NoHistory, Repository, identity, make_history
+from threegate.agents.git_history import make_history
+from threegate.agents.git_repository import PROGRAMS, NoHistory, Repository
 from threegate.agents.names_layer import make_names
 from threegate.agents.project_survey import Original, Survey, survey
 from threegate.core import durable, limits
@@ -25,13 +26,10 @@ from threegate.core.held_folder import hold_path, open_beneath, open_inside
 from threegate.core.user_state import UserState
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.jail import Account, Bound, Layered
-from threegate.proposals.project import Project, ProjectError
-from threegate.proposals.snapshot import git_config
+from threegate.proposals.project import ProjectError
 
 UPPER, SCRATCH, NAMES, TREE = "upper", "scratch", "names", "tree"
 _GIT_OBJECTS: Final = "/run/git-objects"
-_GIT_CONFIG: Final = b"[core]\n\ttrustctime = false\n\tcheckStat = minimal\n"
-"""The copy's files have the sizes and times of the project's, and inodes of their own."""
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE: Final = 1 << 20
@@ -185,34 +183,22 @@ class WorkCopy:
             return
         try:
             repository = Repository.of(self.root)
-            config = git_config(Project(repository.common), ())
             self.run.git.mkdir()
             history = make_history(
                 repository,
                 self.run.git,
-                config,
                 hides=lambda path: self.start.hides(path, shown),
                 shown=self._visible_bytes,
                 scanned=cache,
             )
+            history.write(repository, tree / ".git", _GIT_OBJECTS)
         except (NoHistory, ProjectError) as error:
             say(f"git: the agent has no repository: {error}")
             return
-        git = tree / ".git"
-        for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
-            (git / folder).mkdir(parents=True)
-        for name, data in (
-            ("config", config + _GIT_CONFIG + identity(repository)),
-            ("HEAD", history.head),
-            ("packed-refs", history.packed_refs),
-            ("index", history.index),
-            ("shallow", history.shallow),
-            ("objects/info/alternates", f"{_GIT_OBJECTS}\n".encode()),
-        ):
-            if data:
-                (git / name).write_bytes(data)
         if history.note:
             say(history.note)
+        if repository.wants_lfs and shutil.which("git-lfs", path=PROGRAMS) is None:
+            say("git: git-lfs is not installed in /usr, so no file of Git LFS can be staged; apt-get install git-lfs")
 
     def _visible_bytes(self, path: str) -> bytes | None:
         """The bytes of a file of the project that the agent sees; None if it sees none, or a very large one."""
