@@ -68,6 +68,22 @@ def refuse_project(path: Path, workspace: Workspace, workspace_id: str) -> Path:
     return root
 
 
+def typed_links(path: Path) -> Iterator[tuple[str, str]]:
+    """Each link on the way to a path as it was typed, and the real path that it leads to: both exist in the jail."""
+    base = os.environ.get("PWD", "")
+    if not Path(base).is_absolute() or os.path.realpath(base) != os.getcwd():
+        base = os.getcwd()
+    real = "/"
+    for part in Path(base, path).parts[1:]:
+        if part == "..":
+            real = os.path.dirname(real)
+            continue
+        at = os.path.join(real, part)
+        real = os.path.realpath(at)
+        if real != at:
+            yield at, real
+
+
 def _config_home() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
 
@@ -90,17 +106,23 @@ class WorkCopy:
         *,
         account: Account,
         kind: CopyKind,
+        plain_if_small: bool = False,
         shown: Collection[str] = (),
         cache: Path | None = None,
         progress: Callable[[int, int], None] = lambda done, of: None,
         say: Callable[[str], None] = lambda line: None,
     ) -> WorkCopy:
-        """Survey the project, write the manifest, and make the copy. `progress` is called with the number of
-        files done and of all files, `say` with a line about the repository if it is not as in the project.
+        """Survey the project, write the manifest, and make the copy.
+
+        With `plain_if_small` it is an overlay only where a plain copy is not cheap: in an overlay no folder of the
+        project can be renamed by one call. `progress` is called with the number of files done and of all files, `say`
+        with a line about the repository if it is not as in the project.
 
         Raises InvalidInput, Unavailable (no space, not readable); the run's folder may then be removed.
         """
         start = survey(root, shown=shown, cache=cache)
+        if plain_if_small and start.total_bytes <= limits.AGENT_SMALL_BYTES:
+            kind = "plain" if len(start.entries) <= limits.AGENT_SMALL_ENTRIES else kind
         copy = cls(run, root, kind, account, start)
         try:
             if kind == "overlay":
@@ -258,6 +280,8 @@ def _copy_entry(source: int, target: int, path: str, entry: Original, account: A
             facts = os.stat(name, dir_fd=there, follow_symlinks=False)
             owner = Account("", facts.st_uid, facts.st_gid)
         os.chown(name, owner.uid, owner.gid, dir_fd=here, follow_symlinks=False)
+        if entry.kind != "folder":  # what builds compare, and git's index
+            os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=here, follow_symlinks=False)
         facts = os.stat(name, dir_fd=here, follow_symlinks=False)
     return facts.st_ctime_ns, facts.st_ino
 
