@@ -8,12 +8,16 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.agents.test_work_copy import KINDS, changed, inside, working
+from threegate.agents import git_repository
 from threegate.agents.work_changes import read_changes
-from threegate.agents.work_copy import CopyKind
+from threegate.agents.work_copy import CopyKind, WorkCopy
+from threegate.core.workspace import Workspace
+from threegate.jail.jail import Account
 
 FORMS = {
     "plain": "git clone -q hub project",
@@ -49,6 +53,11 @@ FORMS = {
     "caches": "git clone -q hub project; cd project; git config core.untrackedCache true; git update-index "
     "--untracked-cache --index-version 4; git status >/dev/null",
     "detached": "git clone -q hub project; git -C project switch -q --detach HEAD~1",
+    "another name for the branch": "git clone -q hub project; cd project; git branch -q -m trunk; "
+    "git symbolic-ref refs/heads/main refs/heads/trunk; git symbolic-ref HEAD refs/heads/main",
+    "merging": "git clone -q hub project; cd project; git switch -qc side HEAD~1; echo c >>a.txt; git commit -qam c; "
+    "git merge -q main || git checkout -q --ours a.txt",
+    "intending": "git clone -q hub project; cd project; echo x >new; git add -N new; git rm -q --cached src/one.py",
     "empty": "git init -q project",
     "empty, elsewhere": "git init -q --separate-git-dir=store project",
 }
@@ -119,7 +128,7 @@ def test_hidden_files_are_tracked_and_clean_in_every_form(tmp_path: Path, form: 
         if "shallow" not in form and "detached" not in form:
             assert inside(copy, "git ls-files -v .env") in ("S .env\n", "")
         inside(copy, "echo two >>a.txt; git commit -qam mine; git gc -q; git fsck --no-dangling")
-        assert inside(copy, "git show --format= --name-only") == "a.txt\n"
+        assert inside(copy, "git show --format= --name-only -- a.txt .env lib/key.p12") == "a.txt\n"
         moved = inside(
             copy, "git stash; git checkout -qb new HEAD~1; git checkout -q -; git reset -q --hard; git status -s"
         )
@@ -182,6 +191,83 @@ def test_nothing_else_of_a_configuration_comes_along(tmp_path: Path) -> None:
     )
     with working(tmp_path, "overlay") as copy:
         assert "CANARY" not in inside(copy, f"{CANARY}; git log -1; git status")
-        assert inside(copy, "git config --get-regexp '^(user|filter)'") == (
-            "user.name agent\nuser.email me@b.c\nfilter.lfs.process git-lfs filter-process\nfilter.lfs.required true\n"
+        assert inside(copy, "git config --get-regexp '^(user|filter.*(clean|smudge|process))'") == (
+            "user.name agent\nuser.email me@b.c\nfilter.lfs.process git-lfs filter-process\n"
         )
+
+
+def lines(copy_of: Path, **more: Any) -> list[str]:
+    """What the launcher says about the repository of a copy."""
+    said: list[str] = []
+    run = Workspace(copy_of).agent_run("ar-20261123-102139z-0011223a")
+    (copy_of / "tool-exec").mkdir(exist_ok=True)
+    run.make()
+    WorkCopy.make(
+        run, more.pop("root", copy_of / "project"), account=Account.own(), kind="plain", say=said.append, **more
+    )
+    return said
+
+
+def test_without_a_usable_git_the_person_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The jail has the machine's `/usr`; a link out of it leads nowhere there."""
+    make(tmp_path, "plain")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_text("#!/bin/sh\n")
+    (tmp_path / "elsewhere").chmod(0o755)
+    monkeypatch.setattr(git_repository, "PROGRAMS", f"{tmp_path}/bin:{tmp_path}")
+    assert lines(tmp_path) == ["git: the agent has no repository: git is not installed in /usr; apt-get install git"]
+
+
+def test_a_folder_of_a_repository_has_none_and_the_person_is_told(tmp_path: Path) -> None:
+    make(tmp_path, "plain")
+    root = tmp_path / "project"
+    assert lines(tmp_path, root=root / "src") == [
+        f"git: the agent has no repository: the project is a folder of the one in {root}; with --project {root} it "
+        "has one"
+    ]
+
+
+def test_without_git_lfs_the_person_is_told(tmp_path: Path) -> None:
+    """The settings come along all the same: a file of LFS that did not change is clean."""
+    make(tmp_path, "plain")
+    git(
+        tmp_path,
+        """cd project; echo '*.bin filter=lfs' >.gitattributes; echo pointer >a.bin; git add .; git commit -qm lfs
+        git config filter.lfs.clean 'git-lfs clean -- %f'; git config filter.lfs.required true""",
+    )
+    wanted = ["git: git-lfs is not installed in /usr, so files of Git LFS are staged whole; apt-get install git-lfs"]
+    assert lines(tmp_path) == (wanted if git_repository.find_program("git-lfs") is None else [])
+    with working(tmp_path, "plain") as copy:
+        script = "touch a.bin; git status --short 2>/dev/null; git config filter.lfs.clean"
+        assert inside(copy, script) == "git-lfs clean -- %f\n"
+
+
+def test_what_was_written_anew_is_kept_for_the_next_run(tmp_path: Path) -> None:
+    """With the same result, also if the kept files are damaged; a commit that is gone is not in the next run's pack."""
+    make(tmp_path, "plain", HIDDEN)
+
+    def history(number: int) -> tuple[bytes, set[str]]:
+        run = Workspace(tmp_path).agent_run(f"ar-20261123-102139z-0011223{number}")
+        run.make()
+        copy = WorkCopy.make(
+            run, tmp_path / "project", account=Account.own(), kind="plain", cache=tmp_path / "kept"
+        )  # fmt: skip
+        return (run.work / "tree/.git/packed-refs").read_bytes(), set(
+            inside(copy, "git cat-file --batch-all-objects --batch-check='%(objectname)'").split()
+        )
+
+    (tmp_path / "tool-exec").mkdir()
+    first = history(1)
+    kept = sorted((tmp_path / "kept").glob("objects-*/*"))
+    assert [path.suffix for path in kept] == [".idx", ".pack"]
+    assert history(2) == first and sorted((tmp_path / "kept").glob("objects-*/*")) == kept
+    git(tmp_path, "cd project; echo c >>a.txt; git commit -qam gone")
+    third = history(3)
+    assert third[1] > first[1]
+    git(tmp_path, "cd project; git reset -q --hard HEAD~1")
+    assert history(4) == first
+    for path in (tmp_path / "kept").glob("objects-*/*.idx"):
+        path.chmod(0o600)
+        path.write_bytes(b"damaged")
+    assert history(5) == first

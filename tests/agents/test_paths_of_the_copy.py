@@ -1,4 +1,4 @@
-"""Where the copy is in the jail: at the real path of the project and at the typed one; and what can be renamed in it."""
+"""Where the copy is in the jail: at the project's real path and at the typed one; and what can be renamed in it."""
 
 from __future__ import annotations
 

@@ -12,9 +12,12 @@ own, whose alternate is the project's object store.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import secrets
+import shutil
 import subprocess
 import time
 import zlib
@@ -98,18 +101,18 @@ def make_history(
     *,
     hides: Callable[[str], bool],
     shown: Callable[[str], bytes | None],
-    scanned: Path | None = None,
+    kept: Path | None = None,
 ) -> History:
     """Make `place/objects` with what the agent may have.
 
     `hides` says of a path, whose folders are not hidden, whether it is hidden from the agent; `shown` has the bytes of
-    a visible file of the project now: they stay wherever else they are. `scanned` is a folder that keeps which blobs
-    have a secret. Raises NoHistory, ProjectError, OSError.
+    a visible file of the project now: they stay wherever else they are. `kept` is a folder for what the next run can
+    use: which blobs have a secret, and the objects that were written anew. Raises NoHistory, ProjectError, OSError.
     """
     program = find_git()
     if "\n" in str(repository.common):
         raise NoHistory("its path has a line break")
-    with _Making(program, repository, place, hides, shown, _Scanned.load(scanned, repository)) as making:
+    with _Making(program, repository, place, hides, shown, kept) as making:
         try:
             return making.whole()
         except _TooLong:
@@ -132,10 +135,12 @@ class _Making:
         place: Path,
         hides: Callable[[str], bool],
         shown: Callable[[str], bytes | None],
-        scanned: _Scanned,
+        kept: Path | None,
     ) -> None:
         self._repository, self._place = repository, place
-        self._hides, self._shown, self._scanned = cache(hides), shown, scanned
+        self._hides, self._shown = cache(hides), shown
+        self._scanned = _Scanned.load(kept, repository)
+        self._kept = _Kept(kept and kept / f"objects-{_name(repository)}")
         self._program = program
         self._until = time.monotonic() + limits.AGENT_HISTORY_SECONDS
         self._scratch = place / _SCRATCH
@@ -173,6 +178,13 @@ class _Making:
         (self._scratch / "objects/info/alternates").write_text(f"{self._repository.common / 'objects'}\n")
         with suppress(FileNotFoundError):
             (self._scratch / "shallow").write_bytes(self._repository.read("shallow"))
+        for index in self._kept.lend(self._scratch / "objects/pack"):
+            try:
+                listed = self._git("show-index", given=index.read_bytes())
+            except (_TooLong, subprocess.SubprocessError):
+                index.unlink()
+                continue
+            self._kept.ids |= {line.split()[1].decode() for line in listed.splitlines()}
         self._objects = self._held.enter_context(
             subprocess.Popen(
                 [self._program, "cat-file", "--batch"],
@@ -216,7 +228,7 @@ class _Making:
         if shallow:
             shallow = [made.get(oid, oid) for oid in shallow]
             (self._scratch / "shallow").write_bytes(_lines(shallow))
-        self._pack([*renamed.values(), *(made[oid] for oid in detached), *self._kept(staged)])
+        self._pack([*renamed.values(), *(made[oid] for oid in detached), *self._visible(staged)])
         changed = sum(one != other for one, other in made.items())
         return History(
             f"{made[branch]}\n".encode() if detached else head,
@@ -251,7 +263,7 @@ class _Making:
             )  # fmt: skip
             commit = self._write(b"commit", body)
             index = self._make_index(staged, new)
-            self._pack([commit, *self._kept(staged)])
+            self._pack([commit, *self._visible(staged)])
         except (_TooLong, *_BROKEN):
             raise NoHistory("its repository is too large, or cannot be read") from None
         if is_id(name):
@@ -383,7 +395,9 @@ class _Making:
 
     def _write(self, kind: bytes, body: bytes) -> str:
         oid = self._id(kind, body)
-        self._new[oid] = self._read[oid] = kind, body
+        self._read[oid] = kind, body
+        if oid not in self._kept.ids:
+            self._new[oid] = kind, body
         return oid
 
     def _id(self, kind: bytes, body: bytes) -> str:
@@ -412,7 +426,7 @@ class _Making:
         words = [(os.fsdecode(path), *facts.decode().split()) for facts, path in rows]
         return [_Staged(path, oid, stage) for path, mode, oid, stage in words if mode != _SUBMODULE.decode()]
 
-    def _kept(self, staged: list[_Staged]) -> list[str]:
+    def _visible(self, staged: list[_Staged]) -> list[str]:
         """The blobs of the index that the agent gets."""
         return [row.oid for row in staged if row.oid not in self._bad and row.oid not in self._gone]
 
@@ -458,6 +472,7 @@ class _Making:
                     file.write(piece)
                 file.write(made.digest())
             self._git("index-pack", str(place))
+            self._kept.add(place, made.hexdigest())
         if not wanted:
             return
         given, revs = _lines(dict.fromkeys(wanted)), ["--revs"]
@@ -613,6 +628,59 @@ def _lines(words: Iterator[str] | list[str] | dict[str, None]) -> bytes:
     return "".join(f"{word}\n" for word in words).encode()
 
 
+def _name(repository: Repository) -> str:
+    """What stands for a repository in the name of a file."""
+    return hashlib.sha256(os.fsencode(repository.common)).hexdigest()[:32]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Packs of the objects that were written anew for earlier runs on a project: to write them took most of the time.
+    What a run gets is decided each time; an object is taken from here only if it was made again.
+    """
+
+    folder: Path | None
+    ids: set[str] = field(default_factory=set)
+
+    def lend(self, place: Path) -> list[Path]:
+        """Give the packs to a repository, which they stay in whatever happens here; the paths of their indexes."""
+        if self.folder is None:
+            return []
+        found = []
+        for index in sorted(self.folder.glob("*.idx")):
+            with suppress(OSError):
+                for file in (index.with_suffix(".pack"), index):
+                    _link_or_copy(file, place / f"kept-{file.name}")
+                found.append(place / f"kept-{index.name}")
+        return found
+
+    def add(self, pack: Path, name: str) -> None:
+        """Keep a pack for the next run; if that fails, it only costs time."""
+        if self.folder is None:
+            return
+        with suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            old = sorted(self.folder.iterdir())
+            size = sum(file.stat().st_size for file in old) + pack.stat().st_size
+            if len(old) > 2 * limits.AGENT_KEPT_PACKS or size > limits.AGENT_KEPT_PACK_BYTES:
+                for file in old:
+                    file.unlink(missing_ok=True)
+            for ending in (".pack", ".idx"):  # without its index a pack does not count
+                temporary = self.folder / f".{secrets.token_hex(8)}{ending}.tmp"
+                _link_or_copy(pack.with_suffix(ending), temporary)
+                os.replace(temporary, self.folder / f"{name}{ending}")
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """Give a file that is never written again a second name; a copy on another file system. Raises OSError."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+            raise
+        shutil.copyfile(source, target)
+
+
 @dataclass(slots=True)
 class _Scanned:
     """Which blobs of a repository have a secret, by id: an id stands for its bytes."""
@@ -626,8 +694,7 @@ class _Scanned:
         """What was found before; nothing if it cannot be read."""
         if folder is None:
             return cls(None)
-        name = hashlib.sha256(os.fsencode(repository.common)).hexdigest()[:32]
-        file = folder / f"blobs-{_RULES}-{name}.json"
+        file = folder / f"blobs-{_RULES}-{_name(repository)}.json"
         found = cls(file)
         with suppress(OSError, ValueError, TypeError, KeyError):
             value = json.loads(durable.read_regular(file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES))

@@ -144,9 +144,9 @@ class Repository:
         return False
 
     def references(self) -> dict[str, str]:
-        """The references by name, with the id that each has. Raises NoHistory."""
+        """The references by name, with the id that each has; one that stands for another has the id of that one."""
         found: dict[str, str] = {}
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             for line in self.read("packed-refs").decode("utf-8", "replace").splitlines():
                 oid, _, name = line.partition(" ")
                 if is_id(oid) and name.startswith(_KEPT):
@@ -155,10 +155,11 @@ class Repository:
             for name in names:
                 path = os.path.relpath(os.path.join(place, name), self.common)
                 with suppress(OSError):
-                    oid = self.read(path).decode("utf-8", "replace").strip()
-                    if is_id(oid) and path.startswith(_KEPT):
-                        found[path] = oid
-        return dict(sorted(found.items()))
+                    value = self.read(path).decode("utf-8", "replace").strip()
+                    if path.startswith(_KEPT) and (is_id(value) or value.startswith("ref: ")):
+                        found[path] = value
+        named = {name: found.get(value.removeprefix("ref: "), value) for name, value in found.items()}
+        return {name: oid for name, oid in sorted(named.items()) if is_id(oid)}
 
     def read(self, path: str) -> bytes:
         """The bytes of a file of the repository, through no link. Raises OSError."""
@@ -200,14 +201,18 @@ class Repository:
             title = f'{section} "{below}"' if below else section
             escaped = value.replace("\\", "\\\\").replace('"', '\\"')
             lines.append(f'[{title}]\n\t{name} = "{escaped}"\n')
+        if self.lacks_lfs:
+            lines.append('[filter "lfs"]\n\trequired = false\n')
         if without_cone and "core.sparsecheckout" in self._settings:
             lines.append("[core]\n\tsparsecheckoutcone = false\n")
         return "".join(lines).encode()
 
     @property
-    def wants_lfs(self) -> bool:
-        """Whether files of Git LFS are filtered here."""
-        return any(key.startswith("filter.lfs.") for key in self._settings)
+    def lacks_lfs(self) -> bool:
+        """Whether files of Git LFS are filtered here, and the jail cannot: git would refuse every command that looks
+        into one.
+        """
+        return any(key.startswith("filter.lfs.") for key in self._settings) and find_program("git-lfs") is None
 
     def patterns(self, skipped: tuple[bytes, ...]) -> dict[str, bytes]:
         """The files below `info` with patterns of paths: attributes, what the person ignores besides the project's
@@ -260,10 +265,18 @@ def is_id(text: str) -> bool:
 
 def find_git() -> str:
     """The path of git, here and in the jail, which has the same `/usr`. Raises NoHistory."""
-    program = shutil.which("git", path=PROGRAMS)
+    program = find_program("git")
     if program is None:
         raise NoHistory("git is not installed in /usr; apt-get install git")
     return program
+
+
+def find_program(name: str) -> str | None:
+    """A program that the jail has: one in `/usr/local/bin` may be a link to a folder that is not in the jail."""
+    found = shutil.which(name, path=PROGRAMS)
+    if found is None or os.path.realpath(found).startswith(("/usr/", "/bin/")):
+        return found
+    return shutil.which(name, path=PROGRAMS.partition(":")[2])
 
 
 def _parsed(text: bytes) -> dict[str, str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from threegate.agents.git_history import make_history
-from threegate.agents.git_repository import PROGRAMS, NoHistory, Repository
+from threegate.agents.git_repository import NoHistory, Repository
 from threegate.agents.names_layer import make_names
 from threegate.agents.project_survey import Original, Survey, survey
 from threegate.core import durable, limits
@@ -202,6 +202,12 @@ class WorkCopy:
         hooks, remotes or credentials. `say` gets what is not as in the project.
         """
         if ".git" not in self.start.hidden:
+            above = next((folder for folder in self.root.parents if (folder / ".git").exists()), None)
+            if above is not None and above != Path.home().resolve():
+                say(
+                    f"git: the agent has no repository: the project is a folder of the one in {above}; with "
+                    f"--project {above} it has one"
+                )
             return
         try:
             repository = Repository.of(self.root)
@@ -211,7 +217,7 @@ class WorkCopy:
                 self.run.git,
                 hides=lambda path: self.start.hides(path, shown),
                 shown=self._visible_bytes,
-                scanned=cache,
+                kept=cache,
             )
             history.write(repository, tree / ".git", _GIT_OBJECTS)
         except (NoHistory, ProjectError) as error:
@@ -219,8 +225,8 @@ class WorkCopy:
             return
         if history.note:
             say(history.note)
-        if repository.wants_lfs and shutil.which("git-lfs", path=PROGRAMS) is None:
-            say("git: git-lfs is not installed in /usr, so no file of Git LFS can be staged; apt-get install git-lfs")
+        if repository.lacks_lfs:
+            say("git: git-lfs is not installed in /usr, so files of Git LFS are staged whole; apt-get install git-lfs")
 
     def _visible_bytes(self, path: str) -> bytes | None:
         """The bytes of a file of the project that the agent sees; None if it sees none, or a very large one."""

@@ -648,6 +648,9 @@ AGENT_HISTORY_SECONDS: Final = 10
 """For the history of a project without hidden files; the agent gets one commit where it takes longer."""
 AGENT_GIT_OBJECT_BYTES: Final = 64 * MIB
 """Of one object of a project's repository; a tree or commit is never so large."""
+AGENT_KEPT_PACKS: Final = 16
+AGENT_KEPT_PACK_BYTES: Final = 256 * MIB
+"""Objects of a project's history that were written anew for earlier runs; more of them are removed and made again."""
 AGENT_READS: Final = 5
 """How often the changes of a run are read whose processes go on meanwhile."""
 AGENT_BASE_BYTES: Final = 64 * MIB
