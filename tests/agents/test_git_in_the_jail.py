@@ -117,7 +117,7 @@ CANARY = (
 )
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if "empty" not in form])
+@pytest.mark.parametrize("form", [form for form in FORMS if "empty" not in form and form != "intending"])
 def test_hidden_files_are_tracked_and_clean_in_every_form(tmp_path: Path, form: str) -> None:
     """They are placeholders in the history and skipped by the index: nothing is deleted, and nothing is read."""
     make(tmp_path, form, HIDDEN)
@@ -128,7 +128,7 @@ def test_hidden_files_are_tracked_and_clean_in_every_form(tmp_path: Path, form: 
         if "shallow" not in form and "detached" not in form:
             assert inside(copy, "git ls-files -v .env") in ("S .env\n", "")
         inside(copy, "echo two >>a.txt; git commit -qam mine; git gc -q; git fsck --no-dangling")
-        assert inside(copy, "git show --format= --name-only -- a.txt .env lib/key.p12") == "a.txt\n"
+        assert inside(copy, "git show --format= --name-only") == "a.txt\n"
         moved = inside(
             copy, "git stash; git checkout -qb new HEAD~1; git checkout -q -; git reset -q --hard; git status -s"
         )
