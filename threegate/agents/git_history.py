@@ -18,6 +18,7 @@ import json
 import os
 import secrets
 import shutil
+import stat
 import subprocess
 import time
 import zlib
@@ -34,7 +35,8 @@ from threegate.core import durable, limits
 from threegate.secretscan import has_certain_secret
 
 _SCRATCH: Final = "scratch"
-_TREE, _SUBMODULE, _LINK, _FILE = b"40000", b"160000", b"120000", b"100644"
+_TREE, _LINK, _REGULAR = 0o40000, 0o120000, 0o100000
+_FILE: Final = b"100644"
 _RULES: Final = 1
 """Number of the rules by which blobs are scanned."""
 _MISSING: Final = b"missing"
@@ -296,10 +298,11 @@ class _Making:
         self._in_time()
         for mode, name, oid in self._entries(tree):
             path = prefix + os.fsdecode(name)
-            below = hidden or (mode != _SUBMODULE and self._hides(path))
-            if mode == _TREE:
+            kind = _kind(mode)
+            below = hidden or (kind is not None and self._hides(path))
+            if kind == _TREE:
                 self._walk(oid, f"{path}/", below)
-            elif mode != _SUBMODULE:
+            elif kind is not None:
                 self._blobs[oid] = None
                 if below:
                     self._hidden.add(oid)
@@ -368,8 +371,8 @@ class _Making:
             self._in_time()
             old = self._entries(tree)
             new = [
-                (mode, name, self._tree(oid)) if mode == _TREE
-                else (_FILE if mode == _LINK else mode, name, self._placeholder()) if oid in self._bad
+                (mode, name, self._tree(oid)) if _kind(mode) == _TREE
+                else (_FILE if _kind(mode) == _LINK else mode, name, self._placeholder()) if oid in self._bad
                 else (mode, name, oid)
                 for mode, name, oid in old
             ]  # fmt: skip
@@ -424,7 +427,7 @@ class _Making:
     def _listed(self) -> list[_Staged]:
         rows = [row.split(b"\t", 1) for row in self._git("ls-files", "-s", "-z", index=True).split(b"\0") if row]
         words = [(os.fsdecode(path), *facts.decode().split()) for facts, path in rows]
-        return [_Staged(path, oid, stage) for path, mode, oid, stage in words if mode != _SUBMODULE.decode()]
+        return [_Staged(path, oid, stage) for path, mode, oid, stage in words if _kind(mode.encode()) is not None]
 
     def _visible(self, staged: list[_Staged]) -> list[str]:
         """The blobs of the index that the agent gets."""
@@ -609,6 +612,15 @@ def _packed(objects: dict[str, tuple[bytes, bytes]]) -> Iterator[bytes]:
             head.append(size & 127)
             size >>= 7
         yield bytes(head) + zlib.compress(body, 1)
+
+
+@cache
+def _kind(mode: bytes) -> int | None:
+    """What an entry of a tree is to git, which old repositories have in odd forms (`040000`, `100664`); None for a
+    submodule. Raises ValueError.
+    """
+    kind = stat.S_IFMT(int(mode, 8))
+    return kind if kind in (_TREE, _LINK, _REGULAR) else None
 
 
 def _target(head: bytes) -> str:

@@ -101,6 +101,26 @@ def test_odd_objects_keep_their_bytes(tmp_path: Path, project: Path) -> None:
         assert "CANARY" not in inside(copy, DUMP)
 
 
+@pytest.mark.parametrize("mode", ["040000", "40755", "0040000"])
+def test_a_folder_whose_mode_is_odd_is_one(tmp_path: Path, project: Path, mode: str) -> None:
+    """Old repositories have folders in forms that git no longer writes, and reads."""
+    tree = (
+        f"(printf '{mode} lib\\0'; git rev-parse HEAD:lib | sed 's/../\\\\x&/g' | xargs -0 printf '%b' | head -c 20) | "
+    )
+    tree += "git hash-object -t tree -w --stdin --literally"
+    history(
+        project,
+        f"mkdir lib; echo CANARY >lib/.env; echo 1 >lib/a; {ONE}; "
+        f"git update-ref HEAD $({GIT} commit-tree -m odd $({tree})); git rm -q --cached lib/.env; {GIT} commit -qm b",
+    )
+    with in_copy(tmp_path, "overlay") as copy:
+        assert inside(copy, "git log --format=%s; git show HEAD~1:lib/.env") == (
+            "b\nodd\nThreeGate hides this file from the agent.\n"
+        )
+        assert inside(copy, "git cat-file tree HEAD~1 | head -c 6").strip() == mode[:6]
+        assert "CANARY" not in inside(copy, DUMP)
+
+
 def test_a_repository_that_is_broken_gives_none(tmp_path: Path, project: Path) -> None:
     """The agent works without one, and the launcher says so."""
     (project / "a").write_text("1\n")
