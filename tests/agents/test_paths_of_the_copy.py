@@ -71,8 +71,9 @@ def test_a_folder_can_be_renamed_and_the_change_is_proposed(user: Person) -> Non
 
 def test_where_the_copy_is_an_overlay_the_launcher_says_what_cannot_be_renamed(user: Person) -> None:
     (user.project / "src" / "lib").mkdir(parents=True)
+    (user.project / "many").mkdir()
     for number in range(limits.AGENT_SMALL_ENTRIES):
-        (user.project / "src" / "lib" / str(number)).touch()
+        (user.project / "many" / str(number)).touch()
     user.own()
     script = f'python3 -c "{RENAME}" 2>&1 | tail -1; mv src/lib src/core; ls src'
     done = user.run("sh", "-c", script, options=["--propose", "never"])

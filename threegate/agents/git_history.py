@@ -41,6 +41,8 @@ _RULES: Final = 1
 """Number of the rules by which blobs are scanned."""
 _MISSING: Final = b"missing"
 """The kind of an object that a partial clone does not have."""
+_ONE_INDEX: Final = ("--no-split-index", "--clear-resolve-undo", "--no-untracked-cache", "--force-write-index")
+"""Options of update-index: all entries in one file, and nothing of other names or earlier blobs."""
 _PLACEHOLDER: Final = b"ThreeGate hides this file from the agent.\n"
 _PIECE: Final = 1 << 20
 _AT_ONCE: Final = 128
@@ -239,9 +241,7 @@ class _Making:
             _lines(shallow),
             self._index_ns,
             self._skipped,
-            f"git: {len(self._bad)} hidden files are not in the history, so {changed} commits have other ids"
-            if changed
-            else "",
+            _REWRITTEN.format(versions=len(self._bad), commits=changed) if changed else "",
         )
 
     def one_commit(self) -> History:
@@ -418,7 +418,7 @@ class _Making:
             for name in self._repository.shared_indexes():
                 (self._scratch / name).write_bytes(self._repository.read_own(name)[0])
             # One that is in two files, or has folders for entries, is one with all files afterwards.
-            self._git("update-index", "--no-split-index", "--clear-resolve-undo", "--force-write-index", index=True)
+            self._git("update-index", *_ONE_INDEX, index=True)
             return self._listed()
         except (OSError, subprocess.SubprocessError):
             self._index.unlink(missing_ok=True)
@@ -594,6 +594,9 @@ class _Making:
             raise _TooLong
 
 
+_REWRITTEN: Final = (
+    "git: {versions} versions of hidden files are placeholders in the history, so {commits} commits have other ids"
+)
 _ONE_COMMIT: Final = (
     "git: one commit of what is visible, because the whole history takes more than "
     f"{limits.AGENT_HISTORY_SECONDS} s to check"
