@@ -7,20 +7,18 @@ repository of this account. Of configurations only listed keys count; their valu
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import stat
-import struct
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from threegate.agents.git_index import read_index
 from threegate.core import durable, limits
 from threegate.core.held_folder import hold_path, open_inside
 from threegate.proposals.project import Project
@@ -70,9 +68,6 @@ _UNREACHABLE: Final = """\
 """
 """For a partial clone: git goes on without the objects that nobody needs, and fails to fetch the others."""
 _GLOB: Final = re.compile(rb"[\\*?\[\] ]")
-_INDEX_ENTRY: Final = struct.Struct(">10I")
-_SUBMODULE: Final = 0o160000
-_EXTENDED, _SKIPPED = 0x4000, 0x4000
 _32_BITS: Final = 0xFFFFFFFF
 PROGRAMS: Final = "/usr/local/bin:/usr/bin:/bin"
 """Where the jail has programs."""
@@ -132,14 +127,16 @@ class Repository:
                 return False
         other = self.own.parent if self.own.name == ".git" else None
         known = total = 0
-        with suppress(OSError, ValueError, struct.error, IndexError):
-            for path, facts in _index_entries(_read(self.own, "index")):
+        with suppress(OSError, ValueError, IndexError):
+            for path, *facts, is_here in read_index(_read(self.own, "index")):
+                if not is_here:
+                    continue
                 if other is not None and os.path.lexists(os.path.join(os.fsencode(other), path)):
                     return False
                 total += 1
                 with suppress(OSError):
                     now = os.lstat(os.path.join(os.fsencode(root), path))
-                    known += facts == (int(now.st_mtime) & _32_BITS, now.st_ino & _32_BITS, now.st_size & _32_BITS)
+                    known += facts == [int(now.st_mtime) & _32_BITS, now.st_ino & _32_BITS, now.st_size & _32_BITS]
             return known * 2 > total
         return False
 
@@ -321,31 +318,12 @@ def _read(folder: Path, path: str) -> bytes:
         os.close(descriptor)
 
 
-def _index_entries(data: bytes) -> Iterator[tuple[bytes, tuple[int, int, int]]]:
-    """Path, and modification time (s), inode and size of each file of an index that is checked out (git,
-    Documentation/gitformat-index). Raises ValueError, struct.error, IndexError.
+def tracked_paths(root: Path) -> frozenset[str]:
+    """The paths in the index of a checkout; none where there is no index that can be read, so that nothing is shown for
+    its sake.
     """
-    mark, version, count = struct.unpack_from(">4sII", data)
-    if mark != b"DIRC" or version not in (2, 3, 4):
-        raise ValueError(version)
-    raw = 32 if hashlib.sha256(data[:-32]).digest() == data[-32:] else 20
-    at, path = 12, b""
-    for _ in range(count):
-        _, _, mtime, _, _, inode, mode, _, _, size = _INDEX_ENTRY.unpack_from(data, at)
-        name = at + _INDEX_ENTRY.size + raw + 2
-        flags, more = struct.unpack_from(">HH", data, name - 2)
-        if flags & _EXTENDED:
-            name += 2
-        if version == 4:
-            cut = 0
-            while data[name] & 128:
-                cut = (cut + (data[name] & 127) + 1) << 7
-                name += 1
-            cut += data[name]
-            name += 1
-            path = path[: len(path) - cut]
-        end = data.index(b"\0", name)
-        path = path + data[name:end] if version == 4 else data[name:end]
-        at = end + 1 if version == 4 else at + (end - at) // 8 * 8 + 8
-        if mode != _SUBMODULE and not (flags & _EXTENDED and more & _SKIPPED):
-            yield path, (mtime, inode, size)
+    try:
+        data, _ = Repository.of(root).read_own("index")
+        return frozenset(os.fsdecode(entry.path) for entry in read_index(data))
+    except (NoHistory, OSError, ValueError, IndexError):
+        return frozenset()

@@ -111,8 +111,9 @@ class WorkCopy:
         cache: Path | None = None,
         progress: Callable[[int, int], None] = lambda done, of: None,
         say: Callable[[str], None] = lambda line: None,
+        start: Survey | None = None,
     ) -> WorkCopy:
-        """Survey the project, write the manifest, and make the copy.
+        """Write the manifest of a survey, and make the copy; without `start` the project is surveyed now.
 
         With `plain_if_small` it is an overlay only where a plain copy is not cheap: in an overlay no folder of the
         project can be renamed by one call. `progress` is called with the number of files done and of all files, `say`
@@ -120,7 +121,8 @@ class WorkCopy:
 
         Raises InvalidInput, Unavailable (no space, not readable); the run's folder may then be removed.
         """
-        start = survey(root, shown=shown, cache=cache)
+        if start is None:
+            start = survey(root, shown=shown, cache=cache)
         if plain_if_small and start.total_bytes <= limits.AGENT_SMALL_BYTES:
             kind = "plain" if len(start.entries) <= limits.AGENT_SMALL_ENTRIES else kind
         copy = cls(run, root, kind, account, start)

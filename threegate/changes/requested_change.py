@@ -7,6 +7,7 @@ a code (`input_unfit`, `project_unknown`, `project_changed`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,10 +48,23 @@ def requested_change(
         try:
             change = read_change_set(stream)
             check_said(request.changes, change)
+            _refuse_protected(change, settings.agents.protected)
         except ChangeSetError as error:
             raise Refused("input_unfit", f"changes.tar: {error}") from None
         paths = tuple(changed_paths(change, stream))
     return RequestedChange(change, paths, job_change(paths, change, place))
+
+
+def _refuse_protected(change: ChangeSet, patterns: Sequence[str]) -> None:
+    """Raises ChangeSetError for a path that the settings protect from agents."""
+    if not patterns:
+        return
+    from threegate.changes.protected_paths import ProtectedPaths  # imported late: hardly anybody has set any
+
+    protected = ProtectedPaths(patterns)
+    for row in change.rows:
+        if protected.has(row.path):
+            raise ChangeSetError(f"{row.path}: is protected by agents.protected")
 
 
 def hold_project(place: ProjectPlace) -> HeldFolder:
