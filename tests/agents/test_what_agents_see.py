@@ -241,7 +241,7 @@ def test_placeholders_hide_nothing(user: Person) -> None:
 
 def test_the_index_names_what_is_tracked(tmp_path: Path) -> None:
     """In each version of the format, with long names and both kinds of ids; what is no index tracks nothing."""
-    from threegate.agents.git_index import tracked_paths
+    from threegate.agents.git_repository import tracked_paths
 
     names = {"a", "b/c", "b/d", "é", "x" * 200 + "/" + "y" * 200, "long/" * 900 + "z"}
     for form in ("sha1", "sha256"):

@@ -38,7 +38,7 @@ from threegate.agents.side_processes import (
 )
 from threegate.agents.terminal import run_in_jail
 from threegate.agents.work_changes import keep_bases, read_changes
-from threegate.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
+from threegate.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project, typed_links
 from threegate.changes.make import MadeChangeSet
 from threegate.core import durable, limits
 from threegate.core.disk_reserve import disk_reserve
@@ -153,6 +153,8 @@ class _Plan:
     root: Path
     read: tuple[Path, ...]
     """Folders besides the project, by their real paths."""
+    links: tuple[tuple[str, str], ...]
+    """The links on the way to these folders, as their paths were typed."""
     key: str
     walls: tuple[str, ...]
 
@@ -206,7 +208,8 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
         read.append(refuse_project(folder, context.workspace, context.workspace_id))
     key = _key(context, profile)
     jails.check_walls(account)
-    return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), key, jails.WALLS)
+    links = tuple(link for folder in (wanted.project, *wanted.read) for link in typed_links(folder))
+    return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), links, key, jails.WALLS)
 
 
 def _account(name: str) -> Account:
@@ -317,6 +320,7 @@ class _Launch:
                 plan.root,
                 account=plan.account,
                 kind=kind,
+                plain_if_small=plan.account.is_own,
                 shown=shown.project,
                 cache=scan_cache(self._context.workspace_id),
                 progress=counted,
@@ -335,6 +339,11 @@ class _Launch:
                     cache=scan_cache(self._context.workspace_id),
                 )
             )
+        if self._copy.kind == "overlay":
+            said.append(
+                "the copy is an overlay: rename(2) of a folder of the project fails in it (EXDEV); mv, git mv and "
+                "shutil.move copy it instead"
+            )
         for line in said:
             self._say(line)
         self._facts = RunFacts(
@@ -342,7 +351,7 @@ class _Launch:
             started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
             root=str(plan.root),
             project=self._registered(),
-            copy=kind,
+            copy=self._copy.kind,
             account=plan.account.name,
             uid=plan.account.uid,
             gid=plan.account.gid,
@@ -559,6 +568,7 @@ class _Launch:
             plan.account,
             tuple(bound),
             (*(layered for folder in self._read for layered in folder.layered), *self._copy.layered),
+            links=plan.links,
             environment=environment,
             cwd=str(plan.root),
             processes=plan.profile.limits.processes,

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from threegate.agents.file_findings import Finding, find_in_file
-from threegate.agents.git_index import tracked_paths
+from threegate.agents.git_repository import tracked_paths
 from threegate.agents.secret_files import is_secret_path
 from threegate.changes.protected_paths import ProtectedPaths
 from threegate.core import durable, limits
