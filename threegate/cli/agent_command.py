@@ -149,7 +149,7 @@ def _proposed(
     if changes is None:
         say(f"{ended}; {finished.problem}")
         return None
-    for line in left_out_lines(changes):
+    for line in (*left_out_lines(changes), *finished.commits.lines()):
         say(line)
     if not changes.rows:
         say(f"{ended}; nothing in its copy is left to propose")
@@ -170,6 +170,7 @@ def _proposed(
             changes,
             profile=facts.profile,
             purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
+            messages=finished.commits.messages,
         )
     except (ThreeGateError, OSError) as error:
         say(f"its changes could not be proposed: {error}")
