@@ -58,8 +58,8 @@ class Branching:
         run = run or self.run
         draft = draft_change_set(
             found, project="app", request_id=request_id(f"branch-{secrets.token_hex(3)}"), requested_by="codex",
-            purpose=purpose, justification="It was wrong.", now=datetime.now(UTC).replace(microsecond=0), settings=DefaultSettings(),
-            constraints=tuple(commit_lines(messages)),
+            purpose=purpose, justification="It was wrong.", now=datetime.now(UTC).replace(microsecond=0),
+            settings=DefaultSettings(), constraints=tuple(commit_lines(messages)),
         )  # fmt: skip
         files = run.files / hashlib.sha256(found.data).hexdigest()
         if not files.exists():

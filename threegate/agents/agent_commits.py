@@ -62,11 +62,14 @@ class AgentCommits:
             names = ", ".join(ascii(name)[1:-1] for name in list(branches)[:_NAMED])
             more = f" and {len(branches) - _NAMED} more" if len(branches) > _NAMED else ""
             yield (
-                f"left out: {_many(len(self.elsewhere))} on {names}{more}, which is not checked out; with git switch in "
-                "the jail its files can be proposed"
+                f"left out: {_many(len(self.elsewhere))} on {names}{more}, which is not checked out; after git switch "
+                "in the jail its files can be proposed"
             )
         if self.unread:
             yield f"left out: the messages of {_many(self.unread)} that the agent packed"
+
+
+NO_COMMITS: Final = AgentCommits()
 
 
 def _many(count: int) -> str:
@@ -80,7 +83,7 @@ def read_commits(copy: WorkCopy) -> AgentCommits:
         with HeldFolder(os.open(place, _FOLDER), place) as top:
             return _Reading(top, _known(copy.run)).commits()
     except OSError:
-        return AgentCommits()
+        return NO_COMMITS
 
 
 class _Reading:

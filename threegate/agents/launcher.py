@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
-from threegate.agents.agent_commits import AgentCommits, read_commits
+from threegate.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
 from threegate.agents.agent_home import take_over_state, write_files
 from threegate.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
 from threegate.agents.model_counts import ModelCounts, RelaySettings
@@ -92,7 +92,7 @@ class Finished:
     copy: WorkCopy
     facts: RunFacts
     problem: str = ""
-    commits: AgentCommits = AgentCommits()
+    commits: AgentCommits = NO_COMMITS
 
 
 Propose = Callable[[Finished], str | None]
@@ -538,7 +538,7 @@ class _Launch:
 
     def _finish(self, code: int, reason: str | None, propose: Propose) -> Finished:
         """Read the changes, propose them, and record the end in the trail."""
-        problem, changes, commits = "", None, AgentCommits()
+        problem, changes, commits = "", None, NO_COMMITS
         if reason in _DISK_REASONS:
             self._say(_DISK_REASONS[reason].format(name=self._plan.profile.name, limits=self._plan.profile.limits))
         for side in self._sides:

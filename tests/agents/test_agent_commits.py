@@ -1,0 +1,78 @@
+"""An agent that commits, on whatever branch, has not lost its work: what it says of it is in the draft."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.agents.people import Person, as_account
+
+GIT = "git -c user.name=x -c user.email=x@y"
+
+
+def with_repository(who: Person) -> None:
+    git(who, "init", "-q", "-b", "main")
+    git(who, "add", "README", "app.py")
+    git(who, "-c", "user.name=p", "-c", "user.email=p@q", "commit", "-qm", "first")
+
+
+def git(who: Person, *words: str) -> str:
+    """What git prints in the project, run by the person."""
+    done = subprocess.run(
+        ["git", *words], cwd=who.project, env=who.environ(), capture_output=True, check=True, **as_account(who.account)
+    )
+    return done.stdout.decode()
+
+
+def draft_of(who: Person) -> str:
+    [draft] = list((who.workspace / "tool-exec" / "agents").glob("*/inbox/TR-*.md"))
+    return str(draft)
+
+
+def test_commits_become_a_branch_of_the_project(user: Person) -> None:
+    """From the agent's commits to one commit of the person's: the message is what the agent wrote, the files are what
+    it left, and the project's own files stay.
+    """
+    with_repository(user)
+    added = user.threegate("project", "add", "app", str(user.project), "--deliver", "branch")
+    assert added.returncode == 0, added
+    before = {path: facts for path, facts in user.outside().items() if not path.startswith("project/.git")}
+    script = (
+        f"echo 2 >>README; {GIT} commit -qam 'Read me twice'; echo new >new.txt; git add new.txt; "
+        f"{GIT} commit -qm 'A new file' -m 'It was missing.'; rm app.py"
+    )
+    done = user.run("/bin/sh", "-c", script, options=["--propose", "always"])
+    assert "2 commits of the agent: the messages are in the draft" in done.stderr, done
+    signed = user.threegate("approve", draft_of(user), "--as", "operator", "--key", str(user.key), "--yes")
+    assert signed.returncode == 0, signed
+    assert user.threegate("run", "--once").returncode == 0
+    assert [event["status"] for event in user.events("finished")] == ["succeeded"]
+    branch = git(user, "for-each-ref", "--format=%(refname:short)", "refs/heads/threegate").strip()
+    assert branch == f"threegate/{user.events('agent_started')[0]['run']}"
+    message = git(user, "log", "-1", "--format=%B", branch)
+    assert message.index("* A new file\n\n  It was missing.") < message.index("* Read me twice")
+    assert git(user, "ls-tree", "--name-only", branch).split() == ["README", "new.txt"]
+    assert git(user, "show", f"{branch}:README") == "read me\n2\n"
+    assert {path: facts for path, facts in user.outside().items() if not path.startswith("project/.git")} == before
+    assert user.threegate("audit", "verify").returncode == 0
+
+
+def test_commits_that_are_not_checked_out_are_named(user: Person) -> None:
+    """The field's case: a branch of its own, and back on the first one."""
+    with_repository(user)
+    script = f"git checkout -qb feat; echo b >>README; {GIT} commit -qam feat; git checkout -q main"
+    done = user.run("/bin/sh", "-c", script, options=["--propose", "always"])
+    assert "left out: 1 commit on feat, which is not checked out" in done.stderr, done
+    assert "nothing in its copy is left to propose" in done.stderr
+
+
+def test_a_branch_that_is_checked_out_is_proposed_as_it_is(user: Person) -> None:
+    with_repository(user)
+    script = f"git checkout -qb feat; echo b >>README; {GIT} commit -qam 'on feat'; git stash list; {GIT} gc -q"
+    done = user.run("/bin/sh", "-c", script, options=["--propose", "always"])
+    assert (
+        "1 changed (README)" in done.stderr
+        and "left out: the messages of 1 commit that the agent packed" in done.stderr
+    )
+    script = f"git checkout -qb feat; echo c >>app.py; {GIT} commit -qam 'password=\"hunter2hunter2-Zq8\" \u202e'"
+    done = user.run("/bin/sh", "-c", script, options=["--propose", "always"])
+    assert "drafted TR-" in done.stderr, "a message never keeps the change from being drafted"
