@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import textwrap
 
 from tests.agents.people import Person, as_account
+from tests.agents.test_frozen_jail import CLIENT
 
 GIT = "git -c user.name=x -c user.email=x@y"
 
@@ -76,3 +78,23 @@ def test_a_branch_that_is_checked_out_is_proposed_as_it_is(user: Person) -> None
     script = f"git checkout -qb feat; echo c >>app.py; {GIT} commit -qam 'password=\"hunter2hunter2-Zq8\" \u202e'"
     done = user.run("/bin/sh", "-c", script, options=["--propose", "always"])
     assert "drafted TR-" in done.stderr, "a message never keeps the change from being drafted"
+
+
+def test_what_the_agent_proposes_itself_has_its_commits(user: Person) -> None:
+    """At the door: the messages are in the draft, and commits elsewhere are named, also where nothing else is left."""
+    with_repository(user)
+    program = CLIENT + textwrap.dedent(f"""
+        def sh(script):
+            subprocess.run(["/bin/sh", "-ec", script], check=True, stdout=subprocess.DEVNULL)
+
+        sh("git checkout -qb feat; echo b >>README; {GIT} commit -qam elsewhere; git checkout -q main")
+        print(call("propose_changes", purpose="Look at it.", wait_sec=0))
+        sh("echo c >>app.py; {GIT} commit -qam 'A print more'")
+        print(call("propose_changes", purpose="Look at it.", wait_sec=0))
+        """)
+    done = user.run("/usr/bin/python3", "-c", program, options=["--propose", "never"])
+    first, second = done.stdout.splitlines()
+    assert "no changes that could be proposed: left out: 1 commit on feat" in first and '"pending"' in second, done
+    [draft] = user.workspace.glob("tool-exec/agents/*/inbox/TR-*.md")
+    text = draft.read_text()
+    assert "commit: A print more" in text and "1 commit on feat, which is not checked out" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import pytest
 from tests.agent_runs import make_run
 from tests.changes.branches import Branching, branching
 from tests.runners.applying import own
+from tests.support import wait_until
 
 FILES = {
     "app.py": "print(1)\n",
-    "docs/a.md": "a\n",
-    "docs/old.md": "old\n",
+    "texts/a.md": "a\n",
+    "texts/old.md": "old\n",
     "run.sh": ("x", "#!/bin/sh\n"),
     "link": ("link", "app.py"),
     ".env": "KEY=1\n",
@@ -25,9 +27,9 @@ FILES = {
 
 def edit(work: Path) -> None:
     (work / "app.py").write_text("print(2)\n")
-    (work / "docs" / "old.md").unlink()
-    (work / "docs" / "new").mkdir()
-    (work / "docs" / "new" / "b.md").write_text("b\n")
+    (work / "texts" / "old.md").unlink()
+    (work / "texts" / "new").mkdir()
+    (work / "texts" / "new" / "b.md").write_text("b\n")
     (work / "run.sh").chmod(0o644)
     (work / "link").unlink()
     (work / "link").symlink_to("run.sh")
@@ -49,8 +51,8 @@ def test_one_commit_on_a_new_branch_and_undone(here: Branching) -> None:
     assert branch == f"threegate/{here.run.run_id}"
     changed = here.git("diff-tree", "-r", "--no-renames", "--format=", "--name-status", branch)
     assert sorted(changed.split("\n")[:-1]) == [
-        "A\tdocs/new/b.md",
-        "D\tdocs/old.md",
+        "A\ttexts/new/b.md",
+        "D\ttexts/old.md",
         "M\tapp.py",
         "M\tlink",
         "M\trun.sh",
@@ -71,6 +73,17 @@ def test_one_commit_on_a_new_branch_and_undone(here: Branching) -> None:
     here.place.run("audit", "verify", expect=0)
     again = here.place.run("undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes", expect=2)
     assert "is not there any more" in again.err
+
+
+@pytest.mark.slow
+def test_what_an_undo_needs_is_kept(here: Branching) -> None:
+    """A prune of old runs leaves the journal, as long as `apply.keep` says."""
+    request_id = here.deliver(edit)
+    ended = time.time()
+    wait_until(lambda: time.time() > ended + 1, "a run that is older than a second")
+    here.place.run("prune", "--older-than", "1s", expect=0)
+    here.place.run("undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes", expect=0)
+    assert here.branches() == []
 
 
 def test_the_card_shows_the_commit(here: Branching) -> None:

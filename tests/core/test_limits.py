@@ -24,6 +24,8 @@ OWN = {
     "request/rules/rules_page.py": {"_CHARS"},
     "runners/egress/secret_forwarder.py": {"ANSWER_BYTES", "REQUEST_BYTES"},
     "agents/secret_files.py": {"_GUESSED_BYTES", "_KEY_BYTES"},
+    "changes/commit_message.py": {"_SUBJECT_CHARS"},
+    "changes/stored_form.py": {"_POINTER_BYTES"},
     "secretscan/certain.py": {"_COUNTED_BYTES", "_DER_KEY_BYTES", "_PASSWORD_CHARS"},
     "secretscan/linear.py": {"_MEMORY"},
     "secretscan/scan.py": {"_CLIENT_BYTES"},

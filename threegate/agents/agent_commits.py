@@ -57,6 +57,10 @@ class AgentCommits:
         """What to say of them, without their messages: how many there are, and where the files do not have them."""
         if self.checked_out:
             yield f"{_many(len(self.checked_out))} of the agent: the messages are in the draft"
+        yield from self.left_out()
+
+    def left_out(self) -> Iterator[str]:
+        """Those that the files of the copy do not have, and those that cannot be read."""
         branches = dict.fromkeys(name for commit in self.elsewhere for name in commit.branches)
         if branches:
             names = ", ".join(ascii(name)[1:-1] for name in list(branches)[:_NAMED])

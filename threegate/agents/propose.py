@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from threegate.acts.registered_projects import add_project
+from threegate.agents.agent_commits import NO_COMMITS, AgentCommits
 from threegate.agents.work_changes import remember_proposed
 from threegate.changes.change_draft import ChangeDraft, draft_change_set
 from threegate.changes.commit_message import commit_lines
@@ -59,12 +59,9 @@ def draft_changes(
     *,
     profile: str,
     purpose: str,
-    messages: Sequence[str] = (),
+    commits: AgentCommits = NO_COMMITS,
 ) -> str:
-    """Write the draft and its changes.tar; the name of the draft. `messages` are those of the agent's commits.
-
-    Raises InvalidInput, OSError.
-    """
+    """Write the draft and its changes.tar; the name of the draft. Raises InvalidInput, OSError."""
     now = datetime.now(UTC)
     name = project_name(workspace, settings, root)
 
@@ -82,11 +79,12 @@ def draft_changes(
         )
 
     try:
-        draft = drafted(tuple(commit_lines(messages)))
+        draft = drafted((*commit_lines(commits.messages), *commits.left_out()))
     except InvalidInput:
-        if not messages:
+        if not commits.messages:
             raise
-        draft = drafted((f"{len(messages)} commits of the agent: gate 1 refuses the words of a message",))
+        without = f"{len(commits.messages)} commits of the agent: gate 1 refuses the words of a message"
+        draft = drafted((without, *commits.left_out()))
     remember_proposed(run, made)
     with workspace.hold(run.files) as files, suppress(FileExistsError):
         files.deliver(sha256_hex(made.data), made.data, 0o644)

@@ -1,8 +1,8 @@
 """How git stores a file of a project: the conversions that it makes without a program, made by ourselves.
 
 Invariant: pure. A path with an attribute that would start a program, or whose conversion is not one of these, is
-refused by name and never stored unconverted. Source: git's convert.c (`crlf_to_git`, `convert_attrs`); git-lfs,
-docs/spec.md.
+refused by name and never stored unconverted. Source: git's convert.c (`crlf_to_git`, `convert_attrs`); the
+specification of git-lfs.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def _proposed(
             changes,
             profile=facts.profile,
             purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
-            messages=finished.commits.messages,
+            commits=finished.commits,
         )
     except (ThreeGateError, OSError) as error:
         say(f"its changes could not be proposed: {error}")

@@ -47,8 +47,10 @@ def undo(
     quiet = wants_json(json_)
     acting = acting_here(context, name, key)
     plan = plan_undo(context, request_id)
-    items: tuple[Item, ...] = tuple(branch_undo_facts(plan.about))
-    if plan.requested is not None and plan.originals is not None:
+    items: tuple[Item, ...]
+    if plan.requested is None or plan.originals is None:
+        items = tuple(branch_undo_facts(plan.about))
+    else:
         items = (*change_facts(plan.requested.job), *change_items(plan.requested, plan.originals))
     put(
         render_sections([Section("UNDO", items)], width=screen_width(to_stderr=quiet), full=True),

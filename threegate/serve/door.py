@@ -254,7 +254,7 @@ class Door:
         copy = WorkCopy.of(self._run, root, facts.copy, account)
         changes, commits = read_frozen(self._run, lambda: (read_changes(copy, paths=asked.paths), read_commits(copy)))
         if not changes.rows:
-            left = "; ".join((*(f"{item.path} {item.reason}" for item in changes.left_out[:8]), *commits.lines()))
+            left = "; ".join((*(f"{item.path} {item.reason}" for item in changes.left_out[:8]), *commits.left_out()))
             raise InvalidInput(f"no changes that could be proposed{f': {left}' if left else ''}")
         digest = sha256_hex(f"propose_changes {changes.sha256} {sha256_hex(asked.purpose.encode())}".encode())
         made = self._ledger.find(digest)
@@ -269,7 +269,7 @@ class Door:
                 changes,
                 profile=self._requester,
                 purpose=asked.purpose,
-                messages=commits.messages,
+                commits=commits,
             )
             made = MadeRequest(name.removesuffix(".md"), name, "propose_changes")
             self._ledger.put(digest, made)

@@ -31,6 +31,8 @@ from threegate.request.job import ProjectPlace
 from threegate.runners.apply.apply_engine import ChangeStopped, Done, Work
 from threegate.runners.apply.apply_journal import ApplyPlan, BranchStep, write_plan
 
+BRANCH_LEFT: Final = "branch "
+"""Before the name of a branch that somebody moved, so that it stays."""
 _PACK_KINDS: Final = {b"commit": 1, b"tree": 2, b"blob": 3}
 
 
@@ -226,7 +228,7 @@ def take_back_branch(place: ProjectPlace, step: BranchStep) -> Done:
         elif step.do == "remove" and now is None:
             _move(repository, f"create {HEADS}{step.name} {step.commit}", place)
         elif step.do == "make" and now is not None:
-            return Done("failed", "", (f"branch {step.name}",))
+            return Done("failed", "", (f"{BRANCH_LEFT}{step.name}",))
         else:
             return Done("succeeded", "none of it was made")
     except (BranchRefused, OSError) as error:
