@@ -211,7 +211,17 @@ def test_registering_needs_a_repository_with_a_commit(here: Branching) -> None:
     assert "(changes become branches)" in here.place.run("project", "list").out
 
 
-@pytest.mark.parametrize("how", ["worktree", "sha256", "partial"])
+def test_a_repository_elsewhere_must_name_the_project(here: Branching) -> None:
+    """A `.git` that is a file may have come with the project, and name any repository of its owner."""
+    there = here.folder / "home" / "other"
+    there.mkdir()
+    own(there)
+    (there / ".git").write_text(f"gitdir: {here.project}/.git\n")
+    done = here.place.run("project", "add", "other", str(there), "--deliver", "branch", expect=2)
+    assert "which does not name this folder" in done.err and "config core.worktree" in done.err
+
+
+@pytest.mark.parametrize("how", ["worktree", "sha256", "partial", "separate"])
 def test_other_forms_of_repositories(how: str) -> None:
     with branching(FILES, init=["--object-format=sha256"] if how == "sha256" else []) as here:
         if how == "worktree":
@@ -221,6 +231,12 @@ def test_other_forms_of_repositories(how: str) -> None:
             other = here.folder / "home" / "partial"
             here.git("config", "uploadpack.allowFilter", "true")
             here.git("clone", "-q", "--no-local", "--filter=blob:none", f"file://{here.project}", str(other))
+        elif how == "separate":
+            other = here.folder / "home" / "separate"
+            here.git(
+                "clone", "-q", "--separate-git-dir", str(here.folder / "home" / "kept"), str(here.project), str(other)
+            )
+            here.git("-C", str(other), "config", "core.worktree", str(other))
         else:
             other = here.project
         here.place.run("project", "remove", "app", expect=0)

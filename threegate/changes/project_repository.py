@@ -79,7 +79,12 @@ class ProjectRepository:
             tree = found.run("config", "--file", str(own / "config"), "--get", "core.worktree").decode().strip()
             if tree and os.path.realpath(own / tree) == str(root):
                 return found
-        raise BranchRefused(f"{root}: has no git repository of its own, so its changes cannot be a branch")
+        if not named:
+            raise BranchRefused(f"{root}: has no git repository of its own, so its changes cannot be a branch")
+        raise BranchRefused(
+            f"{root}: its .git names the repository {own}, which does not name this folder; allow it with: "
+            f"git -C {root} config core.worktree {root}"
+        )
 
     def run(self, *words: str) -> bytes:
         """What git prints, with the project's repository and settings of ours. Raises BranchRefused."""

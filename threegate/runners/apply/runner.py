@@ -120,6 +120,8 @@ def _order(clearance: Clearance, job: Job, change: JobChange, control: Control, 
     [item] = job.inputs
     project = opened.enter_context(hold_project(change.project))
     as_files = change.branch is None
+    if as_files != (change.project.deliver == "tree"):
+        raise Refused("project_changed", "the project's changes are not delivered as the job says")
     files = opened.enter_context(_opened(control.run_folder, control.inputs_folder / item.sha256, as_files))
     return Order(
         "apply",
