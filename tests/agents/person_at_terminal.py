@@ -25,9 +25,9 @@ class Screen:
     def __init__(self, master: int, process: subprocess.Popen[bytes]) -> None:
         self.master, self.process, self.seen = master, process, b""
 
-    def wait_for(self, text: bytes, seconds: float = HEADLESS_SECONDS) -> None:
+    def wait_for(self, text: bytes, seconds: float = HEADLESS_SECONDS, *, count: int = 1) -> None:
         until = time.monotonic() + seconds
-        while text not in self.seen:
+        while self.seen.count(text) < count:
             assert time.monotonic() < until, self.seen
             self.look()
 

@@ -25,7 +25,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.jail.jail import Account, Jail
 
-SECRET = "aws_key = 'AKIA" + "IOSFODNN7EXAMPLK'\n"
+SECRET = "token = 'ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE'\n"
 KINDS = ("overlay", "plain")
 
 
@@ -73,9 +73,9 @@ def project(tmp_path: Path) -> Path:
 def test_what_is_hidden_is_not_there_and_is_no_deletion(tmp_path: Path, project: Path, kind: CopyKind) -> None:
     with working(tmp_path, kind) as copy:
         assert copy.start.hidden == {
-            ".env": "protected",
+            ".env": "secret",
             "settings.py": "secret",
-            "sub/.env.local": "protected",
+            "sub/.env.local": "secret",
         }
         said = inside(copy, "find . -type f | sort; echo mine >.env; rm -r gone")
         assert ".env" not in said and "settings.py" not in said and "./a.txt" in said
@@ -316,5 +316,10 @@ def test_what_is_special_is_hidden(tmp_path: Path) -> None:
     (tmp_path / "sub" / ".git").mkdir()
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "x").write_text("x")
-    assert survey(tmp_path).hidden == {"data": "protected", "fifo": "special", "sub/.git": "git"}
-    assert survey(tmp_path, shown=("data/x",)).entries.keys() == {"sub", "data", "data/x"}
+    (tmp_path / "data" / "y").write_text("y")
+    assert survey(tmp_path).hidden == {"fifo": "special", "sub/.git": "git"}
+    found = survey(tmp_path, protected=("Data/",))
+    assert found.hidden == {"data": "protected", "fifo": "special", "sub/.git": "git"}
+    assert found.hides("sub/DATA/x") and found.hides("data/z") and not found.hides("database")
+    shown = survey(tmp_path, shown=("data/x",), protected=("data/",))
+    assert shown.entries.keys() == {"sub", "data", "data/x"} and shown.hidden["data/y"] == "protected"

@@ -140,12 +140,12 @@ HOSTILE = {
 }  # fmt: skip
 for _path in (
     ".git", ".GIT", ".git/config", "d/.Git/hooks/x", "git~1", "GIT~1/config", ".git ", ".git.", ".gi‌t", ".ｇｉｔ",
-    ".git::$INDEX_ALLOCATION", ".gitmodules", "x/.GitModules", ".env", ".env.local", "secrets/x", "tool-exec/x", "threegate.toml", "a\\b", "CON",  # noqa: E501
+    ".git::$INDEX_ALLOCATION", ".gitmodules", "x/.GitModules", ".env", ".env.local", "a/.ENV-prod", "tool-exec/x", "threegate.toml", "a\\b", "CON",  # noqa: E501
 ):  # fmt: skip
     HOSTILE[f"the path {_path!r}"] = with_table((Row(_path, None, file("2")),), (f"tree/{_path}", b"2", {}))
 for _path in ("/a", "../a", "d/../a", "d//a", "./a", ""):
     HOSTILE[f"the path {_path!r} in the table only"] = with_table((Row(_path, file("2"), None),))
-for _target in ("/etc/passwd", "../a", "d/../../a", ".git/config", ".env", "x\ny", "a\\b", "‮x", "secrets"):
+for _target in ("/etc/passwd", "../a", "d/../../a", ".git/config", ".env", "x\ny", "a\\b", "‮x", "a/.env.local"):
     HOSTILE[f"a link to {_target!r}"] = with_table(
         (Row("l", None, TableNode(LINK, digest(_target))),), ("tree/l", _target, {})
     )

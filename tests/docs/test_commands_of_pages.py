@@ -70,6 +70,7 @@ NOT_RUN = {
     "threegate project add web /srv/web --deliver branch": "the same: tests/changes/test_branch_delivery.py",
     "threegate project list": "the same",
     "threegate project remove web": "the same",
+    "threegate project survey DIR": "needs a project: tests/agents/test_what_agents_see.py",
     "threegate undo REQUEST_ID": "the same",
     "threegate project redraft ID": "needs a project that moved on: tests/agents/test_redraft.py",
     "threegate init ws && cd ws": "tests/docs/test_readme.py types the page from top to bottom",

@@ -42,7 +42,7 @@ KINDS = """workspace_created observed validated quarantined proposed approved co
     waiting cleared claimed started finished interrupted cancel_requested cancelled approval_abandoned replayed applied
     pruned workspace_adopted granted grant_revoked session_opened session_killed checkpoint_answered rotated delivered
     operator_added operator_revoked settings_changed checkpoint witnessed undo_started undone project_added
-    project_removed agent_started agent_ended drill_set drill_placed drill_ended
+    project_removed agent_started agent_ended findings_decided drill_set drill_placed drill_ended
     tools_added tools_refreshed tools_removed""".split()
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "x", "a" * 64]),
@@ -82,9 +82,9 @@ def plain_words(text: str) -> bool:
 
 
 def test_each_kind_has_exactly_one_payload() -> None:
-    assert sorted(PAYLOADS) == sorted(KINDS) and frozenset(KINDS) == TYPES and len(KINDS) == 47
+    assert sorted(PAYLOADS) == sorted(KINDS) and frozenset(KINDS) == TYPES and len(KINDS) == 48
     assert {kind: payload.kind for kind, payload in PAYLOADS.items()} == {kind: kind for kind in KINDS}
-    assert len(set(PAYLOADS.values())) == 47
+    assert len(set(PAYLOADS.values())) == 48
 
 
 def test_the_fixture_is_a_trail_with_every_kind() -> None:

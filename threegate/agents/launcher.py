@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,12 +22,14 @@ from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
 from threegate.agents.agent_home import take_over_state, write_files
+from threegate.agents.answers import Answers, keep_answers
 from threegate.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
+from threegate.agents.findings import Finding
 from threegate.agents.model_counts import ModelCounts, RelaySettings
 from threegate.agents.names_layer import names_work
 from threegate.agents.profile import Filled, Profile, load_profile
 from threegate.agents.program import Program, find_program
-from threegate.agents.project_survey import scan_cache
+from threegate.agents.project_survey import Survey, scan_cache, survey
 from threegate.agents.propose import register_project
 from threegate.agents.read_folders import ReadFolder
 from threegate.agents.runs import RunFacts, end_dead_runs, run_lock, thaw_forgotten
@@ -103,6 +105,9 @@ None.
 
 Copying = Callable[[], AbstractContextManager[Callable[[int, int], None]]]
 
+Decide = Callable[[Sequence[Finding]], Mapping[str, bool]]
+"""Called with findings that nobody has decided about; returns for the digests that were decided whether they hide."""
+
 
 def run_agent(
     context: Context,
@@ -113,13 +118,15 @@ def run_agent(
     propose: Propose,
     copying: Copying,
     stopped: Callable[[], int],
+    decide: Decide | None = None,
 ) -> Finished:
     """Run an agent until it ends. Before it starts, raises InvalidInput, Refused, Unavailable,
     KeyboardInterrupt; TrailError.
 
     `stopped` comes from `stop_signals`. `say` receives lines for the person, before and after the agent,
     never while it has the terminal. `copying` is a context manager used while the work copy is made; its
-    value is called with the number of files done and of all files.
+    value is called with the number of files done and of all files. Without `decide` what was found and nobody decided
+    about is hidden if it is of high confidence.
     """
     end_dead_runs(context, actor=actor)
     plan = _plan(context, wanted)
@@ -128,7 +135,7 @@ def run_agent(
         held.enter_context(run_lock(run))
         launch = _Launch(context, wanted, plan, run, actor, say, stopped)
         try:
-            launch.prepare(held, copying)
+            launch.prepare(held, copying, decide)
             launch.refuse_stopped()
             launch.announce()
         except BaseException:
@@ -285,7 +292,7 @@ class _Launch:
         _clean(self._run)
         durable.remove_tree(self._run.folder)
 
-    def prepare(self, held: ExitStack, copying: Copying) -> None:
+    def prepare(self, held: ExitStack, copying: Copying, decide: Decide | None) -> None:
         """Everything before the agent's first instruction, except the trail's event. Raises the same as
         `run_agent`.
         """
@@ -300,6 +307,7 @@ class _Launch:
                 kind = "overlay"
         shown = _Shown.of(self._wanted.shown, plan)
         said: list[str] = []
+        start = self._survey(shown.project, copying, decide)
         with copying() as progress:
 
             def counted(done: int, of: int) -> None:
@@ -315,6 +323,7 @@ class _Launch:
                 cache=scan_cache(self._context.workspace_id),
                 progress=counted,
                 say=said.append,
+                start=start,
             )
         for number, folder in enumerate(plan.read):
             self.refuse_stopped()
@@ -359,20 +368,63 @@ class _Launch:
             f"{plan.profile.name} starts in a jail, on a copy of {plan.root} (run {run.run_id}); sign its requests in "
             "another terminal: threegate review"
         )
-        hidden = [
-            path
-            for found in (self._copy.start.hidden, *(folder.hidden for folder in self._read))
-            for path, why in found.items()
-            if why in ("protected", "secret")
-        ]
-        if hidden:
-            self._say(f"hidden from the agent: {', '.join(hidden)}; --with PATH reveals one")
+        self._say_hidden()
         self._freezer = make_freezer(run.run_id)
         held.callback(remove_freezer, run.run_id)
         hold_headroom(run)  # again: the copy may have taken what must stay free
         self._most = Space(bounds.disk_mb << 20, bounds.disk_files) + used_space(run.work, skip=(NAMES, SCRATCH))
         if self._cgroup.missing:
             self._say(f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)")
+
+    def _survey(self, shown: tuple[str, ...], copying: Copying, decide: Decide | None) -> Survey:
+        """The project at the start; what nobody has decided about is decided now, if there is somebody."""
+        context, root = self._context, self._plan.root
+        answers = Answers.read(context.workspace, root)
+
+        def look() -> Survey:
+            with copying():
+                return survey(
+                    root,
+                    shown=shown,
+                    cache=scan_cache(context.workspace_id),
+                    progress=lambda count: self.refuse_stopped(),
+                    protected=context.policy.settings.agents.protected,
+                    key=answers.key,
+                    answers=answers.hides,
+                )
+
+        found = look()
+        new = [item for item in found.findings if item.line and item.digest not in answers.hides]
+        if decide is None or not new:
+            return found
+        decided = decide(new)
+        self.refuse_stopped()
+        if not decided:
+            return found
+        answers = keep_answers(context.workspace, answers, decided, actor=self._actor)
+        return found if all(item.hides == decided.get(item.digest, item.hides) for item in new) else look()
+
+    def _say_hidden(self) -> None:
+        """Name every path that the agent does not see, and what it sees although it may be a secret."""
+        start = self._copy.start
+        hidden = [
+            path
+            for found in (start.hidden, *(folder.hidden for folder in self._read))
+            for path, why in found.items()
+            if why in ("protected", "secret")
+        ]
+        if hidden:
+            self._say(f"hidden from the agent: {', '.join(hidden)}; --with PATH reveals one")
+        others = [
+            f"{path} ({_NOT_COPIED.get(why, why)})"
+            for path, why in start.hidden.items()
+            if why not in ("protected", "secret") and path != ".git"
+        ]
+        if others:
+            self._say(f"not in its copy: {', '.join(others)}")
+        if start.listed:
+            listed = dict.fromkeys(f"{found.place} ({found.kind})" for found in start.listed)
+            self._say(f"the agent sees what may be secrets: {', '.join(listed)}")
 
     def _registered(self) -> str:
         """The project's name; empty if it may not be changed, with a message to the person."""
@@ -586,6 +638,9 @@ class _Launch:
             with suppress(OSError):  # the trail has the end
                 replace(self._facts, ended=True, exit=code, jail=0).write(self._run)
         return finished
+
+
+_NOT_COPIED: Final = {"git": "a repository of its own", "special": "not a file, folder or link"}
 
 
 _INSTRUCTIONS: Final = """\

@@ -104,15 +104,15 @@ class Filled:
 def profile_names(settings: Settings) -> list[str]:
     """The profiles from the package and the settings."""
     packaged = {item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")}
-    return sorted(packaged | set(settings.agents))
+    return sorted(packaged | set(settings.agents.profiles))
 
 
 def load_profile(name: str, settings: Settings) -> Profile:
     """A profile with the operator's changes. Raises InvalidInput if there is no such profile."""
-    own = settings.agents.get(name, AgentSettings())
+    own = settings.agents.profiles.get(name, AgentSettings())
     base = own.profile or name
     if not re.fullmatch(AGENT_NAME, base) or not (_folder() / f"{base}.toml").is_file():
-        if name not in settings.agents or own.profile:
+        if name not in settings.agents.profiles or own.profile:
             raise InvalidInput(
                 f"{base}: no such profile (known: {', '.join(profile_names(settings))}); to run any program: "
                 "threegate agent run generic -- PROGRAM"

@@ -2,9 +2,9 @@
 agent.
 
 Invariant: every name is opened relative to the descriptor of its folder, no link is followed, and no other
-file system is entered. Hidden are protected paths (docs/spec/5-proposals.md), files with a secret in them,
-every `.git` below the top, unreadable entries, and entries that are not a file, folder or link; what was
-hidden is never part of a change set.
+file system is entered. Hidden are what the setting `agents.protected` names, files that are secrets by their name,
+files with a secret of high confidence unless somebody decided otherwise, every `.git` below the top, unreadable
+entries, and entries that are not a file, folder or link; what was hidden is never part of a change set.
 """
 
 from __future__ import annotations
@@ -16,20 +16,23 @@ import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-from threegate.agents.secret_files import is_key_file, is_secret_path, text_of
-from threegate.changes.project_paths import is_protected
+from threegate.agents.findings import Finding, find_in_file
+from threegate.agents.git_index import tracked_paths
+from threegate.agents.secret_files import is_secret_path
+from threegate.changes.protected_paths import ProtectedPaths
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.user_state import UserState
-from threegate.secretscan import has_certain_secret, has_secret
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
-_RULES: Final = 2
+_RULES: Final = 3
 """Number of the rules by which files are scanned: with others, what was found before does not count."""
 
 Reason = Literal["protected", "secret", "git", "unreadable", "special", "other file system", "ours"]
@@ -80,6 +83,10 @@ class Survey:
     """For a plain copy: ctime (ns) and inode of each copied entry; the agent can set neither, so equal means
     untouched.
     """
+    protected: tuple[str, ...] = ()
+    """The setting `agents.protected` at the start."""
+    findings: list[Finding] = field(default_factory=list)
+    """What looks like a secret, also where nothing is hidden for its sake; not in the manifest."""
 
     def hides(self, path: str, shown: Collection[str] = ()) -> bool:
         """Whether a path, also one that the project had once, is hidden from the agent, if its folders are not.
@@ -90,10 +97,14 @@ class Survey:
         asked = _Shown(frozenset(shown))
         if asked.asked(path):
             return False
-        name = path.rpartition("/")[2]
-        if name == ".git" or is_protected(_judged(path, name, asked)):
+        if path.rpartition("/")[2] == ".git" or ProtectedPaths(self.protected).has(path):
             return not asked.leads(path)
         return is_secret_path(path)
+
+    @property
+    def listed(self) -> list[Finding]:
+        """The findings in files that the agent sees."""
+        return [found for found in self.findings if found.path not in self.hidden]
 
     @property
     def total_bytes(self) -> int:
@@ -102,7 +113,7 @@ class Survey:
 
     def to_lines(self) -> Iterator[bytes]:
         """The manifest: a line with what is hidden, then one line per entry."""
-        yield json.dumps({"hidden": self.hidden}).encode() + b"\n"
+        yield json.dumps({"hidden": self.hidden, "protected": self.protected}).encode() + b"\n"
         for path, entry in self.entries.items():
             yield json.dumps([path, *entry, *self.copied.get(path, ())]).encode() + b"\n"
 
@@ -111,10 +122,12 @@ class Survey:
         """Parse the output of `to_lines`. Raises ValueError, KeyError, TypeError."""
         first, *rest = data.splitlines()
         rows = [json.loads(line) for line in rest]
+        head = json.loads(first)
         return cls(
             {row[0]: Original(*row[1:7]) for row in rows},
-            json.loads(first)["hidden"],
+            head["hidden"],
             {row[0]: (row[7], row[8]) for row in rows if len(row) > 7},
+            tuple(head["protected"]),
         )
 
 
@@ -125,17 +138,21 @@ def survey(
     cache: Path | None = None,
     progress: Callable[[int], None] = lambda count: None,
     project: bool = True,
+    protected: Collection[str] = (),
+    key: bytes = b"",
+    answers: Mapping[str, bool] = MappingProxyType({}),
 ) -> Survey:
     """Survey a whole project. `shown` are paths that are never hidden; `cache` stores which files were free
-    of secrets.
+    of secrets. `answers` are digests of findings, keyed with `key`, of which somebody decided whether they hide.
 
-    Without `project` it is a folder that the agent only reads, such as a toolchain. There nothing is hidden but what is
-    certainly a secret: such folders are full of names like ``data``, and a program may be run by who may not read it.
-    Raises InvalidInput for more than AGENT_COPY_ENTRIES entries, Unavailable for a project that cannot be
-    read.
+    Without `project` it is a folder that the agent only reads, such as a toolchain. There is nothing in it to ask
+    about, and a program may be run by who may not read it. Raises InvalidInput for more than AGENT_COPY_ENTRIES
+    entries, Unavailable for a project that cannot be read.
     """
-    found = Survey()
+    found = Survey(protected=tuple(protected))
     scanned = _Scanned.load(cache, root, project)
+    scanned.key, scanned.answers, scanned.protected = key, answers, ProtectedPaths(found.protected)
+    scanned.findings = found.findings
     try:
         top = os.open(root, _FOLDER)
     except OSError as error:
@@ -201,16 +218,13 @@ def _hidden(
         return "other file system"
     if name == ".git":
         return "git"  # the top-level one is copied clean (`work_copy`)
-    asked = shown.asked(path)
-    if not asked and scanned.project and is_protected(_judged(path, name, shown)):
-        return None if shown.leads(path) else "protected"
-    if not stat.S_ISREG(facts.st_mode) or asked:
+    if shown.asked(path):
         return None
-    return "secret" if is_secret_path(path) else scanned.reason(path, name, facts, folder)
-
-
-def _judged(path: str, name: str, shown: _Shown) -> tuple[str, ...]:
-    return tuple(path.split("/")) if shown.leads(path.rpartition("/")[0]) else (name,)
+    if scanned.project and scanned.protected.has(path):
+        return None if shown.leads(path) else "protected"
+    if stat.S_ISLNK(facts.st_mode):
+        return "secret" if is_secret_path(path) else None
+    return scanned.reason(path, name, facts, folder) if stat.S_ISREG(facts.st_mode) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,42 +245,52 @@ class _Shown:
 class _Scanned:
     """Which files were scanned for secrets, by path and `lstat`; a changed file is scanned again."""
 
-    def __init__(self, file: Path | None, known: Mapping[str, list[int]], project: bool) -> None:
+    def __init__(self, file: Path | None, known: Mapping[str, list[int]], root: Path, project: bool) -> None:
         self.project = project
+        self.protected = ProtectedPaths(())
+        self.key = b""
+        self.answers: Mapping[str, bool] = {}
+        self.findings: list[Finding] = []
+        self._root = root
         self._file = file
         self._known = known
         self._now: dict[str, list[int]] = {}
         self._changed = False
 
+    @cached_property
+    def _tracked(self) -> frozenset[str]:
+        return tracked_paths(self._root)
+
     @classmethod
     def load(cls, folder: Path | None, root: Path, project: bool) -> _Scanned:
         """The cache of a project, or of a folder that is only read; empty if it cannot be read."""
         if folder is None:
-            return cls(None, {}, project)
+            return cls(None, {}, root, project)
         kind = f"{'project' if project else 'read'}-{_RULES}"
         file = folder / f"scanned-{kind}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
         known: dict[str, list[int]] = {}
         with suppress(OSError, ValueError, TypeError, AttributeError):
             value = json.loads(durable.read_regular(file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES))
             known = {path: row for path, row in value.items() if len(row) == 5}
-        return cls(file, known, project)
+        return cls(file, known, root, project)
 
     def reason(self, path: str, name: str, facts: os.stat_result, folder: int) -> Reason | None:
-        """Whether the first AGENT_SCANNED_BYTES of a file contain a secret, or cannot be read."""
+        """Whether a file is a secret, or has one in its first AGENT_SCANNED_BYTES, or cannot be read."""
         key = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
         before = self._known.get(path)
-        if before is not None and before[:4] == key:
+        if before is not None and before[:4] == key and not before[4]:
             self._now[path] = before
-            return "secret" if before[4] else None
-        self._changed = True
+            return None
         try:
             with open(os.open(name, _FILE, dir_fd=folder), "rb") as file:
                 data = file.read(limits.AGENT_SCANNED_BYTES)
         except OSError:
-            return "unreadable" if self.project else None
-        hit = is_key_file(path, data) or (has_secret if self.project else has_certain_secret)(text_of(data))
-        self._now[path] = [*key, int(hit)]
-        return "secret" if hit else None
+            return "secret" if is_secret_path(path) else "unreadable" if self.project else None
+        found = list(find_in_file(path, data, self.key, lambda path: path in self._tracked, listing=self.project))
+        self._now[path] = [*key, int(bool(found))]
+        self._changed = self._changed or before != self._now[path]
+        self.findings += found
+        return "secret" if any(self.answers.get(item.digest, item.hides) for item in found) else None
 
     def save(self) -> None:
         """Save the results, if any are new; if that fails, it only costs time."""

@@ -10,18 +10,34 @@ import codecs
 import re
 from typing import Final
 
-from threegate.changes.project_paths import folded
+from threegate.changes.project_paths import folded, is_environment
+from threegate.secretscan import is_typed_value
 
-_NAMES: Final = frozenset(
+_KEY_NAMES: Final = frozenset({"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss", "id_ecdsa_sk", "id_ed25519_sk"})
+_NAMES: Final = _KEY_NAMES | frozenset(
     {
-        ".netrc", "_netrc", ".pgpass", ".git-credentials", ".dockercfg", ".vault-token", ".vault_pass",
-        "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", "credentials.tfrc.json",
-        "application_default_credentials.json",
+        ".netrc", "_netrc", ".pgpass", "pgpass.conf", ".git-credentials", ".dockercfg", ".dockerconfigjson", ".my.cnf",
+        ".mylogin.cnf", ".s3cfg", ".boto", ".vault-token", ".vault_pass", ".vault-pass", "wallet.dat",
+        "credentials.tfrc.json", "application_default_credentials.json", "msal_token_cache.json",
     }
 )  # fmt: skip
-_ENDINGS: Final = (".p12", ".pfx", ".kdbx", ".tfstate", ".tfstate.backup")
-_ENVIRONMENT: Final = re.compile(r"\.env(?:\.(?!(?:example|sample|template|dist)$).*)?", re.DOTALL)
-_PATHS: Final = (".aws/credentials", ".docker/config.json", ".kube/config", ".config/gh/hosts.yml")
+_ENDINGS: Final = (
+    ".p12", ".pfx", ".jks", ".keystore", ".bcfks", ".kdb", ".kdbx", ".psafe3", ".keychain", ".keychain-db", ".tfstate",
+    ".tfstate.backup",
+)  # fmt: skip
+_ORDINARY: Final = frozenset({"debug.keystore"})
+"""The one of each Android project, with a password that is known."""
+_PATHS: Final = (
+    ".aws/credentials", ".azure/accesstokens.json", ".cargo/credentials", ".cargo/credentials.toml",
+    ".composer/auth.json", ".config/gcloud/access_tokens.db", ".config/gcloud/credentials.db", ".config/gh/hosts.yml",
+    ".docker/config.json", ".gem/credentials", ".kube/config",
+)  # fmt: skip
+_REGISTRIES: Final = re.compile(
+    rb"(?i)_?(?:authToken|auth|_password|npmAuthToken|npmAuthIdent)\"?\s*[=:]\s*[\"']?[^\s\"'$%<{]{8}"
+)
+_PYPIRC: Final = re.compile(rb"(?im)^[ \t]*password[ \t]*[=:][ \t]*[^\s$%<{]{4}")
+_CLUSTER: Final = re.compile(rb"(?m)^[ -]*(?:client-key-data|token|password): *[^\s$%<{]{8}")
+_ONE_WORD: Final = re.compile(rb"\s*(\S{8,4096})\s*")
 _KEY_TEXT: Final = re.compile(rb"\s*([A-Za-z0-9+/_=-]{16,})\s*")
 """The whole of a file with one key, in hex or base64."""
 _KEY_BYTES: Final = (16, 4096)
@@ -36,13 +52,38 @@ _GUESSED_BYTES: Final = 4096
 
 def is_secret_path(path: str) -> bool:
     """Whether a file of this name is a secret whatever is in it."""
-    *above, last = path.split("/")
-    name = folded(last)
-    if name in _NAMES or name.endswith(_ENDINGS) or _ENVIRONMENT.fullmatch(name):
+    parts = [folded(part) for part in path.split("/")]
+    name = parts[-1]
+    if name in _ORDINARY:
+        return False
+    if name in _NAMES or name.endswith(_ENDINGS) or is_environment(name):
         return True
-    return "/".join([*map(folded, above), name]).endswith(tuple(f"/{ending}" for ending in _PATHS)) or (
-        "/".join([*map(folded, above), name]) in _PATHS
-    )
+    if ".password-store" in parts[:-1] and name.endswith(".gpg"):
+        return True
+    return f"/{'/'.join(parts)}".endswith(tuple(f"/{ending}" for ending in _PATHS))
+
+
+def is_key_name(path: str) -> bool:
+    """Whether a file has the name that OpenSSH gives to a private key."""
+    return folded(path.rpartition("/")[2]) in _KEY_NAMES
+
+
+def file_secret(path: str, data: bytes) -> str | None:
+    """The kind of secret that a file is by its name and its content together; None for any other."""
+    *folders, name = (folded(part) for part in path.split("/"))
+    if is_key_file(path, data):
+        return "private-key"
+    if name in (".npmrc", ".yarnrc", ".yarnrc.yml") and _REGISTRIES.search(data):
+        return "registry-credentials"
+    if name == ".pypirc" and _PYPIRC.search(data):
+        return "password"
+    if name.endswith("kubeconfig") and _CLUSTER.search(data):
+        return "cluster-credentials"
+    if folders and folders[-1] in ("secrets", ".secrets") and ("." not in name or name.endswith(".txt")):
+        word = _ONE_WORD.fullmatch(data)  # as secrets are given to containers: a file for each
+        if word is not None and not is_typed_value(word[1]):
+            return "password"
+    return None
 
 
 def is_key_file(path: str, data: bytes) -> bool:

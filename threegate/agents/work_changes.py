@@ -23,6 +23,7 @@ from threegate.agents.project_survey import Original
 from threegate.agents.work_copy import NAMES, TREE, UPPER, WorkCopy
 from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set, utf_8
 from threegate.changes.path_rules import is_repository
+from threegate.changes.protected_paths import ProtectedPaths
 from threegate.changes.table import ChangeSetError, Row, TableNode, read_table, render_table
 from threegate.changes.trees import HeldTree, OverlayTree, Tree, node_of
 from threegate.core import durable, limits
@@ -100,11 +101,12 @@ class _Unseen(Container[str]):
 
     def __init__(self, copy: WorkCopy, project: Tree, ours: Collection[str]) -> None:
         self._start = copy.start
+        self._protected = ProtectedPaths(copy.start.protected)
         self._project = project
         self._ours = ours
 
     def __contains__(self, path: object) -> bool:
-        if path in self._start.hidden:
+        if path in self._start.hidden or (isinstance(path, str) and self._protected.has(path)):
             return True
         if path in self._start.entries or path in self._ours:
             return False

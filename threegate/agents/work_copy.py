@@ -96,13 +96,16 @@ class WorkCopy:
         cache: Path | None = None,
         progress: Callable[[int, int], None] = lambda done, of: None,
         say: Callable[[str], None] = lambda line: None,
+        start: Survey | None = None,
     ) -> WorkCopy:
-        """Survey the project, write the manifest, and make the copy. `progress` is called with the number of
-        files done and of all files, `say` with a line about the repository if it is not as in the project.
+        """Write the manifest of a survey, and make the copy; without `start` the project is surveyed now. `progress` is
+        called with the number of files done and of all files, `say` with a line about the repository if it is not as in
+        the project.
 
         Raises InvalidInput, Unavailable (no space, not readable); the run's folder may then be removed.
         """
-        start = survey(root, shown=shown, cache=cache)
+        if start is None:
+            start = survey(root, shown=shown, cache=cache)
         copy = cls(run, root, kind, account, start)
         try:
             if kind == "overlay":

@@ -1,8 +1,8 @@
 """Which paths a change set may name, and where its symlinks may lead, judged without the project.
 
-Invariant: paths that pass `check_paths` include no protected path in any spelling, nothing below a path that
-is not a folder afterwards, no two paths that some file system would treat as one, and no symlink out of the
-project. It is a closed list of refusals by spelling; checks that need the project are in `checks.py`. Source:
+Invariant: paths that pass `check_paths` include no environment file and no repository in any spelling, nothing
+below a path that is not a folder afterwards, no two paths that some file system would treat as one, and no symlink out
+of the project. It is a closed list of refusals by spelling; checks that need the project are in `checks.py`. Source:
 docs/spec/8-agents.md, "Refused in a tar".
 """
 
@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from threegate.changes.project_paths import PathBlocked, read_path
+from threegate.changes.project_paths import PathBlocked, is_environment, read_path
 from threegate.changes.table import LINK, ChangeSetError, Row
 from threegate.core import limits
 from threegate.request.characters import has_hidden
@@ -40,10 +40,10 @@ def path_problem(path: str) -> str | None:
     if any(len(part.encode()) > limits.TAR_NAME_BYTES for part in parts):
         return f"has a name of more than {limits.TAR_NAME_BYTES} bytes"
     try:
-        protected = read_path(path, writing=True).protected
+        read_path(path, writing=True)
     except PathBlocked as error:
         return f"is refused: {error}"
-    if protected or any(is_repository(part) for part in parts):
+    if any(map(is_environment, parts)) or any(map(is_repository, parts)):
         return "is protected"
     return None
 

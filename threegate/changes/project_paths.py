@@ -28,6 +28,8 @@ PROTECTED_PATTERNS: Final = (
 )
 _PROTECTED_BEGINNINGS: Final = tuple(pattern[:-1] for pattern in PROTECTED_PATTERNS if pattern.endswith("*"))
 _PROTECTED_ENDINGS: Final = tuple(pattern[1:] for pattern in PROTECTED_PATTERNS if pattern.startswith("*"))
+_ENVIRONMENT: Final = re.compile(r"\.env(?:[._-].*)?", re.DOTALL)
+_TEMPLATES: Final = tuple(f"{mark}{word}" for mark in "._-" for word in ("example", "sample", "template", "dist"))
 _OWN: Final = frozenset({"tool-exec", "threegate.toml", ".threegate-backup", ".threegate-apply"})
 _PROTECTED_NAMES: Final = PROTECTED_FOLDERS | _OWN
 _GUARD: Final = frozenset({".clawguard.json", ".clawguard"})
@@ -71,6 +73,12 @@ def read_path(text: str, *, writing: bool = False) -> ProjectPath:
 def is_protected(parts: tuple[str, ...]) -> bool:
     """Whether a path inside the project is protected, by any of its parts."""
     return _any_protected([folded(part) for part in parts])
+
+
+def is_environment(name: str) -> bool:
+    """Whether a name is that of a file with an environment, such as ``.env.local``, and not of a template of one."""
+    plain = folded(name)
+    return _ENVIRONMENT.fullmatch(plain) is not None and not plain.endswith(_TEMPLATES)
 
 
 def _any_protected(names: list[str]) -> bool:

@@ -7,6 +7,7 @@ a code (`input_unfit`, `project_unknown`, `project_changed`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,7 @@ def requested_change(
         try:
             change = read_change_set(stream)
             check_said(request.changes, change)
+            _refuse_protected(change, settings.agents.protected)
         except ChangeSetError as error:
             raise Refused("input_unfit", f"changes.tar: {error}") from None
         paths = tuple(changed_paths(change, stream))
@@ -63,6 +65,18 @@ def requested_change(
             except Refused as error:
                 unfit = error
     return RequestedChange(change, paths, job, unfit)
+
+
+def _refuse_protected(change: ChangeSet, patterns: Sequence[str]) -> None:
+    """Raises ChangeSetError for a path that the settings protect from agents."""
+    if not patterns:
+        return
+    from threegate.changes.protected_paths import ProtectedPaths  # imported late: hardly anybody has set any
+
+    protected = ProtectedPaths(patterns)
+    for row in change.rows:
+        if protected.has(row.path):
+            raise ChangeSetError(f"{row.path}: is protected by agents.protected")
 
 
 def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:

@@ -91,6 +91,7 @@ def run(
 
     with stop_signals() as stopped:
         from threegate.agents.launcher import Wanted, run_agent
+        from threegate.cli.findings_question import decide_findings
         from threegate.launch.context import open_context
         from threegate.setup.init import account as own_account
 
@@ -127,6 +128,7 @@ def run(
             propose=lambda ended: _proposed(context, ended, when, stopped, tell),
             copying=lambda: busy("making the work copy"),
             stopped=stopped,
+            decide=(lambda new: decide_findings(new, stopped)) if invocation.on_terminal() else None,
         )
     raise typer.Exit(finished.exit)
 

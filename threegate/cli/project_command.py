@@ -108,6 +108,71 @@ def remove(
 
 
 @app.command()
+def survey(
+    folder: Annotated[Path, argument("DIR", "A project's folder.")] = Path(),
+    with_: Annotated[
+        list[str] | None, typer.Option("--with", metavar="PATH", help="As an option of `threegate agent run`.")
+    ] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Show which files of a project are hidden from agents.
+
+    It lists what looks like a secret, also where agents see it: path, line, kind, and the line with the secret masked.
+    Nothing is run and nothing is changed.
+
+    Example: threegate project survey ~/app
+    """
+    from threegate.agents.answers import Answers
+    from threegate.agents.project_survey import scan_cache
+    from threegate.agents.project_survey import survey as survey_project
+    from threegate.agents.work_copy import refuse_project
+    from threegate.changes.make import utf_8
+    from threegate.cli.findings_question import finding_line
+
+    context = context_here()
+    root = refuse_project(folder, context.workspace, context.workspace_id)
+    answers = Answers.read(context.workspace, root)
+    found = survey_project(
+        root,
+        shown=tuple(path.rstrip("/") for path in with_ or ()),
+        cache=scan_cache(context.workspace_id),
+        protected=context.policy.settings.agents.protected,
+        key=answers.key,
+        answers=answers.hides,
+    )
+    hidden = {path: why for path, why in found.hidden.items() if path != ".git"}  # the agent has a clean one
+    rows = [
+        {
+            "path": utf_8(item.path),
+            "line": item.line or None,
+            "kind": item.kind,
+            "excerpt": item.excerpt or None,
+            "confidence": "high" if item.certain else "low",
+            "hidden": item.path in hidden,
+            "decided": answers.hides.get(item.digest) is not None,
+        }
+        for item in found.findings
+    ]
+    if wants_json(json_):
+        emit_json(
+            {
+                "root": str(root),
+                "entries": len(found.entries),
+                "hidden": [{"path": utf_8(path), "reason": why} for path, why in hidden.items()],
+                "findings": rows,
+            }
+        )
+        return
+    say(f"{root}: an agent sees {len(found.entries)} files, folders and links, and not {len(hidden)}")
+    named = {item.path for item in found.findings}
+    for path, why in hidden.items():
+        if path not in named:
+            say(f"hidden  {path:<32} {why}")
+    for item in found.findings:
+        say(f"{'hidden' if item.path in hidden else 'shown '}  {finding_line(item)}")
+
+
+@app.command()
 def redraft(
     which: Annotated[str, argument("ID|FILE", "A waiting draft.", tab_completion.drafts)],
     json_: JsonFlag = False,

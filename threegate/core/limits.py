@@ -654,6 +654,12 @@ AGENT_SCANNED_BYTES: Final = 1 * MIB
 """Of each file of a project, for secrets, before an agent sees it."""
 AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
 """The list of files that were scanned before."""
+AGENT_FINDINGS_LISTED: Final = 200
+"""Of one file, of what may be a secret."""
+AGENT_EXCERPT_CHARS: Final = 40
+"""Of a line, before and behind what was found in it."""
+FINDINGS_FILE_BYTES: Final = 16 * MIB
+"""tool-exec/findings.json."""
 AGENT_MANIFEST_BYTES: Final = 512 * MIB
 AGENT_HISTORY_SECONDS: Final = 10
 """For the history of a project without hidden files; the agent gets one commit where it takes longer."""

@@ -381,6 +381,19 @@ def _named_agents(value: dict[str, AgentSettings]) -> None:
         raise ValueError("a name has lower-case letters, digits and hyphens, at most 32")
 
 
+class AgentsSettings(Table):
+    """Agents that run in a jail (docs/agents.md)."""
+
+    protected: tuple[str, ...] = setting(
+        default=(),
+        pattern=r"[^\x00-\x1f/][^\x00-\x1f]{0,255}",
+        description="names, or paths with a slash, that agents neither see nor change; `*` is any text",
+    )
+    profiles: dict[str, AgentSettings] = setting(
+        default={}, description="agents that run in a jail, by profile", check=_named_agents, rest=True
+    )
+
+
 def _named_uids(value: dict[str, str]) -> None:
     for uid, name in value.items():
         if not re.fullmatch(r"[0-9]{1,10}", uid) or not name:
@@ -411,9 +424,7 @@ class Settings(Table):
     proposals: ProposalSettings = ProposalSettings()
     secrets: dict[str, SecretReference] = setting(default={}, description="operator-side secrets, by name")
     results: ResultsSettings = ResultsSettings()
-    agents: dict[str, AgentSettings] = setting(
-        default={}, description="agents that run in a jail, by profile", check=_named_agents
-    )
+    agents: AgentsSettings = AgentsSettings()
     notify: NotifySettings = NotifySettings()
     drills: DrillSettings = DrillSettings()
     metrics: MetricsSettings = MetricsSettings()
@@ -423,6 +434,8 @@ class Settings(Table):
         whole = self.to_json()
         for name in ("agents", "audit", "trail", "notify", "metrics", "apply", "drills"):
             del whole[name]
+        if self.agents.protected:
+            whole["agents"] = {"protected": list(self.agents.protected)}
         del whole["approval"]["draft_ttl"]  # it stops what was not approved
         runners = whole["runners"]
         whole["runners"] = {
@@ -475,6 +488,8 @@ def _rows(table: type[Table], prefix: str) -> Iterator[tuple[str, Any, Rule]]:
     for name, rule in table.rules.items():
         if is_table(kinds[name]):
             yield from _rows(kinds[name], f"{prefix}{name}.")
+        elif rule.rest:
+            yield prefix.removesuffix("."), kinds[name], rule
         else:
             yield f"{prefix}{name}", kinds[name], rule
 

@@ -56,6 +56,8 @@ class Rule:
     """Makes the value of what the file has, instead of a check of its type. Raises ValueError."""
     check: Callable[[Any], None] | None = None
     """Raises ValueError for a value that is refused."""
+    rest: bool = False
+    """Whether the key is not in the file: its value is a table of all keys that no other rule names."""
 
 
 class WrongValueError(ValueError):
@@ -130,7 +132,11 @@ def read_table(table: type[_AnyTable], values: object, place: _Place = ()) -> _A
     kinds = kinds_of(table) if values else {}
     given = {}
     for name, rule in table.rules.items():
-        if name in values:
+        if rule.rest:
+            others = {key: value for key, value in values.items() if key not in table.rules}
+            values = {key: value for key, value in values.items() if key not in others}
+            given[name] = _value(kinds[name], others, place, rule) if others else rule.default
+        elif name in values:
             given[name] = _value(kinds[name], values[name], (*place, name), rule)
         elif rule.default is REQUIRED:
             raise WrongValueError((*place, name), "is missing; add it")

@@ -258,6 +258,11 @@ class Workspace:
         """The projects that may be changed."""
         return self.tool_exec / "projects.json"
 
+    @cached_property
+    def findings_file(self) -> Path:
+        """What was decided about secrets in projects of agents."""
+        return self.tool_exec / "findings.json"
+
     def run_folder(self, request_id: str) -> Path:
         """The folder of one run."""
         return self.runs / request_id

@@ -84,6 +84,8 @@ def read_proposed_change(verdict: AllowedProposal, data: bytes) -> MadeChangeSet
         change = read_change_set(data)
     except ChangeSetError as error:
         raise ProjectError(str(error)) from None
+    if any(is_protected(row.parts) for row in change.rows):  # of other change sets these are ordinary paths
+        raise ProjectError("changes.tar has a protected path; change it by hand")
     if verdict.proposal.tool.name == "file.write_safe":
         [row, *more] = change.rows
         same = not more and row.path == verdict.paths["path"].text

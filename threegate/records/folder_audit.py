@@ -216,6 +216,9 @@ class FolderAudit:
     def _projects(self, event: Event, changed: payloads.ProjectsChanged) -> None:
         self._single["projects.json"] = (changed.projects_sha256, event.seq)
 
+    def _findings(self, event: Event, decided: payloads.FindingsDecided) -> None:
+        self._single["findings.json"] = (decided.findings_sha256, event.seq)
+
     def _tools(self, event: Event, changed: payloads.ToolsChanged) -> None:
         path = f"tools/{changed.server}.json"
         if changed.manifest_sha256 is None:
@@ -747,6 +750,7 @@ _HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event, Any], None]]] = {
     "operator_revoked": FolderAudit._operators,
     "project_added": FolderAudit._projects,
     "project_removed": FolderAudit._projects,
+    "findings_decided": FolderAudit._findings,
     "tools_added": FolderAudit._tools,
     "tools_refreshed": FolderAudit._tools,
     "tools_removed": FolderAudit._tools,

@@ -10,7 +10,15 @@ Any string is taken, lone surrogates included. What was found is never copied in
 
 from __future__ import annotations
 
-from threegate.secretscan.certain import has_certain_secret
+from threegate.secretscan.certain import find_certain, has_certain_secret, is_typed_value
 from threegate.secretscan.scan import Found, find_secrets, has_secret, mask_secrets
 
-__all__ = ["Found", "find_secrets", "has_certain_secret", "has_secret", "mask_secrets"]
+__all__ = [
+    "Found",
+    "find_certain",
+    "find_secrets",
+    "has_certain_secret",
+    "has_secret",
+    "is_typed_value",
+    "mask_secrets",
+]

@@ -12,11 +12,12 @@ import binascii
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from threegate.secretscan.linear import PatternSet, one_byte_each, spans
 from threegate.secretscan.patterns import FORMS
+from threegate.secretscan.scan import Found
 
 _WEAK: Final = frozenset(
     {
@@ -40,8 +41,11 @@ _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]{0,40})PRIVATE KEY(?: BLOCK)?
 _JOINTS: Final = re.compile(rb"[\"']\s*[+,\\]?\s*[\"']")
 _DER_KEY_BYTES: Final = 32
 _AWS_SECRET: Final = re.compile(rb"(?<![A-Za-z0-9/+])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])")
+_AWS_PREFIX_BYTES: Final = 4
 _BESIDE: Final = 400
 """Bytes around an AWS key id in which its secret counts as beside it."""
+_SLACK_TOKEN: Final = re.compile(rb"xox[a-z](?:\.xox[bp])?-(?:[0-9]-)?[A-Za-z0-9]{9,}|xapp-")
+_SLACK_SECRET_CHARS: Final = 24
 _HOST: Final = re.compile(rb"@([A-Za-z0-9.-]+)")
 _LOCAL: Final = re.compile(
     rb"(?i)(?:.*\.)?(?:local|localhost|internal|lan|test|invalid|example|localdomain|(?:example|domain|host|server|mydomain)"
@@ -50,24 +54,34 @@ _LOCAL: Final = re.compile(
 _PASSWORD_CHARS: Final = 8
 
 
+def find_certain(text: str) -> list[Found]:
+    """The secrets of high confidence in a text, by place. Linear in the length of the text; never raises."""
+    return sorted(set(_found(text)))
+
+
 def has_certain_secret(text: str) -> bool:
-    """Whether a text has a secret of high confidence. Linear in the length of the text; never raises."""
+    """Whether there is any. As `find_certain`, and it stops at the first."""
+    return next(_found(text), None) is not None
+
+
+def _found(text: str) -> Iterator[Found]:
     data = one_byte_each(text)
     for index in _SET.which(data):
         form = _FORMS[index]
         is_certain = _JUDGES.get(form.kind, _is_random)
-        if any(is_certain(data, start, end) for start, end in spans(form.pattern, data)):
-            return True
-    return False
+        for start, end in spans(form.pattern, data):
+            if is_certain(data, start, end):
+                yield Found(start, end, form.kind)
 
 
 def is_random_value(value: bytes) -> bool:
     """Whether a value looks made by a machine, and not typed as an example."""
     least = _RANDOM_SHORT if len(value) < _SHORT or _HEX.fullmatch(value) else _RANDOM
-    return not _is_typed(value) and _entropy(value) >= least
+    return not is_typed_value(value) and _entropy(value) >= least
 
 
-def _is_typed(value: bytes) -> bool:
+def is_typed_value(value: bytes) -> bool:
+    """Whether a value has a word of examples, a run of equal characters, or a row of the keyboard."""
     lower = value.lower()
     counted = any(
         row[begin : begin + _COUNTED_BYTES] in lower
@@ -93,7 +107,7 @@ def _is_key(data: bytes, start: int, end: int) -> bool:
         return is_random_value(value[16:])
     if value.startswith(b"PuTTY"):
         return b"Private-Lines:" in data[end : end + 8192]
-    block = _BLOCK.match(data, start)
+    block = _BLOCK.match(data, start, end)
     if block is None:
         return False
     text = block[2].replace(b"\\n", b"\n").replace(b"\\r", b"\r")
@@ -124,7 +138,7 @@ def _is_der(raw: bytes) -> bool:
 
 def _is_aws_id(data: bytes, start: int, end: int) -> bool:
     """Whether the id of an AWS key has its secret beside it; alone it opens nothing."""
-    if not is_random_value(data[start:end]):
+    if is_typed_value(data[start:end]) or not is_random_value(data[start + _AWS_PREFIX_BYTES : end]):
         return False
     beside = data[max(0, start - _BESIDE) : end + _BESIDE]
     return any(is_random_value(value) and not _HEX.fullmatch(value) for value in _AWS_SECRET.findall(beside))
@@ -143,11 +157,24 @@ def _is_url_password(data: bytes, start: int, end: int) -> bool:
         or not any(48 <= byte <= 57 for byte in value)
     ):
         return False
-    return not _is_typed(value) and _entropy(value) >= _RANDOM_PASSWORD
+    return not is_typed_value(value) and _entropy(value) >= _RANDOM_PASSWORD
+
+
+def _is_slack_token(data: bytes, start: int, end: int) -> bool:
+    """Whether the number of a workspace is as long as Slack makes them; documents have ``xoxb-1234-…``."""
+    return _SLACK_TOKEN.match(data, start, end) is not None and is_random_value(data[start:end])
+
+
+def _is_slack_webhook(data: bytes, start: int, end: int) -> bool:
+    """Whether the last part of the address is one that Slack makes, of 24 letters and digits."""
+    secret = data[start:end].rpartition(b"/")[2]
+    return len(secret) == _SLACK_SECRET_CHARS and is_random_value(secret)
 
 
 _JUDGES: Final[dict[str, Callable[[bytes, int, int], bool]]] = {
     "private-key": _is_key,
     "aws-access-key": _is_aws_id,
+    "slack-token": _is_slack_token,
+    "slack-webhook": _is_slack_webhook,
     "url-credentials": _is_url_password,
 }

@@ -18,7 +18,7 @@ _EXAMPLES = {
     "requesters": '# "1000" = "core"',
     "principals": '# core = { tier = "L2" }',
     "secrets": '# github = { env = "GITHUB_TOKEN" }',
-    "agents": '# codex = { key = "openai", models = ["gpt-5-codex"] }',
+    "profiles": '# codex = { key = "openai", models = ["gpt-5-codex"] }',
     "witnesses": '# office = { url = "http://10.0.0.2:8767", key = "..." }',
 }
 _HEADER = (
@@ -41,6 +41,9 @@ def _render(table: type[Table], path: tuple[str, ...], values: dict[str, Any], l
     inner = [name for name in table.rules if is_table(kinds[name])]
     for name, rule in table.rules.items():
         if name in inner:
+            continue
+        if rule.rest:
+            lines.extend([f"# {rule.description}", _EXAMPLES[name]])
             continue
         if name in _EXAMPLES:
             lines.extend(["", f"[{'.'.join((*path, name))}]", f"# {rule.description}", _EXAMPLES[name]])

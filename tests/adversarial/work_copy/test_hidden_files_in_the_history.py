@@ -58,7 +58,8 @@ HISTORIES = {
     "a commit that was amended": f"{ENV}; {ONE}; git rm -q --cached .env; {GIT} commit -q --amend --allow-empty -m b",
     "a merge": f"{ONE}; git switch -qc side; {ENV}; git add -f .; {GIT} commit -qm s; git switch -q main; echo 2 >b; "
     f"{TWO}; {GIT} merge -q side -m merge",
-    "a folder": f"mkdir backup; echo CANARY >backup/key; {ONE}; git rm -qr --cached backup; {GIT} commit -qm b",
+    "a folder": f"mkdir .password-store; echo CANARY >.password-store/key.gpg; {ONE}; "
+    f"git rm -qr --cached .password-store; {GIT} commit -qm b",
     "a detached head": f"{ENV}; {ONE}; git rm -q .env; {TWO}; git checkout -q --detach",
     "a note": f"{ONE}; {GIT} notes add -m 'CANARY {TOKEN}'",
     "alone": f"{ENV}; git add -f .env; {GIT} commit -qm a; git rm -q --cached .env; {TWO}",

@@ -20,6 +20,14 @@ SECRET = {
     "store.kdbx": b"\x03\xd9\xa2\x9a",
     "id_ed25519": b"anything\n",
     ".aws/credentials": b"[default]\n",
+    ".password-store/mail/me.gpg": b"\x85\x01\x0c",
+    "release.jks": b"\xfe\xed\xfe\xed",
+    ".env-prod": b"A=1\n",
+    ".env.production.local": b"A=1\n",
+    ".npmrc": b"//registry.npmjs.org/:_authToken=5b1c9d0e-aa11-4a2f-9d5c-b33b6f1f2a77\n",
+    ".pypirc": b"[pypi]\nusername = me\npassword = Xk29dkq0\n",
+    "run/secrets/db_password.txt": b"Tr0ub4dor\n",
+    "prod.kubeconfig": b"users:\n- user:\n    client-key-data: LS0tLS1CRUdJTiBSU0E=\n",
     "vault.key": b"c2VjcmV0IGtleSBvZiB0aGUgdmF1bHQgOTg3NjU0\n",
     "config/master.key": b"5f2b9c07a1e84d36b0c95ad1e7f38264\n",
     "raw.key": bytes(range(128, 160)),
@@ -41,6 +49,19 @@ NONE = {
     "hello16.txt": "plain text\n".encode("utf-16"),
     "zeros.bin": bytes(4096),
     "vault.keys.md": b"about keys\n",
+    ".env.example": b"PASSWORD=\n",
+    ".env.local.sample": b"PASSWORD=\n",
+    ".env_template": b"PASSWORD=\n",
+    ".envrc": b"layout python\n",
+    "db/schema.sql": b"create table a (b text);\n",
+    "app.sqlite3": b"SQLite format 3\0",
+    "data/database/backups/old.bak": b"old\n",
+    "secrets/service.py": b"def read(): ...\n",
+    "secrets/README.txt": b"how to put secrets here\n",
+    "credentials/credentials.go": b"package credentials\n",
+    "sub/.npmrc": b"//registry.npmjs.org/:_authToken=${NPM_TOKEN}\nalways-auth=true\n",
+    "sub/.pypirc": b"[pypi]\nusername = __token__\npassword = ${TOKEN}\n",
+    "android/app/debug.keystore": b"\xfe\xed\xfe\xed",
 }
 
 
@@ -58,6 +79,6 @@ def test_what_was_scanned_by_older_rules_is_scanned_again(tmp_path: Path, monkey
     (project / "vault.key").write_bytes(SECRET["vault.key"])
     with monkeypatch.context() as older:
         older.setattr("threegate.agents.project_survey._RULES", 1)
-        older.setattr("threegate.agents.project_survey.is_key_file", lambda path, data: False)
+        older.setattr("threegate.agents.findings.file_secret", lambda path, data: None)
         assert not survey(project, cache=cache).hidden
     assert survey(project, cache=cache).hidden == {"vault.key": "secret"}

@@ -4,7 +4,7 @@ Invariant: every kind has exactly one class here, and a line's bytes are what it
 kind: write its class in the family that it belongs to (`PAYLOADS` has each class that says a kind), and name it here.
 """
 
-from threegate.trail.payloads.agent_events import AgentEnded, AgentStarted
+from threegate.trail.payloads.agent_events import AgentEnded, AgentStarted, FindingsDecided
 from threegate.trail.payloads.approval_events import (
     ApprovalAbandoned,
     Approved,
@@ -79,6 +79,7 @@ __all__ = [
     "DrillPlaced",
     "DrillSet",
     "End",
+    "FindingsDecided",
     "Finished",
     "GrantRevoked",
     "Granted",

@@ -47,6 +47,26 @@ class AgentStarted(SignedAct):
 
 
 @frozen_fields
+class FindingsDecided(Payload):
+    """A person decided which files with what looks like a secret agents see."""
+
+    kind = "findings_decided"
+
+    root: str | None
+    """The project's real path."""
+    hidden: tuple[str, ...] | None = None
+    """Keyed digests of findings whose files are hidden from now on."""
+    shown: tuple[str, ...] | None = None
+    """Keyed digests of findings that hide nothing from now on."""
+    findings_sha256: str | None
+    """Digest of `findings.json` with these answers, and with those of the events beside this one."""
+
+    def sentence(self) -> str:
+        hidden, shown = len(self.hidden or ()), len(self.shown or ())
+        return f"decided about findings in {self.root or 'a project'}: {hidden} hidden from agents, {shown} shown"
+
+
+@frozen_fields
 class AgentEnded(Payload):
     """An agent's run ended: nothing of it lives any more."""
 

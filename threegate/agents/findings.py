@@ -1,0 +1,142 @@
+"""What looks like a secret in the files of a project: where it is, what kind it is, and whether it is hidden unless a
+person decides otherwise.
+
+Invariant: a finding has no part of the value. Its digest is keyed with a key of the workspace, so that nobody who reads
+the trail can try out passwords; it stands for the path, the kind and the value, and so for no other secret.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from threegate.agents.secret_files import file_secret, is_key_name, is_secret_path, text_of
+from threegate.changes.project_paths import folded
+from threegate.core import limits
+from threegate.secretscan import Found, find_certain, mask_secrets
+from threegate.secretscan.possible import find_possible
+
+BY_NAME: Final = "by its name"
+_KEY: Final = "private-key"
+_FIXTURES: Final = frozenset(
+    "test tests testing testdata testcase testcases spec specs fixture fixtures example examples sample samples "
+    "doc docs documentation".split()
+)
+"""Words of folders whose keys are there for everybody to see."""
+_WORD: Final = re.compile(r"[-_. ]+")
+_OTHERS: Final = frozenset(
+    "node_modules site-packages dist-packages bower_components vendor .tox .nox .venv venv".split()
+)
+"""Folders with what others wrote: what may be a secret there is none of this project's."""
+_LOCKS: Final = re.compile(
+    r"(?:.*[.-]lock(?:\.(?:json|ya?ml|hcl))?|go\.sum|.*-shrinkwrap\.json|.*\.min\.(?:js|css)|.*\.(?:map|snap|svg|po|ipynb))",
+    re.DOTALL,
+)
+"""Files that programs write, full of hashes and encoded data."""
+_TEMPLATES: Final = re.compile(r".*[._-](?:example|sample|template|dist|tpl|tmpl)(?:\.[a-z0-9]+)?", re.DOTALL)
+_RUN: Final = re.compile(r"[A-Za-z0-9+/_=.~-]{16,}")
+"""What might be the rest of a secret beside the one that was found."""
+
+
+_CUT_BEGIN: Final = re.compile(r"^\S+")
+_CUT_END: Final = re.compile(r"\S+$")
+"""A word that was cut, and so is masked by no form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One of them. `line` is 0 for a file that is a secret as a whole."""
+
+    path: str
+    line: int
+    kind: str
+    excerpt: str
+    """Its line, with every secret in it masked."""
+    digest: str
+    certain: bool
+    """Of high confidence; else it is only listed."""
+    hides: bool
+    """Whether its file is hidden unless somebody decided otherwise."""
+
+    @property
+    def place(self) -> str:
+        """Path and line."""
+        return f"{self.path}:{self.line}" if self.line else self.path
+
+
+def find_in_file(
+    path: str, data: bytes, key: bytes, tracked: Callable[[str], bool], *, listing: bool = True
+) -> Iterator[Finding]:
+    """The findings in the first bytes of a file, those that hide it first. `tracked` is asked about keys in folders for
+    tests and examples. Without `listing` only those of high confidence.
+    """
+    text = text_of(data)
+    certain = find_certain(text)
+    public = _is_fixture(path)
+    if is_secret_path(path):
+        is_public = public and is_key_name(path) and {found.kind for found in certain} == {_KEY} and tracked(path)
+        if not is_public:
+            yield Finding(path, 0, BY_NAME, "", _digest(key, path, BY_NAME, data), True, True)
+            return
+    if (kind := file_secret(path, data)) is not None:
+        hides = not (public and kind == _KEY and tracked(path))
+        yield Finding(path, 0, kind, "", _digest(key, path, kind, data), True, hides)
+        return
+    for found in certain:
+        hides = not (public and found.kind == _KEY and tracked(path))
+        yield _finding(path, text, found, key, certain=True, hides=hides)
+    if listing and _may_list(path, data):
+        for found in find_possible(text)[: limits.AGENT_FINDINGS_LISTED]:
+            if not any(other.start < found.end and found.start < other.end for other in certain):
+                yield _finding(path, text, found, key, certain=False, hides=False)
+
+
+def _may_list(path: str, data: bytes) -> bool:
+    """Whether what may be a secret in a file is worth a person's look: text that people of this project wrote."""
+    *folders, name = map(folded, path.split("/"))
+    if not _OTHERS.isdisjoint(folders) or _LOCKS.fullmatch(name) or _TEMPLATES.fullmatch(name):
+        return False
+    return b"\0" not in data
+
+
+def _is_fixture(path: str) -> bool:
+    """Whether a file is below a folder for tests, fixtures, examples or documents."""
+    return any(not _FIXTURES.isdisjoint(_WORD.split(folded(part).strip("_."))) for part in path.split("/")[:-1])
+
+
+def _finding(path: str, text: str, found: Found, key: bytes, *, certain: bool, hides: bool) -> Finding:
+    value = text[found.start : found.end].encode("utf-8", "surrogatepass")
+    return Finding(
+        path,
+        text.count("\n", 0, found.start) + 1,
+        found.kind,
+        _excerpt(text, found),
+        _digest(key, path, found.kind, value),
+        certain,
+        hides,
+    )
+
+
+def _excerpt(text: str, found: Found) -> str:
+    """The line of a finding without its value, and without whatever else on it could be a part of a secret."""
+    begin = text.rfind("\n", 0, found.start) + 1
+    end = text.find("\n", found.end)
+    before = text[max(begin, found.start - limits.AGENT_EXCERPT_CHARS) : found.start]
+    after = text[found.end : min(len(text) if end < 0 else end, found.end + limits.AGENT_EXCERPT_CHARS)]
+    if found.start - begin > limits.AGENT_EXCERPT_CHARS:
+        before = _CUT_BEGIN.sub("…", before)
+    if len(after) == limits.AGENT_EXCERPT_CHARS:
+        after = _CUT_END.sub("…", after)
+    shown = (_RUN.sub("…", mask_secrets(part)) for part in (before, after))
+    return f"[{found.kind}]".join(shown).replace("\n", " ").strip()
+
+
+def _digest(key: bytes, *parts: str | bytes) -> str:
+    made = hmac.new(key, digestmod="sha256")
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        made.update(len(data).to_bytes(8, "big") + data)
+    return made.hexdigest()
