@@ -63,8 +63,38 @@ def test_commits_that_are_not_checked_out_are_named(user: Person) -> None:
     with_repository(user)
     script = f"git checkout -qb feat; echo b >>README; {GIT} commit -qam feat; git checkout -q main"
     done = user.run("/bin/sh", "-c", script, options=["--propose", "always"])
-    assert "left out: 1 commit on feat, which is not checked out" in done.stderr, done
+    assert "1 commit of the agent on feat, which is not checked out" in done.stderr, done
     assert "nothing in its copy is left to propose" in done.stderr
+    assert "on feat: 1 changed (README)" in done.stderr and "drafted TR-" in done.stderr
+    signed = user.threegate("approve", draft_of(user), "--as", "operator", "--key", str(user.key), "--yes")
+    assert signed.returncode == 0 and "commit: feat" in signed.stdout, signed
+    assert user.threegate("run", "--once").returncode == 0
+    assert (user.project / "README").read_text() == "read me\nb\n"
+
+
+def test_each_branch_that_is_not_checked_out_is_proposed(user: Person) -> None:
+    """Files and links added and removed on a branch whose commits build on each other; a stash; and the files of the
+    copy beside them.
+    """
+    with_repository(user)
+    script = (
+        f"git checkout -qb one; mkdir -p a/b; echo 1 >a/b/c; ln -s app.py link; git add .; {GIT} commit -qm 'one a'; "
+        f"git rm -q app.py; echo 2 >>README; {GIT} commit -qam 'one b'; git checkout -q main; "
+        f"echo stashed >>app.py; {GIT} stash -q; echo mine >mine"
+    )
+    done = user.run("/bin/sh", "-c", script, options=["--propose", "always"])
+    assert done.stderr.count("drafted TR-") == 3, done
+    found = {}
+    for draft in user.workspace.glob("tool-exec/agents/*/inbox/TR-*.md"):
+        text = draft.read_text()
+        name = next((name for name in ("on one in", "on stash in") if name in text), "files")
+        rows = text.partition("## Changes")[2].partition("```\n")[2].partition("```")[0].splitlines()
+        found[name] = sorted(" ".join(row.split()) for row in rows)
+    assert found == {
+        "files": ["add mine"],
+        "on stash in": ["modify app.py"],
+        "on one in": ["add a", "add a/b", "add a/b/c", "add link", "delete app.py", "modify README"],
+    }
 
 
 def test_a_branch_that_is_checked_out_is_proposed_as_it_is(user: Person) -> None:

@@ -24,6 +24,8 @@ from threegate.core.workspace import AgentRun
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HEADS: Final = "refs/heads/"
 _PACK_INDEX: Final = b"\xfftOc\0\0\0\2"
+_PACKED_MORE: Final = 1 << 16
+"""What an object may take on the disk beyond its size, and with the head that says its kind."""
 _NAMED: Final = 8
 """Branches that a line names."""
 
@@ -45,6 +47,8 @@ class AgentCommits:
 
     checked_out: tuple[AgentCommit, ...] = ()
     elsewhere: tuple[AgentCommit, ...] = ()
+    tips: tuple[tuple[str, AgentCommit], ...] = ()
+    """The branches of those elsewhere, with the commit that each is at."""
     unread: int = 0
     """Commits that HEAD or a branch leads to, and that cannot be read."""
 
@@ -53,22 +57,33 @@ class AgentCommits:
         """Of those that the files of the copy have."""
         return tuple(commit.message for commit in self.checked_out)
 
+    def of(self, branch: str) -> AgentCommits:
+        """Those of a branch that is not checked out, as if it were."""
+        return AgentCommits(tuple(commit for commit in self.elsewhere if branch in commit.branches))
+
     def lines(self) -> Iterator[str]:
         """What to say of them, without their messages: how many there are, and where the files do not have them."""
         if self.checked_out:
             yield f"{_many(len(self.checked_out))} of the agent: the messages are in the draft"
-        yield from self.left_out()
+        if names := self._elsewhere():
+            yield f"{_many(len(self.elsewhere))} of the agent on {names}, which is not checked out"
+        yield from self._not_read()
 
     def left_out(self) -> Iterator[str]:
         """Those that the files of the copy do not have, and those that cannot be read."""
-        branches = dict.fromkeys(name for commit in self.elsewhere for name in commit.branches)
-        if branches:
-            names = ", ".join(ascii(name)[1:-1] for name in list(branches)[:_NAMED])
-            more = f" and {len(branches) - _NAMED} more" if len(branches) > _NAMED else ""
+        if names := self._elsewhere():
             yield (
-                f"left out: {_many(len(self.elsewhere))} on {names}{more}, which is not checked out; after git switch "
-                "in the jail its files can be proposed"
+                f"left out: {_many(len(self.elsewhere))} on {names}, which is not checked out; after git switch in the "
+                "jail its files can be proposed"
             )
+        yield from self._not_read()
+
+    def _elsewhere(self) -> str:
+        branches = dict.fromkeys(name for commit in self.elsewhere for name in commit.branches)
+        names = ", ".join(ascii(name)[1:-1] for name in list(branches)[:_NAMED])
+        return f"{names} and {len(branches) - _NAMED} more" if len(branches) > _NAMED else names
+
+    def _not_read(self) -> Iterator[str]:
         if self.unread:
             yield f"left out: the messages of {_many(self.unread)} that the agent packed"
 
@@ -85,9 +100,38 @@ def read_commits(copy: WorkCopy) -> AgentCommits:
     place = copy.run.work / (UPPER if copy.kind == "overlay" else TREE)
     try:
         with HeldFolder(os.open(place, _FOLDER), place) as top:
-            return _Reading(top, _known(copy.run)).commits()
+            return _Reading(top, known_objects(copy.run)).commits()
     except OSError:
         return NO_COMMITS
+
+
+class LooseObjects:
+    """The loose objects of a copy's repository; `top` is the held folder of the copy."""
+
+    def __init__(self, top: HeldFolder) -> None:
+        self._top = top
+
+    def read(self, oid: str, kind: bytes, most: int) -> bytes | None:
+        """The bytes of an object, at most `most`, not compared with its id; None if there is no loose one of the kind,
+        or it is larger.
+        """
+        if not _is_id(oid):
+            return None
+        with suppress(OSError, zlib.error):
+            packed = _bytes(self._top, f"objects/{oid[:2]}/{oid[2:]}", most + _PACKED_MORE)
+            unpacking = zlib.decompressobj()
+            head, _, body = unpacking.decompress(packed, most + _PACKED_MORE).partition(b"\0")
+            if head.startswith(kind + b" ") and unpacking.eof and len(body) <= most:
+                return body
+        return None
+
+
+def _bytes(top: HeldFolder, path: str, most: int) -> bytes:
+    descriptor = open_inside(top.fileno(), f".git/{path}")
+    try:
+        return durable.read_regular_fd(descriptor, top.path / path, max_bytes=most)
+    finally:
+        os.close(descriptor)
 
 
 class _Reading:
@@ -95,6 +139,7 @@ class _Reading:
 
     def __init__(self, top: HeldFolder, known: frozenset[str]) -> None:
         self._top = top
+        self._loose = LooseObjects(top)
         self._known = known
         self._left = limits.COMMITS_READ
         self._unread: set[str] = set()
@@ -110,7 +155,8 @@ class _Reading:
             for commit in self._from(oid, set(mine)).values():
                 named = others.get(commit.oid, commit).branches
                 others[commit.oid] = AgentCommit(commit.oid, commit.message, (*named, ref.removeprefix(_HEADS)))
-        return AgentCommits(tuple(mine.values()), tuple(others.values()), len(self._unread))
+        tips = tuple((ref.removeprefix(_HEADS), others[oid]) for ref, oid in references.items() if oid in others)
+        return AgentCommits(tuple(mine.values()), tuple(others.values()), tips, len(self._unread))
 
     def _from(self, oid: str, seen: set[str]) -> dict[str, AgentCommit]:
         """The new commits that one leads to, itself first."""
@@ -122,7 +168,7 @@ class _Reading:
                 continue
             seen.add(oid)
             self._left -= 1
-            data = self._object(oid)
+            data = self._loose.read(oid, b"commit", limits.COMMIT_OBJECT_BYTES)
             if data is None:
                 self._unread.add(oid)
                 continue
@@ -131,16 +177,6 @@ class _Reading:
             lines = head.decode("ascii", "replace").split("\n")
             left += [line.removeprefix("parent ") for line in lines if line.startswith("parent ")]
         return found
-
-    def _object(self, oid: str) -> bytes | None:
-        """The bytes of a commit; None if it is not a loose object."""
-        with suppress(OSError, zlib.error):
-            packed = self._bytes(f"objects/{oid[:2]}/{oid[2:]}", limits.COMMIT_OBJECT_BYTES)
-            data = zlib.decompressobj().decompress(packed, limits.COMMIT_OBJECT_BYTES)
-            kind, _, body = data.partition(b"\0")
-            if kind.startswith(b"commit "):
-                return body
-        return None
 
     def _references(self) -> dict[str, str]:
         """Branches and the stash, with the id that each has."""
@@ -177,19 +213,15 @@ class _Reading:
 
     def _text(self, path: str) -> str:
         with suppress(OSError):
-            return self._bytes(path, limits.COMMIT_OBJECT_BYTES).decode("utf-8", "replace")
+            return _bytes(self._top, path, limits.COMMIT_OBJECT_BYTES).decode("utf-8", "replace")
         return ""
 
-    def _bytes(self, path: str, most: int) -> bytes:
-        descriptor = open_inside(self._top.fileno(), f".git/{path}")
-        try:
-            return durable.read_regular_fd(descriptor, self._top.path / path, max_bytes=most)
-        finally:
-            os.close(descriptor)
 
+def known_objects(run: AgentRun) -> frozenset[str]:
+    """The ids of all objects that the agent's repository had at the start (git, Documentation/gitformat-pack).
 
-def _known(run: AgentRun) -> frozenset[str]:
-    """The ids of all objects that the agent's repository had at the start (git, Documentation/gitformat-pack)."""
+    Raises OSError.
+    """
     found: set[str] = set()
     for path in sorted(Path(run.git / "objects" / "pack").glob("*.idx")):
         data = durable.read_regular(path, max_bytes=limits.AGENT_MANIFEST_BYTES)

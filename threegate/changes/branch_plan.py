@@ -244,13 +244,7 @@ class _Planning:
             kind, data = self._store.read(tree, limits.TREE_OBJECT_BYTES)
             if kind != "tree":
                 raise BranchRefused(f"the project's repository has no tree {tree}; try: git fsck")
-            found, at = {}, 0
-            while at < len(data):
-                end = data.index(b"\0", at)
-                mode, name = data[at:end].split(b" ", 1)
-                at = end + 1 + self._raw
-                found[name] = mode, data[end + 1 : at].hex()
-            self._read[tree] = found
+            self._read[tree] = tree_entries(data, self._raw)
         return self._read[tree]
 
     def _find(self, tree: str, path: str) -> Entry | None:
@@ -293,6 +287,20 @@ class _Planning:
 
     def _id(self, kind: bytes, data: bytes) -> str:
         return object_id(self._store.algorithm, kind, data)
+
+
+def tree_entries(data: bytes, raw: int) -> dict[bytes, Entry]:
+    """The entries of a tree by name; `raw` is the size of an id in it. Raises ValueError for bytes that are no tree."""
+    found: dict[bytes, Entry] = {}
+    at = 0
+    while at < len(data):
+        end = data.index(b"\0", at)
+        mode, name = data[at:end].split(b" ", 1)
+        at = end + 1 + raw
+        if b"/" in name or name in (b"", b".", b".."):
+            raise ValueError("a tree has a name that is none")
+        found[name] = mode, data[end + 1 : at].hex()
+    return found
 
 
 def object_id(algorithm: str, kind: bytes, data: bytes) -> str:

@@ -86,6 +86,11 @@ class ProjectRepository:
             f"git -C {root} config core.worktree {root}"
         )
 
+    @classmethod
+    def at(cls, folder: Path) -> ProjectRepository:
+        """A repository of our own, in a folder with `objects`. Raises BranchRefused without git."""
+        return cls(folder, folder, _program(), "/nonexistent")
+
     def run(self, *words: str) -> bytes:
         """What git prints, with the project's repository and settings of ours. Raises BranchRefused."""
         return _run(self.program, words, self._environment())

@@ -111,6 +111,8 @@ COMMITS_NAMED: Final = 24
 """Commits of an agent whose messages are in its request; earlier ones are counted."""
 COMMITS_READ: Final = 1_000
 """Commits that an agent made in one run and that are looked at."""
+COMMIT_BRANCHES: Final = 8
+"""Branches of an agent that are not checked out and whose files are proposed at the end of its run."""
 COMMIT_OBJECT_BYTES: Final = 1 * MIB
 TREE_OBJECT_BYTES: Final = 64 * MIB
 GIT_ATTRIBUTES_BYTES: Final = 1 * MIB

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent_runs import make_run
+from tests.agents.people import Person
+from tests.agents.test_agent_commits import with_repository
 from tests.support import make_place
 from threegate.agents.agent_commits import AgentCommits, read_commits
 from threegate.agents.project_survey import Survey
@@ -90,11 +92,10 @@ def no_repository(copy: WorkCopy) -> None:
 
 @pytest.mark.parametrize("attack", [a_link, a_fifo, a_device_of_folders, a_bomb, not_a_commit, no_repository])
 def test_nothing_is_followed_or_read_without_a_bound(copy: WorkCopy, attack: Callable[[WorkCopy], None]) -> None:
-    """It ends at once, with no commit but one of bounded size."""
+    """It ends at once, with no commit; one that is too large is counted."""
     attack(copy)
     found = read_commits(copy)
-    assert all(len(item.message) <= limits.COMMIT_OBJECT_BYTES for item in found.checked_out)
-    assert not found.elsewhere and found.unread == (attack is not_a_commit)
+    assert not found.checked_out and not found.elsewhere and found.unread == (attack in (a_bomb, not_a_commit))
 
 
 def test_a_circle_of_parents_ends(copy: WorkCopy) -> None:
@@ -126,3 +127,45 @@ def test_names_and_messages_are_escaped(copy: WorkCopy) -> None:
 
 def test_without_a_repository_there_are_none(copy: WorkCopy) -> None:
     assert read_commits(copy) == AgentCommits()
+
+
+FORGED = """
+import os, subprocess, zlib
+
+def git(*words, given=None):
+    named = ("-c", "user.name=x", "-c", "user.email=x@y")
+    return subprocess.run(["git", *named, *words], input=given, capture_output=True, check=True).stdout.decode().strip()
+
+def branch(name, tree):
+    git("update-ref", "refs/heads/" + name, git("commit-tree", tree, "-p", "HEAD", "-m", name))
+
+blob = bytes.fromhex(git("hash-object", "-w", "--stdin", given=b"evil"))
+for name, entry in (("up", b".."), ("deep", b"../../x"), ("own", b".git"), ("odd", b"a/b")):
+    data = b"100644 " + entry + b"\\0" + blob
+    branch(name, git("hash-object", "-t", "tree", "-w", "--literally", "--stdin", given=data))
+branch("cut", git("hash-object", "-t", "tree", "-w", "--literally", "--stdin", given=b"100644 a\\0short"))
+git("read-tree", "HEAD")
+lie = git("hash-object", "-w", "--stdin", given=b"honest")
+git("update-index", "--add", "--cacheinfo", "100644," + lie + ",lie")
+branch("lie", git("write-tree"))
+place = ".git/objects/" + lie[:2] + "/" + lie[2:]
+os.chmod(place, 0o600)
+open(place, "wb").write(zlib.compress(b"blob 4\\0evil"))
+git("read-tree", "HEAD")
+"""
+
+
+def test_forged_trees_and_blobs_are_not_proposed(user: Person) -> None:
+    """A name that leads out, a repository's own folder, a tree that is none, and bytes that are not those of the id."""
+    with_repository(user)
+    before = user.outside()
+    done = user.run("/usr/bin/python3", "-c", FORGED, options=["--propose", "always"])
+    for name in ("up", "deep", "odd"):
+        assert (
+            f"what it committed on {name} could not be proposed: the agent's branch: a tree has a name" in done.stderr
+        )
+    assert "what it committed on cut could not be proposed" in done.stderr, done
+    assert "what it committed on lie could not be proposed" in done.stderr and "other bytes than its id" in done.stderr
+    drafts = [path.read_text() for path in user.workspace.glob("tool-exec/agents/*/inbox/TR-*.md")]
+    assert len(drafts) == 1 and ".git" not in drafts[0].partition("## Changes")[2]
+    assert user.outside() == before
