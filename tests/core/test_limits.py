@@ -26,6 +26,8 @@ OWN = {
     "agents/git_index.py": {"_FACTS_BYTES", "_HEAD_BYTES"},
     "agents/secret_answers.py": {"_KEY_BYTES"},
     "agents/secret_files.py": {"_GUESSED_BYTES", "_KEY_BYTES"},
+    "changes/commit_message.py": {"_SUBJECT_CHARS"},
+    "changes/stored_form.py": {"_POINTER_BYTES"},
     "cli/findings_question.py": {"_KIND_CHARS", "_PATH_CHARS"},
     "secretscan/certain.py": {
         "_AWS_PREFIX_BYTES",

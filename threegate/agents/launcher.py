@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
+from threegate.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
 from threegate.agents.agent_home import take_over_state, write_files
 from threegate.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
 from threegate.agents.file_findings import Finding
@@ -93,6 +94,7 @@ class Finished:
     copy: WorkCopy
     facts: RunFacts
     problem: str = ""
+    commits: AgentCommits = NO_COMMITS
 
 
 Propose = Callable[[Finished], str | None]
@@ -598,7 +600,7 @@ class _Launch:
 
     def _finish(self, code: int, reason: str | None, propose: Propose) -> Finished:
         """Read the changes, propose them, and record the end in the trail."""
-        problem, changes = "", None
+        problem, changes, commits = "", None, NO_COMMITS
         if reason in _DISK_REASONS:
             self._say(_DISK_REASONS[reason].format(name=self._plan.profile.name, limits=self._plan.profile.limits))
         for side in self._sides:
@@ -609,6 +611,7 @@ class _Launch:
                 self._process.wait_empty()
             release_headroom(self._run)
             changes = read_changes(self._copy)
+            commits = read_commits(self._copy)
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
             problem = str(error)
@@ -616,7 +619,7 @@ class _Launch:
             problem = f"{self._run.base}: cannot be written ({error.strerror}); make room"
         except KeyboardInterrupt:
             problem = "interrupted before its changes were read; see: threegate agent show " + self._run.run_id
-        finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
+        finished = Finished(self._run, code, changes, self._copy, self._facts, problem, commits)
         counts = ModelCounts.read(self._counts) if self._counts >= 0 else ModelCounts()
         hosts = read_hosts(self._hosts) if self._hosts >= 0 else HostLog()
         drafted = None
