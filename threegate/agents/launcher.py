@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from threegate.acts.registered_projects import project_remarks, typed_path
+from threegate.acts.registered_projects import project_remarks
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
+from threegate.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
 from threegate.agents.agent_home import take_over_state, write_files
-from threegate.agents.answers import Answers, keep_answers
 from threegate.agents.continued_copy import TakenCopy, refuse_continuing, take_over_copy
 from threegate.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
-from threegate.agents.findings import Finding
+from threegate.agents.file_findings import Finding
 from threegate.agents.model_counts import ModelCounts, RelaySettings
 from threegate.agents.names_layer import names_work
 from threegate.agents.profile import Filled, Profile, load_profile
@@ -34,13 +34,14 @@ from threegate.agents.project_survey import Survey, scan_cache, survey
 from threegate.agents.propose import register_project
 from threegate.agents.read_folders import ReadFolder
 from threegate.agents.runs import RunFacts, end_dead_runs, run_lock, thaw_forgotten
+from threegate.agents.secret_answers import Answers, keep_answers
 from threegate.agents.side_processes import (
     start_door,
     start_model_relay,
 )
 from threegate.agents.terminal import run_in_jail
 from threegate.agents.work_changes import keep_bases, read_changes
-from threegate.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
+from threegate.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project, typed_links
 from threegate.changes.make import MadeChangeSet
 from threegate.changes.projects import find_project
 from threegate.core import durable, limits
@@ -98,6 +99,7 @@ class Finished:
     copy: WorkCopy
     facts: RunFacts
     problem: str = ""
+    commits: AgentCommits = NO_COMMITS
 
 
 Propose = Callable[[Finished], str | None]
@@ -158,6 +160,8 @@ class _Plan:
     root: Path
     read: tuple[Path, ...]
     """Folders besides the project, by their real paths."""
+    links: tuple[tuple[str, str], ...]
+    """The links on the way to these folders, as their paths were typed."""
     key: str
     walls: tuple[str, ...]
 
@@ -214,7 +218,8 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
         read.append(refuse_project(folder, context.workspace, context.workspace_id, copied=False))
     key = _key(context, profile)
     jails.check_walls(account)
-    return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), key, jails.WALLS)
+    links = tuple(link for folder in (wanted.project, *wanted.read) for link in typed_links(folder))
+    return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), links, key, jails.WALLS)
 
 
 def _rest(profile: Profile, account: Account, parent: AgentRun, facts: RunFacts) -> Profile:
@@ -306,7 +311,6 @@ class _Launch:
         self._about: dict[str, object] = {}
         self._read: list[ReadFolder] = []
         self._taken: TakenCopy | None = None
-        self._linked: tuple[tuple[str, str], ...] = ()
         self._before: AgentRun | None = None
         """The run whose HOME this one took over."""
 
@@ -357,6 +361,7 @@ class _Launch:
                     plan.root,
                     account=plan.account,
                     kind=kind,
+                    plain_if_small=plan.account.is_own,
                     shown=shown.project,
                     cache=scan_cache(self._context.workspace_id),
                     progress=counted,
@@ -375,6 +380,11 @@ class _Launch:
                     cache=scan_cache(self._context.workspace_id),
                 )
             )
+        if self._copy.kind == "overlay":
+            said.append(
+                "the copy is an overlay: rename(2) of a folder of the project fails in it (EXDEV); mv, git mv and "
+                "shutil.move copy it instead"
+            )
         for line in said:
             self._say(line)
         self._facts = RunFacts(
@@ -382,7 +392,7 @@ class _Launch:
             started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
             root=str(plan.root),
             project=self._registered(),
-            copy=kind,
+            copy=self._copy.kind,
             account=plan.account.name,
             uid=plan.account.uid,
             gid=plan.account.gid,
@@ -402,7 +412,6 @@ class _Launch:
         write_files(run, Filled(plan.profile, str(plan.root), _INSTRUCTIONS), plan.account)
         for folder in (run.inbox, run.files):
             os.chown(folder, plan.account.uid, plan.account.gid)
-        self._linked = tuple(self._links(plan.program.bound))
         bounds = plan.profile.limits
         self._cgroup = JailCgroup.make(run.run_id, memory_mb=bounds.memory_mb)
         held.callback(self._cgroup.close)
@@ -467,15 +476,14 @@ class _Launch:
                 )
 
         found = look()
-        new = [item for item in found.findings if item.line and item.digest not in answers.hides]
+        new = [item for item in found.findings if item.asks and item.digest not in answers.hides]
         if decide is None or not new:
             return found
         decided = decide(new)
         self.refuse_stopped()
-        if not decided:
-            return found
-        answers = keep_answers(context.workspace, answers, decided, actor=self._actor)
-        return found if all(item.hides == decided.get(item.digest, item.hides) for item in new) else look()
+        if decided:
+            answers = keep_answers(context.workspace, answers, decided, actor=self._actor)
+        return look()  # a person may have taken minutes, and the project may have changed meanwhile
 
     def _say_hidden(self) -> None:
         """Name every path that the agent does not see, and what it sees although it may be a secret."""
@@ -496,7 +504,8 @@ class _Launch:
         if others:
             self._say(f"not in its copy: {', '.join(others)}")
         if start.listed:
-            listed = dict.fromkeys(f"{found.place} ({found.kind})" for found in start.listed)
+            first = {(found.path, found.kind): found for found in reversed(start.listed)}
+            listed = [f"{found.place} ({found.kind})" for found in reversed(first.values())]
             self._say(f"the agent sees what may be secrets: {', '.join(listed)}")
 
     def _registered(self) -> str:
@@ -511,20 +520,6 @@ class _Launch:
             self._say(f"the agent's changes can be viewed but not applied: {error}")
             return ""
         return name
-
-    def _links(self, bound: Sequence[Bound]) -> Iterator[tuple[str, str]]:
-        """The names by which the person named the project and other folders, where a link is on the way."""
-        plan = self._plan
-        taken = [jails.HOME, *map(str, (plan.root, *plan.read)), *(item.target for item in bound)]
-        for path in dict.fromkeys((self._wanted.project, *self._wanted.read)):
-            typed, real = str(typed_path(path)), os.path.realpath(path)
-            if typed == real or os.path.realpath(typed) != real:
-                continue
-            if jails.may_link(typed, taken):
-                taken.append(typed)
-                yield typed, real
-            else:
-                self._say(f"{typed} leads through a link to {real}, and only that name exists in the jail")
 
     def _start_sides(self, held: ExitStack) -> None:
         """Start the door and the relay, each with a socket that no other process holds: if one dies, its
@@ -653,9 +648,9 @@ class _Launch:
             plan.account,
             tuple(bound),
             (*(layered for folder in self._read for layered in folder.layered), *self._copy.layered),
+            links=plan.links,
             environment=environment,
             cwd=str(plan.root),
-            links=self._linked,
             processes=plan.profile.limits.processes,
             cgroups=(*self._cgroup.entered, *self._freezer),
         )
@@ -683,7 +678,7 @@ class _Launch:
 
     def _finish(self, code: int, reason: str | None, propose: Propose) -> Finished:
         """Read the changes, propose them, and record the end in the trail."""
-        problem, changes = "", None
+        problem, changes, commits = "", None, NO_COMMITS
         if reason in _DISK_REASONS:
             self._say(_DISK_REASONS[reason].format(name=self._plan.profile.name, limits=self._plan.profile.limits))
         for side in self._sides:
@@ -694,6 +689,7 @@ class _Launch:
                 self._process.wait_empty()
             release_headroom(self._run)
             changes = read_changes(self._copy)
+            commits = read_commits(self._copy)
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
             problem = str(error)
@@ -701,7 +697,7 @@ class _Launch:
             problem = f"{self._run.base}: cannot be written ({error.strerror}); make room"
         except KeyboardInterrupt:
             problem = "interrupted before its changes were read; see: threegate agent show " + self._run.run_id
-        finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
+        finished = Finished(self._run, code, changes, self._copy, self._facts, problem, commits)
         counts = ModelCounts.read(self._counts) if self._counts >= 0 else ModelCounts()
         hosts = read_hosts(self._hosts) if self._hosts >= 0 else HostLog()
         drafted = None

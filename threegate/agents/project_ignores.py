@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from threegate.agents.git_history import NoHistory, Repository
+from threegate.agents.git_repository import NoHistory, Repository
 from threegate.changes.ignored import Ignoring
 from threegate.core import durable, limits
 

@@ -15,10 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from threegate.acts.registered_projects import add_project
+from threegate.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
 from threegate.agents.runs import RunFacts, read_frozen
 from threegate.agents.work_changes import keep_bases, read_changes, remember_proposed, was_proposed
 from threegate.agents.work_copy import WorkCopy
-from threegate.changes.change_draft import draft_change_set, left_out_lines
+from threegate.changes.change_draft import ChangeDraft, draft_change_set, left_out_lines
+from threegate.changes.commit_message import commit_lines
 from threegate.changes.make import MadeChangeSet
 from threegate.changes.projects import DEFAULT, read_projects
 from threegate.core import durable, limits
@@ -46,7 +48,7 @@ def propose_again(
         raise InvalidInput(f"{run.run_id}: its copy is that of the run {facts.continued} now; propose that one")
     root = Path(facts.root)
     copy = WorkCopy.of(run, root, facts.copy, Account(facts.account, facts.uid, facts.gid))
-    made = read_frozen(run, lambda: read_changes(copy, paths=paths, merging=True))
+    made, commits = read_frozen(run, lambda: (read_changes(copy, paths=paths, merging=True), read_commits(copy)))
     for path in paths:
         named = [*(row.path for row in made.rows), *(item.path for item in made.left_out)]
         if not any(name == path or name.startswith(f"{path}/") for name in named):
@@ -65,6 +67,7 @@ def propose_again(
         made,
         profile=facts.profile,
         purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
+        commits=NO_COMMITS if paths else commits,
     )
     return name, made
 
@@ -114,19 +117,32 @@ def draft_changes(
     *,
     profile: str,
     purpose: str,
+    commits: AgentCommits = NO_COMMITS,
 ) -> str:
     """Write the draft and its changes.tar; the name of the draft. Raises InvalidInput, OSError."""
     now = datetime.now(UTC)
-    draft = draft_change_set(
-        made,
-        project=project_name(workspace, settings, root),
-        request_id=f"TR-{now:%Y%m%d-%H%M%SZ}-changes-{secrets.token_hex(3)}",
-        requested_by=profile,
-        purpose=purpose,
-        justification=f"made by the agent {profile} in its work copy, run {run.run_id}",
-        now=now,
-        settings=settings.request,
-    )
+    name = project_name(workspace, settings, root)
+
+    def drafted(constraints: tuple[str, ...]) -> ChangeDraft:
+        return draft_change_set(
+            made,
+            project=name,
+            request_id=f"TR-{now:%Y%m%d-%H%M%SZ}-changes-{secrets.token_hex(3)}",
+            requested_by=profile,
+            purpose=purpose,
+            justification=f"made by the agent {profile} in its work copy, run {run.run_id}",
+            now=now,
+            settings=settings.request,
+            constraints=constraints,
+        )
+
+    try:
+        draft = drafted((*commit_lines(commits.messages), *commits.left_out()))
+    except InvalidInput:
+        if not commits.messages:
+            raise
+        without = f"{len(commits.messages)} commits of the agent: gate 1 refuses the words of a message"
+        draft = drafted((without, *commits.left_out()))
     remember_proposed(run, made)
     with workspace.hold(run.files) as files, suppress(FileExistsError):
         files.deliver(sha256_hex(made.data), made.data, 0o644)

@@ -76,6 +76,9 @@ _ETC: Final = {
 _ETC_OF_THE_HOST: Final = ("ld.so.cache", "ssl/certs", "alternatives", "ca-certificates", "localtime")
 """What programs need from /etc, without information about this machine's users."""
 
+_SYSTEM: Final = frozenset("bin dev etc lib lib32 lib64 libx32 proc run sbin usr".split())
+"""Folders of the jail's root that it has itself."""
+
 _ENTERING: Final = 'while [ "$1" != : ]; do echo $$ >"$1" || exit 3; shift; done; shift; exec "$@"'
 _MASKED_FILES: Final = ("keys", "key-users", "kcore", "latency_stats", "sched_debug", "timer_list", "timer_stats")
 _MASKED_FOLDERS: Final = ("acpi", "asound", "scsi")
@@ -115,9 +118,6 @@ exec /usr/bin/env -i "$@"
 bind each path up to `:` as 0, 1, … in an empty folder; then, up to the next `:`, mount an overlay of such numbers on
 each name.
 """
-
-_TAKEN: Final = frozenset("bin dev etc lib lib32 lib64 libx32 proc run sbin sys usr".split())
-"""Names in the root of a jail that are links, read-only or not plain folders."""
 
 _BEGIN: Final = """
 port() { # SOCKET PORT: listen on loopback before the agent lives
@@ -213,18 +213,6 @@ class Layered:
         return lower if self.work is None else f"{lower},upperdir={work}/upper,workdir={work}/scratch"
 
 
-def may_link(path: str, taken: Sequence[str]) -> bool:
-    """Whether a jail can have a symlink at an absolute path, with these paths bound: it must be in the root of the jail
-    itself, and not in a folder that the jail shares or has for its own.
-    """
-    parts = path.split("/")
-    if parts[1] in _TAKEN or path.startswith("/var/tmp/"):
-        return False
-    return not any(
-        path == other or f"{path}/".startswith(f"{other}/") or other.startswith(f"{path}/") for other in taken
-    )
-
-
 class JailProcess(subprocess.Popen[bytes]):
     """The bubblewrap process outside a jail, as `Jail.start` creates it."""
 
@@ -261,14 +249,14 @@ class Jail:
     account: Account
     bound: tuple[Bound, ...] = ()
     layered: tuple[Layered, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """Links by their paths, and what each leads to; those that are in a folder that is bound are left out."""
     environment: Mapping[str, str] | None = None
     cwd: str = "/"
     tmp_bytes: int = limits.AGENT_TMP_BYTES
     """Of /tmp and of /dev/shm; they have a name for each `TMP_BYTES_PER_NAME`."""
     processes: int = limits.JAIL_PROCESSES
     """Processes and threads, counted in the jail's own user namespace: those of the account outside do not count."""
-    links: tuple[tuple[str, str], ...] = ()
-    """Symlinks in the jail, each with where it leads: other names of what is bound."""
     cgroups: tuple[Path, ...] = ()
     """Files that the first process writes its process id into (`jail_cgroup`)."""
 
@@ -371,14 +359,25 @@ class Jail:
             first += len(layered.sources)
         for number, bound in enumerate(self.bound, first):
             line += ["--bind" if bound.writable else "--ro-bind", f"{_STAGE}/{number}", bound.target]
-        for link, leads in self.links:
-            line += ["--symlink", leads, link]
+        line += self._linked()
         line += ["--remount-ro", "/"]
         for descriptor in filters:
             line += ["--add-seccomp-fd", str(descriptor)]
         for name, value in {"PATH": "/usr/local/bin:/usr/bin:/bin", **(self.environment or {})}.items():
             line += ["--setenv", name, value]
         return [*line, "--chdir", self.cwd]
+
+    def _linked(self) -> list[str]:
+        """The options for links; not for one where something is, or would have to be, already."""
+        there = [bound.target for bound in self.bound] + [layered.target for layered in self.layered]
+        line: list[str] = []
+        for path, target in dict(self.links).items():
+            if path.split("/")[1] in _SYSTEM or any(
+                f"{one}/".startswith(f"{other}/") for name in there for one, other in ((name, path), (path, name))
+            ):
+                continue
+            line += ["--symlink", target, path]
+        return line
 
     def start(
         self,
