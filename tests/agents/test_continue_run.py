@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.agents.people import Person
-from tests.agents.test_what_comes_out import sign
+from tests.agents.test_what_comes_out import own_project, sign
+from threegate.core import limits
 
 LINES = "".join(f"{number}\n" for number in range(20))
 
@@ -24,6 +25,14 @@ def someone(somebody: Person) -> Person:
     (somebody.project / "sub" / "b").write_text(LINES)
     somebody.own()
     return somebody
+
+
+def large(who: Person) -> None:
+    """Make the project so large that the copy is an overlay, where there are overlays."""
+    (who.project / "many").mkdir()
+    for number in range(limits.AGENT_SMALL_ENTRIES):
+        (who.project / "many" / str(number)).touch()
+    own_project(who)
 
 
 def newest(who: Person) -> str:
@@ -81,7 +90,10 @@ def test_nothing_that_the_run_before_was_allowed_is_inherited(user: Person) -> N
     assert started["hosts"] == ["example.com"] and "hosts" not in last and last["parent"] == started["run"]
 
 
-def test_the_project_is_merged_and_conflicts_are_marked(someone: Person) -> None:
+@pytest.mark.parametrize("kind", ["plain", "overlay"])
+def test_the_project_is_merged_and_conflicts_are_marked(someone: Person, kind: str) -> None:
+    if kind == "overlay":
+        large(someone)
     run = first(
         someone, "sed -i s/^3$/three/ text; echo mine >>other; echo 1 >>sub/b; rm third; sed -i s/^9$/nine/ fourth"
     )
@@ -91,7 +103,7 @@ def test_the_project_is_merged_and_conflicts_are_marked(someone: Person) -> None
     (someone.project / "README").write_text("read this\n")
     (someone.project / "app.py").unlink()
     (someone.project / "born").write_text("since\n")
-    someone.own()
+    own_project(someone)
     script = (
         "cat README; ls; grep -c . text; cat other | grep -v '^[0-9]'; grep -v '^[<=>]' other >o; cat o >other; rm o"
     )
@@ -102,6 +114,7 @@ def test_the_project_is_merged_and_conflicts_are_marked(someone: Person) -> None
     assert "other: changed in the project too; it has 1 conflicts, marked in the file" in done.stderr
     assert "third: changed in the project too" in done.stderr
     assert "in its copy: 4 changed, 1 deleted" in done.stderr
+    assert someone.events("agent_started")[-1]["copy"] == ("plain" if someone.agent else kind)
     if someone.agent:
         return  # nothing of root's is applied
     sign(someone)
@@ -110,8 +123,11 @@ def test_the_project_is_merged_and_conflicts_are_marked(someone: Person) -> None
     assert (someone.project / "born").read_text() == "since\n" and not (someone.project / "third").exists()
 
 
-def test_traps_in_the_copy_lead_nowhere(someone: Person) -> None:
+@pytest.mark.parametrize("kind", ["plain", "overlay"])
+def test_traps_in_the_copy_lead_nowhere(someone: Person, kind: str) -> None:
     """The launcher writes into the copy where both sides changed a file: through no link, and out of no folder."""
+    if kind == "overlay":
+        large(someone)
     outside = someone.home / "outside"
     outside.mkdir()
     (outside / "b").write_text("untouched\n")
@@ -125,7 +141,7 @@ def test_traps_in_the_copy_lead_nowhere(someone: Person) -> None:
     for name in ("text", "sub/b", "other", "third", "fourth"):
         (someone.project / name).write_text("changed\n")
     (someone.project / "app.py").unlink()
-    someone.own()
+    own_project(someone)
     before = someone.outside()
     done = go_on(someone, run, "ls -A; echo x >>README")
     assert someone.outside() == before and (outside / "b").read_text() == "untouched\n"

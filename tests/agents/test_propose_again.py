@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.agents.people import Person
-from tests.agents.test_what_comes_out import ran, sign
+from tests.agents.test_what_comes_out import own_project, ran, sign
 
 LINES = "".join(f"{number}\n" for number in range(20))
 
@@ -61,7 +61,7 @@ def test_a_project_that_moved_on_is_merged_and_conflicts_are_left_out_by_name(so
     (someone.project / "text").write_text(LINES.replace("17\n", "seventeen\n"))
     (someone.project / "other").write_text(LINES + "theirs\n")
     (someone.project / "third").write_text("changed\n")
-    someone.own()
+    own_project(someone)
     value = json.loads(again(someone, "--json"))
     assert value["changes"] == {"add": 1, "modify": 1, "delete": 0, "mode": 0, "type": 0}
     reason = "changed in the project too since the run began"

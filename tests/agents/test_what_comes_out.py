@@ -5,6 +5,7 @@ jail and the real command; the situations are from reports of people who run age
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 from pathlib import Path
 
@@ -22,6 +23,14 @@ def shell(who: Person, script: str, cwd: Path | None = None) -> None:
         ["sh", "-ec", script], cwd=cwd or who.project, env={**who.environ(), **IDENTITY}, check=True,
         capture_output=True, **as_account(who.account),
     )  # fmt: skip
+
+
+def own_project(who: Person) -> None:
+    """Give what a test wrote into the project to the person; the copies of runs are left alone."""
+    if who.account:
+        found = pwd.getpwnam(who.account)
+        for path in (who.project, *who.project.rglob("*")):
+            os.chown(path, found.pw_uid, found.pw_gid, follow_symlinks=False)
 
 
 def ran(who: Person, script: str, *options: str) -> str:
