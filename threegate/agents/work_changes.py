@@ -83,20 +83,29 @@ def was_proposed(run: AgentRun, sha256: str) -> bool:
 
 
 def keep_bases(copy: WorkCopy, rows: tuple[Row, ...]) -> None:
-    """Keep the project's bytes of changed files in the run's `base`, if they are still those of the start."""
-    with _held(copy.root) as top:
+    """Keep the project's bytes of changed files in the run's `base`, if they are still those of the start: for merging,
+    which goes without what cannot be kept.
+    """
+    kept = set(os.listdir(copy.run.base))
+
+    def bases(top: HeldFolder) -> Iterator[tuple[str, bytes]]:
         for row in rows:
-            entry, kept = copy.start.entries.get(row.path), copy.run.base / base_name(row.path)
-            if entry is None or entry.kind != "file" or kept.exists() or entry.size > limits.AGENT_BASE_BYTES:
+            entry, name = copy.start.entries.get(row.path), base_name(row.path)
+            if entry is None or entry.kind != "file" or name in kept or entry.size > limits.AGENT_BASE_BYTES:
                 continue
+            data = None
             with suppress(OSError):
                 descriptor = open_inside(top.fileno(), row.path)
                 try:
                     if Original.of(os.fstat(descriptor)) == entry:
-                        data = durable.read_regular_fd(descriptor, kept, max_bytes=limits.AGENT_BASE_BYTES)
-                        durable.overwrite(kept, data)
+                        data = durable.read_regular_fd(descriptor, Path(row.path), max_bytes=limits.AGENT_BASE_BYTES)
                 finally:
                     os.close(descriptor)
+            if data is not None:
+                yield name, data
+
+    with suppress(OSError), _held(copy.root) as top:
+        durable.deliver_together(copy.run.base, bases(top))
 
 
 def base_name(path: str) -> str:

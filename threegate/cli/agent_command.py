@@ -56,7 +56,7 @@ def run(
     with_: Annotated[
         list[str] | None,
         typer.Option(
-            "--with", metavar="PATH", help="Let it see a protected path of the project, or of a folder of --read."
+            "--with", metavar="PATH", help="Let it see a hidden path of the project, or of a folder of --read."
         ),
     ] = None,
     read: Annotated[

@@ -122,9 +122,9 @@ def survey(
 
     Example: threegate project survey ~/app
     """
-    from threegate.agents.answers import Answers
     from threegate.agents.project_survey import scan_cache
     from threegate.agents.project_survey import survey as survey_project
+    from threegate.agents.secret_answers import Answers
     from threegate.agents.work_copy import refuse_project
     from threegate.changes.make import utf_8
     from threegate.cli.findings_question import finding_line
