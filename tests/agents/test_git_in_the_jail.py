@@ -151,6 +151,20 @@ def test_a_hidden_file_whose_bytes_the_agent_sees_elsewhere_changes_no_id(tmp_pa
         assert inside(copy, "git ls-files -v | grep ^S; ls -A lib") == "S .env\nS lib/.env\n__init__.py\ntwo.py\n"
 
 
+@pytest.mark.parametrize("where", ["tests/certs", "src"])
+def test_earlier_keys_of_tests_stay_in_the_history_and_others_do_not(tmp_path: Path, where: str) -> None:
+    """As in the copy: a key that is tracked among tests is there for everybody to see."""
+    key = f"mkdir -p {where}; rm -f {where}/*; ssh-keygen -q -t ed25519 -N '' -C CANARY -f {where}/server; "
+    outside = make(
+        tmp_path, "plain", f"{key} git add -A; git commit -qm first; {key} git add -A; git commit -qm second; "
+        f"git rm -qr {where}; git commit -qm gone",
+    )  # fmt: skip
+    with working(tmp_path, "plain") as copy:
+        assert (inside(copy, STATE) == outside) is (where == "tests/certs")
+        shown = inside(copy, f"git show HEAD~2:{where}/server HEAD~3:{where}/server")
+        assert shown.count("PRIVATE KEY") == (4 if where == "tests/certs" else 0)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_settings_that_files_depend_on_come_along(tmp_path: Path, kind: CopyKind) -> None:
     """Modes, line ends, links that are files, and what the person ignores: the tree is as clean as outside."""
