@@ -11,6 +11,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from threegate.agents.secret_files import file_secret, is_key_name, is_secret_path, text_of
@@ -75,7 +76,7 @@ def find_in_file(
     """
     text = text_of(data)
     certain = find_certain(text)
-    public = _is_fixture(path)
+    public = _is_fixture(path.rpartition("/")[0])
     if is_secret_path(path):
         is_public = public and is_key_name(path) and {found.kind for found in certain} == {_KEY} and tracked(path)
         if not is_public:
@@ -102,9 +103,10 @@ def _may_list(path: str, data: bytes) -> bool:
     return b"\0" not in data
 
 
-def _is_fixture(path: str) -> bool:
-    """Whether a file is below a folder for tests, fixtures, examples or documents."""
-    return any(not _FIXTURES.isdisjoint(_WORD.split(folded(part).strip("_."))) for part in path.split("/")[:-1])
+@lru_cache(maxsize=1 << 10)
+def _is_fixture(folder: str) -> bool:
+    """Whether a folder is, or is below, one for tests, fixtures, examples or documents."""
+    return any(not _FIXTURES.isdisjoint(_WORD.split(folded(part).strip("_."))) for part in folder.split("/"))
 
 
 def _finding(path: str, text: str, found: Found, key: bytes, *, certain: bool, hides: bool) -> Finding:
