@@ -2,8 +2,9 @@
 
 Invariant: the agent's repository has exactly the objects that its references and its index reach, in a pack of its
 own. It shares nothing with the project's object store, in which unreachable objects, stashes and alternates also are.
-If no hidden blob is in the history, every object keeps its id. Otherwise the trees with hidden blobs, and the commits
-and tags above them, are written anew, and everything else keeps its bytes.
+If no hidden blob is in the history, every object keeps its id. Otherwise a placeholder takes the place of each, the
+trees with them and the commits and tags above are written anew, and everything else keeps its bytes. Hidden files that
+are tracked are skipped by the index (`skip-worktree`), so nothing takes them for deleted.
 
 git never runs in the project or in the copy: it runs in a scratch repository of our own, with a configuration of our
 own, whose alternate is the project's object store.
@@ -11,10 +12,13 @@ own, whose alternate is the project's object store.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import secrets
 import shutil
+import stat
 import subprocess
 import time
 import zlib
@@ -23,20 +27,23 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from threegate.agents.git_repository import PROGRAMS, NoHistory, Repository, find_git, is_id
 from threegate.agents.secret_files import text_of
 from threegate.core import durable, limits
-from threegate.core.held_folder import hold_path, open_inside
 from threegate.secretscan import has_certain_secret
 
 _SCRATCH: Final = "scratch"
-_KEPT: Final = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/")
-"""References that the agent gets: no stash, and nothing of a bisection or a replacement."""
-_TREE, _LINK = b"40000", b"160000"
+_TREE, _LINK, _REGULAR = 0o40000, 0o120000, 0o100000
+_FILE: Final = b"100644"
 _RULES: Final = 1
 """Number of the rules by which blobs are scanned."""
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY
+_MISSING: Final = b"missing"
+"""The kind of an object that a partial clone does not have."""
+_ONE_INDEX: Final = ("--no-split-index", "--clear-resolve-undo", "--no-untracked-cache", "--force-write-index")
+"""Options of update-index: all entries in one file, and nothing of other names or earlier blobs."""
+_PLACEHOLDER: Final = b"ThreeGate hides this file from the agent.\n"
 _PIECE: Final = 1 << 20
 _AT_ONCE: Final = 128
 """Objects that are asked for before the first is read; their ids fit into a pipe."""
@@ -47,137 +54,73 @@ notebooks that are not yet packed, git would take half a minute.
 _PACK_KINDS: Final = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 
 
-class NoHistory(Exception):
-    """There is no repository that can be given to the agent; one line that says why."""
-
-
 class _TooLong(Exception):
     """More time than AGENT_HISTORY_SECONDS."""
 
 
 @dataclass(frozen=True, slots=True)
-class Repository:
-    """Where a project's repository is: the folder of this checkout, and the one with objects and references."""
-
-    own: Path
-    common: Path
-
-    @classmethod
-    def of(cls, root: Path) -> Repository:
-        """The repository of a checkout. A linked worktree or submodule counts if its repository names this folder
-        too: else a file that came with the project could name any repository of this account. Raises NoHistory.
-        """
-        place = root / ".git"
-        if place.is_symlink():
-            raise NoHistory("its .git is a link")
-        if place.is_dir():
-            return cls(place, place)
-        own = root / _first_line(place).removeprefix("gitdir: ")
-        own = Path(os.path.realpath(own))
-        with suppress(NoHistory):
-            if Path(os.path.realpath(_first_line(own / "gitdir"))) == place:
-                return cls(own, Path(os.path.realpath(own / _first_line(own / "commondir"))))
-        with suppress(NoHistory):
-            for line in _read(own, "config").decode("utf-8", "replace").splitlines():
-                key, _, value = line.partition("=")
-                if key.strip().lower() == "worktree" and Path(os.path.realpath(own / value.strip())) == root:
-                    return cls(own, own)
-        raise NoHistory("its .git names a repository elsewhere, which does not name this folder")
-
-    def references(self) -> dict[str, str]:
-        """The references by name, with the id that each has. Raises NoHistory."""
-        found: dict[str, str] = {}
-        with suppress(FileNotFoundError):
-            for line in _read(self.common, "packed-refs").decode("utf-8", "replace").splitlines():
-                oid, _, name = line.partition(" ")
-                if _is_id(oid) and name.startswith(_KEPT):
-                    found[name] = oid
-        for place, _, names in os.walk(self.common / "refs"):
-            for name in names:
-                path = os.path.relpath(os.path.join(place, name), self.common)
-                with suppress(OSError):
-                    oid = _read(self.common, path).decode("utf-8", "replace").strip()
-                    if _is_id(oid) and path.startswith(_KEPT):
-                        found[path] = oid
-        return dict(sorted(found.items()))
-
-
-def _first_line(path: Path) -> str:
-    try:
-        return _read(path.parent, path.name).decode("utf-8", "surrogateescape").split("\n", 1)[0]
-    except OSError:
-        raise NoHistory("its repository cannot be read") from None
-
-
-def _read(folder: Path, path: str) -> bytes:
-    """The bytes of a file below a folder of a repository, through no link. Raises OSError."""
-    with hold_path(folder) as held:
-        descriptor = open_inside(held.fileno(), path)
-    try:
-        return durable.read_regular_fd(descriptor, folder / path, max_bytes=limits.SNAPSHOT_BYTES)
-    finally:
-        os.close(descriptor)
-
-
-def _is_id(text: str) -> bool:
-    return len(text) in (40, 64) and not set(text) - set("0123456789abcdef")
-
-
-@dataclass(frozen=True, slots=True)
 class History:
-    """What was made: HEAD, the references, the index and the shallow list as files of a `.git`, and what to say."""
+    """What was made: HEAD, the references, the index and the shallow list as files of a `.git`, and what to say.
+
+    `index_ns` is when the project's index was written: git takes what is as old for possibly changed.
+    """
 
     head: bytes
     packed_refs: bytes
     index: bytes | None
     shallow: bytes
+    index_ns: int = 0
+    skipped: tuple[bytes, ...] = ()
+    """Paths of the index that are hidden."""
     note: str = ""
 
+    def write(self, repository: Repository, git: Path, objects: str) -> None:
+        """Make the `.git` of a checkout, with the settings of the project's; `objects` is where its objects are in the
+        jail. Raises OSError, ProjectError.
+        """
+        for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info"):
+            (git / folder).mkdir(parents=True)
+        for name, data in (
+            ("config", repository.config(without_cone=bool(self.skipped))),
+            ("HEAD", self.head),
+            ("packed-refs", self.packed_refs),
+            ("index", self.index),
+            ("shallow", self.shallow),
+            ("objects/info/alternates", f"{objects}\n".encode()),
+            *((f"info/{name}", data) for name, data in repository.patterns(self.skipped).items()),
+        ):
+            if data:
+                (git / name).write_bytes(data)
+        if self.index is not None and self.index_ns:
+            os.utime(git / "index", ns=(self.index_ns, self.index_ns))
 
-def identity(repository: Repository) -> bytes:
-    """Lines of a configuration with the name and address that the person commits with, those of the checkout first."""
-    program = shutil.which("git", path=os.defpath)
-    lines = [b"[user]\n"]
-    for key, default in (("name", "agent"), ("email", "agent@localhost")):
-        value = default
-        for file in (repository.common / "config", Path.home() / ".gitconfig", Path.home() / ".config/git/config"):
-            if program is None or not file.is_file():
-                continue
-            done = subprocess.run(
-                [program, "config", "--no-includes", "--file", file, "--get", f"user.{key}"],
-                env={"PATH": os.defpath, "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}, cwd="/",
-                stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=limits.AGENT_HISTORY_SECONDS,
-            )  # fmt: skip
-            found = done.stdout.decode("utf-8", "replace").removesuffix("\n")
-            if done.returncode == 0 and found.isprintable() and 0 < len(found) <= limits.NAME_CHARS:
-                value = found
-                break
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        lines.append(f'\t{key} = "{escaped}"\n'.encode())
-    return b"".join(lines)
+
+class _Staged(NamedTuple):
+    """An entry of the index."""
+
+    path: str
+    oid: str
+    stage: str
 
 
 def make_history(
     repository: Repository,
     place: Path,
-    config: bytes,
     *,
     hides: Callable[[str], bool],
     shown: Callable[[str], bytes | None],
-    scanned: Path | None = None,
+    kept: Path | None = None,
 ) -> History:
     """Make `place/objects` with what the agent may have.
 
     `hides` says of a path, whose folders are not hidden, whether it is hidden from the agent; `shown` has the bytes of
-    a visible file of the project now: they stay wherever else they are. `config` is that of the scratch repository,
-    `scanned` a folder that keeps which blobs have a secret. Raises NoHistory, OSError.
+    a visible file of the project now: they stay wherever else they are. `kept` is a folder for what the next run can
+    use: which blobs have a secret, and the objects that were written anew. Raises NoHistory, ProjectError, OSError.
     """
-    program = shutil.which("git", path=os.defpath)
-    if program is None:
-        raise NoHistory("git is not installed here; apt-get install git")
+    program = find_git()
     if "\n" in str(repository.common):
         raise NoHistory("its path has a line break")
-    with _Making(program, repository, place, config, hides, shown, _Scanned.load(scanned, repository)) as making:
+    with _Making(program, repository, place, hides, shown, kept) as making:
         try:
             return making.whole()
         except _TooLong:
@@ -198,31 +141,37 @@ class _Making:
         program: str,
         repository: Repository,
         place: Path,
-        config: bytes,
         hides: Callable[[str], bool],
         shown: Callable[[str], bytes | None],
-        scanned: _Scanned,
+        kept: Path | None,
     ) -> None:
         self._repository, self._place = repository, place
-        self._hides, self._shown, self._scanned = cache(hides), shown, scanned
+        self._hides, self._shown = cache(hides), shown
+        self._scanned = _Scanned.load(kept, repository)
+        self._kept = _Kept(kept and kept / f"objects-{_name(repository)}")
         self._program = program
         self._until = time.monotonic() + limits.AGENT_HISTORY_SECONDS
         self._scratch = place / _SCRATCH
         self._index = self._scratch / "index"
-        self._config = config
-        self._algorithm = "sha256" if b"sha256" in config else "sha1"
+        self._config = repository.format()
+        self._algorithm = "sha256" if b"sha256" in self._config else "sha1"
+        self._partial = ("--missing=allow-any",) if repository.is_partial else ()
         self._raw = hashlib.new(self._algorithm).digest_size
         self._read: dict[str, tuple[bytes, bytes]] = {}
         """Commits and tags that were read, and what was written anew."""
         self._new: dict[str, tuple[bytes, bytes]] = {}
         self._trees: dict[str, list[tuple[bytes, bytes, str]]] = {}
         self._walked: set[tuple[str, str]] = set()
-        self._rewritten: dict[tuple[str, str], str | None] = {}
+        self._rewritten: dict[str, str] = {}
         self._blobs: dict[str, None] = {}
         self._hidden: set[str] = set()
         """Blobs that are at a hidden path."""
         self._bad: set[str] = set()
         """Blobs that the agent does not get."""
+        self._gone: set[str] = set()
+        """Blobs that a partial clone does not have."""
+        self._index_ns = 0
+        self._skipped: tuple[bytes, ...] = ()
         self._held = ExitStack()
 
     def __enter__(self) -> _Making:
@@ -236,7 +185,14 @@ class _Making:
         (self._scratch / "HEAD").write_bytes(b"ref: refs/heads/none\n")
         (self._scratch / "objects/info/alternates").write_text(f"{self._repository.common / 'objects'}\n")
         with suppress(FileNotFoundError):
-            (self._scratch / "shallow").write_bytes(_read(self._repository.common, "shallow"))
+            (self._scratch / "shallow").write_bytes(self._repository.read("shallow"))
+        for index in self._kept.lend(self._scratch / "objects/pack"):
+            try:
+                listed = self._git("show-index", given=index.read_bytes())
+            except (_TooLong, subprocess.SubprocessError):
+                index.unlink()
+                continue
+            self._kept.ids |= {line.split()[1].decode() for line in listed.splitlines()}
         self._objects = self._held.enter_context(
             subprocess.Popen(
                 [self._program, "cat-file", "--batch"],
@@ -260,12 +216,12 @@ class _Making:
     def whole(self) -> History:
         """The whole history. Raises _TooLong."""
         references = self._repository.references()
-        head = _read(self._repository.own, "HEAD")
-        tips = list(dict.fromkeys([*references.values(), *self._detached(head)]))
-        commits = self._git("rev-list", "--topo-order", "--reverse", "--stdin", given=_lines(self._commits(tips)))
+        head, _ = self._repository.read_own("HEAD")
+        branch = _target(head)
+        detached = [branch] if is_id(branch) else []
+        tips = list(dict.fromkeys([*references.values(), *detached]))
+        order = self._load(tips)
         staged = self._staged()
-        order = commits.decode().split()
-        self._load(tips)
         for commit in order:
             self._in_time()
             self._walk(_header(self._object(commit, b"commit"), b"tree"), "")
@@ -274,60 +230,66 @@ class _Making:
         self._judge(staged)
         made = self._rewrite_commits(order)
         renamed = {name: self._mapped(oid, made) for name, oid in references.items()}
-        branch = _target(head)
-        top = made.get(branch if _is_id(branch) else references.get(branch, ""))
-        tree = top and _header(self._object(top, b"commit"), b"tree")
-        index = self._make_index(staged, tree)
-        kept = [oid for path, oid in staged if not self._is_bad(path, oid)]
-        detached = [self._mapped(oid, made) for oid in self._detached(head)]
-        self._pack([*filter(None, renamed.values()), *filter(None, detached), *kept])
+        top = made.get(branch if detached else references.get(branch, ""))
+        index = self._make_index(staged, top and _header(self._object(top, b"commit"), b"tree"))
+        shallow = self._shallow()
+        if shallow:
+            shallow = [made.get(oid, oid) for oid in shallow]
+            (self._scratch / "shallow").write_bytes(_lines(shallow))
+        self._pack([*renamed.values(), *(made[oid] for oid in detached), *self._visible(staged)])
         changed = sum(one != other for one, other in made.items())
         return History(
-            f"{detached[0]}\n".encode() if detached and detached[0] else head,
-            b"".join(f"{oid} {name}\n".encode() for name, oid in renamed.items() if oid),
-            index or self._fresh_index(tree),
-            _lines(made.get(oid, oid) for oid in self._shallow()),
-            f"git: {len(self._bad)} hidden files are not in the history, so {changed} commits have other ids"
-            if changed
-            else "",
+            f"{made[branch]}\n".encode() if detached else head,
+            b"".join(f"{oid} {name}\n".encode() for name, oid in renamed.items()),
+            index,
+            _lines(shallow),
+            self._index_ns,
+            self._skipped,
+            _REWRITTEN.format(versions=len(self._bad), commits=changed) if changed else "",
         )
 
     def one_commit(self) -> History:
         """One commit with what is visible of HEAD. Raises NoHistory."""
         self._until = time.monotonic() + limits.AGENT_HISTORY_SECONDS
         self._rewritten.clear()
-        head = _read(self._repository.own, "HEAD")
+        head, _ = self._repository.read_own("HEAD")
         name = _target(head)
-        oid = name if _is_id(name) else self._repository.references().get(name, "")
-        staged = self._staged()
+        oid = name if is_id(name) else self._repository.references().get(name, "")
         try:
+            staged = self._staged()
             tree = _header(self._object(oid, b"commit"), b"tree")
             self._blobs.clear()
             self._walked.clear()
             self._walk(tree, "")
             self._judge(staged)
             stamp = b"ThreeGate <threegate@localhost> 0 +0000"
+            new = self._tree(tree)
             body = b"tree %s\nauthor %s\ncommitter %s\n\n%s\n" % (
-                (self._tree(tree, "") or self._write(b"tree", b"")).encode(), stamp, stamp,
-                b"The project without its history",
+                new.encode(), stamp, stamp, b"The project without its history",
             )  # fmt: skip
             commit = self._write(b"commit", body)
-            index = self._make_index(staged, _header(body, b"tree"))
-            self._pack([commit, *(oid for path, oid in staged if not self._is_bad(path, oid))])
+            index = self._make_index(staged, new)
+            self._pack([commit, *self._visible(staged)])
         except (_TooLong, *_BROKEN):
             raise NoHistory("its repository is too large, or cannot be read") from None
-        if _is_id(name):
-            return History(f"{commit}\n".encode(), b"", index, b"", _ONE_COMMIT)
-        return History(head, f"{commit} {name}\n".encode(), index, b"", _ONE_COMMIT)
+        if is_id(name):
+            return History(f"{commit}\n".encode(), b"", index, b"", self._index_ns, self._skipped, _ONE_COMMIT)
+        return History(head, f"{commit} {name}\n".encode(), index, b"", self._index_ns, self._skipped, _ONE_COMMIT)
 
-    def _load(self, tips: list[str]) -> None:
-        """Read all commits and trees, many at a time."""
-        listed = self._git("rev-list", "--objects", "--filter=blob:none", "--stdin", given=_lines(tips))
+    def _load(self, tips: list[str]) -> list[str]:
+        """Read all commits and trees, many at a time. The commits, parents before their children."""
+        if not tips:
+            return []
+        order = self._git("rev-list", "--topo-order", "--reverse", "--stdin", given=_lines(self._commits(tips)))
+        listed = self._git(
+            "rev-list", "--objects", "--filter=blob:none", *self._partial, "--stdin", given=_lines(tips)
+        )  # fmt: skip
         for oid, kind, data in self._many([line.split(b" ", 1)[0].decode() for line in listed.splitlines()]):
             if kind == b"tree":
                 self._trees[oid] = self._parsed(data)
             else:
                 self._read[oid] = kind, data
+        return order.decode().split()
 
     # ---- finding what is hidden
 
@@ -340,10 +302,11 @@ class _Making:
         self._in_time()
         for mode, name, oid in self._entries(tree):
             path = prefix + os.fsdecode(name)
-            below = hidden or (mode != _LINK and self._hides(path))
-            if mode == _TREE:
+            kind = _kind(mode)
+            below = hidden or (kind is not None and self._hides(path))
+            if kind == _TREE:
                 self._walk(oid, f"{path}/", below)
-            elif mode != _LINK:
+            elif kind is not None:
                 self._blobs[oid] = None
                 if below:
                     self._hidden.add(oid)
@@ -358,17 +321,21 @@ class _Making:
         elif kind == b"blob":
             self._blobs[oid] = None
 
-    def _judge(self, staged: list[tuple[str, str]]) -> None:
+    def _judge(self, staged: list[_Staged]) -> None:
         """Decide which blobs the agent does not get."""
-        for path, oid in staged:
-            self._blobs[oid] = None
-            if self._hides_any(path):
-                self._hidden.add(oid)
+        for row in staged:
+            self._blobs[row.oid] = None
+            if self._hides_any(row.path):
+                self._hidden.add(row.oid)
+        self._hidden.discard(self._id(b"blob", b""))
         left = [oid for oid in self._blobs if oid not in self._hidden]
-        for oid, _, data in self._many([oid for oid in left if oid not in self._scanned.known]):
-            self._scanned.add(oid, data)
-        self._hidden |= {oid for oid in left if self._scanned.known[oid]}
-        there = {oid for path, oid in staged if oid in self._hidden and self._is_shown(path, oid)}
+        for oid, kind, data in self._many([oid for oid in left if oid not in self._scanned.known]):
+            if kind == _MISSING:
+                self._gone.add(oid)
+            else:
+                self._scanned.add(oid, data)
+        self._hidden |= {oid for oid in left if self._scanned.known.get(oid)}
+        there = {row.oid for row in staged if row.oid in self._hidden and self._is_shown(row.path, row.oid)}
         self._bad = self._hidden - there
 
     def _is_shown(self, path: str, oid: str) -> bool:
@@ -379,9 +346,6 @@ class _Making:
     def _hides_any(self, path: str) -> bool:
         parts = path.split("/")
         return any(self._hides("/".join(parts[:depth])) for depth in range(1, len(parts) + 1))
-
-    def _is_bad(self, path: str, oid: str) -> bool:
-        return oid in self._bad or self._hides_any(path)
 
     # ---- writing anew
 
@@ -396,8 +360,7 @@ class _Making:
             for number, line in enumerate(lines):
                 key, _, value = line.partition(b" ")
                 if key == b"tree":
-                    new = self._tree(value.decode(), "") or self._write(b"tree", b"")
-                    lines[number] = b"tree " + new.encode()
+                    lines[number] = b"tree " + self._tree(value.decode()).encode()
                 elif key == b"parent":
                     lines[number] = b"parent " + made.get(value.decode(), value.decode()).encode()
                 elif key != b"":
@@ -406,49 +369,42 @@ class _Making:
             made[commit] = commit if written == data else self._write(b"commit", written)
         return made
 
-    def _tree(self, tree: str, prefix: str) -> str | None:
-        """The id of a tree without what the agent does not get; None if nothing is left."""
-        key = (tree, prefix)
-        if key not in self._rewritten:
+    def _tree(self, tree: str) -> str:
+        """The id of a tree with placeholders for what the agent does not get."""
+        if tree not in self._rewritten:
             self._in_time()
-            kept, old = [], self._entries(tree)
-            for mode, name, oid in old:
-                path = prefix + os.fsdecode(name)
-                if mode == _LINK:
-                    kept.append((mode, name, oid))
-                elif self._hides(path):
-                    continue
-                elif mode == _TREE:
-                    below = self._tree(oid, f"{path}/")
-                    if below is not None:
-                        kept.append((mode, name, below))
-                elif oid not in self._bad:
-                    kept.append((mode, name, oid))
-            new: str | None = tree
-            if kept != old:
-                data = b"".join(mode + b" " + name + b"\0" + bytes.fromhex(oid) for mode, name, oid in kept)
-                new = self._write(b"tree", data) if kept else None
-            self._rewritten[key] = new
-        return self._rewritten[key]
+            old = self._entries(tree)
+            new = [
+                (mode, name, self._tree(oid)) if _kind(mode) == _TREE
+                else (_FILE if _kind(mode) == _LINK else mode, name, self._placeholder()) if oid in self._bad
+                else (mode, name, oid)
+                for mode, name, oid in old
+            ]  # fmt: skip
+            data = b"".join(mode + b" " + name + b"\0" + bytes.fromhex(oid) for mode, name, oid in new)
+            self._rewritten[tree] = tree if new == old else self._write(b"tree", data)
+        return self._rewritten[tree]
 
-    def _mapped(self, oid: str, made: dict[str, str]) -> str | None:
-        """The new id of what a reference leads to; None if the agent does not get it."""
+    def _placeholder(self) -> str:
+        return self._write(b"blob", _PLACEHOLDER)
+
+    def _mapped(self, oid: str, made: dict[str, str]) -> str:
+        """The new id of what a reference leads to."""
         if oid in made:
             return made[oid]
         kind, data = self._any(oid)
         if kind == b"tree":
-            return self._tree(oid, "")
+            return self._tree(oid)
         if kind != b"tag":
-            return None if oid in self._bad else oid
+            return self._placeholder() if oid in self._bad else oid
         target = _header(data, b"object")
         new = self._mapped(target, made)
-        if new is None or new == target:
-            return oid if new else None
-        return self._write(b"tag", data.replace(target.encode(), new.encode(), 1))
+        return oid if new == target else self._write(b"tag", data.replace(target.encode(), new.encode(), 1))
 
     def _write(self, kind: bytes, body: bytes) -> str:
         oid = self._id(kind, body)
-        self._new[oid] = self._read[oid] = kind, body
+        self._read[oid] = kind, body
+        if oid not in self._kept.ids:
+            self._new[oid] = kind, body
         return oid
 
     def _id(self, kind: bytes, body: bytes) -> str:
@@ -458,38 +414,51 @@ class _Making:
 
     # ---- the index and the pack
 
-    def _staged(self) -> list[tuple[str, str]]:
-        """Path and blob of each entry of the index; nothing without one that git can read alone."""
+    def _staged(self) -> list[_Staged]:
+        """The entries of the index; none without an index that can be read."""
         try:
-            self._index.write_bytes(_read(self._repository.own, "index"))
-            listed = self._git("ls-files", "-s", "-z", index=True)
+            data, self._index_ns = self._repository.read_own("index")
+            self._index.write_bytes(data)
+            for name in self._repository.shared_indexes():
+                (self._scratch / name).write_bytes(self._repository.read_own(name)[0])
+            # One that is in two files, or has folders for entries, is one with all files afterwards.
+            self._git("update-index", *_ONE_INDEX, index=True)
+            return self._listed()
         except (OSError, subprocess.SubprocessError):
             self._index.unlink(missing_ok=True)
             return []
-        rows = [row.split(b"\t", 1) for row in listed.split(b"\0") if row]
-        return [(os.fsdecode(path), facts.split()[1].decode()) for facts, path in rows if not facts.startswith(_LINK)]
 
-    def _make_index(self, staged: list[tuple[str, str]], tree: str | None) -> bytes | None:
-        """The index without hidden paths, so that git does not take them for deleted; and with what `tree` has where a
-        hidden blob is staged at a visible path.
+    def _listed(self) -> list[_Staged]:
+        rows = [row.split(b"\t", 1) for row in self._git("ls-files", "-s", "-z", index=True).split(b"\0") if row]
+        words = [(os.fsdecode(path), *facts.decode().split()) for facts, path in rows]
+        return [_Staged(path, oid, stage) for path, mode, oid, stage in words if _kind(mode.encode()) is not None]
+
+    def _visible(self, staged: list[_Staged]) -> list[str]:
+        """The blobs of the index that the agent gets."""
+        return [row.oid for row in staged if row.oid not in self._bad and row.oid not in self._gone]
+
+    def _make_index(self, staged: list[_Staged], tree: str | None) -> bytes | None:
+        """The index, with what `tree` has where a blob is staged that the agent does not get; hidden paths are skipped.
+        Without one that can be read it is that of `tree`.
         """
         if not self._index.exists():
-            return None
+            if tree is None:
+                return None
+            self._git("read-tree", tree, index=True)
         lines = []
-        for path, oid in staged:
-            if self._is_bad(path, oid):
-                name = os.fsencode(path)
+        for row in staged:
+            if row.oid in self._bad:
+                name = os.fsencode(row.path)
                 mode, _, there = self._find(tree, name.split(b"/")) or (b"0", b"", "0" * 2 * self._raw)
                 lines += [b"0 %s\t%s" % (b"0" * 2 * self._raw, name), b"%s %s\t%s" % (mode, there.encode(), name)]
         if lines:
             self._git("update-index", "-z", "--index-info", given=b"\0".join([*lines, b""]), index=True)
-        return self._index.read_bytes()
-
-    def _fresh_index(self, tree: str | None) -> bytes | None:
-        """The index of a tree that was packed, where the project's is in a form that needs more files."""
-        if tree is None:
-            return None
-        self._git("read-tree", tree, index=True)
+        self._skipped = tuple(
+            os.fsencode(row.path) for row in self._listed() if row.stage == "0" and self._hides_any(row.path)
+        )
+        if self._skipped:
+            paths = b"\0".join([*self._skipped, b""])
+            self._git("update-index", "-z", "--skip-worktree", "--stdin", given=paths, index=True)
         return self._index.read_bytes()
 
     def _find(self, tree: str | None, parts: list[bytes]) -> tuple[bytes, bytes, str] | None:
@@ -510,10 +479,21 @@ class _Making:
                     file.write(piece)
                 file.write(made.digest())
             self._git("index-pack", str(place))
-        if wanted:
-            base = str(self._place / "objects" / "pack" / "pack")
-            words = ("pack-objects", "--revs", "-q", "--delta-base-offset", *_QUICK, base)
-            self._git(*words, given=_lines(dict.fromkeys(wanted)))
+            self._kept.add(place, made.hexdigest())
+        if not wanted:
+            return
+        given, revs = _lines(dict.fromkeys(wanted)), ["--revs"]
+        if self._partial:  # pack-objects itself fails for a tree that is not there
+            listed = self._git("rev-list", "--objects", *self._partial, "--stdin", given=given).splitlines(
+                keepends=True
+            )
+            given = b"".join(line for line in listed if line[: 2 * self._raw].decode() not in self._gone)
+            revs = []
+        packs = self._place / "objects" / "pack"
+        self._git("pack-objects", *revs, "-q", "--delta-base-offset", *_QUICK, str(packs / "pack"), given=given)
+        if self._partial:
+            for pack in packs.glob("*.pack"):
+                pack.with_suffix(".promisor").touch()
 
     # ---- reading
 
@@ -527,9 +507,6 @@ class _Making:
             if kind == b"commit":
                 yield oid
 
-    def _detached(self, head: bytes) -> list[str]:
-        return [_target(head)] if _is_id(_target(head)) else []
-
     def _shallow(self) -> list[str]:
         with suppress(FileNotFoundError):
             return (self._scratch / "shallow").read_text().split()
@@ -538,7 +515,10 @@ class _Making:
     def _entries(self, tree: str) -> list[tuple[bytes, bytes, str]]:
         """Mode, name and id of each entry of a tree."""
         if tree not in self._trees:
-            self._trees[tree] = self._parsed(self._object(tree, b"tree"))
+            kind, data = self._any(tree)
+            if kind not in (b"tree", _MISSING):
+                raise ValueError(tree)
+            self._trees[tree] = self._parsed(data)
         return self._trees[tree]
 
     def _parsed(self, data: bytes) -> list[tuple[bytes, bytes, str]]:
@@ -576,9 +556,11 @@ class _Making:
 
     def _answer(self) -> tuple[bytes, bytes]:
         assert self._objects.stdout is not None
-        _, kind, size = self._objects.stdout.readline().split()
+        _, kind, *size = self._objects.stdout.readline().split()
+        if kind == _MISSING and self._partial:
+            return kind, b""
         most = limits.AGENT_SCANNED_BYTES if kind == b"blob" else limits.AGENT_GIT_OBJECT_BYTES
-        left = int(size)
+        left = int(size[0])
         data = self._objects.stdout.read(min(left, most))
         left -= len(data)
         while left:
@@ -600,7 +582,7 @@ class _Making:
 
     def _environment(self) -> dict[str, str]:
         return {
-            "PATH": os.defpath,
+            "PATH": PROGRAMS,
             "LC_ALL": "C",
             "HOME": "/nonexistent",
             "GIT_DIR": str(self._scratch),
@@ -616,6 +598,9 @@ class _Making:
             raise _TooLong
 
 
+_REWRITTEN: Final = (
+    "git: {versions} versions of hidden files are placeholders in the history, so {commits} commits have other ids"
+)
 _ONE_COMMIT: Final = (
     "git: one commit of what is visible, because the whole history takes more than "
     f"{limits.AGENT_HISTORY_SECONDS} s to check"
@@ -636,6 +621,15 @@ def _packed(objects: dict[str, tuple[bytes, bytes]]) -> Iterator[bytes]:
         yield bytes(head) + zlib.compress(body, 1)
 
 
+@cache
+def _kind(mode: bytes) -> int | None:
+    """What an entry of a tree is to git, which old repositories have in odd forms (`040000`, `100664`); None for a
+    submodule. Raises ValueError.
+    """
+    kind = stat.S_IFMT(int(mode, 8))
+    return kind if kind in (_TREE, _LINK, _REGULAR) else None
+
+
 def _target(head: bytes) -> str:
     """The reference or the id that HEAD has."""
     return head.decode("utf-8", "replace").strip().removeprefix("ref: ")
@@ -653,6 +647,59 @@ def _lines(words: Iterator[str] | list[str] | dict[str, None]) -> bytes:
     return "".join(f"{word}\n" for word in words).encode()
 
 
+def _name(repository: Repository) -> str:
+    """What stands for a repository in the name of a file."""
+    return hashlib.sha256(os.fsencode(repository.common)).hexdigest()[:32]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Packs of the objects that were written anew for earlier runs on a project: to write them took most of the time.
+    What a run gets is decided each time; an object is taken from here only if it was made again.
+    """
+
+    folder: Path | None
+    ids: set[str] = field(default_factory=set)
+
+    def lend(self, place: Path) -> list[Path]:
+        """Give the packs to a repository, which they stay in whatever happens here; the paths of their indexes."""
+        if self.folder is None:
+            return []
+        found = []
+        for index in sorted(self.folder.glob("*.idx")):
+            with suppress(OSError):
+                for file in (index.with_suffix(".pack"), index):
+                    _link_or_copy(file, place / f"kept-{file.name}")
+                found.append(place / f"kept-{index.name}")
+        return found
+
+    def add(self, pack: Path, name: str) -> None:
+        """Keep a pack for the next run; if that fails, it only costs time."""
+        if self.folder is None:
+            return
+        with suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            old = sorted(self.folder.iterdir())
+            size = sum(file.stat().st_size for file in old) + pack.stat().st_size
+            if len(old) > 2 * limits.AGENT_KEPT_PACKS or size > limits.AGENT_KEPT_PACK_BYTES:
+                for file in old:
+                    file.unlink(missing_ok=True)
+            for ending in (".pack", ".idx"):  # without its index a pack does not count
+                temporary = self.folder / f".{secrets.token_hex(8)}{ending}.tmp"
+                _link_or_copy(pack.with_suffix(ending), temporary)
+                os.replace(temporary, self.folder / f"{name}{ending}")
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """Give a file that is never written again a second name; a copy on another file system. Raises OSError."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+            raise
+        shutil.copyfile(source, target)
+
+
 @dataclass(slots=True)
 class _Scanned:
     """Which blobs of a repository have a secret, by id: an id stands for its bytes."""
@@ -666,8 +713,7 @@ class _Scanned:
         """What was found before; nothing if it cannot be read."""
         if folder is None:
             return cls(None)
-        name = hashlib.sha256(os.fsencode(repository.common)).hexdigest()[:32]
-        file = folder / f"blobs-{_RULES}-{name}.json"
+        file = folder / f"blobs-{_RULES}-{_name(repository)}.json"
         found = cls(file)
         with suppress(OSError, ValueError, TypeError, KeyError):
             value = json.loads(durable.read_regular(file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES))

@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
+from threegate.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
 from threegate.agents.agent_home import take_over_state, write_files
-from threegate.agents.answers import Answers, keep_answers
 from threegate.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
-from threegate.agents.findings import Finding
+from threegate.agents.file_findings import Finding
 from threegate.agents.model_counts import ModelCounts, RelaySettings
 from threegate.agents.names_layer import names_work
 from threegate.agents.profile import Filled, Profile, load_profile
@@ -32,13 +32,14 @@ from threegate.agents.project_survey import Survey, scan_cache, survey
 from threegate.agents.propose import register_project
 from threegate.agents.read_folders import ReadFolder
 from threegate.agents.runs import RunFacts, end_dead_runs, run_lock, thaw_forgotten
+from threegate.agents.secret_answers import Answers, keep_answers
 from threegate.agents.side_processes import (
     start_door,
     start_model_relay,
 )
 from threegate.agents.terminal import run_in_jail
 from threegate.agents.work_changes import keep_bases, read_changes
-from threegate.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project
+from threegate.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project, typed_links
 from threegate.changes.make import MadeChangeSet
 from threegate.core import durable, limits
 from threegate.core.disk_reserve import disk_reserve
@@ -93,6 +94,7 @@ class Finished:
     copy: WorkCopy
     facts: RunFacts
     problem: str = ""
+    commits: AgentCommits = NO_COMMITS
 
 
 Propose = Callable[[Finished], str | None]
@@ -153,6 +155,8 @@ class _Plan:
     root: Path
     read: tuple[Path, ...]
     """Folders besides the project, by their real paths."""
+    links: tuple[tuple[str, str], ...]
+    """The links on the way to these folders, as their paths were typed."""
     key: str
     walls: tuple[str, ...]
 
@@ -206,7 +210,8 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
         read.append(refuse_project(folder, context.workspace, context.workspace_id))
     key = _key(context, profile)
     jails.check_walls(account)
-    return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), key, jails.WALLS)
+    links = tuple(link for folder in (wanted.project, *wanted.read) for link in typed_links(folder))
+    return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), links, key, jails.WALLS)
 
 
 def _account(name: str) -> Account:
@@ -317,6 +322,7 @@ class _Launch:
                 plan.root,
                 account=plan.account,
                 kind=kind,
+                plain_if_small=plan.account.is_own,
                 shown=shown.project,
                 cache=scan_cache(self._context.workspace_id),
                 progress=counted,
@@ -335,6 +341,11 @@ class _Launch:
                     cache=scan_cache(self._context.workspace_id),
                 )
             )
+        if self._copy.kind == "overlay":
+            said.append(
+                "the copy is an overlay: rename(2) of a folder of the project fails in it (EXDEV); mv, git mv and "
+                "shutil.move copy it instead"
+            )
         for line in said:
             self._say(line)
         self._facts = RunFacts(
@@ -342,7 +353,7 @@ class _Launch:
             started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
             root=str(plan.root),
             project=self._registered(),
-            copy=kind,
+            copy=self._copy.kind,
             account=plan.account.name,
             uid=plan.account.uid,
             gid=plan.account.gid,
@@ -392,15 +403,14 @@ class _Launch:
                 )
 
         found = look()
-        new = [item for item in found.findings if item.line and item.digest not in answers.hides]
+        new = [item for item in found.findings if item.asks and item.digest not in answers.hides]
         if decide is None or not new:
             return found
         decided = decide(new)
         self.refuse_stopped()
-        if not decided:
-            return found
-        answers = keep_answers(context.workspace, answers, decided, actor=self._actor)
-        return found if all(item.hides == decided.get(item.digest, item.hides) for item in new) else look()
+        if decided:
+            answers = keep_answers(context.workspace, answers, decided, actor=self._actor)
+        return look()  # a person may have taken minutes, and the project may have changed meanwhile
 
     def _say_hidden(self) -> None:
         """Name every path that the agent does not see, and what it sees although it may be a secret."""
@@ -421,7 +431,8 @@ class _Launch:
         if others:
             self._say(f"not in its copy: {', '.join(others)}")
         if start.listed:
-            listed = dict.fromkeys(f"{found.place} ({found.kind})" for found in start.listed)
+            first = {(found.path, found.kind): found for found in reversed(start.listed)}
+            listed = [f"{found.place} ({found.kind})" for found in reversed(first.values())]
             self._say(f"the agent sees what may be secrets: {', '.join(listed)}")
 
     def _registered(self) -> str:
@@ -559,6 +570,7 @@ class _Launch:
             plan.account,
             tuple(bound),
             (*(layered for folder in self._read for layered in folder.layered), *self._copy.layered),
+            links=plan.links,
             environment=environment,
             cwd=str(plan.root),
             processes=plan.profile.limits.processes,
@@ -588,7 +600,7 @@ class _Launch:
 
     def _finish(self, code: int, reason: str | None, propose: Propose) -> Finished:
         """Read the changes, propose them, and record the end in the trail."""
-        problem, changes = "", None
+        problem, changes, commits = "", None, NO_COMMITS
         if reason in _DISK_REASONS:
             self._say(_DISK_REASONS[reason].format(name=self._plan.profile.name, limits=self._plan.profile.limits))
         for side in self._sides:
@@ -599,6 +611,7 @@ class _Launch:
                 self._process.wait_empty()
             release_headroom(self._run)
             changes = read_changes(self._copy)
+            commits = read_commits(self._copy)
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
             problem = str(error)
@@ -606,7 +619,7 @@ class _Launch:
             problem = f"{self._run.base}: cannot be written ({error.strerror}); make room"
         except KeyboardInterrupt:
             problem = "interrupted before its changes were read; see: threegate agent show " + self._run.run_id
-        finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
+        finished = Finished(self._run, code, changes, self._copy, self._facts, problem, commits)
         counts = ModelCounts.read(self._counts) if self._counts >= 0 else ModelCounts()
         hosts = read_hosts(self._hosts) if self._hosts >= 0 else HostLog()
         drafted = None

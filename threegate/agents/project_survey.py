@@ -16,13 +16,13 @@ import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-from threegate.agents.findings import Finding, find_in_file
-from threegate.agents.git_index import tracked_paths
+from threegate.agents.file_findings import Finding, find_in_file
+from threegate.agents.git_repository import tracked_paths
 from threegate.agents.secret_files import is_secret_path
 from threegate.changes.protected_paths import ProtectedPaths
 from threegate.core import durable, limits
@@ -74,6 +74,9 @@ def _kind(mode: int) -> str | None:
     return "link" if stat.S_ISLNK(mode) else None
 
 
+_protected: Final = cache(ProtectedPaths)
+
+
 @dataclass(slots=True)
 class Survey:
     """A project at the start: entries visible to the agent, by path, and hidden ones, with the reason."""
@@ -98,7 +101,7 @@ class Survey:
         asked = _Shown(frozenset(shown))
         if asked.asked(path):
             return False
-        if path.rpartition("/")[2] == ".git" or ProtectedPaths(self.protected).has(path):
+        if path.rpartition("/")[2] == ".git" or _protected(self.protected).has(path):
             return not asked.leads(path)
         return is_secret_path(path)
 
@@ -152,7 +155,7 @@ def survey(
     """
     found = Survey(protected=tuple(protected))
     scanned = _Scanned.load(cache, root, project)
-    scanned.key, scanned.answers, scanned.protected = key, answers, ProtectedPaths(found.protected)
+    scanned.key, scanned.answers, scanned.protected = key, answers, _protected(found.protected)
     scanned.findings = found.findings
     try:
         top = os.open(root, _FOLDER)

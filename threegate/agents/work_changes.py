@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -34,14 +34,22 @@ from threegate.core.workspace import AgentRun
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def read_changes(copy: WorkCopy, *, paths: tuple[str, ...] = (), include_ignored: bool = False) -> MadeChangeSet:
+def read_changes(
+    copy: WorkCopy,
+    *,
+    paths: tuple[str, ...] = (),
+    include_ignored: bool = False,
+    instead: Callable[[Tree], tuple[Tree, list[str]]] | None = None,
+) -> MadeChangeSet:
     """The change set of a work copy, or of some paths in it. Paths that also changed in the project since the
-    start are left out.
+    start are left out. `instead` makes another tree of the project than the files of the copy, and names what differs.
 
     Raises InvalidInput for a change that is too large, Unavailable if it cannot be read or keeps changing.
     """
     try:
         with _trees(copy) as (project, work, touched):
+            if instead is not None:
+                work, touched = instead(project)
             ours = _proposed(copy.run)
             touched += [path for path in ours if work.look(path) is None and project.look(path) is not None]
             candidates, moved = _sorted_out(copy, project, work, touched, ours)

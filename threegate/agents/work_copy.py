@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from threegate.agents.git_history import NoHistory, Repository, identity, make_history
+from threegate.agents.git_history import make_history
+from threegate.agents.git_repository import NoHistory, Repository
 from threegate.agents.names_layer import make_names
 from threegate.agents.project_survey import Original, Survey, survey
 from threegate.core import durable, limits
@@ -25,13 +26,10 @@ from threegate.core.held_folder import hold_path, open_beneath, open_inside
 from threegate.core.user_state import UserState
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.jail import Account, Bound, Layered
-from threegate.proposals.project import Project, ProjectError
-from threegate.proposals.snapshot import git_config
+from threegate.proposals.project import ProjectError
 
 UPPER, SCRATCH, NAMES, TREE = "upper", "scratch", "names", "tree"
 _GIT_OBJECTS: Final = "/run/git-objects"
-_GIT_CONFIG: Final = b"[core]\n\ttrustctime = false\n\tcheckStat = minimal\n"
-"""The copy's files have the sizes and times of the project's, and inodes of their own."""
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE: Final = 1 << 20
@@ -70,6 +68,22 @@ def refuse_project(path: Path, workspace: Workspace, workspace_id: str) -> Path:
     return root
 
 
+def typed_links(path: Path) -> Iterator[tuple[str, str]]:
+    """Each link on the way to a path as it was typed, and the real path that it leads to: both exist in the jail."""
+    base = os.environ.get("PWD", "")
+    if not Path(base).is_absolute() or os.path.realpath(base) != os.getcwd():
+        base = os.getcwd()
+    real = "/"
+    for part in Path(base, path).parts[1:]:
+        if part == "..":
+            real = os.path.dirname(real)
+            continue
+        at = os.path.join(real, part)
+        real = os.path.realpath(at)
+        if real != at:
+            yield at, real
+
+
 def _config_home() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
 
@@ -92,20 +106,25 @@ class WorkCopy:
         *,
         account: Account,
         kind: CopyKind,
+        plain_if_small: bool = False,
         shown: Collection[str] = (),
         cache: Path | None = None,
         progress: Callable[[int, int], None] = lambda done, of: None,
         say: Callable[[str], None] = lambda line: None,
         start: Survey | None = None,
     ) -> WorkCopy:
-        """Write the manifest of a survey, and make the copy; without `start` the project is surveyed now. `progress` is
-        called with the number of files done and of all files, `say` with a line about the repository if it is not as in
-        the project.
+        """Write the manifest of a survey, and make the copy; without `start` the project is surveyed now.
+
+        With `plain_if_small` it is an overlay only where a plain copy is not cheap: in an overlay no folder of the
+        project can be renamed by one call. `progress` is called with the number of files done and of all files, `say`
+        with a line about the repository if it is not as in the project.
 
         Raises InvalidInput, Unavailable (no space, not readable); the run's folder may then be removed.
         """
         if start is None:
             start = survey(root, shown=shown, cache=cache)
+        if plain_if_small and start.total_bytes <= limits.AGENT_SMALL_BYTES:
+            kind = "plain" if len(start.entries) <= limits.AGENT_SMALL_ENTRIES else kind
         copy = cls(run, root, kind, account, start)
         try:
             if kind == "overlay":
@@ -185,37 +204,31 @@ class WorkCopy:
         hooks, remotes or credentials. `say` gets what is not as in the project.
         """
         if ".git" not in self.start.hidden:
+            above = next((folder for folder in self.root.parents if (folder / ".git").exists()), None)
+            if above is not None and above != Path.home().resolve():
+                say(
+                    f"git: the agent has no repository: the project is a folder of the one in {above}; with "
+                    f"--project {above} it has one"
+                )
             return
         try:
             repository = Repository.of(self.root)
-            config = git_config(Project(repository.common), ())
             self.run.git.mkdir()
             history = make_history(
                 repository,
                 self.run.git,
-                config,
                 hides=lambda path: self.start.hides(path, shown),
                 shown=self._visible_bytes,
-                scanned=cache,
+                kept=cache,
             )
+            history.write(repository, tree / ".git", _GIT_OBJECTS)
         except (NoHistory, ProjectError) as error:
             say(f"git: the agent has no repository: {error}")
             return
-        git = tree / ".git"
-        for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
-            (git / folder).mkdir(parents=True)
-        for name, data in (
-            ("config", config + _GIT_CONFIG + identity(repository)),
-            ("HEAD", history.head),
-            ("packed-refs", history.packed_refs),
-            ("index", history.index),
-            ("shallow", history.shallow),
-            ("objects/info/alternates", f"{_GIT_OBJECTS}\n".encode()),
-        ):
-            if data:
-                (git / name).write_bytes(data)
         if history.note:
             say(history.note)
+        if repository.lacks_lfs:
+            say("git: git-lfs is not installed in /usr, so files of Git LFS are staged whole; apt-get install git-lfs")
 
     def _visible_bytes(self, path: str) -> bytes | None:
         """The bytes of a file of the project that the agent sees; None if it sees none, or a very large one."""
@@ -275,6 +288,8 @@ def _copy_entry(source: int, target: int, path: str, entry: Original, account: A
             facts = os.stat(name, dir_fd=there, follow_symlinks=False)
             owner = Account("", facts.st_uid, facts.st_gid)
         os.chown(name, owner.uid, owner.gid, dir_fd=here, follow_symlinks=False)
+        if entry.kind != "folder":  # what builds compare, and git's index
+            os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=here, follow_symlinks=False)
         facts = os.stat(name, dir_fd=here, follow_symlinks=False)
     return facts.st_ctime_ns, facts.st_ino
 

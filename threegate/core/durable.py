@@ -92,6 +92,14 @@ def reserve_fd(descriptor: int, offset: int, length: int, path: str | Path) -> N
     _tell("after", "reserve", path)
 
 
+@contextmanager
+def announced(operation: str, path: str | Path) -> Iterator[None]:
+    """What another program writes durably at our word, as one operation: observers see it before and after."""
+    _tell("before", operation, path)
+    yield
+    _tell("after", operation, path)
+
+
 def _last_error(path: str | Path) -> OSError:
     """What the last call of the C library failed with."""
     number = ctypes.get_errno()

@@ -76,6 +76,9 @@ _ETC: Final = {
 _ETC_OF_THE_HOST: Final = ("ld.so.cache", "ssl/certs", "alternatives", "ca-certificates", "localtime")
 """What programs need from /etc, without information about this machine's users."""
 
+_SYSTEM: Final = frozenset("bin dev etc lib lib32 lib64 libx32 proc run sbin usr".split())
+"""Folders of the jail's root that it has itself."""
+
 _ENTERING: Final = 'while [ "$1" != : ]; do echo $$ >"$1" || exit 3; shift; done; shift; exec "$@"'
 _MASKED_FILES: Final = ("keys", "key-users", "kcore", "latency_stats", "sched_debug", "timer_list", "timer_stats")
 _MASKED_FOLDERS: Final = ("acpi", "asound", "scsi")
@@ -246,6 +249,8 @@ class Jail:
     account: Account
     bound: tuple[Bound, ...] = ()
     layered: tuple[Layered, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """Links by their paths, and what each leads to; those that are in a folder that is bound are left out."""
     environment: Mapping[str, str] | None = None
     cwd: str = "/"
     tmp_bytes: int = limits.AGENT_TMP_BYTES
@@ -354,12 +359,25 @@ class Jail:
             first += len(layered.sources)
         for number, bound in enumerate(self.bound, first):
             line += ["--bind" if bound.writable else "--ro-bind", f"{_STAGE}/{number}", bound.target]
+        line += self._linked()
         line += ["--remount-ro", "/"]
         for descriptor in filters:
             line += ["--add-seccomp-fd", str(descriptor)]
         for name, value in {"PATH": "/usr/local/bin:/usr/bin:/bin", **(self.environment or {})}.items():
             line += ["--setenv", name, value]
         return [*line, "--chdir", self.cwd]
+
+    def _linked(self) -> list[str]:
+        """The options for links; not for one where something is, or would have to be, already."""
+        there = [bound.target for bound in self.bound] + [layered.target for layered in self.layered]
+        line: list[str] = []
+        for path, target in dict(self.links).items():
+            if path.split("/")[1] in _SYSTEM or any(
+                f"{one}/".startswith(f"{other}/") for name in there for one, other in ((name, path), (path, name))
+            ):
+                continue
+            line += ["--symlink", target, path]
+        return line
 
     def start(
         self,

@@ -11,7 +11,9 @@ import pytest
 from tests.agents.people import Person
 from tests.agents.test_work_copy import KINDS, changed, inside
 from tests.agents.test_work_copy import working as in_copy
+from tests.conftest import few
 from threegate.agents import git_history
+from threegate.agents.git_repository import NoHistory, Repository
 from threegate.agents.work_changes import read_changes
 from threegate.agents.work_copy import CopyKind, WorkCopy
 from threegate.core import limits
@@ -75,9 +77,11 @@ def test_no_object_of_the_agents_repository_has_a_hidden_file(tmp_path: Path, pr
     ).stdout  # fmt: skip
     before = files(project)
     with in_copy(tmp_path, "overlay") as copy:
+        clean = inside(copy, "git fsck --strict --no-dangling; git status --short")
+        assert clean == (" M a.txt\n" if name == "a token in the index" else "")
         said = inside(copy, f"echo '{everything.decode()}' >ids; {DUMP}")
         assert "CANARY" not in said and TOKEN not in said
-        assert inside(copy, "rm ids; git fsck --strict --no-dangling; git status --short") == ""
+        assert inside(copy, "rm -f ids .env; git reset -q --hard; git status --short") == ""
         inside(
             copy, f"echo more >>a.txt; git add -A; {GIT} commit -qm c && {GIT} switch -qc new && git gc -q && git log"
         )
@@ -96,6 +100,26 @@ def test_odd_objects_keep_their_bytes(tmp_path: Path, project: Path) -> None:
     with in_copy(tmp_path, "overlay") as copy:
         assert "+051800" in inside(copy, "git cat-file commit HEAD~1")
         assert inside(copy, "git status --short; git ls-files") == "a\n"
+        assert "CANARY" not in inside(copy, DUMP)
+
+
+@pytest.mark.parametrize("mode", ["040000", "40755", "0040000"])
+def test_a_folder_whose_mode_is_odd_is_one(tmp_path: Path, project: Path, mode: str) -> None:
+    """Old repositories have folders in forms that git no longer writes, and reads."""
+    tree = (
+        f"(printf '{mode} lib\\0'; git rev-parse HEAD:lib | sed 's/../\\\\x&/g' | xargs -0 printf '%b' | head -c 20) | "
+    )
+    tree += "git hash-object -t tree -w --stdin --literally"
+    history(
+        project,
+        f"mkdir lib; echo CANARY >lib/.env; echo 1 >lib/a; {ONE}; "
+        f"git update-ref HEAD $({GIT} commit-tree -m odd $({tree})); git rm -q --cached lib/.env; {GIT} commit -qm b",
+    )
+    with in_copy(tmp_path, "overlay") as copy:
+        assert inside(copy, "git log --format=%s; git show HEAD~1:lib/.env") == (
+            "b\nodd\nThreeGate hides this file from the agent.\n"
+        )
+        assert inside(copy, "git cat-file tree HEAD~1 | head -c 6").strip() == mode[:6]
         assert "CANARY" not in inside(copy, DUMP)
 
 
@@ -134,7 +158,7 @@ def test_a_visible_file_keeps_the_blob_that_it_shares_with_a_hidden_one(tmp_path
         project, f": >.env; : >__init__.py; echo 1 >a; git add -f .; {GIT} commit -qm a; echo 2 >a; {GIT} commit -qam b"
     )
     with in_copy(tmp_path, "overlay") as copy:
-        assert inside(copy, "git status --short; git ls-tree --name-only HEAD~1") == "__init__.py\na\n"
+        assert inside(copy, "git status --short; git ls-files -v") == "S .env\nH __init__.py\nH a\n"
 
 
 def test_what_stays_keeps_its_id(tmp_path: Path, project: Path) -> None:
@@ -177,20 +201,56 @@ def test_every_form_of_checkout(tmp_path: Path, project: Path, where: str) -> No
         assert changed(read_changes(copy)) == {"a.txt": "modify"}
 
 
-def test_a_file_that_names_another_repository_gives_nothing_of_it(tmp_path: Path, project: Path) -> None:
-    """`.git` came with the project, and names a repository that does not name the project."""
+FAKES = {
+    "a file": "echo gitdir: $P/.git >.git",
+    "a relative file": "echo gitdir: ../private/.git >.git",
+    "a link": "ln -s $P/.git .git",
+    "a link to a link": "ln -s $P/.git x; ln -s x .git",
+    "a worktree of its own": "mkdir x; echo gitdir: x >.git; echo $PWD/.git >x/gitdir; echo $P/.git >x/commondir; "
+    "cp $P/.git/HEAD x",
+    "a worktree by relative names": "mkdir x; echo gitdir: x >.git; echo ../.git >x/gitdir; "
+    "echo ../../private/.git >x/commondir; cp $P/.git/HEAD x",
+    "a worktree in a folder of that name": "mkdir -p x/worktrees/y; echo gitdir: x/worktrees/y >.git; cp $P/.git/HEAD "
+    "x/worktrees/y; echo ../../../.git >x/worktrees/y/gitdir; echo $P/.git >x/worktrees/y/commondir",
+    "a worktree of another folder": "git -C $P worktree add -q ../feat; cp ../feat/.git .",
+    "a copy of its index": "mkdir x; cp -r $P/.git/HEAD $P/.git/index x; echo gitdir: x >.git; "
+    "echo $P/.git >x/commondir",
+    "a file that is in both, and git was used here": "echo gitdir: $P/.git >.git; echo 1 >a; git status",
+    "all of its public files, and git was used here": "echo gitdir: $P/.git >.git; cp $P/? .; git status",
+    "a worktree of another folder with these files": "git -C $P worktree add -q ../feat; cp ../feat/.git $P/? .; "
+    "git status",
+    "a store of another folder": "mv $P/.git ../store; echo gitdir: $P/../store >$P/.git; cp $P/.git $P/a $P/b .; "
+    "git status",
+    "copies of half of its files": "echo gitdir: $P/.git >.git; cp $P/a $P/b .; git status",
+}
+"""Folders that came from elsewhere, with a `.git` that names a private repository of the person."""
+
+
+@pytest.mark.parametrize("name", few(FAKES, 9))
+def test_a_project_that_names_another_repository_gets_nothing_of_it(tmp_path: Path, project: Path, name: str) -> None:
     private = tmp_path / "private"
     private.mkdir()
-    history(private, f"echo CANARY >diary; git add .; {GIT} commit -qm a")
+    history(private, f"echo CANARY >diary; echo 1 >a; echo 2 >b; echo 3 >c; git add .; {GIT} commit -qm a; git gc -q")
     (project / "a").write_text("1\n")
-    for text in (f"gitdir: {private}/.git\n", "gitdir: ../private/.git\n"):
-        (project / ".git").write_text(text)
-        with pytest.raises(git_history.NoHistory, match="does not name this folder"):
-            git_history.Repository.of(project)
-    (project / ".git").unlink()
-    (project / ".git").symlink_to(private / ".git")
+    subprocess.run(["bash", "-ec", f"P={private}; {FAKES[name]}"], cwd=project, check=True, capture_output=True)
+    with pytest.raises(NoHistory, match="does not name this folder"):
+        Repository.of(project)
     with in_copy(tmp_path, "overlay") as copy:
-        assert "CANARY" not in inside(copy, f"{DUMP}")
+        assert "CANARY" not in inside(copy, f"{DUMP}; git log -p 2>&1 || true")
+
+
+def test_the_project_names_no_file_that_the_agent_reads(tmp_path: Path, project: Path) -> None:
+    """Neither as the file with what is ignored, nor by links in its repository."""
+    (tmp_path / "private").write_text("CANARY\n")
+    history(
+        project,
+        f"echo 1 >a; {ONE}; git config core.excludesFile ../private; git config core.attributesFile ../private; "
+        "for name in exclude attributes sparse-checkout; do ln -sf ../../../private .git/info/$name; done; "
+        "ln -s ../../private .git/config.worktree; ln -s ../../private .git/sharedindex.$(printf %040d 1)",
+    )
+    with in_copy(tmp_path, "overlay") as copy:
+        assert inside(copy, "git log --format=%s; cat .git/info/*").startswith("a\n")
+        assert "CANARY" not in inside(copy, f"{DUMP}; cat .git/info/* .git/config")
 
 
 def test_objects_that_come_later_are_not_in_the_jail(tmp_path: Path, project: Path) -> None:
@@ -239,7 +299,7 @@ def test_an_agent_in_a_project_with_a_secret_in_its_history(somebody: Person) ->
     somebody.own()
     done = somebody.run("bash", "-c", f"git log --format=%s; ({DUMP}) 2>&1", options=["--propose", "never"])
     assert done.stdout.startswith("b\na\n") and "CANARY" not in done.stdout, done
-    assert "git: 1 hidden files are not in the history, so 2 commits have other ids" in done.stderr
+    assert "git: 1 versions of hidden files are placeholders in the history, so 2 commits have" in done.stderr
 
 
 def test_the_person_commits_and_nothing_else_of_the_configuration_comes_along(somebody: Person) -> None:

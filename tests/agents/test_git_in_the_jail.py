@@ -1,0 +1,278 @@
+"""The agent's repository is that of the project: in every form of checkout, with the settings that files depend on, and
+clean where the project is clean.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.test_work_copy import KINDS, changed, inside, working
+from tests.conftest import few
+from threegate.agents import git_repository
+from threegate.agents.work_changes import read_changes
+from threegate.agents.work_copy import CopyKind, WorkCopy
+from threegate.core.workspace import Workspace
+from threegate.jail.jail import Account
+
+FORMS = {
+    "plain": "git clone -q hub project",
+    "shared": "git clone -q --shared hub project",
+    "reference": "git clone -q --reference hub hub project",
+    "linked worktree": "git -C hub worktree add -q ../project -b feat",
+    "linked worktree with relative paths": "git -C hub worktree add -q ../project -b feat; "
+    "echo ../../../../project/.git >hub/.git/worktrees/project/gitdir; "
+    "echo gitdir: ../hub/.git/worktrees/project >project/.git",
+    "moved worktree": "git -C hub worktree add -q ../elsewhere -b feat; mv elsewhere project",
+    "separate": "git clone -q --separate-git-dir=store hub project",
+    "separate, made here": "git init -q --separate-git-dir=store project; cd project; git pull -q ../hub main",
+    "a link": "git clone -q hub project; mv project/.git store; ln -s ../store project/.git",
+    "a link to a folder of that name": "git clone -q hub project; mkdir store; mv project/.git store; "
+    "ln -s ../store/.git project/.git",
+    "a link to a file": "git clone -q --separate-git-dir=store hub project; mv project/.git pointer; "
+    "ln -s ../pointer project/.git",
+    "submodule": "git init -q outer; git -C outer -c protocol.file.allow=always submodule --quiet add $PWD/hub sub; "
+    "mv outer/sub project; echo gitdir: ../outer/.git/modules/sub >project/.git; "
+    "git config -f outer/.git/modules/sub/config core.worktree ../../../../project",
+    "with a submodule": "git clone -q hub project; cd project; "
+    "git -c protocol.file.allow=always submodule --quiet add ../hub sub; git commit -qm sub",
+    "sparse": "git clone -q hub project; cd project; git sparse-checkout set --no-cone '/*' '!/lib'",
+    "sparse cone": "git clone -q hub project; cd project; git sparse-checkout set src",
+    "sparse index": "git clone -q hub project; cd project; git sparse-checkout set --sparse-index src",
+    "partial": "git clone -q --filter=blob:none --no-local file://$PWD/hub project",
+    "treeless": "git clone -q --filter=tree:0 --no-local file://$PWD/hub project",
+    "sparse and partial": "git clone -q --sparse --filter=blob:none --no-local file://$PWD/hub project",
+    "shallow": "git clone -q --depth 1 --no-local file://$PWD/hub project",
+    "sha256": "git clone -q hub256 project",
+    "two indexes": "git clone -q hub project; cd project; git update-index --split-index; echo 3 >new; git add new; "
+    "git commit -qm new",
+    "caches": "git clone -q hub project; cd project; git config core.untrackedCache true; git update-index "
+    "--untracked-cache --index-version 4; git status >/dev/null",
+    "detached": "git clone -q hub project; git -C project switch -q --detach HEAD~1",
+    "another name for the branch": "git clone -q hub project; cd project; git branch -q -m trunk; "
+    "git symbolic-ref refs/heads/main refs/heads/trunk; git symbolic-ref HEAD refs/heads/main",
+    "merging": "git clone -q hub project; cd project; git switch -qc side HEAD~1; echo c >>a.txt; git commit -qam c; "
+    "git merge -q main || git checkout -q --ours a.txt",
+    "intending": "git clone -q hub project; cd project; echo x >new; git add -N new; git rm -q --cached src/one.py",
+    "empty": "git init -q project",
+    "empty, elsewhere": "git init -q --separate-git-dir=store project",
+}
+HIDDEN = "echo CANARY >.env; echo CANARY >lib/key.p12; git add -f .; git commit -qm hide"
+
+
+def make(folder: Path, form: str, more: str = ":") -> str:
+    """A project next to a repository with two commits; what `git status` and `git log` print in it."""
+    make_hub = (
+        "git init -q $0 -b main $1; cd $1; git config uploadpack.allowFilter true; mkdir src lib; echo a >a.txt; "
+        f"echo 1 >src/one.py; echo 2 >lib/two.py; git add .; git commit -qm one; {more}; echo b >>a.txt; "
+        "git commit -qam two"
+    )
+    for words in (["", "hub"], ["--object-format=sha256", "hub256"]):
+        git(folder, make_hub.replace("$0", words[0]).replace("$1", words[1]))
+    git(folder, FORMS[form])
+    return git(folder, "cd project; git status --porcelain; git log --format='%H %s' --all || true")
+
+
+def git(folder: Path, script: str) -> str:
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    names = {f"GIT_{who}_{what}": "a@b.c" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    done = subprocess.run(
+        ["bash", "-ec", script], cwd=folder, capture_output=True, text=True, check=False,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1", **names},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A home of our own."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return
+
+
+STATE = "git status --porcelain; git log --format='%H %s' --all || true"
+
+
+USUAL = ("plain", "shared", "linked worktree", "separate", "a link", "submodule", "sparse index", "partial", "sha256")
+ORDERED = [*USUAL, *(form for form in FORMS if form not in USUAL)]
+
+
+@pytest.mark.parametrize("form", few(ORDERED, 16))
+def test_in_every_form_of_checkout_it_is_the_same_repository(tmp_path: Path, form: str) -> None:
+    outside = make(tmp_path, form)
+    with working(tmp_path, "overlay") as copy:
+        assert inside(copy, STATE) == outside
+        assert "error" not in inside(copy, "git fsck --no-dangling 2>&1")
+        inside(
+            copy, "echo two >>a.txt; git add a.txt; git commit -qm mine; git switch -qc new; git stash list; git gc -q"
+        )
+        assert changed(read_changes(copy)) == {"a.txt": "add" if "empty" in form else "modify"}
+
+
+CANARY = (
+    "( git log --all -p; cat $(find /run/git-objects .git -type f); git cat-file --batch-all-objects --batch; "
+    "ls -R .git ) 2>&1 | tr -cd '\\12\\40-\\176'"
+)
+
+
+@pytest.mark.parametrize("form", few((form for form in ORDERED if "empty" not in form and form != "intending"), 9))
+def test_hidden_files_are_tracked_and_clean_in_every_form(tmp_path: Path, form: str) -> None:
+    """They are placeholders in the history and skipped by the index: nothing is deleted, and nothing is read."""
+    make(tmp_path, form, HIDDEN)
+    outside = git(tmp_path, "cd project; git status --porcelain; git log --format=%s --all; git ls-files -s | cut -f2")
+    with working(tmp_path, "overlay") as copy:
+        assert inside(copy, "git status --porcelain; git log --format=%s --all; git ls-files -s | cut -f2") == outside
+        assert "CANARY" not in inside(copy, CANARY)
+        if "shallow" not in form and "detached" not in form:
+            assert inside(copy, "git ls-files -v .env") in ("S .env\n", "")
+        inside(copy, "echo two >>a.txt; git commit -qam mine; git gc -q; git fsck --no-dangling")
+        assert inside(copy, "git show --format= --name-only") == "a.txt\n"
+        moved = inside(
+            copy, "git stash; git checkout -qb new HEAD~1; git checkout -q -; git reset -q --hard; git status -s"
+        )
+        assert moved == "No local changes to save\n" and ".env" not in inside(copy, "ls -A")
+        assert changed(read_changes(copy)) == {"a.txt": "modify"}
+
+
+def test_a_hidden_file_whose_bytes_the_agent_sees_elsewhere_changes_no_id(tmp_path: Path) -> None:
+    outside = make(
+        tmp_path, "plain", ": >.env; : >lib/__init__.py; cp lib/two.py lib/.env; git add -f .; git commit -qm same"
+    )
+    with working(tmp_path, "overlay") as copy:
+        assert inside(copy, STATE) == outside
+        assert inside(copy, "git ls-files -v | grep ^S; ls -A lib") == "S .env\nS lib/.env\n__init__.py\ntwo.py\n"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_settings_that_files_depend_on_come_along(tmp_path: Path, kind: CopyKind) -> None:
+    """Modes, line ends, links that are files, and what the person ignores: the tree is as clean as outside."""
+    make(tmp_path, "plain")
+    git(
+        tmp_path,
+        r"""cd project; git config core.autocrlf true; git config core.fileMode No; git config core.ignoreCase on
+        printf 'a\r\nb\r\n' >crlf; git add .; git commit -qm crlf; chmod +x a.txt
+        printf 'x\r\ny\r\n' >unix; git add unix
+        git config core.symlinks false; printf one >link; git add link
+        git update-index --cacheinfo 120000,$(git rev-parse :link),link; git commit -qm link
+        echo notes >.git/info/exclude; echo mine >notes; mkdir -p ~/.config/git; echo scratch >~/.config/git/ignore
+        echo 1 >scratch; echo '*.ps1 eol=crlf' >.git/info/attributes; printf '1\r\n' >x.ps1; git add .
+        git commit -qm ps
+        touch a.txt unix link crlf x.ps1""",
+    )
+    assert git(tmp_path, "cd project; git status --porcelain") == ""
+    with working(tmp_path, kind) as copy:
+        assert inside(copy, "git status --porcelain; git stash list") == ""
+        settings = inside(
+            copy, "touch *; git status -s; git config --get-regexp '^core.(auto|file|ignore|symlinks)' | sort"
+        )
+        assert settings == "core.autocrlf true\ncore.filemode No\ncore.ignorecase on\ncore.symlinks false\n"
+
+
+def test_nothing_else_of_a_configuration_comes_along(tmp_path: Path) -> None:
+    """What starts a program, leads elsewhere, or has another form than its key."""
+    make(tmp_path, "plain")
+    git(
+        tmp_path,
+        """cd project; git config core.eol 'CANARY'; git config core.autocrlf 'input; CANARY'
+        git config alias.x '!CANARY'
+        git config filter.lfs.clean 'CANARY %f'; git config filter.lfs.smudge 'git-lfs smudge -- %f; CANARY'
+        git config filter.lfs.process 'git-lfs filter-process'; git config filter.lfs.required true
+        git config filter.other.clean CANARY; git config core.hooksPath CANARY; git config core.fsmonitor CANARY
+        git config core.sshCommand CANARY; git config credential.helper CANARY; git config diff.external CANARY
+        git config remote.origin.url https://CANARY@example.com; git config include.path ../../canary
+        git config core.excludesFile $PWD/../canary; git config user.name 'Me CANARY\033[0m'
+        git config core.pager CANARY
+        printf '[user]\n\temail = CANARY@a.b\nCANARY\n' >../canary; git config --global user.email 'me@b.c'
+        printf '#!/bin/sh\necho CANARY' >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit""".replace(
+            "\\033", "$'\\033'"
+        ),
+    )
+    with working(tmp_path, "overlay") as copy:
+        assert "CANARY" not in inside(copy, f"{CANARY}; git log -1; git status")
+        assert inside(copy, "git config --get-regexp '^(user|filter.*(clean|smudge|process))'") == (
+            "user.name agent\nuser.email me@b.c\nfilter.lfs.process git-lfs filter-process\n"
+        )
+
+
+def lines(copy_of: Path, **more: Any) -> list[str]:
+    """What the launcher says about the repository of a copy."""
+    said: list[str] = []
+    run = Workspace(copy_of).agent_run("ar-20261123-102139z-0011223a")
+    (copy_of / "tool-exec").mkdir(exist_ok=True)
+    run.make()
+    WorkCopy.make(
+        run, more.pop("root", copy_of / "project"), account=Account.own(), kind="plain", say=said.append, **more
+    )
+    return said
+
+
+def test_without_a_usable_git_the_person_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The jail has the machine's `/usr`; a link out of it leads nowhere there."""
+    make(tmp_path, "plain")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_text("#!/bin/sh\n")
+    (tmp_path / "elsewhere").chmod(0o755)
+    monkeypatch.setattr(git_repository, "PROGRAMS", f"{tmp_path}/bin:{tmp_path}")
+    assert lines(tmp_path) == ["git: the agent has no repository: git is not installed in /usr; apt-get install git"]
+
+
+def test_a_folder_of_a_repository_has_none_and_the_person_is_told(tmp_path: Path) -> None:
+    make(tmp_path, "plain")
+    root = tmp_path / "project"
+    assert lines(tmp_path, root=root / "src") == [
+        f"git: the agent has no repository: the project is a folder of the one in {root}; with --project {root} it "
+        "has one"
+    ]
+
+
+def test_without_git_lfs_the_person_is_told(tmp_path: Path) -> None:
+    """The settings come along all the same: a file of LFS that did not change is clean."""
+    make(tmp_path, "plain")
+    git(
+        tmp_path,
+        """cd project; echo '*.bin filter=lfs' >.gitattributes; echo pointer >a.bin; git add .; git commit -qm lfs
+        git config filter.lfs.clean 'git-lfs clean -- %f'; git config filter.lfs.required true""",
+    )
+    wanted = ["git: git-lfs is not installed in /usr, so files of Git LFS are staged whole; apt-get install git-lfs"]
+    assert lines(tmp_path) == (wanted if git_repository.find_program("git-lfs") is None else [])
+    with working(tmp_path, "plain") as copy:
+        script = "touch a.bin; git status --short 2>/dev/null; git config filter.lfs.clean"
+        assert inside(copy, script) == "git-lfs clean -- %f\n"
+
+
+def test_what_was_written_anew_is_kept_for_the_next_run(tmp_path: Path) -> None:
+    """With the same result, also if the kept files are damaged; a commit that is gone is not in the next run's pack."""
+    make(tmp_path, "plain", HIDDEN)
+
+    def history(number: int) -> tuple[bytes, set[str]]:
+        run = Workspace(tmp_path).agent_run(f"ar-20261123-102139z-0011223{number}")
+        run.make()
+        copy = WorkCopy.make(
+            run, tmp_path / "project", account=Account.own(), kind="plain", cache=tmp_path / "kept"
+        )  # fmt: skip
+        return (run.work / "tree/.git/packed-refs").read_bytes(), set(
+            inside(copy, "git cat-file --batch-all-objects --batch-check='%(objectname)'").split()
+        )
+
+    (tmp_path / "tool-exec").mkdir()
+    first = history(1)
+    kept = sorted((tmp_path / "kept").glob("objects-*/*"))
+    assert [path.suffix for path in kept] == [".idx", ".pack"]
+    assert history(2) == first and sorted((tmp_path / "kept").glob("objects-*/*")) == kept
+    git(tmp_path, "cd project; echo c >>a.txt; git commit -qam gone")
+    third = history(3)
+    assert third[1] > first[1]
+    git(tmp_path, "cd project; git reset -q --hard HEAD~1")
+    assert history(4) == first
+    for path in (tmp_path / "kept").glob("objects-*/*.idx"):
+        path.chmod(0o600)
+        path.write_bytes(b"damaged")
+    assert history(5) == first
