@@ -11,6 +11,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from threegate.agents.secret_files import file_secret, is_key_name, is_secret_path, text_of
@@ -20,7 +21,7 @@ from threegate.secretscan import Found, find_certain, mask_secrets
 from threegate.secretscan.possible import find_possible
 
 BY_NAME: Final = "by its name"
-_KEY: Final = "private-key"
+KEY: Final = "private-key"
 _FIXTURES: Final = frozenset(
     "test tests testing testdata testcase testcases spec specs fixture fixtures example examples sample samples "
     "demo demos doc docs documentation".split()
@@ -77,18 +78,18 @@ def find_in_file(
     """
     text = text_of(data)
     certain = find_certain(text)[: limits.AGENT_FINDINGS_LISTED]
-    public = _is_fixture(path)
+    public = is_fixture(path)
     if is_secret_path(path):
-        is_public = public and is_key_name(path) and {found.kind for found in certain} == {_KEY} and tracked(path)
+        is_public = public and is_key_name(path) and {found.kind for found in certain} == {KEY} and tracked(path)
         if not is_public:
             yield Finding(path, 0, BY_NAME, "", _digest(key, path, BY_NAME, data), True, True, tracked(path))
             return
     if (kind := file_secret(path, data)) is not None:
-        hides = not (public and kind == _KEY and tracked(path))
+        hides = not (public and kind == KEY and tracked(path))
         yield Finding(path, 0, kind, "", _digest(key, path, kind, data), True, hides, tracked(path))
         return
     for found in certain:
-        hides = not (public and found.kind == _KEY and tracked(path))
+        hides = not (public and found.kind == KEY and tracked(path))
         yield _finding(path, text, found, key, certain=True, hides=hides)
     if listing and _may_list(path, data):
         for found in find_possible(text)[: limits.AGENT_FINDINGS_LISTED]:
@@ -104,9 +105,14 @@ def _may_list(path: str, data: bytes) -> bool:
     return b"\0" not in data
 
 
-def _is_fixture(path: str) -> bool:
+def is_fixture(path: str) -> bool:
     """Whether a file is below a folder for tests, fixtures, examples or documents."""
-    return any(not _FIXTURES.isdisjoint(_WORD.split(folded(part).strip("_."))) for part in path.split("/")[:-1])
+    return _is_of_fixtures(path.rpartition("/")[0])
+
+
+@lru_cache(maxsize=1 << 10)
+def _is_of_fixtures(folder: str) -> bool:
+    return any(not _FIXTURES.isdisjoint(_WORD.split(folded(part).strip("_."))) for part in folder.split("/"))
 
 
 def _finding(path: str, text: str, found: Found, key: bytes, *, certain: bool, hides: bool) -> Finding:

@@ -29,15 +29,20 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from threegate.agents.file_findings import KEY, is_fixture
 from threegate.agents.git_repository import PROGRAMS, NoHistory, Repository, find_git, is_id
 from threegate.agents.secret_files import text_of
 from threegate.core import durable, limits
-from threegate.secretscan import has_certain_secret
+from threegate.secretscan import find_certain
 
 _SCRATCH: Final = "scratch"
 _TREE, _LINK, _REGULAR = 0o40000, 0o120000, 0o100000
 _FILE: Final = b"100644"
-_RULES: Final = 1
+_NOTHING, _SECRET, _KEYS_ONLY = range(3)
+"""What was found in a blob. Private keys and nothing else are no secret where only folders for tests, examples and
+documents have them, as in the copy (docs/spec/8-agents.md, "Secrets in a project").
+"""
+_RULES: Final = 2
 """Number of the rules by which blobs are scanned."""
 _MISSING: Final = b"missing"
 """The kind of an object that a partial clone does not have."""
@@ -168,6 +173,8 @@ class _Making:
         """Blobs that are at a hidden path."""
         self._bad: set[str] = set()
         """Blobs that the agent does not get."""
+        self._elsewhere: set[str] = set()
+        """Blobs that are at a path which is not below a folder for tests, examples or documents."""
         self._gone: set[str] = set()
         """Blobs that a partial clone does not have."""
         self._index_ns = 0
@@ -300,6 +307,7 @@ class _Making:
             return
         self._walked.add(key)
         self._in_time()
+        public = is_fixture(prefix)
         for mode, name, oid in self._entries(tree):
             path = prefix + os.fsdecode(name)
             kind = _kind(mode)
@@ -308,6 +316,8 @@ class _Making:
                 self._walk(oid, f"{path}/", below)
             elif kind is not None:
                 self._blobs[oid] = None
+                if not public:
+                    self._elsewhere.add(oid)
                 if below:
                     self._hidden.add(oid)
 
@@ -320,11 +330,14 @@ class _Making:
             self._walk(oid, "")
         elif kind == b"blob":
             self._blobs[oid] = None
+            self._elsewhere.add(oid)
 
     def _judge(self, staged: list[_Staged]) -> None:
         """Decide which blobs the agent does not get."""
         for row in staged:
             self._blobs[row.oid] = None
+            if not is_fixture(row.path):
+                self._elsewhere.add(row.oid)
             if self._hides_any(row.path):
                 self._hidden.add(row.oid)
         self._hidden.discard(self._id(b"blob", b""))
@@ -334,7 +347,10 @@ class _Making:
                 self._gone.add(oid)
             else:
                 self._scanned.add(oid, data)
-        self._hidden |= {oid for oid in left if self._scanned.known.get(oid)}
+        for oid in left:
+            hit = self._scanned.known.get(oid, _NOTHING)
+            if hit == _SECRET or (hit == _KEYS_ONLY and oid in self._elsewhere):
+                self._hidden.add(oid)
         there = {row.oid for row in staged if row.oid in self._hidden and self._is_shown(row.path, row.oid)}
         self._bad = self._hidden - there
 
@@ -705,7 +721,7 @@ class _Scanned:
     """Which blobs of a repository have a secret, by id: an id stands for its bytes."""
 
     file: Path | None
-    known: dict[str, bool] = field(default_factory=dict)
+    known: dict[str, int] = field(default_factory=dict)
     new: int = 0
 
     @classmethod
@@ -717,19 +733,20 @@ class _Scanned:
         found = cls(file)
         with suppress(OSError, ValueError, TypeError, KeyError):
             value = json.loads(durable.read_regular(file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES))
-            found.known = {oid: bool(hit) for hit in (False, True) for oid in value[str(hit)]}
+            found.known = {oid: hit for hit in (_NOTHING, _SECRET, _KEYS_ONLY) for oid in value[str(hit)]}
         return found
 
     def add(self, oid: str, data: bytes) -> None:
-        """Note whether a blob has a secret that is certain."""
-        self.known[oid] = has_certain_secret(text_of(data))
+        """Note whether a blob has secrets of high confidence."""
+        kinds = {found.kind for found in find_certain(text_of(data))}
+        self.known[oid] = _NOTHING if not kinds else _KEYS_ONLY if kinds == {KEY} else _SECRET
         self.new += 1
 
     def save(self) -> None:
         """Save what is new; if that fails, it only costs time."""
         if self.file is None or not self.new:
             return
-        rows = {str(hit): [oid for oid, has in self.known.items() if has is hit] for hit in (False, True)}
+        rows = {str(hit): [oid for oid, has in self.known.items() if has == hit] for hit in range(3)}
         with suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             durable.overwrite(self.file, json.dumps(rows).encode())

@@ -91,7 +91,7 @@ def _any_protected(names: list[str]) -> bool:
 
 def is_own(parts: tuple[str, ...]) -> bool:
     """Whether a path is in what belongs to ThreeGate."""
-    return any(folded(part) in _OWN for part in parts)
+    return not _OWN.isdisjoint(map(folded, parts))
 
 
 def is_guard(parts: tuple[str, ...]) -> bool:
