@@ -1,21 +1,24 @@
-"""What a change of 1,000 files costs: made, read, shown, applied, undone; beside `cp -a` and `git apply` of the same
-change.
+"""What a change of many files costs: made, read, shown, applied, undone; beside `git diff`, `git apply` and `cp -a` of
+the same change, in turn.
 
-    python -m bench.changes [--files N]
+    python -m bench.changes [--files 1000 10000] [--rounds 3]
 
-Runs as root (the change is made as another account) or as the account that owns the temporary folder.
+Prints the median of the rounds in ms: of the clock, and of this process and its children in brackets. With several
+sizes also how much more the last takes than the first. Runs as root (the change is made as another account) or as the
+account that owns the temporary folder.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
-import json
+import resource
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.changes.trees_on_disk import build, held, made
@@ -24,12 +27,21 @@ from threegate.changes.change_facts import changed_paths, path_diff
 from threegate.changes.change_tar import read_change_set
 from threegate.changes.trees import HeldTree
 
+Times = tuple[float, float]
+"""Milliseconds of the clock, and of processors."""
 
-def timed(work: Callable[[], object]) -> float:
-    """Milliseconds of one call."""
-    began = time.perf_counter()
+
+def cpu() -> float:
+    """Seconds of processors so far."""
+    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def timed(work: Callable[[], object]) -> Times:
+    """What one call takes."""
+    began, before = time.perf_counter(), cpu()
     work()
-    return round((time.perf_counter() - began) * 1000, 1)
+    return (time.perf_counter() - began) * 1000, (cpu() - before) * 1000
 
 
 def show(project: Path, data: bytes) -> int:
@@ -47,38 +59,62 @@ def applied(change: Change, act: str) -> None:
     change.forget()
 
 
-def git_apply(folder: Path, project: Path, work: Path) -> float:
-    """The same change by git, outside of any repository."""
-    patch = subprocess.run(
-        ["git", "diff", "--no-index", "--binary", str(project), str(work)], capture_output=True, check=False
-    ).stdout
+def git_times(folder: Path, project: Path, work: Path) -> tuple[Times, Times]:
+    """The same change made and applied by git, outside of any repository."""
+    words = ["git", "diff", "--no-index", "--binary", str(project), str(work)]
+    found: list[bytes] = []
+    made_in = timed(lambda: found.append(subprocess.run(words, capture_output=True, check=False).stdout))
     copy = folder / "git"
     shutil.copytree(project, copy)
-    strip = str(len(project.parts) + 1)
-    target = {"cwd": copy, "input": patch, "capture_output": True}
-    return timed(lambda: subprocess.run(["git", "apply", f"-p{strip}", "-"], check=False, **target))  # type: ignore[call-overload]
+    patch = found[0].replace(b"b" + bytes(work), b"b" + bytes(project))
+    apply = ["git", "apply", f"-p{len(project.parts)}", "-"]
+    return made_in, timed(lambda: subprocess.run(apply, cwd=copy, input=patch, capture_output=True, check=True))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--files", type=int, default=1000)
-    count = parser.parse_args().files
+def one_round(count: int) -> dict[str, Times]:
+    """Each part once."""
     before = {f"d{number % 50}/f{number}.py": f"value = {number}\n" * 20 for number in range(count)}
     after = {path: text.replace("value", "number", 1) for path, text in before.items()}
     with tempfile.TemporaryDirectory(prefix="threegate-bench-") as name:
         folder = Path(name)
         project, work = own(build(folder / "project", before)), build(folder / "work", after)
-        told: dict[str, float] = {"files": count}
+        told: dict[str, Times] = {}
         found = made(project, work)
-        told["compare and make, ms"] = timed(lambda: made(project, work))
-        told["read, ms"] = timed(lambda: read_change_set(found.data))
-        told["show, ms"] = timed(lambda: show(project, found.data))
-        told["git apply, ms"] = git_apply(folder, project, work)
-        told["cp -a, ms"] = timed(lambda: subprocess.run(["cp", "-a", str(project), str(folder / "copy")], check=True))
+        told["compare and make"] = timed(lambda: made(project, work))
+        told["git diff"], told["git apply"] = git_times(folder, project, work)
+        told["read"] = timed(lambda: read_change_set(found.data))
+        told["show"] = timed(lambda: show(project, found.data))
+        copied = ["cp", "-a", "--reflink=auto", str(project), str(folder / "copy")]
+        told["cp -a"] = timed(lambda: subprocess.run(copied, check=True))
         change = Change(project, found.data, folder)
-        told["apply, ms"] = timed(lambda: applied(change, "apply"))
-        told["undo, ms"] = timed(lambda: applied(change, "undo"))
-        print(json.dumps(told, indent=2))
+        told["apply"] = timed(lambda: applied(change, "apply"))
+        told["undo"] = timed(lambda: applied(change, "undo"))
+        return told
+
+
+def middle(rounds: Sequence[Times]) -> Times:
+    """The median of some rounds, of each by itself."""
+    clock, processors = zip(*rounds, strict=True)
+    return statistics.median(clock), statistics.median(processors)
+
+
+def main() -> None:
+    """Print a line for each part."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    found = {}
+    for count in asked.files:
+        rounds = [one_round(count) for _ in range(asked.rounds)]
+        found[count] = {part: middle([told[part] for told in rounds]) for part in rounds[0]}
+        for part, (clock, processors) in found[count].items():
+            print(f"{count:6} files  {part:18} {clock:8.0f} ms ({processors:.0f})", flush=True)
+    if len(found) > 1:
+        first, *_, last = asked.files
+        for part in found[first]:
+            growth = found[last][part][1] / max(found[first][part][1], 1)
+            print(f"from {first} to {last} files  {part:18} {growth:5.1f}x of processors")
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ from threegate.trail import Trail
 from threegate.trail.payloads import AgentEnded, AgentStarted
 
 
-def make_run(place: Place, profile: str = "codex", requester: str | None = None) -> AgentRun:
+def make_run(place: Place, profile: str = "codex", requester: str | None = None, project: str = "default") -> AgentRun:
     """A run that has begun."""
     workspace = Workspace(place.root)
     run = workspace.agent_run(new_agent_run_id(datetime.now(UTC))).make()
     (run.work / "tree").mkdir()
-    RunFacts(profile=profile, started_utc="", root=str(place.root.parent), project="default").write(run)
-    began = AgentStarted(run=run.run_id, profile=profile, requester=requester, project="default")
+    RunFacts(profile=profile, started_utc="", root=str(place.root.parent), project=project).write(run)
+    began = AgentStarted(run=run.run_id, profile=profile, requester=requester, project=project)
     Trail(workspace).announce(began, actor="operator")
     return run
 

@@ -25,7 +25,8 @@ def build(who: Person, files: dict[str, str], *, git: bool = True) -> None:
     who.own()
     if git:
         subprocess.run(
-            "git init -q . && git add -A && git -c user.name=a -c user.email=a@b commit -qm a",
+            "git init -q . && echo .env >.git/info/exclude && git add -A && "
+            "git -c user.name=a -c user.email=a@b commit -qm a",
             shell=True, cwd=who.project, check=True, env=who.environ(), **as_account(who.account),
         )  # fmt: skip
 
@@ -128,6 +129,18 @@ def test_a_person_may_answer_for_each_file(user: Person) -> None:
         screen.wait_for(b"Hide b.yml?")
         screen.press(b"n\n")
         assert screen.end() == 0 and b"[Hb.yml\r\n" in screen.seen and b"a.yml\r\n" not in screen.seen
+
+
+def test_a_tracked_file_that_is_a_secret_by_its_name_is_asked_about(user: Person) -> None:
+    """In most projects it is in no repository, and then there is nothing to ask; those of a parser's tests are."""
+    build(user, {"tests/.env.basic": "A=1\n"})
+    with on_terminal(user, "cat", "tests/.env.basic") as screen:
+        screen.wait_for(b"Hide tests/.env.basic? [Y/n]")
+        screen.press(b"n\n")
+        assert screen.end() == 0 and b"A=1" in screen.seen
+    done = user.run("cat", "tests/.env.basic", options=NEVER)
+    assert done.stdout == "A=1\n" and named(done.stderr) == [".env"]
+    assert "the agent sees what may be secrets: tests/.env.basic (by its name)" in done.stderr
 
 
 def test_a_run_that_is_stopped_at_the_question_decides_nothing(user: Person) -> None:

@@ -134,3 +134,39 @@ def test_a_file_that_changes_while_it_is_read_is_not_believed(
     monkeypatch.setattr(os, "read", read)
     with pytest.raises(OSError, match="changed while it was read"):
         durable.read_regular(path, max_bytes=1000)
+
+
+def test_many_files_are_delivered_with_one_sync(tmp_path: Path) -> None:
+    """A codemod changes thousands, and a sync for each takes a disk minutes; a name that is taken keeps its file."""
+    (tmp_path / "0007").write_bytes(b"taken")
+    told: list[str] = []
+    forget = durable.observe(lambda moment, operation, _: told.append(operation) if moment == "before" else None)
+    try:
+        durable.deliver_together(tmp_path, ((f"{number:04}", b"%d" % number) for number in range(300)), 0o640)
+    finally:
+        forget()
+    assert sorted(os.listdir(tmp_path)) == [f"{number:04}" for number in range(300)]
+    assert (tmp_path / "0007").read_bytes() == b"taken" and (tmp_path / "0299").read_bytes() == b"299"
+    assert (tmp_path / "0299").stat().st_mode & 0o777 == 0o640
+    assert [operation for operation in told if "sync" in operation] == ["sync_all", "sync_folder"]
+    assert told.index("rename") > told.index("sync_all"), "a name for bytes that may not be on the disk"
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "sync_all", "rename", "sync_folder"])
+def test_a_fault_leaves_none_of_many_files(tmp_path: Path, operation: str) -> None:
+    counted = 0
+
+    def fault(moment: str, name: str, path: str) -> None:
+        nonlocal counted
+        if moment == "before" and name == operation and str(tmp_path) in path:
+            counted += 1
+            if counted == 5 or "sync" in name:
+                raise OSError(28, "No space left on device")
+
+    forget = durable.observe(fault)
+    try:
+        with pytest.raises(OSError, match="No space"):
+            durable.deliver_together(tmp_path, [(f"{number}", b"data") for number in range(20)])
+    finally:
+        forget()
+    assert os.listdir(tmp_path) == []

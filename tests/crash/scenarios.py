@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tests.changes.branches import git
 from tests.changes.trees_on_disk import build, made
 from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, last_words, problems_after
 from tests.runners.applying import own
@@ -403,10 +404,109 @@ def change_project(place: Place) -> int:
     return place.daemon()
 
 
-def tree_of(project: Path) -> dict[str, object]:
+def branched_project(place: Place) -> Path:
+    return place.base / "branched-project"
+
+
+def git_of(place: Place, *words: str) -> str:
+    """What git prints in the project, as its owner."""
+    return git(branched_project(place), *words, home=place.base)
+
+
+def put_back_branches(place: Place) -> None:
+    """The project without the branch: the objects may stay."""
+    for name in git_of(place, "for-each-ref", "--format=%(refname)", "refs/heads/threegate").split():
+        git_of(place, "update-ref", "-d", name)
+
+
+def prepare_branch(place: Place) -> None:
+    """A change set is approved that is delivered as a branch."""
+    for path in (place.base, *place.base.parents)[:-1]:
+        if path.stat().st_uid == os.geteuid():
+            path.chmod(path.stat().st_mode | 0o011)  # git goes there by its path, as the project's owner
+    project = branched_project(place)
+    shutil.rmtree(project, ignore_errors=True)
+    put_back(project, OLD_TREE)
+    for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-qm", "first")):
+        git_of(place, *words)
+    assert place.command("project", "add", "app", str(project), "--deliver", "branch") == 0
+    found = made(project, build(place.base / "branched-work", NEW_TREE))
+    place.ids["change"] = rid = request_id("change")
+    draft = draft_change_set(
+        found, project="app", request_id=rid, requested_by="core", purpose="A change.", justification="A test.",
+        now=datetime.now(UTC).replace(microsecond=0), settings=DefaultSettings(),
+    )  # fmt: skip
+    (place.workspace.files / "changes.tar").write_bytes(found.data)
+    (place.workspace.inbox / f"{rid}.md").write_bytes(draft.data)
+    assert place.approve("change") == 0
+    place.save()
+
+
+def deliver_branch(place: Place) -> int:
+    put_back_branches(place)
+    return place.daemon()
+
+
+def whole_branch(place: Place) -> tuple[list[str], list[str]]:
+    """The branches that are there, and what is wrong with the repository."""
+    wrong = [] if tree_of(branched_project(place), ".git") == trees(place)[0] else ["the project's files changed"]
+    git_of(place, "fsck", "--strict")
+    names = git_of(place, "for-each-ref", "--format=%(refname:short)", "refs/heads/threegate").split()
+    for name in names:
+        listed = git_of(place, "ls-tree", "-r", "--name-only", name).split()
+        if listed != ["a", "b", "d/c", "d/n", "fresh/x"]:
+            wrong.append(f"the branch has {listed}")
+    return names, wrong
+
+
+def after_branch(place: Place) -> list[str]:
+    """The branch or no branch, and the trail says which."""
+    wrong = recovered(place)
+    said = [json.loads(line) for line in place.workspace.trail_file.read_bytes().splitlines()]
+    finished = any(item["type"] == "finished" and item["data"]["status"] == "succeeded" for item in said)
+    names, more = whole_branch(place)
+    if names != [f"threegate/{place.ids['change']}"] * finished:
+        wrong.append(f"the trail says made: {finished}, and the branches are {names}")
+    if not any(announced(place, end, "change") for end in ("finished", "interrupted")):
+        wrong.append("nothing says how it ended")
+    return wrong + more + [f"verify: {item}" for item in verify_workspace(place.workspace).problems]
+
+
+def prepare_branch_undo(place: Place) -> None:
+    """A branch was made."""
+    prepare_branch(place)
+    assert forked(place.daemon) == 0
+    commit = git_of(place, "rev-parse", f"threegate/{place.ids['change']}").strip()
+    (place.base / "commit").write_text(commit)
+    place.save()
+
+
+def undo_branch(place: Place) -> int:
+    put_back_branches(place)
+    git_of(place, "update-ref", f"refs/heads/threegate/{place.ids['change']}", (place.base / "commit").read_text())
+    return place.signed("undo", place.ids["change"])
+
+
+def after_branch_undo(place: Place) -> list[str]:
+    """The branch is gone and the trail says so, or neither; then the next undo removes it."""
+    wrong = recovered(place)
+    said = [json.loads(line) for line in place.workspace.trail_file.read_bytes().splitlines()]
+    undone = any(item["type"] == "undone" and item["data"]["status"] == "succeeded" for item in said)
+    names, more = whole_branch(place)
+    if bool(names) == undone:
+        wrong.append(f"the trail says undone: {undone}, and the branches are {names}")
+    if not undone and (code := forked(lambda: place.signed("undo", place.ids["change"]))) != 0:
+        wrong.append(f"it cannot be undone again ({code}): {last_words()}")
+    if whole_branch(place)[0]:
+        wrong.append("the next undo did not undo it")
+    return wrong + more + [f"verify: {item}" for item in verify_workspace(place.workspace).problems]
+
+
+def tree_of(project: Path, without: str = "") -> dict[str, object]:
     return {
         str(path.relative_to(project)): (path.stat().st_mode, path.read_bytes() if path.is_file() else None)
         for path in sorted(project.rglob("*"))
+        if not without or without not in path.relative_to(project).parts
     }
 
 
@@ -467,6 +567,8 @@ def after_undo(place: Place) -> list[str]:
 SCENARIOS = {
     "change": Scenario(prepare_change, change_project, after_change, by_inode=True),
     "undo": Scenario(prepare_undo, undo, after_undo, by_inode=True),
+    "branch": Scenario(prepare_branch, deliver_branch, after_branch, by_inode=True),
+    "branch_undo": Scenario(prepare_branch_undo, undo_branch, after_branch_undo, by_inode=True),
     "pass": Scenario(prepare_pass, Place.daemon, after_pass),
     "recovery": Scenario(prepare_recovery, Place.daemon, after_recovery),
     "approve": Scenario(lambda place: None, lambda place: place.approve("runs"), after_approve),

@@ -59,6 +59,8 @@ FLOORS = {
     "grant": (165, 380),
     "change": (132, 300),
     "undo": (20, 30),
+    "branch": (125, 300),
+    "branch_undo": (20, 34),
     "note": (18, 27),
     "note_removed": (18, 27),
     "server": (20, 32),

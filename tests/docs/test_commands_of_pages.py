@@ -67,6 +67,7 @@ NOT_RUN = {
     "threegate tools show notes": "the same",
     "threegate tools refresh notes": "the same",
     "threegate project add web /srv/web": "needs a project: tests/end_to_end/test_change_sets.py",
+    "threegate project add web /srv/web --deliver branch": "the same: tests/changes/test_branch_delivery.py",
     "threegate project list": "the same",
     "threegate project remove web": "the same",
     "threegate project survey DIR": "needs a project: tests/agents/test_what_agents_see.py",

@@ -561,6 +561,9 @@ def test_a_change_set_does_what_was_proposed_and_nothing_else(place: tuple[Setti
     for rows in ([*gone, Row("src/packs", old, None)], [Row("src", TableNode("040755"), None)], [row]):
         with pytest.raises(ProjectError, match="not what was proposed"):
             read_proposed_change(cleanup, change_tar(rows, lambda _: b"new\n"))
+    for path in ("src/pack/data/x", "src/pack/x.sql"):
+        with pytest.raises(ProjectError, match="protected"):  # of an agent's change sets these are ordinary paths
+            read_proposed_change(cleanup, change_tar([*gone, Row(path, old, None)], lambda _: b""))
 
 
 def allowed(tool: str, args: dict[str, Any], settings: Settings) -> AllowedProposal:

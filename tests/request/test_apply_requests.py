@@ -12,7 +12,7 @@ import yaml
 from tests.request.examples import APPLY, APPLY_KEYS, apply, era, ids, read, request
 from threegate.request.changes_section import changes_lines
 from threegate.request.exposure import exposure_of
-from threegate.request.job import JobChange, Platform, ProjectPlace, build_job, effective_risk
+from threegate.request.job import JobBranch, JobChange, Platform, ProjectPlace, build_job, effective_risk
 from threegate.request.model import Request
 from threegate.request.render_draft import render_request
 from threegate.request.schema import request_schema_2
@@ -100,12 +100,17 @@ def test_the_job_binds_the_folder_and_the_change() -> None:
 
     digests = {digest(CHANGE), digest(None)}
     for item in fields(JobChange):
-        if item.name != "project":
+        if item.name not in ("project", "branch"):
             digests.add(digest(replace(CHANGE, **{item.name: "8" * 64 if item.name == "sha256" else 77})))
+    branch = JobBranch("threegate/ar-1", "1" * 40, "2" * 40, "a <a@b>", "words")
+    digests.add(digest(replace(CHANGE, branch=branch)))
+    for item in fields(JobBranch):
+        other: Any = ("said",) if item.name == "notes" else "other"
+        digests.add(digest(replace(CHANGE, branch=replace(branch, **{item.name: other}))))
     for item in fields(ProjectPlace):
         value: Any = "other" if item.name in ("name", "path") else 77
         digests.add(digest(replace(CHANGE, project=replace(CHANGE.project, **{item.name: value}))))
-    assert len(digests) == 2 + len(fields(JobChange)) - 1 + len(fields(ProjectPlace))
+    assert len(digests) == 2 + len(fields(JobChange)) - 1 + len(fields(JobBranch)) + len(fields(ProjectPlace))
 
 
 def test_the_schema_agrees() -> None:

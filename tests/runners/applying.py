@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.changes.trees_on_disk import Spec, build, made
 from threegate.changes.change_tar import read_change_set
-from threegate.changes.requested_change import hold_project
+from threegate.changes.projects import hold_project
 from threegate.core.held_folder import HeldFolder
 from threegate.request.job import ProjectPlace
 from threegate.runners.apply.apply_engine import Done, Work, carry_out, forget, take_back

@@ -12,7 +12,7 @@ import pytest
 from tests.changes.trees_on_disk import build
 from tests.conftest import slow
 from tests.runners.applying import OWNER, Change, own, picture, place_of
-from threegate.changes.requested_change import hold_project
+from threegate.changes.projects import hold_project
 from threegate.core import durable
 from threegate.core.errors import Refused
 from threegate.runners.apply import apply_engine as engine

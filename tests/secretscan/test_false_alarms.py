@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from threegate.agents.findings import find_in_file
+from threegate.agents.file_findings import find_in_file
 from threegate.core import limits
 from threegate.secretscan.possible import find_possible
 

@@ -7,31 +7,49 @@ that `threegate project` did not write is never changed.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
+from threegate.changes.project_repository import BranchRefused, ProjectRepository
 from threegate.changes.projects import DEFAULT, check_new, look_at_project, read_projects, render_projects
 from threegate.core import canonical, durable
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
-from threegate.request.job import ProjectPlace
+from threegate.request.job import DELIVERIES, Deliver, ProjectPlace
 from threegate.trail import Trail, moves
 from threegate.trail.payloads import ProjectAdded, ProjectRemoved
 
 _MODE = 0o600
 
 
-def add_project(workspace: Workspace, name: str, path: str, *, actor: str) -> ProjectPlace:
-    """Register a folder under a name. Raises InvalidInput, TrailError, OSError."""
+def add_project(workspace: Workspace, name: str, path: str, *, actor: str, deliver: Deliver = "tree") -> ProjectPlace:
+    """Register a folder under a name. `deliver` says what approved changes become there.
+
+    Raises InvalidInput, also for `branch` without a repository that has a commit; TrailError, OSError.
+    """
     if name == DEFAULT:
         raise InvalidInput(f"{DEFAULT}: is project.root of threegate.toml; choose another name")
-    place = look_at_project(name, path)
+    if deliver not in DELIVERIES:
+        raise InvalidInput(f"--deliver {deliver}: must be one of {', '.join(DELIVERIES)}")
+    place = look_at_project(name, path, deliver)
     check_new(workspace, place)
+    if deliver == "branch":
+        try:
+            ProjectRepository.of(Path(place.path), place.uid).head()
+        except BranchRefused as error:
+            raise InvalidInput(f"--deliver branch: {error}") from None
     trail = Trail(workspace)
     with trail.locked() as held:
         known = read_projects(workspace)
         if any(item.name == name for item in known):
             raise InvalidInput(f"{name}: already registered; remove it first: threegate project remove {name}")
         data = render_projects((*known, place))
-        added = ProjectAdded(project=name, path=place.path, uid=place.uid, projects_sha256=canonical.sha256_hex(data))
+        added = ProjectAdded(
+            project=name,
+            path=place.path,
+            uid=place.uid,
+            deliver=place.deliver,
+            projects_sha256=canonical.sha256_hex(data),
+        )
         moves.announce(held, added, actor=actor)
         durable.overwrite(workspace.projects_file, data, _MODE)
     return place

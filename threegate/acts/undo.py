@@ -18,16 +18,21 @@ from typing import Any, Final
 from threegate.acts.signed_acts import checked_act
 from threegate.changes.change_facts import changed_paths, job_change
 from threegate.changes.change_tar import read_change_set
-from threegate.changes.requested_change import RequestedChange, hold_project, refuse_unfit
+from threegate.changes.project_repository import BranchRefused, ProjectRepository
+from threegate.changes.projects import hold_project
+from threegate.changes.requested_change import RequestedChange, refuse_unfit
 from threegate.changes.table import ChangeSetError
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.context import Context
 from threegate.launch.cut_off_changes import lock_undo, recover_undos, undo_journal
+from threegate.request.job import ProjectPlace
 from threegate.results import read_record
 from threegate.review.input_copies import InputCopy
+from threegate.runners.apply.apply_engine import Done
 from threegate.runners.apply.apply_journal import ApplyPlan, first_line, read_journal
 from threegate.runners.apply.as_owner import Order, not_writable, perform
+from threegate.runners.apply.branch_delivery import branch_moved
 from threegate.runners.apply.runner import JOURNAL, ORIGINALS
 from threegate.trail import moves
 from threegate.trail.payloads import Finished, Undone, UndoStarted
@@ -40,10 +45,12 @@ class UndoPlan:
     """What an undo would do, computed from verified bytes."""
 
     request_id: str
-    requested: RequestedChange
-    originals: InputCopy
+    place: ProjectPlace
+    requested: RequestedChange | None
+    """What is restored; None for a change that was delivered as a branch."""
+    originals: InputCopy | None
     kept: ApplyPlan
-    """The plan of the change: exact permission bits and groups of what is restored."""
+    """The plan of the change: exact permission bits and groups of what is restored, or the branch."""
     about: Mapping[str, Any]
     """What is signed."""
 
@@ -65,6 +72,8 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
         raise InvalidInput(f"{request_id}: changed no project, so there is nothing to undo")
     kept = {item.path: item.sha256 for item in facts.kept}
     journal = read_journal(_verified(folder / JOURNAL, kept.get(JOURNAL), limits.APPLY_JOURNAL_BYTES))
+    if journal.plan is not None and journal.plan.branch is not None:
+        return _branch_plan(request_id, journal.place, journal.plan, facts.approval_sha256, kept[JOURNAL])
     originals = folder / ORIGINALS
     copy = InputCopy(ORIGINALS, kept.get(ORIGINALS, ""), _size(originals), originals)
     try:
@@ -88,7 +97,30 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
         "journal_sha256": kept[JOURNAL],
         "originals_sha256": change.sha256,
     }
-    return UndoPlan(request_id, requested, copy, journal.plan, about)
+    return UndoPlan(request_id, journal.place, requested, copy, journal.plan, about)
+
+
+def _branch_plan(
+    request_id: str, place: ProjectPlace, plan: ApplyPlan, approval_sha256: str | None, journal_sha256: str
+) -> UndoPlan:
+    """The undo of a change that was delivered as a branch. Raises Refused (project_changed), Unavailable."""
+    assert plan.branch is not None
+    hold_project(place).close()
+    try:
+        why_not = branch_moved(ProjectRepository.of(Path(place.path), place.uid), plan.branch.name, plan.branch.commit)
+    except BranchRefused as error:
+        raise Unavailable(str(error)) from None
+    if why_not:
+        raise Refused("project_changed", why_not)
+    about = {
+        "request_id": request_id,
+        "approval_sha256": approval_sha256,
+        "project": place.to_json(),
+        "journal_sha256": journal_sha256,
+        "branch": plan.branch.name,
+        "commit": plan.branch.commit,
+    }
+    return UndoPlan(request_id, place, None, None, plan, about)
 
 
 def _size(path: Path) -> int:
@@ -113,7 +145,7 @@ def undo_change(context: Context, plan: UndoPlan, signed: bytes) -> str:
 
     Raises Refused (nothing was changed), Unavailable, TrailError, OSError.
     """
-    place = plan.requested.job.project
+    place = plan.place
     if (why := not_writable(place)) is not None:
         raise Unavailable(why)
     token = secrets.token_hex(8)
@@ -122,19 +154,7 @@ def undo_change(context: Context, plan: UndoPlan, signed: bytes) -> str:
     with hold_project(place) as project:
         actor, journal = _begin(context, plan, signed, token, path)
         try:
-            with plan.originals.open() as archive:
-                order = Order(
-                    "apply",
-                    place,
-                    project.fileno(),
-                    token,
-                    journal,
-                    archive.fileno(),
-                    sha256=plan.requested.change.sha256,
-                    seconds=float(limits.APPLY_SECONDS),
-                    exact=plan.kept.kept,
-                )
-                done = perform(order)
+            done = _performed(plan, project.fileno(), token, journal)
             if done.halfway:
                 raise Unavailable(done.message)
             with context.trail.locked() as held:
@@ -151,13 +171,29 @@ def undo_change(context: Context, plan: UndoPlan, signed: bytes) -> str:
     return done.message
 
 
+def _performed(plan: UndoPlan, project: int, token: str, journal: int) -> Done:
+    """Revert the change. Raises OSError for the originals."""
+    seconds = float(limits.APPLY_SECONDS)
+    if plan.requested is None or plan.originals is None:
+        assert plan.kept.branch is not None
+        branch = {"name": plan.kept.branch.name, "commit": plan.kept.branch.commit}
+        return perform(Order("remove_branch", plan.place, project, token, journal, seconds=seconds, branch=branch))
+    with plan.originals.open() as archive:
+        sha256, exact = plan.requested.change.sha256, plan.kept.kept
+        order = Order(
+            "apply", plan.place, project, token, journal, archive.fileno(), sha256=sha256, seconds=seconds, exact=exact
+        )
+        return perform(order)
+
+
 def _begin(context: Context, plan: UndoPlan, signed: bytes, token: str, path: Path) -> tuple[str, int]:
     """Record that an undo begins, and take its lock; return the actor and the journal's descriptor, which has the lock.
 
     The project's owner could hold up what follows, so it is done without the trail's lock. Raises Refused, Unavailable,
     TrailError, OSError.
     """
-    place = plan.requested.job.project
+    place = plan.place
+    originals = None if plan.requested is None else plan.requested.change.sha256
     with context.trail.locked() as held:
         actor, act = checked_act(context, held, signed, UNDO, plan.about)
         try:
@@ -169,7 +205,7 @@ def _begin(context: Context, plan: UndoPlan, signed: bytes, token: str, path: Pa
         journal = lock_undo(path)
         assert journal is not None  # only under the trail's lock is it made or taken
         try:
-            started = UndoStarted(project=place.path, originals_sha256=plan.requested.change.sha256, token=token, **act)
+            started = UndoStarted(project=place.path, originals_sha256=originals, token=token, **act)
             moves.announce(held, started, request_id=plan.request_id, actor=actor)
         except BaseException:
             os.close(journal)

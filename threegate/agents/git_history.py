@@ -29,7 +29,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from threegate.agents.findings import KEY, is_fixture
+from threegate.agents.file_findings import KEY, is_fixture
 from threegate.agents.git_repository import PROGRAMS, NoHistory, Repository, find_git, is_id
 from threegate.agents.secret_files import text_of
 from threegate.core import durable, limits
@@ -52,6 +52,10 @@ _PLACEHOLDER: Final = b"ThreeGate hides this file from the agent.\n"
 _PIECE: Final = 1 << 20
 _AT_ONCE: Final = 128
 """Objects that are asked for before the first is read; their ids fit into a pipe."""
+_QUICK: Final = ("--window=0", "--compression=0")
+"""What is in packs of the project is taken as it is, and the rest is neither compared nor compressed: for 80 MB of
+notebooks that are not yet packed, git would take half a minute.
+"""
 _PACK_KINDS: Final = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 
 
@@ -502,7 +506,7 @@ class _Making:
             given = b"".join(line for line in listed if line[: 2 * self._raw].decode() not in self._gone)
             revs = []
         packs = self._place / "objects" / "pack"
-        self._git("pack-objects", *revs, "-q", "--delta-base-offset", str(packs / "pack"), given=given)
+        self._git("pack-objects", *revs, "-q", "--delta-base-offset", *_QUICK, str(packs / "pack"), given=given)
         if self._partial:
             for pack in packs.glob("*.pack"):
                 pack.with_suffix(".promisor").touch()

@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
+from threegate.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
 from threegate.agents.agent_home import take_over_state, write_files
-from threegate.agents.answers import Answers, keep_answers
 from threegate.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
-from threegate.agents.findings import Finding
+from threegate.agents.file_findings import Finding
 from threegate.agents.model_counts import ModelCounts, RelaySettings
 from threegate.agents.names_layer import names_work
 from threegate.agents.profile import Filled, Profile, load_profile
@@ -32,6 +32,7 @@ from threegate.agents.project_survey import Survey, scan_cache, survey
 from threegate.agents.propose import register_project
 from threegate.agents.read_folders import ReadFolder
 from threegate.agents.runs import RunFacts, end_dead_runs, run_lock, thaw_forgotten
+from threegate.agents.secret_answers import Answers, keep_answers
 from threegate.agents.side_processes import (
     start_door,
     start_model_relay,
@@ -93,6 +94,7 @@ class Finished:
     copy: WorkCopy
     facts: RunFacts
     problem: str = ""
+    commits: AgentCommits = NO_COMMITS
 
 
 Propose = Callable[[Finished], str | None]
@@ -401,15 +403,14 @@ class _Launch:
                 )
 
         found = look()
-        new = [item for item in found.findings if item.line and item.digest not in answers.hides]
+        new = [item for item in found.findings if item.asks and item.digest not in answers.hides]
         if decide is None or not new:
             return found
         decided = decide(new)
         self.refuse_stopped()
-        if not decided:
-            return found
-        answers = keep_answers(context.workspace, answers, decided, actor=self._actor)
-        return found if all(item.hides == decided.get(item.digest, item.hides) for item in new) else look()
+        if decided:
+            answers = keep_answers(context.workspace, answers, decided, actor=self._actor)
+        return look()  # a person may have taken minutes, and the project may have changed meanwhile
 
     def _say_hidden(self) -> None:
         """Name every path that the agent does not see, and what it sees although it may be a secret."""
@@ -430,7 +431,8 @@ class _Launch:
         if others:
             self._say(f"not in its copy: {', '.join(others)}")
         if start.listed:
-            listed = dict.fromkeys(f"{found.place} ({found.kind})" for found in start.listed)
+            first = {(found.path, found.kind): found for found in reversed(start.listed)}
+            listed = [f"{found.place} ({found.kind})" for found in reversed(first.values())]
             self._say(f"the agent sees what may be secrets: {', '.join(listed)}")
 
     def _registered(self) -> str:
@@ -598,7 +600,7 @@ class _Launch:
 
     def _finish(self, code: int, reason: str | None, propose: Propose) -> Finished:
         """Read the changes, propose them, and record the end in the trail."""
-        problem, changes = "", None
+        problem, changes, commits = "", None, NO_COMMITS
         if reason in _DISK_REASONS:
             self._say(_DISK_REASONS[reason].format(name=self._plan.profile.name, limits=self._plan.profile.limits))
         for side in self._sides:
@@ -609,6 +611,7 @@ class _Launch:
                 self._process.wait_empty()
             release_headroom(self._run)
             changes = read_changes(self._copy)
+            commits = read_commits(self._copy)
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
             problem = str(error)
@@ -616,7 +619,7 @@ class _Launch:
             problem = f"{self._run.base}: cannot be written ({error.strerror}); make room"
         except KeyboardInterrupt:
             problem = "interrupted before its changes were read; see: threegate agent show " + self._run.run_id
-        finished = Finished(self._run, code, changes, self._copy, self._facts, problem)
+        finished = Finished(self._run, code, changes, self._copy, self._facts, problem, commits)
         counts = ModelCounts.read(self._counts) if self._counts >= 0 else ModelCounts()
         hosts = read_hosts(self._hosts) if self._hosts >= 0 else HostLog()
         drafted = None

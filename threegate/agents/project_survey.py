@@ -16,12 +16,12 @@ import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-from threegate.agents.findings import Finding, find_in_file
+from threegate.agents.file_findings import Finding, find_in_file
 from threegate.agents.git_repository import tracked_paths
 from threegate.agents.secret_files import is_secret_path
 from threegate.changes.protected_paths import ProtectedPaths
@@ -31,6 +31,7 @@ from threegate.core.user_state import UserState
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_PIECE: Final = 1 << 16
 
 _RULES: Final = 3
 """Number of the rules by which files are scanned: with others, what was found before does not count."""
@@ -73,6 +74,9 @@ def _kind(mode: int) -> str | None:
     return "link" if stat.S_ISLNK(mode) else None
 
 
+_protected: Final = cache(ProtectedPaths)
+
+
 @dataclass(slots=True)
 class Survey:
     """A project at the start: entries visible to the agent, by path, and hidden ones, with the reason."""
@@ -97,7 +101,7 @@ class Survey:
         asked = _Shown(frozenset(shown))
         if asked.asked(path):
             return False
-        if path.rpartition("/")[2] == ".git" or ProtectedPaths(self.protected).has(path):
+        if path.rpartition("/")[2] == ".git" or _protected(self.protected).has(path):
             return not asked.leads(path)
         return is_secret_path(path)
 
@@ -151,7 +155,7 @@ def survey(
     """
     found = Survey(protected=tuple(protected))
     scanned = _Scanned.load(cache, root, project)
-    scanned.key, scanned.answers, scanned.protected = key, answers, ProtectedPaths(found.protected)
+    scanned.key, scanned.answers, scanned.protected = key, answers, _protected(found.protected)
     scanned.findings = found.findings
     try:
         top = os.open(root, _FOLDER)
@@ -282,8 +286,7 @@ class _Scanned:
             self._now[path] = before
             return None
         try:
-            with open(os.open(name, _FILE, dir_fd=folder), "rb") as file:
-                data = file.read(limits.AGENT_SCANNED_BYTES)
+            data = _first_bytes(name, folder, facts.st_size)
         except OSError:
             return "secret" if is_secret_path(path) else "unreadable" if self.project else None
         found = list(find_in_file(path, data, self.key, lambda path: path in self._tracked, listing=self.project))
@@ -304,3 +307,21 @@ class _Scanned:
 def scan_cache(workspace_id: str) -> Path:
     """Where the scan cache is stored: outside workspace and project, where no agent can write."""
     return UserState.of(workspace_id).folder / "agents"
+
+
+def _first_bytes(name: str, folder: int, size: int) -> bytes:
+    """The first AGENT_SCANNED_BYTES of a file that had `size` bytes; to make a buffer of a MiB for each small one costs
+    more than to scan it. Raises OSError.
+    """
+    descriptor = os.open(name, _FILE, dir_fd=folder)
+    try:
+        left = limits.AGENT_SCANNED_BYTES
+        pieces = []
+        wanted = size + 1
+        while left > 0 and (piece := os.read(descriptor, min(left, wanted))):
+            pieces.append(piece)
+            left -= len(piece)
+            wanted = max(wanted - len(piece), _PIECE)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)

@@ -14,8 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from threegate.acts.registered_projects import add_project
+from threegate.agents.agent_commits import NO_COMMITS, AgentCommits
 from threegate.agents.work_changes import remember_proposed
-from threegate.changes.change_draft import draft_change_set
+from threegate.changes.change_draft import ChangeDraft, draft_change_set
+from threegate.changes.commit_message import commit_lines
 from threegate.changes.make import MadeChangeSet
 from threegate.changes.projects import DEFAULT, read_projects
 from threegate.core.canonical import sha256_hex
@@ -57,19 +59,32 @@ def draft_changes(
     *,
     profile: str,
     purpose: str,
+    commits: AgentCommits = NO_COMMITS,
 ) -> str:
     """Write the draft and its changes.tar; the name of the draft. Raises InvalidInput, OSError."""
     now = datetime.now(UTC)
-    draft = draft_change_set(
-        made,
-        project=project_name(workspace, settings, root),
-        request_id=f"TR-{now:%Y%m%d-%H%M%SZ}-changes-{secrets.token_hex(3)}",
-        requested_by=profile,
-        purpose=purpose,
-        justification=f"made by the agent {profile} in its work copy, run {run.run_id}",
-        now=now,
-        settings=settings.request,
-    )
+    name = project_name(workspace, settings, root)
+
+    def drafted(constraints: tuple[str, ...]) -> ChangeDraft:
+        return draft_change_set(
+            made,
+            project=name,
+            request_id=f"TR-{now:%Y%m%d-%H%M%SZ}-changes-{secrets.token_hex(3)}",
+            requested_by=profile,
+            purpose=purpose,
+            justification=f"made by the agent {profile} in its work copy, run {run.run_id}",
+            now=now,
+            settings=settings.request,
+            constraints=constraints,
+        )
+
+    try:
+        draft = drafted((*commit_lines(commits.messages), *commits.left_out()))
+    except InvalidInput:
+        if not commits.messages:
+            raise
+        without = f"{len(commits.messages)} commits of the agent: gate 1 refuses the words of a message"
+        draft = drafted((without, *commits.left_out()))
     remember_proposed(run, made)
     with workspace.hold(run.files) as files, suppress(FileExistsError):
         files.deliver(sha256_hex(made.data), made.data, 0o644)

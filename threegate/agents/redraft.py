@@ -24,7 +24,8 @@ from threegate.agents.work_changes import base_name
 from threegate.changes.change_draft import said_changes
 from threegate.changes.change_tar import ChangeSet, change_tar, read_change_set
 from threegate.changes.checks import check_project
-from threegate.changes.requested_change import RequestedChange, hold_project
+from threegate.changes.projects import hold_project
+from threegate.changes.requested_change import RequestedChange
 from threegate.changes.table import ChangeSetError, Row, TableNode, table_digest
 from threegate.changes.trees import HeldTree, node_of
 from threegate.core import durable, limits

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -34,14 +34,22 @@ from threegate.core.workspace import AgentRun
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def read_changes(copy: WorkCopy, *, paths: tuple[str, ...] = (), include_ignored: bool = False) -> MadeChangeSet:
+def read_changes(
+    copy: WorkCopy,
+    *,
+    paths: tuple[str, ...] = (),
+    include_ignored: bool = False,
+    instead: Callable[[Tree], tuple[Tree, list[str]]] | None = None,
+) -> MadeChangeSet:
     """The change set of a work copy, or of some paths in it. Paths that also changed in the project since the
-    start are left out.
+    start are left out. `instead` makes another tree of the project than the files of the copy, and names what differs.
 
     Raises InvalidInput for a change that is too large, Unavailable if it cannot be read or keeps changing.
     """
     try:
         with _trees(copy) as (project, work, touched):
+            if instead is not None:
+                work, touched = instead(project)
             ours = _proposed(copy.run)
             touched += [path for path in ours if work.look(path) is None and project.look(path) is not None]
             candidates, moved = _sorted_out(copy, project, work, touched, ours)
@@ -75,20 +83,29 @@ def was_proposed(run: AgentRun, sha256: str) -> bool:
 
 
 def keep_bases(copy: WorkCopy, rows: tuple[Row, ...]) -> None:
-    """Keep the project's bytes of changed files in the run's `base`, if they are still those of the start."""
-    with _held(copy.root) as top:
+    """Keep the project's bytes of changed files in the run's `base`, if they are still those of the start: for merging,
+    which goes without what cannot be kept.
+    """
+    kept = set(os.listdir(copy.run.base))
+
+    def bases(top: HeldFolder) -> Iterator[tuple[str, bytes]]:
         for row in rows:
-            entry, kept = copy.start.entries.get(row.path), copy.run.base / base_name(row.path)
-            if entry is None or entry.kind != "file" or kept.exists() or entry.size > limits.AGENT_BASE_BYTES:
+            entry, name = copy.start.entries.get(row.path), base_name(row.path)
+            if entry is None or entry.kind != "file" or name in kept or entry.size > limits.AGENT_BASE_BYTES:
                 continue
+            data = None
             with suppress(OSError):
                 descriptor = open_inside(top.fileno(), row.path)
                 try:
                     if Original.of(os.fstat(descriptor)) == entry:
-                        data = durable.read_regular_fd(descriptor, kept, max_bytes=limits.AGENT_BASE_BYTES)
-                        durable.overwrite(kept, data)
+                        data = durable.read_regular_fd(descriptor, Path(row.path), max_bytes=limits.AGENT_BASE_BYTES)
                 finally:
                     os.close(descriptor)
+            if data is not None:
+                yield name, data
+
+    with suppress(OSError), _held(copy.root) as top:
+        durable.deliver_together(copy.run.base, bases(top))
 
 
 def base_name(path: str) -> str:

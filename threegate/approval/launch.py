@@ -242,6 +242,13 @@ def _check_job(state: LaunchState) -> str:
             "state_changed",
             "its server was called, or its process ended, since it was signed; ask for the call again",
         )
+    change = state.facts.job.change
+    if state.statement.job_sha256 != found and change is not None and change.branch is not None:
+        # The same bytes and policy, so it is the repository that the commit would be made in.
+        raise Refused(
+            "project_changed",
+            f"HEAD of {change.project.path} is another commit than when it was signed; draft it again: threegate retry",
+        )
     if state.statement.job_sha256 != found:
         raise Refused("job_changed", "the request means something else today than when it was signed")
     return f"sha256 {found}"

@@ -27,9 +27,9 @@ from threegate.changes.table import (
     TableNode,
     read_table,
     render_table,
-    table_digest,
 )
 from threegate.core import limits
+from threegate.core.canonical import sha256_hex
 from threegate.request.tar_reader import TarEntry, TarError, read_change_tar
 
 TABLE: Final = "changes.jsonl"
@@ -118,7 +118,7 @@ def read_change_set(source: bytes | BinaryIO) -> ChangeSet:
         entries = read_change_tar(stream)
     except TarError as error:
         raise ChangeSetError(f"changes.tar: {error}") from None
-    rows = _table_of(stream, entries)
+    rows, digest = _table_of(stream, entries)
     members = dict(_members(entries))
     places, targets = {}, {}
     for row in rows:
@@ -136,17 +136,18 @@ def read_change_set(source: bytes | BinaryIO) -> ChangeSet:
     for path in members:
         raise ChangeSetError(f"{path}: is in changes.tar and not in its table")
     check_paths(rows, targets)
-    return ChangeSet(rows, table_digest(rows), places, targets)
+    return ChangeSet(rows, digest, places, targets)
 
 
-def _table_of(stream: BinaryIO, entries: Sequence[TarEntry]) -> tuple[Row, ...]:
-    """The rows of the first member."""
+def _table_of(stream: BinaryIO, entries: Sequence[TarEntry]) -> tuple[tuple[Row, ...], str]:
+    """The rows of the first member, and its digest: its bytes are the only rendering of its rows (`read_table`)."""
     if not entries or entries[0].path != TABLE or entries[0].folder or entries[0].link is not None:
         raise ChangeSetError(f"changes.tar: its first member is not {TABLE}")
     if entries[0].size > limits.CHANGE_TABLE_BYTES:
         raise ChangeSetError(f"its table has more than {limits.CHANGE_TABLE_BYTES} bytes")
     stream.seek(entries[0].offset)
-    return read_table(stream.read(entries[0].size))
+    data = stream.read(entries[0].size)
+    return read_table(data), sha256_hex(data)
 
 
 def _members(entries: Sequence[TarEntry]) -> Iterator[tuple[str, TarEntry]]:

@@ -82,6 +82,9 @@ def _candidates(one: Sequence[int], other: Sequence[int]) -> Iterator[list[_Pair
     begin = [(place, place) for place in range(start)]
     rest = list(zip(range(end, len(one)), range(partner_end, len(other)), strict=True))
     both = set(one[start:end]) & set(other[start:partner_end])
+    if not both:
+        yield [*begin, *rest]
+        return
     places = [place for place in range(start, end) if one[place] in both]
     partners = [place for place in range(start, partner_end) if other[place] in both]
     left, right = (array("l", map(text.__getitem__, where)) for text, where in ((one, places), (other, partners)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from threegate.changes.project_paths import PathBlocked, is_environment, read_path
@@ -48,6 +49,7 @@ def path_problem(path: str) -> str | None:
     return None
 
 
+@lru_cache(maxsize=1 << 14)
 def is_repository(name: str) -> bool:
     """Whether a system of version control, on any file system, would take a name for its folder, or for the file that
     lists repositories inside.
@@ -56,6 +58,7 @@ def is_repository(name: str) -> bool:
     return plain in _REPOSITORIES or plain in _REPOSITORY_FILES or _SHORT.fullmatch(plain) is not None
 
 
+@lru_cache(maxsize=1 << 14)
 def collision_key(name: str) -> str:
     """What two names share that a file system without case or with Unicode normalisation takes for one."""
     if name.isascii():

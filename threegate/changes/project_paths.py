@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -93,6 +94,7 @@ def is_own(parts: tuple[str, ...]) -> bool:
     return any(folded(part) in _OWN for part in parts)
 
 
+@lru_cache(maxsize=1 << 14)
 def folded(name: str) -> str:
     """A name as the most forgiving file system would compare it."""
     compatible = name.lower()

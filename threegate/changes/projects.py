@@ -17,9 +17,10 @@ from typing import Final
 
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
+from threegate.core.held_folder import HeldFolder, hold_path
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.request.job import ProjectPlace
+from threegate.request.job import DELIVERIES, Deliver, ProjectPlace
 
 DEFAULT: Final = "default"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -38,6 +39,8 @@ def read_projects(workspace: Workspace) -> tuple[ProjectPlace, ...]:
         data = durable.read_regular(path, max_bytes=limits.PROJECTS_FILE_BYTES)
         rows = canonical.loads_strict(data, max_bytes=limits.PROJECTS_FILE_BYTES)["projects"]
         found = tuple(ProjectPlace(**row) for row in rows)
+        if any(item.deliver not in DELIVERIES for item in found):
+            raise ValueError("a project is delivered in an unknown way")
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -47,7 +50,7 @@ def read_projects(workspace: Workspace) -> tuple[ProjectPlace, ...]:
     return found
 
 
-def look_at_project(name: str, path: str) -> ProjectPlace:
+def look_at_project(name: str, path: str, deliver: Deliver = "tree") -> ProjectPlace:
     """A folder as a project, as it is now. Raises InvalidInput."""
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"{name!r}: is no name of a project; use 1 to 64 of A-Z a-z 0-9 . _ -")
@@ -60,7 +63,7 @@ def look_at_project(name: str, path: str) -> ProjectPlace:
         raise InvalidInput(f"{path}: cannot be looked at ({error.strerror})") from None
     if not stat.S_ISDIR(facts.st_mode):
         raise InvalidInput(f"{path}: is no folder")
-    return ProjectPlace(name, real, facts.st_dev, facts.st_ino, facts.st_uid)
+    return ProjectPlace(name, real, facts.st_dev, facts.st_ino, facts.st_uid, deliver)
 
 
 def project_names(workspace: Workspace, settings: Settings) -> tuple[str, ...]:
@@ -82,7 +85,7 @@ def find_project(workspace: Workspace, settings: Settings, name: str) -> Project
         registered = next((item for item in read_projects(workspace) if item.name == name), None)
         if registered is None:
             raise Refused("project_unknown", f"{name}: is no registered project; see: threegate project list")
-        present = look_at_project(name, registered.path)
+        present = look_at_project(name, registered.path, registered.deliver)
     except InvalidInput as error:
         raise Refused("project_unknown", str(error)) from None
     if present != registered:
@@ -91,6 +94,19 @@ def find_project(workspace: Workspace, settings: Settings, name: str) -> Project
             f"{registered.path}: is another folder than the one that was registered; add it again",
         )
     return present
+
+
+def hold_project(place: ProjectPlace) -> HeldFolder:
+    """The open project, if it is the one that is bound. Raises Refused (project_changed)."""
+    try:
+        held = hold_path(place.path)
+    except OSError as error:
+        raise Refused("project_changed", f"{place.path}: cannot be opened ({error.strerror})") from None
+    facts = held.facts()
+    if (facts.st_dev, facts.st_ino, facts.st_uid) != (place.device, place.inode, place.uid):
+        held.close()
+        raise Refused("project_changed", f"{place.path}: is another folder now, or belongs to another account")
+    return held
 
 
 def check_new(workspace: Workspace, place: ProjectPlace) -> None:

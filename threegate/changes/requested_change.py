@@ -8,24 +8,24 @@ a code (`input_unfit`, `project_unknown`, `project_changed`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from threegate.changes.change_facts import ChangedPath, changed_paths, check_said, job_change
 from threegate.changes.change_tar import ChangeSet, read_change_set
 from threegate.changes.checks import check_project, moved_on
-from threegate.changes.projects import find_project
+from threegate.changes.projects import find_project, hold_project
 from threegate.changes.table import ChangeSetError
 from threegate.changes.trees import HeldTree
 from threegate.core.errors import Refused
-from threegate.core.held_folder import HeldFolder, hold_path
 
 if TYPE_CHECKING:
     from threegate.core.settings import Settings
     from threegate.core.workspace import Workspace
-    from threegate.request.job import JobChange, ProjectPlace
+    from threegate.request.job import JobChange
     from threegate.request.model import Request
     from threegate.request.shown_whole import OpenInput
+    from threegate.trail import Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,16 @@ class RequestedChange:
     change: ChangeSet
     paths: tuple[ChangedPath, ...]
     job: JobChange
+    unfit: Refused | None = None
+    """Why it cannot be delivered as a branch, where the project wants that."""
 
 
 def requested_change(
-    workspace: Workspace, settings: Settings, request: Request, open_input: OpenInput
+    workspace: Workspace, settings: Settings, request: Request, open_input: OpenInput, owner: Owner | None
 ) -> RequestedChange | None:
-    """What an apply request would do; None for every other request. Raises Refused, OSError for the input's bytes."""
+    """What an apply request of this owner would do; None for every other request. Raises Refused, OSError for the
+    input's bytes.
+    """
     if request.project is None or request.changes is None:
         return None
     place = find_project(workspace, settings, request.project)
@@ -52,7 +56,15 @@ def requested_change(
         except ChangeSetError as error:
             raise Refused("input_unfit", f"changes.tar: {error}") from None
         paths = tuple(changed_paths(change, stream))
-    return RequestedChange(change, paths, job_change(paths, change, place))
+        job, unfit = job_change(paths, change, place), None
+        if place.deliver == "branch":  # late: most projects get files
+            from threegate.changes.requested_branch import requested_branch
+
+            try:
+                job = replace(job, branch=requested_branch(place, request, change, stream, owner))
+            except Refused as error:
+                unfit = error
+    return RequestedChange(change, paths, job, unfit)
 
 
 def _refuse_protected(change: ChangeSet, patterns: Sequence[str]) -> None:
@@ -65,19 +77,6 @@ def _refuse_protected(change: ChangeSet, patterns: Sequence[str]) -> None:
     for row in change.rows:
         if protected.has(row.path):
             raise ChangeSetError(f"{row.path}: is protected by agents.protected")
-
-
-def hold_project(place: ProjectPlace) -> HeldFolder:
-    """The open project, if it is the one that is bound. Raises Refused (project_changed)."""
-    try:
-        held = hold_path(place.path)
-    except OSError as error:
-        raise Refused("project_changed", f"{place.path}: cannot be opened ({error.strerror})") from None
-    facts = held.facts()
-    if (facts.st_dev, facts.st_ino, facts.st_uid) != (place.device, place.inode, place.uid):
-        held.close()
-        raise Refused("project_changed", f"{place.path}: is another folder now, or belongs to another account")
-    return held
 
 
 def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:
@@ -102,3 +101,5 @@ def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:
             "project_changed",
             f"{moved[0]}{more}: the project moved on since the change was made{advice}",
         )
+    if requested.unfit is not None:
+        raise requested.unfit

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from threegate.changes.file_kinds import SETTINGS, ending_of, kind_of
@@ -235,10 +235,17 @@ class LinkNames:
 def _named(name: str) -> str | None:
     """What the table says of a path."""
     *folders, base = name.split("/")
-    for why, of_base, of_folder, of_path in _patterns():
-        if of_base.fullmatch(base) or any(map(of_folder.fullmatch, folders)) or of_path.fullmatch(name):
+    named = {number for folder in folders for number in _folders_named(folder)}
+    for number, (why, of_base, _, of_path) in enumerate(_patterns()):
+        if number in named or of_base.fullmatch(base) or of_path.fullmatch(name):
             return why
     return None
+
+
+@lru_cache(maxsize=1 << 14)
+def _folders_named(folder: str) -> tuple[int, ...]:
+    """The rows of the table that a folder's name is in. Most paths of a change share their folders."""
+    return tuple(number for number, row in enumerate(_patterns()) if row[2].fullmatch(folder))
 
 
 def _unknown(name: str, ending: str) -> str:

@@ -17,8 +17,10 @@ from threegate.cli import invocation, tab_completion
 from threegate.cli.agent_connect_command import connect
 from threegate.cli.invocation import argument
 from threegate.cli.progress import busy
+from threegate.core import limits
 
 if TYPE_CHECKING:
+    from threegate.agents.agent_commits import AgentCommit
     from threegate.agents.launcher import Finished
     from threegate.agents.runs import RunFacts
     from threegate.changes.make import MadeChangeSet
@@ -54,7 +56,7 @@ def run(
     with_: Annotated[
         list[str] | None,
         typer.Option(
-            "--with", metavar="PATH", help="Let it see a protected path of the project, or of a folder of --read."
+            "--with", metavar="PATH", help="Let it see a hidden path of the project, or of a folder of --read."
         ),
     ] = None,
     read: Annotated[
@@ -136,6 +138,58 @@ def run(
 def _proposed(
     context: Context, finished: Finished, when: str, stopped: Callable[[], int], say: Callable[[str], None]
 ) -> str | None:
+    """Report how a run ended and, if wanted, draft its changes, and those on branches that are not checked out; return
+    the digest of the change set of its files.
+    """
+    drafted = _proposed_files(context, finished, when, stopped, say)
+    for name, tip in finished.commits.tips[: limits.COMMIT_BRANCHES]:
+        _propose_branch(context, finished, (name, tip), when, stopped, say)
+    return drafted
+
+
+def _propose_branch(
+    context: Context,
+    finished: Finished,
+    branch: tuple[str, AgentCommit],
+    when: str,
+    stopped: Callable[[], int],
+    say: Callable[[str], None],
+) -> None:
+    """Draft, if wanted, what a branch has that the files of the copy do not have."""
+    from threegate.agents.branch_files import read_branch
+    from threegate.agents.propose import draft_changes
+    from threegate.agents.work_changes import keep_bases, was_proposed
+    from threegate.core.errors import ThreeGateError
+
+    facts, run = finished.facts, finished.run
+    name = ascii(branch[0])[1:-1]
+    try:
+        changes = read_branch(finished.copy, branch[1])
+        if not changes.rows or was_proposed(run, changes.sha256):
+            return
+        say(f"on {name}: {_changes_line(changes)}")
+        if when == "never" or (when == "ask" and not _wants_draft(stopped, f"Propose what it committed on {name}?")):
+            return
+        keep_bases(finished.copy, changes.rows)
+        drafted = draft_changes(
+            context.workspace,
+            context.policy.settings,
+            run,
+            finished.copy.root,
+            changes,
+            profile=facts.profile,
+            purpose=f"Changes that {facts.profile} committed on {name} in {facts.project or facts.root}",
+            commits=finished.commits.of(branch[0]),
+        )
+    except (ThreeGateError, OSError) as error:
+        say(f"what it committed on {name} could not be proposed: {error}")
+        return
+    say(f"drafted {drafted} of {name}; read and sign it in another terminal: threegate review")
+
+
+def _proposed_files(
+    context: Context, finished: Finished, when: str, stopped: Callable[[], int], say: Callable[[str], None]
+) -> str | None:
     """Report how a run ended and, if wanted, draft its changes; return the digest of the change set.
 
     All output goes to stderr, because stdout belongs to the agent. A run that was stopped asks nothing: who stopped it
@@ -151,7 +205,7 @@ def _proposed(
     if changes is None:
         say(f"{ended}; {finished.problem}")
         return None
-    for line in left_out_lines(changes):
+    for line in (*left_out_lines(changes), *finished.commits.lines()):
         say(line)
     if not changes.rows:
         say(f"{ended}; nothing in its copy is left to propose")
@@ -172,6 +226,7 @@ def _proposed(
             changes,
             profile=facts.profile,
             purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
+            commits=finished.commits,
         )
     except (ThreeGateError, OSError) as error:
         say(f"its changes could not be proposed: {error}")
@@ -182,11 +237,11 @@ def _proposed(
     return changes.sha256
 
 
-def _wants_draft(stopped: Callable[[], int]) -> bool:
+def _wants_draft(stopped: Callable[[], int], question: str = "Propose these changes?") -> bool:
     """Ask the person, until they answer or the run is stopped, which is a no."""
     if stopped():
         return False
-    invocation.prompt("Propose these changes? [Y/n] ", err=True)
+    invocation.prompt(f"{question} [Y/n] ", err=True)
     while not stopped():
         if select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
             if answer := sys.stdin.readline():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from threegate.cli import invocation
 
 if TYPE_CHECKING:
-    from threegate.agents.findings import Finding
+    from threegate.agents.file_findings import Finding
 
 LOOK_SECONDS: Final = 0.2
 _PATH_CHARS, _KIND_CHARS = 32, 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,10 @@ from threegate.cli.invocation import (
     wants_json,
     workspace_here,
 )
+from threegate.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from threegate.request.job import Deliver
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -25,20 +29,34 @@ app = typer.Typer(no_args_is_help=True)
 def add(
     name: Annotated[str, argument("NAME", "The name that requests use for it.")],
     folder: Annotated[Path, argument("DIR", "The project's folder.")],
+    deliver: Annotated[
+        str,
+        typer.Option(
+            "--deliver",
+            metavar="tree|branch",
+            help="What approved changes become: files in DIR, or a commit on a new branch of its repository.",
+        ),
+    ] = "tree",
     json_: JsonFlag = False,
 ) -> None:
     """Register a folder that change sets may be applied to.
+
+    With --deliver branch nothing in DIR changes: each approved change is one commit on a branch threegate/RUN.
 
     Example: threegate project add web /srv/web
     """
     from threegate.acts.registered_projects import add_project
     from threegate.setup.init import account
 
-    place = add_project(workspace_here(), name, str(folder.absolute()), actor=account())
+    way: Deliver = "branch" if deliver == "branch" else "tree"
+    if deliver != way:
+        raise InvalidInput(f"--deliver {deliver}: must be tree or branch")
+    place = add_project(workspace_here(), name, str(folder.absolute()), actor=account(), deliver=way)
     if wants_json(json_):
         emit_json(place.to_json())
     else:
-        say(f"added     {place.name}: {place.path} (owned by uid {place.uid})")
+        how = ", changes become branches" if place.deliver == "branch" else ""
+        say(f"added     {place.name}: {place.path} (owned by uid {place.uid}{how})")
 
 
 @app.command("list")
@@ -64,7 +82,8 @@ def list_(json_: JsonFlag = False) -> None:
         emit_json({"projects": rows})
         return
     for row in rows:
-        say(f"{row['name']:<12} {row['problem'] or row['path']}")
+        how = " (changes become branches)" if row.get("deliver") == "branch" else ""
+        say(f"{row['name']:<12} {row['problem'] or row['path']}{how}")
     if not rows:
         say("no project is registered; add one with: threegate project add NAME DIR")
 
@@ -103,9 +122,9 @@ def survey(
 
     Example: threegate project survey ~/app
     """
-    from threegate.agents.answers import Answers
     from threegate.agents.project_survey import scan_cache
     from threegate.agents.project_survey import survey as survey_project
+    from threegate.agents.secret_answers import Answers
     from threegate.agents.work_copy import refuse_project
     from threegate.changes.make import utf_8
     from threegate.cli.findings_question import finding_line

@@ -32,27 +32,31 @@ def undo(
 ) -> None:
     """Revert a change that was made to a project.
 
-    Every file must still be as the change left it.
+    Every file must still be as the change left it, and a branch must still be where it was put.
 
     Example: threegate undo TR-20261123-140501Z-changes-9be8da
     """
     from threegate.acts.signed_acts import sign_act
     from threegate.acts.undo import UNDO, plan_undo, undo_change
     from threegate.review.change_screen import change_items
-    from threegate.shown.parts import Section
-    from threegate.shown.request_sections import change_facts
+    from threegate.shown.parts import Item, Section
+    from threegate.shown.request_sections import branch_undo_facts, change_facts
     from threegate.shown.screen_lines import render_sections
 
     context = context_here()
     quiet = wants_json(json_)
     acting = acting_here(context, name, key)
     plan = plan_undo(context, request_id)
-    items = (*change_facts(plan.requested.job), *change_items(plan.requested, plan.originals))
+    items: tuple[Item, ...]
+    if plan.requested is None or plan.originals is None:
+        items = tuple(branch_undo_facts(plan.about))
+    else:
+        items = (*change_facts(plan.requested.job), *change_items(plan.requested, plan.originals))
     put(
         render_sections([Section("UNDO", items)], width=screen_width(to_stderr=quiet), full=True),
         err=quiet,
     )
-    ask(f"Sign as {acting.name} and revert the change in {plan.requested.job.project.path}?", yes)
+    ask(f"Sign as {acting.name} and revert the change in {plan.place.path}?", yes)
     message = undo_change(context, plan, sign_act(context, acting, UNDO, plan.about))
     if quiet:
         emit_json({"request_id": request_id, "undone": dict(plan.about), "message": message})

@@ -19,7 +19,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +37,8 @@ _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _AT_ONCE = 64
+_FEW = 8
+"""Up to this many files are synced one by one; for more, their whole file system is synced."""
 _temporary = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -88,6 +90,14 @@ def reserve_fd(descriptor: int, offset: int, length: int, path: str | Path) -> N
     _tell("before", "reserve", path)
     reserve_blocks(descriptor, offset, length, path)
     _tell("after", "reserve", path)
+
+
+@contextmanager
+def announced(operation: str, path: str | Path) -> Iterator[None]:
+    """What another program writes durably at our word, as one operation: observers see it before and after."""
+    _tell("before", operation, path)
+    yield
+    _tell("after", operation, path)
 
 
 def _last_error(path: str | Path) -> OSError:
@@ -474,6 +484,46 @@ def write_files(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o
     except OSError:
         for path in made:
             os.unlink(path.name, dir_fd=parent)
+        raise
+    finally:
+        os.close(parent)
+
+
+def deliver_together(folder: Path, files: Iterable[tuple[str, bytes]], mode: int = 0o600) -> None:
+    """As `deliver` for new files of one folder, with one sync for all of them where they are many; one file at a time
+    is in memory. A name that is taken keeps its file. A crash may leave some of them, each whole.
+
+    Raises OSError, and what `files` raises; then none of them is there.
+    """
+    made: list[tuple[Path, Path]] = []
+    ours: list[Path] = []
+    parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for name, data in files:
+            temporary = folder / f".tmp-{secrets.token_hex(8)}"
+            descriptor = create_at(parent, temporary.name, temporary, mode)
+            ours.append(temporary)
+            made.append((temporary, folder / name))
+            try:
+                os.fchmod(descriptor, mode)
+                write_fd(descriptor, data, temporary)
+            finally:
+                os.close(descriptor)
+        if len(made) > _FEW:
+            sync_all(parent, folder)
+        else:
+            sync_together(ours, ())
+        for number, (temporary, path) in enumerate(made):
+            try:
+                rename_at(parent, temporary, parent, path)
+                ours[number] = path
+            except FileExistsError:
+                os.unlink(temporary.name, dir_fd=parent)
+        sync_folder_at(parent, folder)
+    except BaseException:
+        for path in ours:
+            with suppress(OSError):
+                os.unlink(path.name, dir_fd=parent)
         raise
     finally:
         os.close(parent)

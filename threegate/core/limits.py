@@ -100,6 +100,22 @@ APPLY_BACK_SECONDS: Final = 120
 APPLY_BACK_TRIES: Final = 3
 """Children that are started to revert a change, if the project's owner stops or kills them."""
 PROJECTS_FILE_BYTES: Final = 1 * MIB
+BRANCH_GIT_SECONDS: Final = 120
+"""For one call of git for a project whose changes are delivered as a branch."""
+BRANCH_GIT_SAID_CHARS: Final = 200
+"""Of what git prints when it fails."""
+BRANCH_NAMES: Final = 100
+"""Branches of one run of an agent."""
+COMMIT_MESSAGE_CHARS: Final = 4_000
+COMMITS_NAMED: Final = 24
+"""Commits of an agent whose messages are in its request; earlier ones are counted."""
+COMMITS_READ: Final = 1_000
+"""Commits that an agent made in one run and that are looked at."""
+COMMIT_BRANCHES: Final = 8
+"""Branches of an agent that are not checked out and whose files are proposed at the end of its run."""
+COMMIT_OBJECT_BYTES: Final = 1 * MIB
+TREE_OBJECT_BYTES: Final = 64 * MIB
+GIT_ATTRIBUTES_BYTES: Final = 1 * MIB
 CHANGE_SHOWN_BYTES: Final = 4 * MIB
 """So many new bytes of a change set are shown as a diff, in the order of the table; of what is behind them size and
 digest.
@@ -644,7 +660,7 @@ AGENT_SCANNED_BYTES: Final = 1 * MIB
 AGENT_SCANNED_LIST_BYTES: Final = 256 * MIB
 """The list of files that were scanned before."""
 AGENT_FINDINGS_LISTED: Final = 200
-"""Of one file, of what may be a secret."""
+"""Of one file, of what is a secret, and of what may be one; one that is hides the file."""
 AGENT_EXCERPT_CHARS: Final = 40
 """Of a line, before and behind what was found in it."""
 FINDINGS_FILE_BYTES: Final = 16 * MIB

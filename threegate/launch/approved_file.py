@@ -175,7 +175,9 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         if request.changes is not None:  # imported late: most requests change no project
             from threegate.changes.requested_change import requested_change
 
-            wanted = requested_change(context.workspace, policy.settings, request, pinned)
+            wanted = requested_change(context.workspace, policy.settings, request, pinned, draft_owner(history))
+            if wanted is not None and wanted.unfit is not None:
+                raise wanted.unfit
         if isinstance(call, Refused):
             raise call
         job = build_job(

@@ -18,6 +18,7 @@ from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.runners.apply.apply_journal import STAGE, read_journal
+from threegate.runners.apply.branch_delivery import BRANCH_LEFT
 from threegate.runners.apply.runner import JOURNAL, forget_stage, take_back_change
 from threegate.trail import RequestHistory, moves
 from threegate.trail.payloads import Finished, Undone, UndoStarted
@@ -78,12 +79,17 @@ def _take_back(folder: Path, history: RequestHistory, found: Recovered) -> None:
         names = ", ".join(done.left[:3])
         found.taken_back[history.request_id] = (
             f"the daemon ended while the change was made; it was reverted, except {len(done.left)} paths that were "
-            f"changed since ({names}); their originals are in {STAGE}/"
+            f"changed since ({names}){_originals(done.left)}"
         )
     elif done.status != "succeeded":
         found.stuck[history.request_id] = f"its change cannot be reverted now: {done.message}"
     else:
         found.taken_back[history.request_id] = "the daemon ended while the change was made; all of it was reverted"
+
+
+def _originals(left: tuple[str, ...]) -> str:
+    """Where the originals of what stays are; a branch has none."""
+    return "" if all(name.startswith(BRANCH_LEFT) for name in left) else f"; their originals are in {STAGE}/"
 
 
 _UNDO = re.compile(r"undo-([A-Za-z0-9][A-Za-z0-9._-]{2,127})\.json")

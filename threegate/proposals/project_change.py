@@ -18,8 +18,7 @@ from threegate.changes.checks import check_project
 from threegate.changes.make import MadeChangeSet
 from threegate.changes.path_rules import path_problem
 from threegate.changes.project_paths import ProjectPath, is_protected, read_path
-from threegate.changes.projects import DEFAULT, look_at_project
-from threegate.changes.requested_change import hold_project
+from threegate.changes.projects import DEFAULT, hold_project, look_at_project
 from threegate.changes.table import FILE, ChangeSetError, Row, TableNode
 from threegate.changes.trees import HeldTree, TreeEntry, node_of
 from threegate.core import limits

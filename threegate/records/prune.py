@@ -19,7 +19,7 @@ from threegate.core import durable
 from threegate.core.disk_reserve import disk_reserve
 from threegate.core.workspace import Workspace
 from threegate.proposals.in_workspace import unneeded
-from threegate.runners.apply.runner import ORIGINALS
+from threegate.runners.apply.runner import JOURNAL
 from threegate.trail import LockedTrail, RequestHistory, Trail, TrailIndex, payloads
 from threegate.trail.payloads import Approved, Finished, SessionKilled, SessionOpened
 
@@ -117,8 +117,8 @@ def _closed_sessions(index: TrailIndex) -> set[str]:
 
 def _can_be_undone(workspace: Workspace, history: RequestHistory, keep_from: datetime) -> bool:
     """Whether what a change of a project replaced is still to be kept (apply.keep)."""
-    originals = workspace.run_folder(history.request_id) / ORIGINALS
-    return history.end is not None and history.end.when >= keep_from and originals.exists()
+    journal = workspace.run_folder(history.request_id) / JOURNAL  # also of a change that was delivered as a branch
+    return history.end is not None and history.end.when >= keep_from and journal.exists()
 
 
 def _folded(history: RequestHistory, given_back: set[str]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from threegate.core import canonical, limits
 from threegate.request.backend_rules import BACKENDS
@@ -35,6 +35,10 @@ ERA_ENVIRONMENT: Mapping[str, str] = {
     "GIT_CONFIG_VALUE_2": "/dev/null",
 }
 """The whole environment of a run; with an allowlist the proxy variables are added."""
+
+Deliver = Literal["tree", "branch"]
+DELIVERIES: Final[tuple[Deliver, ...]] = ("tree", "branch")
+"""What an approved change set of a project becomes: new files, or a commit on a new branch."""
 
 RISKS: tuple[Risk, ...] = ("low", "medium", "high")
 """From the least on."""
@@ -84,10 +88,33 @@ class ProjectPlace:
     device: int
     inode: int
     uid: int
+    deliver: Deliver = "tree"
+    """What an approved change set becomes: new files in the project, or a commit on a branch of its repository."""
 
     def to_json(self) -> dict[str, Any]:
         """As the Job, the journal and the trail have it."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class JobBranch:
+    """The one commit that a change set becomes, where the project's changes are delivered as a branch."""
+
+    name: str
+    """The new branch, without `refs/heads/`; a number follows where a branch of this name exists."""
+    base: str
+    """The commit that it is made on: HEAD of the project."""
+    tree: str
+    """Id of its tree, and so of every byte in it."""
+    author: str
+    message: str
+    notes: tuple[str, ...] = ()
+    """What of the change set is not in the commit."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the Job has it."""
+        texts = {name: getattr(self, name) for name in ("name", "base", "tree", "author", "message")}
+        return {**texts, "notes": list(self.notes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +132,8 @@ class JobChange:
     """Paths whose new bytes are no text, so that the screen has their size and digest only."""
     hidden: int = 0
     """Paths whose new text has characters that cannot be seen, or names another encoding (request/shown_whole.py)."""
+    branch: JobBranch | None = None
+    """None where it is delivered as files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +282,8 @@ class Job:
 
 def _change_meaning(change: JobChange) -> dict[str, Any]:
     counts = {name: getattr(change, name) for name in ("sha256", "paths", "deletions", "run_later", "unseen", "hidden")}
-    return {"project": change.project.to_json(), **counts}
+    branch = {} if change.branch is None else {"branch": change.branch.to_json()}
+    return {"project": change.project.to_json(), **counts, **branch}
 
 
 def _call_meaning(call: ToolCall) -> dict[str, Any]:

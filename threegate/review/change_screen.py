@@ -16,7 +16,8 @@ from typing import BinaryIO, Final
 
 from threegate.changes.change_facts import ChangedPath, path_diff
 from threegate.changes.change_tar import ChangeSet
-from threegate.changes.requested_change import RequestedChange, hold_project
+from threegate.changes.projects import hold_project
+from threegate.changes.requested_change import RequestedChange
 from threegate.changes.run_later import PACKAGES, LinkNames
 from threegate.changes.table import LINK, Change
 from threegate.changes.trees import HeldTree, Tree, TreeTooLarge

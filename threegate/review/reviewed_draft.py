@@ -270,7 +270,9 @@ def _reviewed(
     if request.changes is not None:  # late: most requests change no project
         from threegate.changes.requested_change import requested_change
 
-        change = requested_change(context.workspace, settings, request, lambda item: opened[item.name].open())
+        change = requested_change(
+            context.workspace, settings, request, lambda item: opened[item.name].open(), draft.owner
+        )
     with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)

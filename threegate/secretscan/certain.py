@@ -47,6 +47,7 @@ _BESIDE: Final = 400
 _SLACK_TOKEN: Final = re.compile(rb"xox[a-z](?:\.xox[bp])?-(?:[0-9]-)?[A-Za-z0-9]{9,}|xapp-")
 _SLACK_SECRET_CHARS: Final = 24
 _HOST: Final = re.compile(rb"@([A-Za-z0-9.-]+)")
+_HOST_CHARS: Final = 256
 _LOCAL: Final = re.compile(
     rb"(?i)(?:.*\.)?(?:local|localhost|internal|lan|test|invalid|example|localdomain|(?:example|domain|host|server|mydomain)"
     rb"\.(?:com|org|net|de))|[0-9.]*"
@@ -78,6 +79,12 @@ def is_random_value(value: bytes) -> bool:
     """Whether a value looks made by a machine, and not typed as an example."""
     least = _RANDOM_SHORT if len(value) < _SHORT or _HEX.fullmatch(value) else _RANDOM
     return not is_typed_value(value) and _entropy(value) >= least
+
+
+def is_elsewhere(text: str, end: int) -> bool:
+    """Whether the host behind the password of a URL, which ends there, may be a real one."""
+    host = _HOST.match(one_byte_each(text[end : end + _HOST_CHARS]))
+    return host is not None and b"." in host[1] and _LOCAL.fullmatch(host[1]) is None
 
 
 def is_typed_value(value: bytes) -> bool:

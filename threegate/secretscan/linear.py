@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import codecs
 import functools
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import re2
@@ -46,24 +47,55 @@ def compiled(pattern: str) -> Any:
     return re2.compile(pattern.encode("ascii"), options())
 
 
+_LONG_RUN: Final = r"[A-Za-z0-9+/_-]{60}"
+"""What pictures in notebooks, keys and hashes have, and lines of prose or code have not."""
+_BEGINNING: Final = re.compile(r"(?:\\b)?[A-Za-z0-9_-]{3,}[\[(]", re.ASCII)
+"""A pattern that begins with letters of its own."""
+
+
 class PatternSet:
-    """Several patterns, asked in one pass. Compiled when first asked."""
+    """Several patterns, asked in one pass. Compiled when first asked.
+
+    One automaton for all patterns takes 5 ns a byte for prose and code, but 500 ns for base64, in which nearly each
+    byte may begin several of them: it makes a new state for each byte. There only the patterns that begin with letters
+    of their own share an automaton. Of the others, the literals that they cannot do without are looked for first (RE2's
+    FilteredRE2), and then each pattern whose literals are there is looked for alone. Both ways give the same answer.
+    """
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = tuple(patterns)
+        begun = [_BEGINNING.match(pattern) is not None for pattern in patterns]
+        self._begun = [number for number, has in enumerate(begun) if has]
+        self._others = [number for number, has in enumerate(begun) if not has]
 
-    @functools.cached_property
-    def _set(self) -> Any:
-        made = re2.Set.SearchSet(options())
-        for pattern in self._patterns:
-            made.Add(pattern.encode("ascii"))
+    def _compiled(self, made: Any, numbers: Iterable[int]) -> Any:
+        for number in numbers:
+            made.Add(self._patterns[number].encode("ascii"), *(() if isinstance(made, re2.Set) else (options(),)))
         made.Compile()
         return made
 
+    @functools.cached_property
+    def _set(self) -> Any:
+        return self._compiled(re2.Set.SearchSet(options()), range(len(self._patterns)))
+
+    @functools.cached_property
+    def _begun_set(self) -> Any:
+        return self._compiled(re2.Set.SearchSet(options()), self._begun)
+
+    @functools.cached_property
+    def _filter(self) -> Any:
+        return self._compiled(re2.Filter(), self._others)
+
     def which(self, data: bytes) -> list[int]:
-        """Numbers of the patterns that occur in `data`."""
-        hits: list[int] | None = self._set.Match(data)
-        return sorted(hits) if hits else []
+        """Numbers of the patterns that occur in `data`, in order."""
+        if compiled(_LONG_RUN).search(data) is None:
+            return sorted(self._set.Match(data) or [])
+        found = [self._begun[place] for place in self._begun_set.Match(data) or []] if self._begun else []
+        for place in self._filter.Match(data, potential=True) or [] if self._others else []:
+            number = self._others[place]
+            if compiled(self._patterns[number]).search(data) is not None:
+                found.append(number)
+        return sorted(found)
 
 
 def spans(pattern: str, data: bytes, *, most: int = 1_000_000) -> Iterator[tuple[int, int]]:

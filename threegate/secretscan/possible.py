@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from contextlib import suppress
 from typing import Final
 
-from threegate.secretscan.certain import is_random_value, is_typed_value
+from threegate.secretscan.certain import is_elsewhere, is_random_value, is_typed_value
 from threegate.secretscan.scan import Found, find_secrets
 
 _LEAST_CHARS: Final = 8
+_HEADER_CHARS: Final = 16
 _WORDS: Final = re.compile(
     rb"(?i)pass(?:word|wd|phrase)?|passwort|secret|token|credential|test|testing|admin|root|user|guest|demo|default|"
     rb"change|hunter|letmein|welcome|qwert|foo|bar|baz|spam|hello|correct|horse|battery|staple|bogus|invalid|wrong|dev|"
@@ -23,7 +25,7 @@ _WORDS: Final = re.compile(
 )
 """Words of values that people make up."""
 _NONE: Final = re.compile(
-    rb"(?is)[~^<>=v]{0,2}[0-9]+(?:\.[0-9x*]+)+(?:[-+.][a-z0-9.+-]*)?"  # a version
+    rb"(?is)django-insecure-.*|[~^<>=v]{0,2}[0-9]+(?:\.[0-9x*]+)+(?:[-+.][a-z0-9.+-]*)?"  # a version
     rb"|(?:sha[0-9]+|md5|sri|blake2[bs]?)[-:_].*|\$(?:2[abxy]|argon2[a-z]*|pbkdf2[a-z0-9-]*|[156y])\$.*"
     rb"|(?:pbkdf2|bcrypt|scrypt|argon2|sha1|sha256|md5)[a-z0-9_]*\$.*"  # a hash
     rb"|https?://.*|/.*|[a-z_][a-z0-9_]*(?:[.:]{1,2}[a-z_][a-z0-9_]*)+\(?.?|[<\[{(%$*].*"  # an address, a name
@@ -54,10 +56,23 @@ def _is_possible(text: str, found: Found) -> bool:
         return not _is_example_token(value)
     if len(value) < _LEAST_CHARS or _NONE.fullmatch(value):
         return False
+    if found.kind == "url-credentials" and not is_elsewhere(text, found.end):
+        return False
     if found.kind in _TYPED:
-        rest = _WORDS.sub(b"", value)
-        return any(48 <= byte <= 57 for byte in value) and len(rest) >= _LEAST_CHARS and not is_typed_value(value)
+        return _is_made_up(value)
+    if found.kind == "authorization-header":
+        with suppress(binascii.Error):
+            user, colon, password = base64.b64decode(value, validate=True).partition(b":")
+            if colon and user.isascii() and password.isascii():
+                return _is_made_up(password)
+        return _is_made_up(value, _HEADER_CHARS) and is_random_value(value)
     return found.kind in _MADE and is_random_value(value)
+
+
+def _is_made_up(value: bytes, least: int = _LEAST_CHARS) -> bool:
+    """Whether a value that somebody chose is more than words and a row of the keyboard."""
+    rest = _WORDS.sub(b"", value)
+    return any(48 <= byte <= 57 for byte in value) and len(rest) >= least and not is_typed_value(value)
 
 
 def _is_example_token(value: bytes) -> bool:

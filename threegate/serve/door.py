@@ -25,6 +25,7 @@ import yaml
 
 from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import OperatorDecision
+from threegate.agents.agent_commits import read_commits
 from threegate.agents.propose import draft_changes
 from threegate.agents.runs import RunFacts, read_frozen
 from threegate.agents.work_changes import keep_bases, read_changes
@@ -251,9 +252,9 @@ class Door:
         root = Path(facts.root)
         account = Account(facts.account, facts.uid, facts.gid)
         copy = WorkCopy.of(self._run, root, facts.copy, account)
-        changes = read_frozen(self._run, lambda: read_changes(copy, paths=asked.paths))
+        changes, commits = read_frozen(self._run, lambda: (read_changes(copy, paths=asked.paths), read_commits(copy)))
         if not changes.rows:
-            left = "; ".join(f"{item.path} {item.reason}" for item in changes.left_out[:8])
+            left = "; ".join((*(f"{item.path} {item.reason}" for item in changes.left_out[:8]), *commits.left_out()))
             raise InvalidInput(f"no changes that could be proposed{f': {left}' if left else ''}")
         digest = sha256_hex(f"propose_changes {changes.sha256} {sha256_hex(asked.purpose.encode())}".encode())
         made = self._ledger.find(digest)
@@ -268,6 +269,7 @@ class Door:
                 changes,
                 profile=self._requester,
                 purpose=asked.purpose,
+                commits=commits,
             )
             made = MadeRequest(name.removesuffix(".md"), name, "propose_changes")
             self._ledger.put(digest, made)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import threegate
+from threegate.changes.project_repository import BranchRefused, ProjectRepository
 from threegate.changes.projects import find_project, project_names
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
@@ -241,6 +242,10 @@ def _projects(
             continue
         if place.uid == account.uid != 0:
             found.append(Path(place.path))
+            if place.deliver == "branch":
+                with suppress(BranchRefused):  # a linked worktree's repository is elsewhere
+                    common = ProjectRepository.of(Path(place.path), place.uid).common
+                    found += [] if common.is_relative_to(place.path) else [common]
         elif place.uid == 0 or not era:
             notes.append(
                 f"project {name}: belongs to uid {place.uid}, so its change sets will wait (project_not_writable); "

@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from threegate.approval import format_utc
+from threegate.changes.commit_message import message_warnings
 from threegate.core import limits
 from threegate.request.exposure import Exposure, exposure_of
-from threegate.request.job import Job, JobChange, JobInput, JobLimits, JobServer, ServerState, risk_reasons
+from threegate.request.job import Job, JobBranch, JobChange, JobInput, JobLimits, JobServer, ServerState, risk_reasons
 from threegate.request.model import Request, ToolCall
 from threegate.runners.egress.secret_header import secret_name
 from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
@@ -253,6 +254,24 @@ def change_facts(change: JobChange) -> Iterator[Item]:
     )
     said = "".join(f"; {count} {what}" for count, what in counted if count)
     yield Fact("changes", f"{change.paths} {'path' if change.paths == 1 else 'paths'}{said}")
+    if change.branch is not None:
+        yield from _branch_facts(change.branch)
+
+
+def _branch_facts(branch: JobBranch) -> Iterator[Item]:
+    """What arrives where the change is delivered as a branch, and what of its message something could act on."""
+    yield Fact("delivers", f"one commit on the new branch {branch.name}; the project's files stay as they are")
+    yield Quote(branch.message, "the commit's message:", None, "the message")
+    for warning in message_warnings(branch.message):
+        yield Note(f"LOOK CLOSELY: {warning}")
+    for note in branch.notes:
+        yield Note(note)
+
+
+def branch_undo_facts(about: Mapping[str, Any]) -> Iterator[Item]:
+    """What the undo of a change that was delivered as a branch does."""
+    yield Fact("project", f"{about['project']['name']}: {about['project']['path']}")
+    yield Fact("removes", f"the branch {about['branch']}, which is at {about['commit']}")
 
 
 def _change(job: Job) -> list[Item]:
@@ -263,6 +282,17 @@ def _change(job: Job) -> list[Item]:
     return [
         Fact("change set", job.change.sha256),
         Fact("folder", f"device {place.device}, inode {place.inode}, owned by uid {place.uid}"),
+        Fact("deliver", place.deliver),
+        *(() if job.change.branch is None else _branch_ids(job.change.branch)),
+    ]
+
+
+def _branch_ids(branch: JobBranch) -> list[Item]:
+    return [
+        Fact("base", branch.base),
+        Fact("tree", branch.tree),
+        Fact("author", branch.author),
+        Fact("committer", "the operator who approves it"),
     ]
 
 

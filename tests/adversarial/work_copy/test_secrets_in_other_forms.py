@@ -79,6 +79,6 @@ def test_what_was_scanned_by_older_rules_is_scanned_again(tmp_path: Path, monkey
     (project / "vault.key").write_bytes(SECRET["vault.key"])
     with monkeypatch.context() as older:
         older.setattr("threegate.agents.project_survey._RULES", 1)
-        older.setattr("threegate.agents.findings.file_secret", lambda path, data: None)
+        older.setattr("threegate.agents.file_findings.file_secret", lambda path, data: None)
         assert not survey(project, cache=cache).hidden
     assert survey(project, cache=cache).hidden == {"vault.key": "secret"}

@@ -4,6 +4,9 @@ Invariant: the first line names the project and is on disk before anything is cr
 lists the steps and is on disk before the first step. Progress is not recorded: it is derived from the staged
 names, whose inodes are in the journal. So the journal explains every intermediate state.
 
+A change that is delivered as a branch has no steps: its second line names the branch and the commit that it is put at,
+or, for an undo, was at. Where the branch is says whether it was done.
+
 A step is one rename between a path of the project and a name in the stage folder: `in` (the stage has the new
 entry, the path is free), `out` (the path has the old entry, the stage name is free), `swap` (both exist and
 change places).
@@ -49,11 +52,21 @@ class ApplyStep:
 
 
 @dataclass(frozen=True, slots=True)
+class BranchStep:
+    """One reference, without `refs/heads/`, that is made at a commit, or removed from there."""
+
+    do: Literal["make", "remove"]
+    name: str
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
 class ApplyPlan:
     """All steps in order, and the exact permission bits and group of each removed or replaced path."""
 
     steps: tuple[ApplyStep, ...]
     kept: Mapping[str, tuple[int, int]]
+    branch: BranchStep | None = None
 
 
 def first_line(place: ProjectPlace, token: str) -> bytes:
@@ -70,6 +83,7 @@ def write_plan(journal: int, plan: ApplyPlan, path: str) -> None:
     value = {
         "steps": [[step.number, step.do, step.path, step.inode, *step.old, *step.new] for step in plan.steps],
         "kept": {name: list(facts) for name, facts in plan.kept.items()},
+        "branch": None if plan.branch is None else [plan.branch.do, plan.branch.name, plan.branch.commit],
     }
     os.lseek(journal, 0, os.SEEK_END)
     durable.write_fd(journal, canonical.canonical_bytes(value) + b"\n", path)
@@ -99,6 +113,12 @@ def read_journal(data: bytes) -> Journal:
             for number, do, path, inode, old, old_sha256, new, new_sha256 in value["steps"]
         )
         kept = {name: (int(mode), int(gid)) for name, (mode, gid) in value["kept"].items()}
+        branch = None
+        if value["branch"] is not None:
+            do, name, commit = value["branch"]
+            if do not in ("make", "remove"):
+                raise ValueError(do)
+            branch = BranchStep(do, str(name), str(commit))
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"not a journal of a change ({type(error).__name__})") from None
-    return Journal(place, token, ApplyPlan(steps, kept))
+    return Journal(place, token, ApplyPlan(steps, kept, branch))

@@ -32,8 +32,9 @@ from threegate.core.own_process import own_process
 from threegate.request.job import ProjectPlace
 from threegate.runners.apply.apply_engine import Done, Ending, Work, carry_out, forget, take_back
 from threegate.runners.apply.apply_journal import ApplyPlan, read_journal
+from threegate.runners.apply.branch_delivery import BranchOrder, make_branch, remove_branch, take_back_branch
 
-Verb = Literal["apply", "take_back", "forget"]
+Verb = Literal["apply", "take_back", "forget", "remove_branch"]
 _LOOK_MS: Final = 100
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_NO_NEW_PRIVS: Final = 38
@@ -55,6 +56,8 @@ class Order:
     sha256: str = ""
     seconds: float = limits.APPLY_BACK_SECONDS
     exact: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    branch: Mapping[str, str] = field(default_factory=dict)
+    """For a change that is delivered as a branch: the texts of a `BranchOrder`, or of the `BranchStep` to remove."""
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -78,7 +81,7 @@ def perform(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> D
     done = _in_child(order, stop)
     if isinstance(done, Done):
         return done
-    if order.verb != "apply":
+    if order.verb not in ("apply", "remove_branch"):
         return Done("failed", done.why, halfway=order.verb == "take_back")
     back = _reverted(order)
     if back.halfway:
@@ -108,9 +111,12 @@ def obey(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done
     # The descriptors belong to the caller: only what is opened here is closed here.
     with HeldFolder(os.dup(order.project), Path(order.place.path)) as project:
         if order.verb == "forget":
-            with suppress(OSError):
-                forget(project, order.token)
+            if order.place.deliver == "tree":  # a branch leaves nothing in the project's folder
+                with suppress(OSError):
+                    forget(project, order.token)
             return Done("succeeded", "")
+        if order.verb == "remove_branch":
+            return remove_branch(order.place, order.journal, **order.branch)
         if order.verb == "take_back":
             return _taken_back(project, order)
         with os.fdopen(os.dup(order.archive), "rb") as archive:
@@ -131,6 +137,8 @@ def obey(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done
                     order.exact,
                     lambda: stop() or ("timed_out" if time.monotonic() > until else None),
                 )
+                if order.branch:
+                    return make_branch(project, order.place, work, BranchOrder(**order.branch))
                 return carry_out(project, order.place, work)
             finally:
                 if originals is not None:
@@ -139,6 +147,8 @@ def obey(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done
 
 def _taken_back(project: HeldFolder, order: Order) -> Done:
     plan = plan_of(order.journal)
+    if plan is not None and plan.branch is not None:
+        return take_back_branch(order.place, plan.branch)
     if plan is None:
         with suppress(OSError):
             forget(project, order.token)
@@ -186,6 +196,7 @@ def _in_child(order: Order, stop: Callable[[], Ending | None]) -> Done | _Failed
         "sha256": order.sha256,
         "seconds": order.seconds,
         "exact": {path: list(facts) for path, facts in order.exact.items()},
+        "branch": dict(order.branch),
         "parent": os.getpid(),
     }
     with (

@@ -14,24 +14,25 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from threegate.changes.requested_change import hold_project
+from threegate.changes.projects import hold_project
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.held_folder import HeldFolder, open_beneath
 from threegate.runners.apply.apply_engine import Done, Ending
 from threegate.runners.apply.apply_journal import STAGE, Journal, first_line, read_journal
 from threegate.runners.apply.as_owner import Order, not_writable, perform
+from threegate.runners.apply.branch_delivery import BranchOrder
 from threegate.runners.interface import Artifact, Control, Outcome, Status
 from threegate.runners.streams import EMPTY, StreamMeter
 
 if TYPE_CHECKING:
     from threegate.judgement.judge import Clearance
-    from threegate.request.job import Job, JobChange, ProjectPlace
+    from threegate.request.job import Job, JobBranch, JobChange, ProjectPlace
 
 JOURNAL: Final = "apply.json"
 """In the run's folder: the journal of the change, and afterwards the record of what was replaced."""
@@ -67,7 +68,7 @@ class ApplyRunner:
         if control.cancelled.is_set() or control.interrupted.is_set():
             done = Done("cancelled", "was stopped before it began; nothing was changed")
         else:
-            done = self._apply(job, job.change, control)
+            done = self._apply(clearance, job, job.change, control)
         meter = StreamMeter()
         meter.write(f"{done.message}\n".encode())
         for path in done.left:
@@ -87,13 +88,13 @@ class ApplyRunner:
     def close(self) -> None:
         """Nothing is started ahead."""
 
-    def _apply(self, job: Job, change: JobChange, control: Control) -> Done:
+    def _apply(self, clearance: Clearance, job: Job, change: JobChange, control: Control) -> Done:
         def stop() -> Ending | None:
             return "cancelled" if control.cancelled.is_set() or control.interrupted.is_set() else None
 
         with ExitStack() as opened:
             try:
-                order = _order(job, change, control, opened)
+                order = _order(clearance, job, change, control, opened)
             except Refused as error:
                 done = Done("project_changed", str(error))
             except OSError as error:
@@ -110,7 +111,7 @@ class ApplyRunner:
         return done
 
 
-def _order(job: Job, change: JobChange, control: Control, opened: ExitStack) -> Order:
+def _order(clearance: Clearance, job: Job, change: JobChange, control: Control, opened: ExitStack) -> Order:
     """What is to be done, with everything open until `opened` ends. Changes nothing in the project. Raises Refused,
     OSError.
     """
@@ -118,7 +119,10 @@ def _order(job: Job, change: JobChange, control: Control, opened: ExitStack) -> 
     durable.deliver(control.run_folder / JOURNAL, first_line(change.project, token))
     [item] = job.inputs
     project = opened.enter_context(hold_project(change.project))
-    files = opened.enter_context(_opened(control.run_folder, control.inputs_folder / item.sha256))
+    as_files = change.branch is None
+    if as_files != (change.project.deliver == "tree"):
+        raise Refused("project_changed", "the project's changes are not delivered as the job says")
+    files = opened.enter_context(_opened(control.run_folder, control.inputs_folder / item.sha256, as_files))
     return Order(
         "apply",
         change.project,
@@ -129,7 +133,23 @@ def _order(job: Job, change: JobChange, control: Control, opened: ExitStack) -> 
         files.originals,
         change.sha256,
         job.limits.time_sec,
+        branch={} if change.branch is None else _branch(clearance, change.branch),
     )
+
+
+def _branch(clearance: Clearance, branch: JobBranch) -> dict[str, str]:
+    """The texts of the commit: the operator who approved it is the committer, at the moment of the approval."""
+    who = clearance.approved_by
+    order = BranchOrder(
+        name=branch.name,
+        base=branch.base,
+        tree=branch.tree,
+        author=branch.author,
+        committer=f"{who} <{who}@threegate.invalid>",
+        seconds=str(int(clearance.approved_utc.timestamp())),
+        message=branch.message,
+    )
+    return asdict(order)
 
 
 def why_not_now(place: ProjectPlace) -> str | None:
@@ -184,17 +204,18 @@ class _Files:
 
 
 @contextmanager
-def _opened(run_folder: Path, archive: Path) -> Iterator[_Files]:
-    """The journal, the pinned archive, and a new file for the originals. Raises OSError."""
+def _opened(run_folder: Path, archive: Path, keeps: bool) -> Iterator[_Files]:
+    """The journal, the pinned archive, and, if originals are kept, a new file for them. Raises OSError."""
     opened: list[int] = []
     try:
         opened.append(os.open(run_folder / JOURNAL, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
         opened.append(os.open(archive, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC))
         folder = os.open(run_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         opened.append(folder)
-        opened.append(durable.create_at(folder, ORIGINALS, run_folder / ORIGINALS))
-        durable.sync_folder_at(folder, run_folder)
-        yield _Files(opened[0], opened[1], opened[3])
+        if keeps:
+            opened.append(durable.create_at(folder, ORIGINALS, run_folder / ORIGINALS))
+            durable.sync_folder_at(folder, run_folder)
+        yield _Files(opened[0], opened[1], opened[3] if keeps else -1)
     finally:
         for descriptor in opened:
             os.close(descriptor)
@@ -207,6 +228,8 @@ def forget_stage(run_folder: Path, name: str = JOURNAL) -> None:
         _journal(run_folder, name) as (descriptor, journal),
         hold_project(journal.place) as project,
     ):
+        if journal.place.deliver == "branch":
+            return  # nothing is staged for one
         project.stat(STAGE)  # normally gone already: then no child needs to be started
         perform(Order("forget", journal.place, project.fileno(), journal.token, descriptor))
 
@@ -217,10 +240,11 @@ def take_back_change(run_folder: Path, name: str = JOURNAL, *, pending: bool = F
     """
     try:
         with _journal(run_folder, name) as (descriptor, journal), hold_project(journal.place) as project:
-            if pending and not _exists(project, STAGE):
+            as_files = journal.place.deliver == "tree"
+            if pending and as_files and not _exists(project, STAGE):
                 return Done("succeeded", "none of it is left")
             done = perform(Order("take_back", journal.place, project.fileno(), journal.token, descriptor))
-            if pending and _exists(project, STAGE):
+            if pending and as_files and _exists(project, STAGE):
                 return Done("failed", f"{STAGE}/ is still there", done.left)
             return done
     except FileNotFoundError:

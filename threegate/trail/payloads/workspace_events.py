@@ -153,6 +153,8 @@ class ProjectAdded(ProjectsChanged):
     """Its real path."""
     uid: int | None = None
     """Its owner."""
+    deliver: str | None = None
+    """What approved changes become: ``tree`` (files) or ``branch`` (a commit on a new branch)."""
 
     def sentence(self) -> str:
         return f"registered the project{named(self.project)}{because(self.path)}"

@@ -23,7 +23,7 @@ BY_NAME: Final = "by its name"
 KEY: Final = "private-key"
 _FIXTURES: Final = frozenset(
     "test tests testing testdata testcase testcases spec specs fixture fixtures example examples sample samples "
-    "doc docs documentation".split()
+    "demo demos doc docs documentation".split()
 )
 """Words of folders whose keys are there for everybody to see."""
 _WORD: Final = re.compile(r"[-_. ]+")
@@ -60,6 +60,8 @@ class Finding:
     """Of high confidence; else it is only listed."""
     hides: bool
     """Whether its file is hidden unless somebody decided otherwise."""
+    asks: bool
+    """Whether a person is asked about it. A file that is a secret by its name, and in no repository, is no question."""
 
     @property
     def place(self) -> str:
@@ -71,19 +73,19 @@ def find_in_file(
     path: str, data: bytes, key: bytes, tracked: Callable[[str], bool], *, listing: bool = True
 ) -> Iterator[Finding]:
     """The findings in the first bytes of a file, those that hide it first. `tracked` is asked about keys in folders for
-    tests and examples. Without `listing` only those of high confidence.
+    tests and examples, and about files that are secrets by their name. Without `listing` only those of high confidence.
     """
     text = text_of(data)
-    certain = find_certain(text)
+    certain = find_certain(text)[: limits.AGENT_FINDINGS_LISTED]
     public = is_fixture(path)
     if is_secret_path(path):
         is_public = public and is_key_name(path) and {found.kind for found in certain} == {KEY} and tracked(path)
         if not is_public:
-            yield Finding(path, 0, BY_NAME, "", _digest(key, path, BY_NAME, data), True, True)
+            yield Finding(path, 0, BY_NAME, "", _digest(key, path, BY_NAME, data), True, True, tracked(path))
             return
     if (kind := file_secret(path, data)) is not None:
         hides = not (public and kind == KEY and tracked(path))
-        yield Finding(path, 0, kind, "", _digest(key, path, kind, data), True, hides)
+        yield Finding(path, 0, kind, "", _digest(key, path, kind, data), True, hides, tracked(path))
         return
     for found in certain:
         hides = not (public and found.kind == KEY and tracked(path))
@@ -117,6 +119,7 @@ def _finding(path: str, text: str, found: Found, key: bytes, *, certain: bool, h
         _digest(key, path, found.kind, value),
         certain,
         hides,
+        True,
     )
 
 

@@ -1,0 +1,57 @@
+"""The commit that an apply request becomes, where its project's changes are delivered as a branch.
+
+Invariant: the branch names the run that owns the draft, which no text of the draft decides; the tree is computed from
+the verified bytes and HEAD.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from threegate.changes.branch_plan import BRANCHES, planned
+from threegate.changes.change_tar import ChangeSet
+from threegate.changes.commit_message import commit_message
+from threegate.changes.project_repository import BranchRefused, ProjectRepository
+from threegate.changes.projects import hold_project
+from threegate.changes.trees import HeldTree
+from threegate.core.errors import Refused
+from threegate.request.job import JobBranch
+
+if TYPE_CHECKING:
+    from threegate.request.job import ProjectPlace
+    from threegate.request.model import Request
+    from threegate.trail import Owner
+
+
+def requested_branch(
+    place: ProjectPlace, request: Request, change: ChangeSet, archive: BinaryIO, owner: Owner | None
+) -> JobBranch:
+    """The branch and commit of a change set. Raises Refused (project_changed, input_unfit)."""
+    run = owner if isinstance(owner, str) else ""
+    name = _name(run or request.request_id)
+    try:
+        repository = ProjectRepository.of(Path(place.path), place.uid)
+        if BRANCHES in repository.branches(BRANCHES):
+            raise BranchRefused(
+                f"the branch {BRANCHES} is in the way of {BRANCHES}/{name}; rename it: git branch -m {BRANCHES} NAME"
+            )
+        with hold_project(place) as held, planned(repository, HeldTree(held), change, archive) as (plan, _):
+            return JobBranch(
+                f"{BRANCHES}/{name}",
+                plan.base,
+                plan.tree,
+                f"ThreeGate {'run' if run else 'request'} {name} <{name}@threegate.invalid>",
+                commit_message(request.purpose, request.constraints, run=run, request_id=request.request_id),
+                plan.notes,
+            )
+    except BranchRefused as error:
+        raise Refused("project_changed" if error.moved else "input_unfit", f"as a branch: {error}") from None
+    except OSError as error:
+        raise Refused("project_changed", f"{place.path}: cannot be read ({error.strerror or error})") from None
+
+
+def _name(text: str) -> str:
+    """A name for a branch (git, check-ref-format): no two dots, none at either end, and not `.lock`."""
+    return re.sub(r"\.(?=\.|lock$|$)", "-", text.lstrip("."))

@@ -1,0 +1,266 @@
+"""Deliver a change set as one commit on a new branch of the project's repository, or remove that branch again.
+
+Invariant: this runs as the project's owner. Nothing in the project's folder is touched: no file, no index, no `HEAD`.
+The objects come as one pack, the branch by one reference transaction that needs it to be absent, after git itself has
+compared the new tree with HEAD's. Before that there is only garbage that git collects; the journal names branch and
+commit, so after a crash recovery knows what to remove. Source: docs/spec/8-agents.md, "A branch".
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import subprocess
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from threegate.changes.branch_plan import BranchPlan, object_id, planned
+from threegate.changes.checks import check_project, moved_on
+from threegate.changes.project_repository import HEADS, BranchRefused, ObjectStore, ProjectRepository
+from threegate.changes.stored_form import is_pointer
+from threegate.changes.table import ChangeSetError
+from threegate.changes.trees import HeldTree, TreeChanged
+from threegate.core import durable, limits
+from threegate.core.held_folder import HeldFolder
+from threegate.request.job import ProjectPlace
+from threegate.runners.apply.apply_engine import ChangeStopped, Done, Work
+from threegate.runners.apply.apply_journal import ApplyPlan, BranchStep, write_plan
+
+BRANCH_LEFT: Final = "branch "
+"""Before the name of a branch that somebody moved, so that it stays."""
+_PACK_KINDS: Final = {b"commit": 1, b"tree": 2, b"blob": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class BranchOrder:
+    """The signed facts of the commit. `committer` is an operator, `seconds` the moment of the approval, since 1970."""
+
+    name: str
+    base: str
+    tree: str
+    author: str
+    committer: str
+    seconds: str
+    message: str
+
+    def commit(self) -> bytes:
+        """The bytes of the commit."""
+        head = (
+            f"tree {self.tree}\nparent {self.base}\nauthor {self.author} {self.seconds} +0000\n"
+            f"committer {self.committer} {self.seconds} +0000\n\n"
+        )
+        return (head + self.message).encode()
+
+
+def make_branch(project: HeldFolder, place: ProjectPlace, work: Work, order: BranchOrder) -> Done:
+    """Make the commit and the branch. Never raises because of the project or the disk."""
+    if os.geteuid() != place.uid or place.uid == 0:
+        return Done("project_not_writable", "only its owner's account may change a project, and never root")
+    try:
+        return _made(project, place, work, order)
+    except ChangeStopped as error:
+        return Done(error.status, f"{error}; nothing was changed")
+    except BranchRefused as error:
+        return Done("project_changed" if error.moved else "failed", f"{error}; no branch was made")
+    except ChangeSetError as error:
+        return Done("project_changed", str(error))
+    except TreeChanged as error:
+        return Done("project_changed", f"{error.filename}: {error.strerror}")
+    except OSError as error:
+        return Done("failed", f"the branch could not be made ({error.strerror or error}); nothing was changed")
+
+
+def _made(project: HeldFolder, place: ProjectPlace, work: Work, order: BranchOrder) -> Done:
+    tree = HeldTree(project)
+    if moved := moved_on(tree, work.change.rows):
+        raise ChangeStopped("project_changed", f"{moved[0]}: differs from what the change was made from")
+    check_project(tree, work.change, place.uid)
+    repository = ProjectRepository.of(Path(place.path), place.uid)
+    with planned(repository, tree, work.change, work.archive, order.base) as (plan, store):
+        if plan.tree != order.tree:
+            raise BranchRefused("the commit would have another tree than the one that was approved", moved=True)
+        commit = object_id(store.algorithm, b"commit", order.commit())
+        name = _free_name(repository, order.name)
+        step = BranchStep("make", name, commit)
+        write_plan(work.journal, ApplyPlan((), {}, step), "journal")
+        _stop(work)
+        _keep_large_files(repository, plan, work)
+        with durable.announced("pack", repository.common / "objects" / "pack"):
+            store.take_pack(_pack(store, plan, work, order))
+        _compare(store, plan, order.base, commit)
+        _stop(work)
+        try:
+            _move(repository, f"create {HEADS}{name} {commit}", place)
+        except BaseException:
+            take_back_branch(place, step)  # git may have written it before something failed
+            raise
+    return Done("succeeded", f"made the branch {name} at {commit[:12]} in {place.path}")
+
+
+def _stop(work: Work) -> None:
+    status = work.stop()
+    if status is not None:
+        raise ChangeStopped(status, "was stopped before it was complete")
+
+
+def _free_name(repository: ProjectRepository, wanted: str) -> str:
+    """The name, or the first one with a number that no branch has, nor one below it."""
+    taken = repository.branches(wanted.partition("/")[0])
+    for number in range(1, limits.BRANCH_NAMES):
+        name = wanted if number == 1 else f"{wanted}-{number}"
+        if not any(other == name or other.startswith(f"{name}/") for other in taken):
+            return name
+    raise BranchRefused(f"there are {limits.BRANCH_NAMES} branches {wanted}-…; delete those that were merged")
+
+
+def _pack(store: ObjectStore, plan: BranchPlan, work: Work, order: BranchOrder) -> Iterator[bytes]:
+    """The new objects as a pack (git, Documentation/gitformat-pack), one blob in memory at a time."""
+    blobs: dict[str, str] = {}
+    for path, entry in plan.entries.items():
+        if entry is not None:
+            blobs.setdefault(entry[1], path)
+    digest = hashlib.new(store.algorithm)
+
+    def pieces() -> Iterator[bytes]:
+        yield b"PACK" + (2).to_bytes(4, "big") + (len(blobs) + len(plan.trees) + 1).to_bytes(4, "big")
+        for oid, path in blobs.items():
+            _stop(work)
+            data = plan.blob(work.change, work.archive, path)
+            if object_id(store.algorithm, b"blob", data) != oid:
+                raise BranchRefused(f"{path}: changes.tar changed while it was read", moved=True)
+            yield _packed(b"blob", data)
+        for tree in plan.trees.values():
+            yield _packed(b"tree", tree)
+        yield _packed(b"commit", order.commit())
+
+    for piece in pieces():
+        digest.update(piece)
+        yield piece
+    yield digest.digest()
+
+
+def _packed(kind: bytes, body: bytes) -> bytes:
+    size = len(body)
+    head = [_PACK_KINDS[kind] << 4 | size & 15]
+    size >>= 4
+    while size:
+        head[-1] |= 128
+        head.append(size & 127)
+        size >>= 7
+    return bytes(head) + zlib.compress(body, 1)
+
+
+def _compare(store: ObjectStore, plan: BranchPlan, base: str, commit: str) -> None:
+    """Let git say what differs between the two commits: exactly what was approved. Raises BranchRefused."""
+    listed = store.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", base, commit).split(b"\0")
+    found = {}
+    for facts, path in zip(listed[:-1:2], listed[1::2], strict=True):
+        _, mode, _, oid, kind = facts.split(b" ")
+        found[os.fsdecode(path)] = None if kind == b"D" else (mode, oid.decode())
+    if found != dict(plan.entries):
+        raise BranchRefused("git does not find the approved change in the new commit")
+
+
+def _keep_large_files(repository: ProjectRepository, plan: BranchPlan, work: Work) -> None:
+    """Put the contents that git-lfs has pointers to where git-lfs looks for them. Raises OSError."""
+    for path, how in plan.stored.items():
+        entry = plan.entries[path]
+        if how != "lfs" or entry is None or path in work.change.targets:
+            continue
+        data = work.change.read(work.archive, path)
+        if not data or is_pointer(data):
+            continue
+        name = hashlib.sha256(data).hexdigest()
+        folder = repository.common / "lfs" / "objects" / name[:2] / name[2:4]
+        folder.mkdir(parents=True, exist_ok=True)
+        staged = folder / f"{name}.{secrets.token_hex(8)}"
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            durable.write_fd(descriptor, data, staged)
+            durable.sync_fd(descriptor, staged)
+        finally:
+            os.close(descriptor)
+        durable.replace(staged, folder / name)
+        durable.sync_folder(folder)
+
+
+def _move(repository: ProjectRepository, command: str, place: ProjectPlace) -> None:
+    """Change one reference, by a transaction that ends with this process: git drops it where no `commit` comes.
+
+    Raises BranchRefused: the reference is not where it was, or cannot be written; OSError.
+    """
+    path = Path(place.path) / command.split(" ")[1]
+    with durable.announced("reference", path), repository.open("update-ref", "--stdin") as moving:
+        assert moving.stdin is not None and moving.stdout is not None
+        try:
+            for words, answer in (("start", b"start: ok\n"), (f"{command}\nprepare", b"prepare: ok\n")):
+                moving.stdin.write(f"{words}\n".encode())
+                moving.stdin.flush()
+                if moving.stdout.readline() != answer:
+                    raise BranchRefused(
+                        f"{path.name}: git cannot change this branch now; see: git branch -v", moved=True
+                    )
+            moving.stdin.write(b"commit\n")
+            moving.stdin.close()
+            moving.stdout.read()
+            if moving.wait(limits.BRANCH_GIT_SECONDS) != 0:
+                raise BranchRefused(f"{path.name}: git could not write this branch")
+        except BrokenPipeError:
+            raise BranchRefused(f"{path.name}: git cannot change this branch now", moved=True) from None
+        except subprocess.TimeoutExpired:
+            raise OSError(errno.ETIMEDOUT, "git update-ref did not end") from None
+
+
+def take_back_branch(place: ProjectPlace, step: BranchStep) -> Done:
+    """Revert the change of a branch that was not recorded as done, or was not done. The message is empty if something
+    was reverted. Never raises.
+    """
+    try:
+        repository = ProjectRepository.of(Path(place.path), place.uid)
+        now = repository.commit_of(HEADS + step.name)
+        if step.do == "make" and now == step.commit:
+            _move(repository, f"delete {HEADS}{step.name} {step.commit}", place)
+        elif step.do == "remove" and now is None:
+            _move(repository, f"create {HEADS}{step.name} {step.commit}", place)
+        elif step.do == "make" and now is not None:
+            return Done("failed", "", (f"{BRANCH_LEFT}{step.name}",))
+        else:
+            return Done("succeeded", "none of it was made")
+    except (BranchRefused, OSError) as error:
+        return Done("failed", f"the branch {step.name} cannot be changed now ({error})", halfway=True)
+    return Done("succeeded", "")
+
+
+def remove_branch(place: ProjectPlace, journal: int, *, name: str, commit: str) -> Done:
+    """Undo: remove a branch that is still where it was put. Never raises because of the project or the disk."""
+    if os.geteuid() != place.uid or place.uid == 0:
+        return Done("project_not_writable", "only its owner's account may change a project, and never root")
+    try:
+        repository = ProjectRepository.of(Path(place.path), place.uid)
+        why_not = branch_moved(repository, name, commit)
+        if why_not:
+            return Done("project_changed", why_not)
+        write_plan(journal, ApplyPlan((), {}, BranchStep("remove", name, commit)), "journal")
+        _move(repository, f"delete {HEADS}{name} {commit}", place)
+    except BranchRefused as error:
+        return Done("project_changed" if error.moved else "failed", str(error))
+    except OSError as error:
+        return Done("failed", f"the branch could not be removed ({error.strerror or error})")
+    return Done("succeeded", f"removed the branch {name}, which was at {commit[:12]}, from {place.path}")
+
+
+def branch_moved(repository: ProjectRepository, name: str, commit: str) -> str:
+    """Why a branch is not removed by an undo; empty if it may be. Raises BranchRefused."""
+    now = repository.commit_of(HEADS + name)
+    if now is None:
+        return f"the branch {name} is not there any more, so there is nothing to undo"
+    if now != commit:
+        return f"the branch {name} is not where it was put ({commit[:12]}), but at {now[:12]}; remove it yourself"
+    if where := repository.checked_out_in(HEADS + name):
+        return f"the branch {name} is checked out in {where}; switch to another one first: git switch -"
+    return ""
