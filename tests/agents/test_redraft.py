@@ -16,7 +16,7 @@ from tests.changes.trees_on_disk import Spec, build, made
 from tests.conftest import missing
 from tests.runners.applying import own, picture
 from tests.support import Done, Place, make_place, monty_draft, request_id
-from threegate.agents.redraft import merge_files
+from threegate.agents.merge import merge_files
 from threegate.agents.work_changes import base_name
 from threegate.changes.change_draft import draft_change_set
 from threegate.core.errors import Unavailable
@@ -95,7 +95,7 @@ def test_what_both_sides_changed_is_merged_and_signed_anew(tmp_path: Path) -> No
     moved.place.run("audit", "verify", expect=0)
 
 
-def test_what_cannot_be_merged_is_named_and_nothing_is_drafted(tmp_path: Path) -> None:
+def test_what_cannot_be_merged_is_named_and_the_rest_is_drafted(tmp_path: Path) -> None:
     before = {
         "lines": LINES,
         "gone": "1\n",
@@ -117,8 +117,25 @@ def test_what_cannot_be_merged_is_named_and_nothing_is_drafted(tmp_path: Path) -
     (moved.run.base / base_name("forged")).write_text("start\n" + LINES)
     (moved.project / "odd").unlink()
     os.mkfifo(moved.project / "odd")
+    before_it = picture(moved.project)
+    said = moved.redraft().out
+    for name in ("forged", "gone", "kind", "lines", "lost", "odd"):
+        assert f"left out: {name}: both sides changed it" in said
+    assert "merged with the project: fine" in said and picture(moved.project) == before_it
+    assert "left out: lines: both sides changed it in ways that cannot be merged" in moved.fresh().read_text()
+    moved.place.approve(moved.fresh())
+    moved.place.once()
+    assert (moved.project / "fine").read_text() == "start\n" + LINES + "end\n"
+    assert (moved.project / "lines").read_text() == LINES + "another end\n"
+
+
+def test_a_change_of_which_nothing_is_left_is_refused(tmp_path: Path) -> None:
+    moved = Moved(tmp_path, {"a": "1\n", "b": "1\n"}, {"a": "2\n"})
+    for name in ("a", "b"):
+        (moved.project / name).write_text("3\n")
     said = moved.redraft(expect=2).err
-    assert "both sides changed forged, gone, kind, lines, lost, odd in ways that cannot be merged" in said
+    assert "both sides changed a, b in ways that cannot be merged" in said
+    assert f"threegate agent continue {moved.run.run_id}" in said
     assert [path.name for path in moved.run.inbox.glob("TR-*.md")] == [moved.draft.name]
 
 
@@ -137,7 +154,21 @@ def test_a_folder_that_has_more_in_it_now_stays(tmp_path: Path) -> None:
     moved = Moved(tmp_path, {"d/x": "1\n", "a": LINES}, {"a": LINES + "end\n"})
     build(moved.project, {"d/y": "1\n", "a": "start\n" + LINES})
     own(moved.project)
-    assert "d: has 'y' in it, which stays" in moved.redraft(expect=2).err
+    assert "left out: d: has 'y' in it, which stays" in moved.redraft().out
+    moved.place.approve(moved.fresh())
+    moved.place.once()
+    assert [path.name for path in (moved.project / "d").iterdir()] == ["y"]
+
+
+def test_a_folder_that_only_got_something_new_is_no_dead_end(tmp_path: Path) -> None:
+    """No path of the change moved on, but it cannot be applied as it is: tests ran, and left a `__pycache__`."""
+    moved = Moved(tmp_path, {"d/x": "1\n", "a": "1\n"}, {"a": "2\n"})
+    build(moved.project, {"d/__pycache__/x.pyc": "1"})
+    own(moved.project)
+    assert "left out: d: has '__pycache__' in it" in moved.redraft().out
+    moved.place.approve(moved.fresh())
+    moved.place.once()
+    assert (moved.project / "a").read_text() == "2\n" and not (moved.project / "d" / "x").exists()
 
 
 @pytest.mark.slow

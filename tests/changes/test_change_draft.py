@@ -59,7 +59,7 @@ def test_many_that_cannot_be_carried_are_counted(tmp_path: Path) -> None:
     request = read(draft(found(tmp_path, work)).data).request
     assert request is not None
     assert (
-        len(request.constraints) == 22 and request.constraints[-2] == "left out: 10 more paths that cannot be carried"
+        len(request.constraints) == 22 and request.constraints[-2] == "left out: 10 more: is a link to an absolute path"
     )
 
 

@@ -140,7 +140,7 @@ HOSTILE = {
 }  # fmt: skip
 for _path in (
     ".git", ".GIT", ".git/config", "d/.Git/hooks/x", "git~1", "GIT~1/config", ".git ", ".git.", ".gi‌t", ".ｇｉｔ",
-    ".git::$INDEX_ALLOCATION", ".gitmodules", "x/.GitModules", ".env", ".env.local", "a/.ENV-prod", "tool-exec/x", "threegate.toml", "a\\b", "CON",  # noqa: E501
+    ".git::$INDEX_ALLOCATION", ".gitmodules", "x/.GitModules", ".env", ".env.local", "a/.ENV-prod", "tool-exec/x", "threegate.toml", "a\\b", "end ", "d /x", "end\u3000",  # noqa: E501
 ):  # fmt: skip
     HOSTILE[f"the path {_path!r}"] = with_table((Row(_path, None, file("2")),), (f"tree/{_path}", b"2", {}))
 for _path in ("/a", "../a", "d/../a", "d//a", "./a", ""):

@@ -11,6 +11,8 @@ import pytest
 
 from tests.changes.trees_on_disk import build, held, made
 from threegate.changes.change_tar import read_change_set
+from threegate.changes.checks import check_project
+from threegate.changes.ignored import Ignoring
 from threegate.changes.make import make_change_set
 from threegate.changes.table import ChangeSetError
 from threegate.changes.trees import HeldTree, OverlayTree
@@ -154,7 +156,7 @@ def test_the_starting_ignore_files_decide(tmp_path: Path) -> None:
         "src/odd.o": "add",
     }
     assert found.ignored == 3
-    everything = made(project, work, include_ignored=True)
+    everything = made(project, work, ignoring=None)
     assert {"x.o", "build/x", "build/y", "only", "only/z.o"} <= changes(everything).keys()
 
 
@@ -231,3 +233,177 @@ def test_too_much_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(limits, "CHANGE_WALK_ENTRIES", 5)
     with pytest.raises(ChangeSetError, match="names to compare"):
         made(project, work)
+
+
+def test_names_that_are_special_elsewhere_are_ordinary(tmp_path: Path) -> None:
+    """A device or a drive of Windows, a home folder of a shell, a form of a URL: on Linux these are names."""
+    names = [
+        "aux.c",
+        "con.rs",
+        "nul",
+        "com1/lpt1.txt",
+        "a: b",
+        "c:",
+        "~~~",
+        "~/x",
+        "100%25.txt",
+        "x%2fy",
+        "-rf",
+        "#a",
+        "`b`",
+    ]
+    project = build(tmp_path / "p", {"aux.c": "1"})
+    found = made(project, build(tmp_path / "w", dict.fromkeys(names, "2")))
+    assert not found.left_out and {*names, "com1", "~"} == changes(found).keys()
+    assert read_change_set(found.data).rows == found.rows
+
+
+def test_names_that_cannot_be_carried_are_left_out_alone(tmp_path: Path) -> None:
+    project, work = build(tmp_path / "p", {"fine": "1", "was ": "1"}), build(tmp_path / "w", {"fine": "2", "was ": "2"})
+    deep = "/".join(["d"] * limits.TAR_DEPTH)
+    build(
+        work,
+        {
+            "blank ": "1",
+            "dir /x": "1",
+            "wide\u3000": "1",
+            "line\nbreak": "1",
+            "tab\tx": "1",
+            deep: "1",
+            ".env.local": "1",
+        },
+    )
+    for name in (b"caf\xe9.txt", b"dir\xff/x"):
+        place = os.path.join(os.fsencode(work), name)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "wb") as file:
+            file.write(b"1")
+    found = made(project, work)
+    left = {item.path: item.reason for item in found.left_out}
+    assert {"was ", "blank ", "dir ", "wide\u3000"} == {
+        path for path, why in left.items() if "ends with a blank" in why
+    }
+    assert left["caf\\xe9.txt"] == left["dir\\xff"] == "has a name that is not UTF-8"
+    assert "line\nbreak" in left and "tab\tx" in left and ".env.local" in left
+    assert [path for path in changes(found) if not path.startswith("d")] == ["fine"]
+    assert read_change_set(found.data).rows == found.rows
+
+
+def test_tracked_files_in_ignored_folders_are_proposed(tmp_path: Path) -> None:
+    """What git tracks is not ignored, whatever a rule says; beside it, everything ignored is."""
+    rules = {".gitignore": "dist/\n*.log\nkept/deep\n"}
+    project = build(
+        tmp_path / "p", {**rules, "dist/app.js": "1", "dist/gone.js": "1", "dist/sub/t": "1", "kept.log": "1"}
+    )
+    work = build(
+        tmp_path / "w",
+        {
+            **rules,
+            "dist/app.js": "2",
+            "dist/new.js": "1",
+            "dist/sub/t": "2",
+            "dist/sub/n": "1",
+            "kept.log": "2",
+            "x.log": "1",
+        },
+    )
+    known = Ignoring(frozenset({"dist/app.js", "dist/gone.js", "dist/sub/t", "kept.log"}))
+    found = made(project, work, ignoring=known)
+    assert changes(found) == {
+        "dist/app.js": "modify",
+        "dist/gone.js": "delete",
+        "dist/sub/t": "modify",
+        "kept.log": "modify",
+    }
+    assert found.ignored == 3
+    assert made(project, work).ignored == 3 and not made(project, work).rows
+
+
+def test_the_owners_other_rules_count_after_those_of_the_project(tmp_path: Path) -> None:
+    project = build(tmp_path / "p", {".gitignore": "!keep.local\n", "a": "1"})
+    work = build(
+        tmp_path / "w",
+        {".gitignore": "!keep.local\n", "a": "2", "x.local": "1", "keep.local": "1", "sub/.DS_Store": "1"},
+    )
+    known = Ignoring(patterns=(("app/", "/app/a\n"), ("", "*.local\n!a\n"), ("", ".DS_Store\n")))
+    found = made(project, work, ignoring=known)
+    assert changes(found) == {"keep.local": "add"} and found.ignored == 3
+
+
+def test_without_a_repository_outputs_of_builds_are_counted(tmp_path: Path) -> None:
+    project = build(tmp_path / "p", {"a": "1", "target/kept": "1", "node_modules/p/x": "1", "pyproject.toml": "1"})
+    work = build(
+        tmp_path / "w",
+        {"a": "2", "target/kept": "2", "node_modules/p/x": "2", "node_modules/q/y": "1", "pyproject.toml": "1",
+         "sub/__pycache__/a.pyc": "1", "sub/m.py": "1", "rust/target/debug/x": "1", "b.pyc": "1",
+         "rust/Cargo.toml": "1", "env/pyvenv.cfg": "1", "env/bin/python": "1", "build/lib/x": "1", "dist2/x": "1",
+         "cache/CACHEDIR.TAG": "1"},
+    )  # fmt: skip
+    found = made(project, work, ignoring=Ignoring(repository=False))
+    assert {"a", "target/kept", "sub/m.py", "rust/Cargo.toml", "dist2/x"} <= changes(found).keys()
+    assert found.outputs == {
+        "node_modules": 1,
+        "__pycache__": 1,
+        "target": 1,
+        "b.pyc": 1,
+        "env": 1,
+        "build": 1,
+        "cache": 1,
+    }
+    assert not {path for path in changes(found) if path.split("/")[0] in ("node_modules", "env", "build", "cache")}
+    assert made(project, work).outputs == {}
+
+
+def test_what_is_below_a_refused_folder_is_named(tmp_path: Path) -> None:
+    """However deep, also where the folder's own names are the same on both sides."""
+    project = build(
+        tmp_path / "p",
+        {".env.d/in/x": "1", ".env.d/in/same": "1", "b/HEAD": "1", "b/objects/o/x": "1", "b/refs/r": "1"},
+    )
+    work = build(
+        tmp_path / "w",
+        {
+            ".env.d/in/x": "2",
+            ".env.d/in/same": "1",
+            ".env.d/in/new/y": "1",
+            "b/HEAD": "1",
+            "b/objects/o/x": "2",
+            "b/refs/r": "1",
+        },
+    )
+    found = made(project, work)
+    assert [item.path for item in found.left_out] == [
+        ".env.d/in/new",
+        ".env.d/in/x",
+        "b/objects/o/x",
+    ] and not found.rows
+    hidden = made(
+        build(tmp_path / "q", {"h/key": "1"}), build(tmp_path / "v", {"h/a/b": "1", "h/c": "1"}), hidden={"h"}
+    )
+    assert [item.path for item in hidden.left_out] == ["h/a/b", "h/c"]
+
+
+def test_a_draft_that_is_made_fits_its_project(tmp_path: Path) -> None:
+    """What `approve` would refuse is left out by name, with what cannot be made without it."""
+    project = build(
+        tmp_path / "p",
+        {"a": "1", "Hidden.txt": "1", "ws/threegate.toml": "", "ws/tool-exec": None, "d/x": "1", "d/y": "1"},
+    )
+    work = build(
+        tmp_path / "w",
+        {
+            "a": "2",
+            "hidden.txt": "1",
+            "ws/threegate.toml": "",
+            "ws/inbox/n": "1",
+            "l": ("link", "ws/inbox"),
+            "new/n": "1",
+        },
+    )
+    os.link(project / "d" / "x", tmp_path / "other")
+    found = made(project, work, hidden={"Hidden.txt", "ws/tool-exec"})
+    left = {item.path: item.reason for item in found.left_out}
+    assert "case or Unicode" in left["hidden.txt"] and "workspace" in left["ws/inbox"] and "workspace" in left["l"]
+    assert changes(found) == {"a": "modify", "d/y": "delete", "new": "add", "new/n": "add"}
+    with held(project) as folder:
+        check_project(HeldTree(folder), read_change_set(found.data), os.geteuid())

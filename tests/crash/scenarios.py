@@ -421,9 +421,8 @@ def put_back_branches(place: Place) -> None:
 
 def prepare_branch(place: Place) -> None:
     """A change set is approved that is delivered as a branch."""
-    for path in (place.base, *place.base.parents)[:-1]:
-        if path.stat().st_uid == os.geteuid():
-            path.chmod(path.stat().st_mode | 0o011)  # git goes there by its path, as the project's owner
+    for path in (place.base, place.base.parent):  # git goes there by its path, as the project's owner
+        path.chmod(path.stat().st_mode | 0o011)
     project = branched_project(place)
     shutil.rmtree(project, ignore_errors=True)
     put_back(project, OLD_TREE)

@@ -120,6 +120,8 @@ NOT_RUN = {
     "threegate agent list": "the same",
     "threegate agent show RUN": "the same",
     "threegate agent stop RUN": "the same",
+    "threegate agent propose RUN --only src": "tests/agents/test_propose_again.py",
+    "threegate agent continue RUN": "tests/agents/test_continue_run.py",
     "threegate agent remove RUN": "tests/agents/test_agent_remove.py",
     "threegate agent connect codex": "writes below the user's home: tests/agents/test_client_entry.py",
     "threegate agent connect codex --write": "the same",

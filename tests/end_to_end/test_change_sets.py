@@ -163,6 +163,32 @@ def test_an_undo_changes_nothing_where_somebody_went_on(tmp_path: Path) -> None:
     assert picture(change.project) == before and not change.place.events("undo_started")
 
 
+def test_an_undo_leaves_folders_that_somebody_else_put_files_in(tmp_path: Path) -> None:
+    """Tests ran in a new package: its `__pycache__` stays, with the folders that it is in, and nothing else does."""
+    after = {"a": "2", "new/n.py": "1", "new/sub/m.py": "1", "other/o.py": "1"}
+    change = applied(Proposed(tmp_path, {"a": "1"}, after))
+    (change.project / "new/sub/__pycache__").mkdir()
+    (change.project / "new/sub/__pycache__/m.pyc").write_text("x")
+    own(change.project)
+    said = undo(change)
+    shown = said.out + said.err
+    assert "new/sub/ stays, because __pycache__ in it" in shown and "new/ stays, because sub in it" in shown
+    assert "undone" in said.out and "new/n.py" in shown
+    left = sorted(str(path.relative_to(change.project)) for path in change.project.rglob("*"))
+    assert left == ["a", "new", "new/sub", "new/sub/__pycache__", "new/sub/__pycache__/m.pyc"]
+    assert (change.project / "a").read_text() == "1"
+    change.place.run("audit", "verify", expect=0)
+
+
+def test_an_undo_that_needs_the_place_of_such_a_folder_names_it(tmp_path: Path) -> None:
+    change = applied(Proposed(tmp_path, {"x": "1", "a": "1"}, {"x/in": "1", "a": "2"}))
+    (change.project / "x/theirs").write_text("1")
+    own(change.project)
+    before = picture(change.project)
+    assert "x: has 'theirs' in it, which stays; move it elsewhere first" in undo(change, expect=2).err
+    assert picture(change.project) == before
+
+
 def test_originals_that_were_changed_are_not_written(tmp_path: Path) -> None:
     change = applied(Proposed(tmp_path))
     before = picture(change.project)

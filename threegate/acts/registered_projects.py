@@ -6,7 +6,8 @@ that `threegate project` did not write is never changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from threegate.changes.project_repository import BranchRefused, ProjectRepository
@@ -15,6 +16,7 @@ from threegate.core import canonical, durable
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.request.job import DELIVERIES, Deliver, ProjectPlace
+from threegate.runners.apply.runner import why_not_now
 from threegate.trail import Trail, moves
 from threegate.trail.payloads import ProjectAdded, ProjectRemoved
 
@@ -53,6 +55,29 @@ def add_project(workspace: Workspace, name: str, path: str, *, actor: str, deliv
         moves.announce(held, added, actor=actor)
         durable.overwrite(workspace.projects_file, data, _MODE)
     return place
+
+
+def project_remarks(workspace: Workspace, place: ProjectPlace) -> Iterator[str]:
+    """What a person has to know of a project before anyone works on it, one line each: whether a signed change could be
+    applied now, and whether the workspace is in it.
+    """
+    why = why_not_now(place)
+    if why is not None:
+        yield f"signed changes cannot be applied now: {why}"
+    inside = Path(os.path.realpath(workspace.root))
+    if Path(place.path) in inside.parents:
+        name = inside.relative_to(place.path)
+        yield f"the workspace {name}/ is in the project: agents do not see it, and no change touches it"
+
+
+def typed_path(path: Path) -> Path:
+    """A path as the person typed it, made absolute without following links: below the shell's folder, whose name may
+    have a link in it.
+    """
+    here = Path(os.environ.get("PWD", ""))
+    if not here.is_absolute() or os.path.realpath(here) != os.getcwd():
+        here = Path.cwd()
+    return Path(os.path.normpath(here / path))
 
 
 def remove_project(workspace: Workspace, name: str, *, actor: str) -> ProjectPlace:

@@ -1,8 +1,9 @@
 """Revert a change of a project: shown, signed, and made by the same code that applies one.
 
 Invariant: what is written are the kept originals, whose digests are in the trail's record; every path must be
-as the change left it, else nothing is changed and the differences are listed. The signature covers both
-digests and the folder. An undo takes effect with the trail's `undone`; one that was interrupted before it is
+as the change left it, else nothing is changed and the differences are listed. A folder that the change added stays
+if somebody else put something in it, and is named. The signature covers both digests, the project's folder, and what
+stays. An undo takes effect with the trail's `undone`; one that was interrupted before it is
 reverted by the next start or the next undo. Source: docs/spec/8-agents.md, "Undo".
 """
 
@@ -11,17 +12,19 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from threegate.acts.signed_acts import checked_act
 from threegate.changes.change_facts import changed_paths, job_change
-from threegate.changes.change_tar import read_change_set
+from threegate.changes.change_tar import ChangeSet, read_change_set
+from threegate.changes.checks import standing_folders
 from threegate.changes.project_repository import BranchRefused, ProjectRepository
 from threegate.changes.projects import hold_project
 from threegate.changes.requested_change import RequestedChange, refuse_unfit
 from threegate.changes.table import ChangeSetError
+from threegate.changes.trees import HeldTree
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.context import Context
@@ -51,6 +54,8 @@ class UndoPlan:
     originals: InputCopy | None
     kept: ApplyPlan
     """The plan of the change: exact permission bits and groups of what is restored, or the branch."""
+    stays: Mapping[str, str]
+    """Folders that the change added and that stay: path → the name of something in it that is somebody else's."""
     about: Mapping[str, Any]
     """What is signed."""
 
@@ -81,14 +86,16 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
             raise Refused("result_unverified", f"{originals}: differs from what the trail recorded")
         with copy.open() as stream:
             change = read_change_set(stream)
-            paths = tuple(changed_paths(change, stream))
+            stays = _standing(journal.place, change)
+            left = replace(change, rows=tuple(row for row in change.rows if row.path not in stays))
+            paths = tuple(changed_paths(left, stream))
     except OSError as error:
         raise Unavailable(f"{originals}: cannot be read ({error.strerror}); it is needed to undo") from None
     except ChangeSetError as error:
         raise Refused("result_unverified", f"{originals}: {error}") from None
     if journal.plan is None:
         raise Refused("result_unverified", f"{folder / JOURNAL}: has no plan")
-    requested = RequestedChange(change, paths, job_change(paths, change, journal.place))
+    requested = RequestedChange(left, paths, job_change(paths, left, journal.place))
     refuse_unfit(requested)
     about = {
         "request_id": request_id,
@@ -96,8 +103,9 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
         "project": journal.place.to_json(),
         "journal_sha256": kept[JOURNAL],
         "originals_sha256": change.sha256,
+        **({"stays": sorted(stays)} if stays else {}),
     }
-    return UndoPlan(request_id, journal.place, requested, copy, journal.plan, about)
+    return UndoPlan(request_id, journal.place, requested, copy, journal.plan, stays, about)
 
 
 def _branch_plan(
@@ -120,7 +128,16 @@ def _branch_plan(
         "branch": plan.branch.name,
         "commit": plan.branch.commit,
     }
-    return UndoPlan(request_id, place, None, None, plan, about)
+    return UndoPlan(request_id, place, None, None, plan, {}, about)
+
+
+def _standing(place: ProjectPlace, change: ChangeSet) -> dict[str, str]:
+    """Raises Refused, Unavailable."""
+    with hold_project(place) as held:
+        try:
+            return standing_folders(HeldTree(held), change.rows)
+        except OSError as error:
+            raise Unavailable(f"{place.path}: cannot be read ({error.strerror or error})") from None
 
 
 def _size(path: Path) -> int:
@@ -181,8 +198,9 @@ def _performed(plan: UndoPlan, project: int, token: str, journal: int) -> Done:
     with plan.originals.open() as archive:
         sha256, exact = plan.requested.change.sha256, plan.kept.kept
         order = Order(
-            "apply", plan.place, project, token, journal, archive.fileno(), sha256=sha256, seconds=seconds, exact=exact
-        )
+            "apply", plan.place, project, token, journal, archive.fileno(), sha256=sha256, seconds=seconds, exact=exact,
+            stays=tuple(sorted(plan.stays)),
+        )  # fmt: skip
         return perform(order)
 
 

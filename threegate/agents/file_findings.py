@@ -11,6 +11,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from threegate.agents.secret_files import file_secret, is_key_name, is_secret_path, text_of
@@ -106,7 +107,12 @@ def _may_list(path: str, data: bytes) -> bool:
 
 def is_fixture(path: str) -> bool:
     """Whether a file is below a folder for tests, fixtures, examples or documents."""
-    return any(not _FIXTURES.isdisjoint(_WORD.split(folded(part).strip("_."))) for part in path.split("/")[:-1])
+    return _is_of_fixtures(path.rpartition("/")[0])
+
+
+@lru_cache(maxsize=1 << 10)
+def _is_of_fixtures(folder: str) -> bool:
+    return any(not _FIXTURES.isdisjoint(_WORD.split(folded(part).strip("_."))) for part in folder.split("/"))
 
 
 def _finding(path: str, text: str, found: Found, key: bytes, *, certain: bool, hides: bool) -> Finding:

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from threegate.acts.registered_projects import project_remarks
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
 from threegate.agents.agent_home import take_over_state, write_files
+from threegate.agents.continued_copy import TakenCopy, refuse_continuing, take_over_copy
 from threegate.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
 from threegate.agents.file_findings import Finding
 from threegate.agents.model_counts import ModelCounts, RelaySettings
@@ -41,9 +43,10 @@ from threegate.agents.terminal import run_in_jail
 from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project, typed_links
 from threegate.changes.make import MadeChangeSet
+from threegate.changes.projects import find_project
 from threegate.core import durable, limits
 from threegate.core.disk_reserve import disk_reserve
-from threegate.core.errors import InvalidInput, Refused, ThreeGateError, is_disk_full
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable, is_disk_full
 from threegate.core.extras import Extra, require_extra
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.secret_value import read_secret
@@ -80,6 +83,8 @@ class Wanted:
     """Who signs for `hosts`."""
     fresh: bool = False
     """Whether it starts with an empty HOME."""
+    parent: tuple[AgentRun, RunFacts] | None = None
+    """The run in whose copy it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +201,9 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     extras: tuple[Extra, ...] = ("agents", "mcp") if profile.url or wanted.hosts else ("mcp",)
     require_extra("an agent", *extras)
     account = _account(wanted.account)
+    if wanted.parent is not None:
+        refuse_continuing(*wanted.parent, wanted.shown)
+        profile = _rest(profile, account, *wanted.parent)
     root = refuse_project(wanted.project, context.workspace, context.workspace_id)
     program, arguments = find_program(profile, wanted.arguments)
     for host in wanted.hosts:
@@ -207,11 +215,34 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     for folder in wanted.read:
         if not folder.is_dir():
             raise InvalidInput(f"--read {folder}: no such folder")
-        read.append(refuse_project(folder, context.workspace, context.workspace_id))
+        read.append(refuse_project(folder, context.workspace, context.workspace_id, copied=False))
     key = _key(context, profile)
     jails.check_walls(account)
     links = tuple(link for folder in (wanted.project, *wanted.read) for link in typed_links(folder))
     return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), links, key, jails.WALLS)
+
+
+def _rest(profile: Profile, account: Account, parent: AgentRun, facts: RunFacts) -> Profile:
+    """A profile with what a run that is continued left of its budgets. Raises InvalidInput."""
+    if account.uid != facts.uid:
+        raise InvalidInput(f"{parent.run_id}: ran as {facts.account}; only the same account can go on in its copy")
+    if not profile.url:
+        return profile
+    if facts.used_requests < 0:
+        raise InvalidInput(
+            f"{parent.run_id}: what it used of its budgets is not known, because its launcher was killed; draft its "
+            f"changes instead: threegate agent propose {parent.run_id}"
+        )
+    whole = profile.limits
+    left = {
+        "requests": whole.requests - facts.used_requests,
+        "megabytes": whole.megabytes - -(-facts.used_bytes // limits.MIB),
+        **({"tokens": whole.tokens - facts.used_tokens} if whole.tokens else {}),
+    }
+    for name, rest in left.items():
+        if rest <= 0:
+            raise InvalidInput(f"agents.{profile.name}.{name}: used up by the run {parent.run_id}; raise it to go on")
+    return profile.but(limits=whole.but(**left))
 
 
 def _account(name: str) -> Account:
@@ -279,6 +310,7 @@ class _Launch:
         self._signed = b""
         self._about: dict[str, object] = {}
         self._read: list[ReadFolder] = []
+        self._taken: TakenCopy | None = None
         self._before: AgentRun | None = None
         """The run whose HOME this one took over."""
 
@@ -293,6 +325,10 @@ class _Launch:
             with suppress(OSError):
                 os.rename(self._run.state, self._before.state)
         _clean(self._run)
+        if self._wanted.parent is not None and self._taken is not None:
+            parent, facts = self._wanted.parent
+            self._taken.give_back()  # before the folder goes: this is the agent's work
+            facts.write(parent)
         durable.remove_tree(self._run.folder)
 
     def prepare(self, held: ExitStack, copying: Copying, decide: Decide | None) -> None:
@@ -311,24 +347,27 @@ class _Launch:
         shown = _Shown.of(self._wanted.shown, plan)
         said: list[str] = []
         start = self._survey(shown.project, copying, decide)
-        with copying() as progress:
+        if self._wanted.parent is not None:
+            kind = self._take_over(*self._wanted.parent, kind, start, said)
+        else:
+            with copying() as progress:
 
-            def counted(done: int, of: int) -> None:
-                self.refuse_stopped()
-                progress(done, of)
+                def counted(done: int, of: int) -> None:
+                    self.refuse_stopped()
+                    progress(done, of)
 
-            self._copy = WorkCopy.make(
-                run,
-                plan.root,
-                account=plan.account,
-                kind=kind,
-                plain_if_small=plan.account.is_own,
-                shown=shown.project,
-                cache=scan_cache(self._context.workspace_id),
-                progress=counted,
-                say=said.append,
-                start=start,
-            )
+                self._copy = WorkCopy.make(
+                    run,
+                    plan.root,
+                    account=plan.account,
+                    kind=kind,
+                    plain_if_small=plan.account.is_own,
+                    shown=shown.project,
+                    cache=scan_cache(self._context.workspace_id),
+                    progress=counted,
+                    say=said.append,
+                    start=start,
+                )
         for number, folder in enumerate(plan.read):
             self.refuse_stopped()
             self._read.append(
@@ -360,8 +399,12 @@ class _Launch:
             launcher=os.getpid(),
             shown=self._wanted.shown,
             reading=tuple(map(str, plan.read)),
+            parent="" if self._wanted.parent is None else self._wanted.parent[0].run_id,
         )
         self._facts.write(run)
+        if self._wanted.parent is not None:
+            parent, known = self._wanted.parent
+            replace(known, continued=run.run_id).write(parent)
         if not self._wanted.fresh:
             self._before = take_over_state(self._context.workspace, run, self._facts)
         if self._before is not None:
@@ -381,9 +424,39 @@ class _Launch:
         self._freezer = make_freezer(run.run_id)
         held.callback(remove_freezer, run.run_id)
         hold_headroom(run)  # again: the copy may have taken what must stay free
-        self._most = Space(bounds.disk_mb << 20, bounds.disk_files) + used_space(run.work, skip=(NAMES, SCRATCH))
+        begun = used_space(run.work, skip=(NAMES, SCRATCH), unlock=self._wanted.parent is not None)
+        if self._wanted.parent is not None and self._wanted.parent[1].start_bytes >= 0:
+            known = self._wanted.parent[1]  # what the run before added counts
+            begun = Space(known.start_bytes, known.start_names)
+        self._facts = replace(self._facts, start_bytes=begun.bytes, start_names=begun.names)
+        self._facts.write(run)
+        self._most = Space(bounds.disk_mb << 20, bounds.disk_files) + begun
         if self._cgroup.missing:
             self._say(f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)")
+
+    def _take_over(self, parent: AgentRun, facts: RunFacts, kind: CopyKind, now: Survey, said: list[str]) -> CopyKind:
+        """Go on in the copy of another run. Raises InvalidInput, Unavailable, OSError."""
+        plan, run = self._plan, self._run
+        if facts.copy == "overlay" and kind != "overlay":
+            raise Unavailable(f"{parent.run_id}: its copy is an overlay, which cannot be mounted here any more")
+        if (run.work / UPPER).is_dir():
+            (run.work / UPPER).rmdir()
+
+        def taken(copy: TakenCopy) -> None:
+            self._taken = copy
+
+        self._copy = take_over_copy(
+            parent,
+            facts,
+            run,
+            root=plan.root,
+            account=plan.account,
+            now=now,
+            shown=self._wanted.shown,
+            taken=taken,
+        ).copy
+        said += self._taken.lines if self._taken else []
+        return facts.copy
 
     def _survey(self, shown: tuple[str, ...], copying: Copying, decide: Decide | None) -> Survey:
         """The project at the start; what nobody has decided about is decided now, if there is somebody."""
@@ -438,11 +511,15 @@ class _Launch:
     def _registered(self) -> str:
         """The project's name; empty if it may not be changed, with a message to the person."""
         context, root = self._context, self._plan.root
+        settings = context.policy.settings
         try:
-            return register_project(context.workspace, context.policy.settings, root, actor=self._actor)
-        except InvalidInput as error:
+            name = register_project(context.workspace, settings, root, actor=self._actor)
+            for remark in project_remarks(context.workspace, find_project(context.workspace, settings, name)):
+                self._say(remark)
+        except (InvalidInput, Refused) as error:
             self._say(f"the agent's changes can be viewed but not applied: {error}")
             return ""
+        return name
 
     def _start_sides(self, held: ExitStack) -> None:
         """Start the door and the relay, each with a socket that no other process holds: if one dies, its
@@ -531,6 +608,7 @@ class _Launch:
             model=", ".join(plan.profile.models) or None,
             endpoint=plan.profile.host or None,
             hosts=wanted.hosts or None,
+            parent=self._facts.parent or None,
         )
         actor = self._actor
         with context.trail.locked() as trail:
@@ -646,11 +724,24 @@ class _Launch:
                 moves.announce(trail, ended, actor=self._actor)
             _clean(self._run)
             with suppress(OSError):  # the trail has the end
-                replace(self._facts, ended=True, exit=code, jail=0).write(self._run)
+                before = None if self._wanted.parent is None else self._wanted.parent[1]
+                replace(
+                    self._facts,
+                    ended=True,
+                    exit=code,
+                    jail=0,
+                    used_requests=counts.requests + (max(0, before.used_requests) if before else 0),
+                    used_bytes=counts.bytes_out + counts.bytes_in + (max(0, before.used_bytes) if before else 0),
+                    used_tokens=counts.tokens + (max(0, before.used_tokens) if before else 0),
+                ).write(self._run)
         return finished
 
 
-_NOT_COPIED: Final = {"git": "a repository of its own", "special": "not a file, folder or link"}
+_NOT_COPIED: Final = {
+    "git": "a repository of its own",
+    "special": "not a file, folder or link",
+    "ours": "a workspace of ThreeGate",
+}
 
 
 _INSTRUCTIONS: Final = """\

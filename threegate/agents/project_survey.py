@@ -24,6 +24,7 @@ from typing import Final, Literal, NamedTuple
 from threegate.agents.file_findings import Finding, find_in_file
 from threegate.agents.git_repository import tracked_paths
 from threegate.agents.secret_files import is_secret_path
+from threegate.changes.path_rules import WORKSPACE
 from threegate.changes.protected_paths import ProtectedPaths
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
@@ -209,9 +210,23 @@ def _look(
             found.hidden[path] = "unreadable"
             continue
         try:
-            _look(found, below, f"{path}/", device, shown, scanned, progress)
+            if _is_workspace(below):
+                del found.entries[path]
+                found.hidden[path] = "ours"
+            else:
+                _look(found, below, f"{path}/", device, shown, scanned, progress)
         finally:
             os.close(below)
+
+
+def _is_workspace(folder: int) -> bool:
+    """Whether an open folder is a workspace of ThreeGate: it has the drafts, keys and trail of a person."""
+    for name in WORKSPACE:
+        try:
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return False
+    return True
 
 
 def _hidden(

@@ -7,6 +7,7 @@ the project has changed.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from contextlib import suppress
@@ -14,16 +15,73 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from threegate.acts.registered_projects import add_project
-from threegate.agents.agent_commits import NO_COMMITS, AgentCommits
-from threegate.agents.work_changes import remember_proposed
-from threegate.changes.change_draft import ChangeDraft, draft_change_set
+from threegate.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
+from threegate.agents.runs import RunFacts, read_frozen
+from threegate.agents.work_changes import keep_bases, read_changes, remember_proposed, was_proposed
+from threegate.agents.work_copy import WorkCopy
+from threegate.changes.change_draft import ChangeDraft, draft_change_set, left_out_lines
 from threegate.changes.commit_message import commit_lines
 from threegate.changes.make import MadeChangeSet
 from threegate.changes.projects import DEFAULT, read_projects
+from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings
 from threegate.core.workspace import AgentRun, Workspace
+from threegate.jail.jail import Account
+
+
+def propose_again(
+    workspace: Workspace,
+    settings: Settings,
+    run: AgentRun,
+    facts: RunFacts,
+    *,
+    paths: tuple[str, ...] = (),
+) -> tuple[str, MadeChangeSet]:
+    """Draft the changes of a run's kept copy, or of some paths in it, as the project is now: the name of the draft and
+    the change set. What both sides changed is merged if it can be, else left out by name. A live run is paused.
+
+    Raises InvalidInput if there is nothing to propose or a path has no change, Unavailable, OSError.
+    """
+    if facts.continued:
+        raise InvalidInput(f"{run.run_id}: its copy is that of the run {facts.continued} now; propose that one")
+    root = Path(facts.root)
+    copy = WorkCopy.of(run, root, facts.copy, Account(facts.account, facts.uid, facts.gid))
+    made, commits = read_frozen(run, lambda: (read_changes(copy, paths=paths, merging=True), read_commits(copy)))
+    for path in paths:
+        named = [*(row.path for row in made.rows), *(item.path for item in made.left_out)]
+        if not any(name == path or name.startswith(f"{path}/") for name in named):
+            raise InvalidInput(f"--only {path}: no change there that could be proposed; see: threegate agent show")
+    if not made.rows:
+        left = "; ".join(left_out_lines(made))
+        raise InvalidInput(f"{run.run_id}: nothing in its copy is left to propose{f' ({left})' if left else ''}")
+    if was_proposed(run, made.sha256) and _waits(run, made.sha256):
+        raise InvalidInput(f"{run.run_id}: a draft of exactly these changes is waiting; see: threegate review")
+    keep_bases(copy, made.rows)
+    name = draft_changes(
+        workspace,
+        settings,
+        run,
+        root,
+        made,
+        profile=facts.profile,
+        purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
+        commits=NO_COMMITS if paths else commits,
+    )
+    return name, made
+
+
+def _waits(run: AgentRun, sha256: str) -> bool:
+    """Whether a draft of a change set is in the run's inbox."""
+    with suppress(OSError):
+        for name in sorted(os.listdir(run.inbox))[: limits.AGENT_INBOX_ENTRIES]:
+            if name.endswith(".md"):
+                with suppress(OSError):
+                    text = durable.read_regular(run.inbox / name, max_bytes=limits.REQUEST_BYTES)
+                    if f"- digest: sha256:{sha256}\n".encode() in text:
+                        return True
+    return False
 
 
 def project_name(workspace: Workspace, settings: Settings, root: Path) -> str:

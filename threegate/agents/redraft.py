@@ -3,27 +3,26 @@
 Invariant: nothing in the project is written, and the result is a draft like any other, which a person reads
 and signs. A file that both sides changed is merged by `git merge-file` from three plain files outside any
 repository: the bytes that the run's launcher kept, those of the project, and those of the change set, each
-with the digest that the change set names. What cannot be merged is named, and then there is no draft. Source:
-docs/spec/8-agents.md, "Change sets".
+with the digest that the change set names. What cannot be merged is left out by name, and stays in the run's work copy.
+Source: docs/spec/8-agents.md, "Draft again".
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from threegate.acts.retry import free_request_id
+from threegate.agents.merge import merge_files
 from threegate.agents.work_changes import base_name
 from threegate.changes.change_draft import said_changes
 from threegate.changes.change_tar import ChangeSet, change_tar, read_change_set
 from threegate.changes.checks import check_project
+from threegate.changes.fitting import fitting_rows
 from threegate.changes.projects import hold_project
 from threegate.changes.requested_change import RequestedChange
 from threegate.changes.table import ChangeSetError, Row, TableNode, table_digest
@@ -38,6 +37,16 @@ from threegate.request.model import InputFile, Request
 from threegate.request.render_draft import file_name, render_request, slug_of
 from threegate.review.reviewed_draft import ReviewedDraft
 
+_AGAIN: Final = "drafted again from "
+_CONFLICT: Final = "both sides changed it in ways that cannot be merged"
+
+
+def _advice(owner: int | str | None) -> str:
+    """What to do about a conflict."""
+    if not isinstance(owner, str):
+        return "have it proposed again"
+    return f"its copy has the agent's side: threegate agent continue {owner}"
+
 
 @dataclass(frozen=True, slots=True)
 class Redrafted:
@@ -47,6 +56,8 @@ class Redrafted:
     request_id: str
     merged: tuple[str, ...]
     there_already: tuple[str, ...]
+    left_out: Mapping[str, str]
+    """Paths that are not in the new draft, with the reasons."""
 
 
 def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
@@ -75,41 +86,8 @@ def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
         request.request_id,
         tuple(merging.merged),
         tuple(merging.there),
+        merging.left_out,
     )
-
-
-def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
-    """The three-way merge of a text; None if both sides changed the same lines or it is not text. Raises
-    Unavailable.
-    """
-    git = shutil.which("git")
-    if git is None:
-        raise Unavailable(
-            "git: not installed, but needed for the merge; apt-get install git, or have it proposed again"
-        )
-    with tempfile.TemporaryDirectory(prefix="threegate-merge-") as made:
-        folder = Path(os.path.realpath(made))
-        for name, data in (("ours", ours), ("base", base), ("theirs", theirs)):
-            (folder / name).write_bytes(data)
-        # git must not look for a surrounding repository or read any configuration.
-        alone = {
-            "GIT_CEILING_DIRECTORIES": str(folder.parent),
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-        }
-        try:
-            done = subprocess.run(
-                [git, "merge-file", "-p", "-q", "ours", "base", "theirs"],
-                cwd=folder,
-                env={"PATH": os.defpath, "LC_ALL": "C", **alone},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=limits.MERGE_SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            raise Unavailable(f"git merge-file: could not be run ({type(error).__name__})") from None
-    return done.stdout if done.returncode == 0 else None
 
 
 class _Merging:
@@ -126,11 +104,13 @@ class _Merging:
         self.merged: list[str] = []
         self.there: list[str] = []
         self.conflicts: list[str] = []
+        self.left_out: dict[str, str] = {}
+        """path → why it is not in the new draft."""
 
     @property
     def moved(self) -> bool:
         """Whether the project differs from the one the change was made from."""
-        return bool(self.merged or self.there or self.conflicts)
+        return bool(self.merged or self.there or self.left_out)
 
     def add(self, tree: HeldTree, stream: BinaryIO, row: Row) -> None:
         """Process one entry. Raises OSError, Unavailable."""
@@ -187,18 +167,27 @@ def _merged(merging: _Merging, reviewed: ReviewedDraft, change: RequestedChange)
         try:
             for row in change.change.rows:
                 merging.add(tree, stream, row)
-            if merging.conflicts:
-                named = ", ".join(merging.conflicts[: limits.CHANGE_CONFLICTS_NAMED])
-                more = len(merging.conflicts) - limits.CHANGE_CONFLICTS_NAMED
-                raise Refused(
-                    "project_changed",
-                    f"both sides changed {named}{f' and {more} more' if more > 0 else ''} in ways that cannot be "
-                    "merged; have it proposed again",
+            if not merging.rows and not merging.conflicts:
+                raise InvalidInput(f"{place.path}: already has all of this change; reject the draft")
+            merging.rows = list(
+                fitting_rows(
+                    tree,
+                    [*merging.rows, *(row for row in change.change.rows if row.path in merging.conflicts)],
+                    lambda path: change.change.targets[path],
+                    merging.left_out.setdefault,
+                    without=dict.fromkeys(merging.conflicts, _CONFLICT),
                 )
+            )
             if not merging.moved:
                 return b""
             if not merging.rows:
-                raise InvalidInput(f"{place.path}: already has all of this change; reject the draft")
+                named = ", ".join(list(merging.left_out)[: limits.CHANGE_CONFLICTS_NAMED])
+                more = len(merging.left_out) - limits.CHANGE_CONFLICTS_NAMED
+                raise Refused(
+                    "project_changed",
+                    f"both sides changed {named}{f' and {more} more' if more > 0 else ''} in ways that cannot be "
+                    f"merged, and nothing else is left of it; {_advice(reviewed.owner)}",
+                )
             data = change_tar(merging.rows, lambda row: _content(merging, change.change, stream, row))
             check_project(tree, read_change_set(data), place.uid)
         except ChangeSetError as error:
@@ -223,17 +212,25 @@ def _request(context: Context, old: Request, merging: _Merging, data: bytes) -> 
     slug = old.file_name[len("TR-20260101-000000Z-") : -len(".md")].removesuffix("-merged")
     name = file_name(now, slug_of(f"{slug}-merged"))
     told = (
-        f"drafted again from {old.request_id}: {len(merging.merged)} files merged with the project, "
+        f"{_AGAIN}{old.request_id}: {len(merging.merged)} files merged with the project, "
         f"{len(merging.there)} already there"
     )
+    left_out = [f"left out: {path}: {why}"[: limits.LIST_TEXT_CHARS] for path, why in merging.left_out.items()]
+    before = [line for line in old.constraints if not line.startswith(_AGAIN)]
     for named in (True, False):
+        if named:
+            lines = left_out[: limits.CHANGE_CONFLICTS_NAMED]
+        else:
+            lines = []
+        if len(left_out) > len(lines):
+            lines.append(f"left out: {len(left_out) - len(lines)} paths that both sides changed")
         fresh = replace(
             old,
             file_name=name,
             request_id=request_id,
             created_utc=now,
             inputs=(InputFile(ARCHIVE, sha256_hex(data)),),
-            constraints=(*old.constraints, told),
+            constraints=(*before, told, *lines),
             changes=said_changes(merging.rows, table_digest(merging.rows), named=named),
         )
         report = context.read(render_request(fresh), name, "draft", now)

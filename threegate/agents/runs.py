@@ -69,6 +69,17 @@ class RunFacts:
     """The paths of `--with`."""
     reading: tuple[str, ...] = field(default=())
     """The folders of `--read`, by their real paths."""
+    parent: str = ""
+    """The run in whose copy this one went on."""
+    continued: str = ""
+    """The run that went on in the copy, which is not here any more."""
+    used_requests: int = -1
+    """What this run and those before it in its copy used of their budgets; -1 until the end is known."""
+    used_bytes: int = -1
+    used_tokens: int = -1
+    start_bytes: int = -1
+    """What the copy took when the first of these runs began, in bytes and names."""
+    start_names: int = -1
 
     def write(self, run: AgentRun) -> None:
         """Save the facts. Raises OSError."""

@@ -32,6 +32,8 @@ _PATHS: Final = (
     ".composer/auth.json", ".config/gcloud/access_tokens.db", ".config/gcloud/credentials.db", ".config/gh/hosts.yml",
     ".docker/config.json", ".gem/credentials", ".kube/config",
 )  # fmt: skip
+_PATH_ENDINGS: Final = tuple(f"/{path}" for path in _PATHS)
+_LAST: Final = frozenset(path.rpartition("/")[2] for path in _PATHS)
 _REGISTRIES: Final = re.compile(
     rb"(?i)_?(?:authToken|auth|_password|npmAuthToken|npmAuthIdent)\"?\s*[=:]\s*[\"']?[^\s\"'$%<{]{8}"
 )
@@ -60,7 +62,7 @@ def is_secret_path(path: str) -> bool:
         return True
     if ".password-store" in parts[:-1] and name.endswith(".gpg"):
         return True
-    return f"/{'/'.join(parts)}".endswith(tuple(f"/{ending}" for ending in _PATHS))
+    return name in _LAST and f"/{'/'.join(parts)}".endswith(_PATH_ENDINGS)
 
 
 def is_key_name(path: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -18,19 +19,23 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from threegate.agents.merge import MergedFile, MergedTree, merge_files
 from threegate.agents.names_layer import NamesTree
 from threegate.agents.project_survey import Original
 from threegate.agents.work_copy import NAMES, TREE, UPPER, WorkCopy
-from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set, utf_8
+from threegate.changes.ignored import IgnoreRules
+from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set, refuse_exhausted, utf_8
 from threegate.changes.path_rules import is_repository
 from threegate.changes.protected_paths import ProtectedPaths
 from threegate.changes.table import ChangeSetError, Row, TableNode, read_table, render_table
-from threegate.changes.trees import HeldTree, OverlayTree, Tree, node_of
+from threegate.changes.trees import HeldTree, OverlayTree, Tree, TreeEntry, node_of
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import HeldFolder, open_inside
 from threegate.core.workspace import AgentRun
 
+_MOVED: Final = "changed in the project too since the run began"
+"""What `propose` merges if it can."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -38,14 +43,16 @@ def read_changes(
     copy: WorkCopy,
     *,
     paths: tuple[str, ...] = (),
-    include_ignored: bool = False,
+    merging: bool = False,
     instead: Callable[[Tree], tuple[Tree, list[str]]] | None = None,
 ) -> MadeChangeSet:
     """The change set of a work copy, or of some paths in it. Paths that also changed in the project since the
-    start are left out. `instead` makes another tree of the project than the files of the copy, and names what differs.
+    start are left out; with `merging`, files of which the bytes of the start were kept are merged if they can be.
+    `instead` makes another tree of the project than the files of the copy, and names what differs.
 
     Raises InvalidInput for a change that is too large, Unavailable if it cannot be read or keeps changing.
     """
+    ignoring = copy.ignoring
     try:
         with _trees(copy) as (project, work, touched):
             if instead is not None:
@@ -54,20 +61,34 @@ def read_changes(
             touched += [path for path in ours if work.look(path) is None and project.look(path) is not None]
             candidates, moved = _sorted_out(copy, project, work, touched, ours)
             if paths:
+                inner = [asked for asked in paths if any(asked.startswith(f"{path}/") for path in candidates)]
                 candidates, moved = ([path for path in some if _is_within(path, paths)] for some in (candidates, moved))
+                candidates += inner
+            merged = _merged(copy, project, work, moved) if merging else {}
+            moved = [path for path in moved if path not in merged]
             made = make_change_set(
                 project,
-                work,
-                candidates=candidates,
+                MergedTree(work, merged),
+                candidates=[*candidates, *merged],
                 hidden=_Unseen(copy, project, ours),
-                include_ignored=include_ignored,
+                protected=ProtectedPaths(copy.start.protected).has,
+                ignoring=ignoring,
             )
+            rules = IgnoreRules(project, work, ignoring)
+            left = [path for path in moved if rules.leaves_out(path) is None]
     except ChangeSetError as error:
         raise InvalidInput(f"the agent's changes: {error}") from None
     except OSError as error:
         raise Unavailable(f"the agent's changes cannot be read ({error.strerror or error})") from None
-    others = tuple(LeftOut(utf_8(path), "changed in the project too since the run began") for path in moved)
-    return replace(made, left_out=(*others, *made.left_out))
+    named = [LeftOut(utf_8(path), _MOVED) for path in left[: limits.CHANGE_LEFT_OUT]]
+    more = Counter(made.more_left_out)
+    more.update([_MOVED] * (len(left) - len(named)))
+    return replace(
+        made,
+        left_out=(*named, *made.left_out),
+        more_left_out=more,
+        ignored=made.ignored + len(moved) - len(left),
+    )
 
 
 def remember_proposed(run: AgentRun, made: MadeChangeSet) -> None:
@@ -118,12 +139,11 @@ class _Unseen(Container[str]):
 
     def __init__(self, copy: WorkCopy, project: Tree, ours: Collection[str]) -> None:
         self._start = copy.start
-        self._protected = ProtectedPaths(copy.start.protected)
         self._project = project
         self._ours = ours
 
     def __contains__(self, path: object) -> bool:
-        if path in self._start.hidden or (isinstance(path, str) and self._protected.has(path)):
+        if path in self._start.hidden:
             return True
         if path in self._start.entries or path in self._ours:
             return False
@@ -161,12 +181,13 @@ def _touched_above(copy: WorkCopy, upper: HeldTree) -> Iterator[str]:
         folder = left.pop()
         try:
             found = upper.names(folder)
-        except PermissionError:  # the folder itself is what is left out, by name
+        except OSError as error:  # the folder itself is what is left out, by name
+            refuse_exhausted(error)
             yield folder
             continue
         for name, entry in found.items():
             path = f"{folder}/{name}" if folder else name
-            if is_repository(name):
+            if path == ".git" or (is_repository(name) and path in copy.start.hidden):
                 continue
             known = copy.start.entries.get(path)
             if entry.kind != "folder" or known is None or known.kind != "folder" or _hides(upper, path):
@@ -179,7 +200,8 @@ def _hides(upper: HeldTree, path: str) -> bool:
     """Whether a folder hides the project's; one that cannot be read counts as one."""
     try:
         return upper.opaque(path)
-    except PermissionError:
+    except OSError as error:
+        refuse_exhausted(error)
         return True
 
 
@@ -192,13 +214,14 @@ def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str
         folder = left.pop()
         try:
             found = tree.names(folder)
-        except PermissionError:  # the folder itself is what is left out, by name
+        except OSError as error:  # the folder itself is what is left out, by name
+            refuse_exhausted(error)
             yield folder
             closed.append(f"{folder}/")
             continue
         for name, entry in found.items():
             path = f"{folder}/{name}" if folder else name
-            if is_repository(name):
+            if path == ".git" or (is_repository(name) and path in copy.start.hidden):
                 continue
             seen.add(path)
             known = copy.start.entries.get(path)
@@ -207,7 +230,11 @@ def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str
             elif entry.kind == "folder" and known.kind == "folder":
                 left.append(path)
             else:
-                facts = _facts(top, path)
+                try:
+                    facts = _facts(top, path)
+                except OSError as error:
+                    refuse_exhausted(error)
+                    facts = None
                 if facts is None or (facts.st_ctime_ns, facts.st_ino) != copy.start.copied.get(path):
                     yield path
     gone = (path for path in copy.start.entries if path not in seen)
@@ -246,7 +273,8 @@ def _sorted_out(
             continue
         try:
             now, mine = project.look(path), work.look(path)
-        except PermissionError:
+        except OSError as error:
+            refuse_exhausted(error)
             candidates.append(path)  # and left out by name, when it is compared
             continue
         if now is not None and mine is not None and now.identity == mine.identity:
@@ -254,17 +282,50 @@ def _sorted_out(
         if now is not None and mine is not None and now.kind == mine.kind == "folder":
             try:
                 below = {f"{path}/{name}" for name in work.names(path)}
-            except PermissionError:
+            except OSError as error:
+                refuse_exhausted(error)
                 candidates.append(path)
                 continue
             left += below | {known for known in ours if _above(known) == path}
-        elif (now is None or now.kind in ("file", "link")) and (
-            (None if now is None else node_of(project, path, now)) in ours.get(path, ())
-        ):
+        elif _is_ours(project, path, now, ours):
             candidates.append(path)
         else:
             moved.append(path)
-    return sorted(candidates), sorted(moved)
+    return sorted(set(candidates)), sorted(set(moved))
+
+
+def _is_ours(project: Tree, path: str, now: TreeEntry | None, ours: _Proposed) -> bool:
+    """Whether the project has at a path what the run proposed."""
+    if now is None:
+        return None in ours.get(path, ())
+    try:
+        return path in ours and now.kind in ("file", "link") and node_of(project, path, now) in ours[path]
+    except OSError as error:
+        refuse_exhausted(error)
+        return False
+
+
+def _merged(copy: WorkCopy, project: Tree, work: Tree, moved: list[str]) -> dict[str, MergedFile]:
+    """Of the paths that both sides changed, those that can be merged. Raises Unavailable without git."""
+    merged = {}
+    for path in moved:
+        before = copy.start.entries.get(path)
+        try:
+            now, mine = project.look(path), work.look(path)
+            kinds = {before and before.kind, now and now.kind, mine and mine.kind}
+            if kinds != {"file"} or not (before and now and mine):
+                continue
+            if max(now.size, mine.size) > limits.AGENT_BASE_BYTES:
+                continue
+            base = durable.read_regular(copy.run.base / base_name(path), max_bytes=limits.AGENT_BASE_BYTES)
+            data = merge_files(b"".join(project.chunks(path)), base, b"".join(work.chunks(path)))
+        except OSError as error:
+            refuse_exhausted(error)
+            continue
+        if data is not None:
+            was = bool(before.mode & stat.S_IXUSR)
+            merged[path] = MergedFile(data, now.executable if mine.executable == was else mine.executable)
+    return merged
 
 
 def _moved_on(copy: WorkCopy, path: str) -> bool:

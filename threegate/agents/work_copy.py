@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from threegate.agents import project_ignores
 from threegate.agents.git_history import make_history
 from threegate.agents.git_repository import NoHistory, Repository
 from threegate.agents.names_layer import make_names
 from threegate.agents.project_survey import Original, Survey, survey
+from threegate.changes.ignored import Ignoring
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import hold_path, open_beneath, open_inside
@@ -37,9 +39,9 @@ _PIECE: Final = 1 << 20
 CopyKind = Literal["overlay", "plain"]
 
 
-def refuse_project(path: Path, workspace: Workspace, workspace_id: str) -> Path:
-    """The real path of a project that an agent may get a copy of. Raises InvalidInput with the reason
-    otherwise.
+def refuse_project(path: Path, workspace: Workspace, workspace_id: str, *, copied: bool = True) -> Path:
+    """The real path of a project that an agent may get a copy of, or with `copied` False of a folder that it may read.
+    Raises InvalidInput with the reason otherwise. The workspace may be in a project: it is hidden there.
     """
     try:
         root = path.resolve(strict=True)
@@ -56,7 +58,12 @@ def refuse_project(path: Path, workspace: Workspace, workspace_id: str) -> Path:
         *((key, "a folder with keys") for key in keys),
     ):
         folder = folder.resolve()
-        if root == folder or root in folder.parents:
+        if root == own:
+            raise InvalidInput(
+                f"{path}: is the workspace itself; make one that is a folder of its own in the project: "
+                "threegate init .threegate"
+            )
+        if root == folder or (root in folder.parents and not (copied and folder == own)):
             raise InvalidInput(f"{path}: is or contains {what}; name a folder with only the project")
         if folder != home and folder in root.parents:
             raise InvalidInput(f"{path}: is inside {what}; name a project elsewhere")
@@ -135,6 +142,7 @@ class WorkCopy:
             copy._make_git(tree, shown, cache, say)
             if not account.is_own and (tree / ".git").is_dir():
                 _give(tree / ".git", account)
+            durable.deliver(run.ignores, project_ignores.to_bytes(project_ignores.gather(root)))
             durable.deliver(run.manifest, b"".join(start.to_lines()))
         except OSError as error:
             raise Unavailable(
@@ -151,6 +159,17 @@ class WorkCopy:
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             raise Unavailable(f"{run.manifest}: cannot be read; the work copy can only be inspected by hand") from None
         return cls(run, root, kind, account, start)
+
+    @property
+    def ignoring(self) -> Ignoring:
+        """What git knew of the project at the start. Raises Unavailable."""
+        try:
+            data = durable.read_regular(self.run.ignores, max_bytes=limits.AGENT_MANIFEST_BYTES)
+            return project_ignores.from_bytes(data)
+        except (OSError, ValueError, KeyError, TypeError):
+            raise Unavailable(
+                f"{self.run.ignores}: cannot be read; the work copy can only be inspected by hand"
+            ) from None
 
     @property
     def layered(self) -> tuple[Layered, ...]:

@@ -8,22 +8,26 @@ table has all of them.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from threegate.changes.make import MadeChangeSet
+from threegate.changes.make import MadeChangeSet, utf_8
 from threegate.changes.table import Row, count_changes
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.request import GateSettings, read_request
 from threegate.request.changes_section import ARCHIVE
+from threegate.request.characters import visible
 from threegate.request.model import Changes, InputFile, Risk, Sensitivity
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 
 _LEFT_OUT_NAMED: Final = 20
+_REASONS_NAMED: Final = 8
+_OUTPUTS_NAMED: Final = 8
 _DATED: Final = re.compile(r"^TR-[0-9]{8}-[0-9]{6}Z-")
 
 
@@ -92,10 +96,10 @@ def draft_change_set(
 
 def said_changes(rows: Sequence[Row], sha256: str, *, named: bool = True) -> Changes:
     """A request's words about a change set: its digest, how many changes of each kind, and, if `named`, the
-    first of its paths.
+    first of its paths. One that begins with a blank would be read as another.
     """
     counts = count_changes(rows)
-    listed = tuple((row.change, row.path) for row in rows[: limits.CHANGE_ROWS_LISTED]) if named else ()
+    listed = tuple((row.change, row.path) for row in rows[: limits.CHANGE_ROWS_LISTED] if named and row.path[0] != " ")
     return Changes(sha256, counts["add"], counts["modify"], counts["delete"], counts["mode"], counts["type"], listed)
 
 
@@ -103,11 +107,28 @@ def left_out_lines(made: MadeChangeSet, *, names: bool = True) -> Iterator[str]:
     """What is not in the change set, one line each, for the draft and for the proposer."""
     named = made.left_out[:_LEFT_OUT_NAMED] if names else ()
     for item in named:
-        yield f"left out: {item.path}: {item.reason}"[: limits.LIST_TEXT_CHARS].strip()
-    more = len(made.left_out) + made.more_left_out - len(named)
-    if more:
-        yield f"left out: {more} {'more ' if named else ''}paths that cannot be carried"
+        yield f"left out: {_one_line(item.path)}: {item.reason}"[: limits.LIST_TEXT_CHARS].strip()
+    more = Counter(made.more_left_out)
+    more.update(item.reason for item in made.left_out[len(named) :])
+    told = more.most_common(_REASONS_NAMED) if names else []
+    for reason, count in told:
+        yield f"left out: {count} more: {reason}"[: limits.LIST_TEXT_CHARS].strip()
+    rest = more.total() - sum(count for _, count in told)
+    if rest:
+        yield f"left out: {rest} {'more ' if names else ''}paths that cannot be carried"
     if made.ignored:
-        yield f"left out: {made.ignored} paths that the project ignores"
+        yield f"left out: {made.ignored} paths that git ignores in this project"
+    if made.outputs:
+        kinds = Counter(made.outputs)
+        first = kinds.most_common(_OUTPUTS_NAMED)
+        counted = ", ".join(_one_line(name) if count == 1 else f"{_one_line(name)} ({count})" for name, count in first)
+        further = "" if len(kinds) <= _OUTPUTS_NAMED else ", …"
+        line = f"left out: {kinds.total()} outputs of builds{f': {counted}{further}' if names else ''}"
+        yield line[: limits.LIST_TEXT_CHARS]
     if made.git:
         yield f"left out: {made.git} paths of a version control system"
+
+
+def _one_line(path: str) -> str:
+    """A path that may have any characters, as a text that gate 1 reads."""
+    return visible(utf_8(path).replace("\n", "\\n").replace("\t", "\\t"))

@@ -19,7 +19,7 @@ from threegate.changes.run_later import LinkNames, is_source, why_link_runs_late
 from threegate.changes.table import EXECUTABLE, LINK, ChangeSetError, Row
 from threegate.core import limits
 from threegate.core.printable import escape_of
-from threegate.request.characters import has_hidden, is_hidden
+from threegate.request.characters import escaped
 from threegate.request.job import JobChange, ProjectPlace
 from threegate.request.shown_whole import why_not_plain
 
@@ -180,9 +180,7 @@ def _lines(data: bytes) -> list[str]:
 
 def _escaped(line: str) -> str:
     """A line in which what is hidden is written as an escape; a byte that is not UTF-8 as ``\\xff``."""
-    if not has_hidden(line):
-        return line
-    return "".join(_escape(char) if char != "\t" and is_hidden(char) else char for char in line)
+    return escaped(line, _escape)
 
 
 def _escape(char: str) -> str:

@@ -8,13 +8,15 @@ Source: docs/spec/8-agents.md, "Change sets".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from threegate.changes.change_tar import ChangeSet
-from threegate.changes.make import looks_bare
-from threegate.changes.path_rules import collision_key, link_parts
+from threegate.changes.path_rules import BARE, collision_key, is_workspace, link_parts, looks_bare
 from threegate.changes.table import LINK, ChangeSetError, Row
 from threegate.changes.trees import Tree, TreeEntry, node_of
+
+if TYPE_CHECKING:
+    from threegate.changes.change_tar import ChangeSet
 
 
 def moved_on(project: Tree, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -31,58 +33,109 @@ def _is_before(project: Tree, row: Row) -> bool:
     return node_of(project, row.path, present) == row.before
 
 
+def standing_folders(project: Tree, rows: Sequence[Row]) -> dict[str, str]:
+    """The folders that rows delete and in which something else is, each with the name of that. Raises OSError."""
+    gone = {row.path for row in rows if row.after is None}
+    stays: dict[str, str] = {}
+    for row in sorted(rows, key=lambda row: -len(row.parts)):
+        if row.after is None and row.before is not None and row.before.folder:
+            for name in sorted(project.names(row.path)):
+                if (path := f"{row.path}/{name}") not in gone or path in stays:
+                    stays[row.path] = name
+                    break
+    return stays
+
+
 def check_project(project: Tree, change: ChangeSet, uid: int) -> None:
     """Refuse what depends on the project. `uid` is the project's owner. Raises ChangeSetError, OSError.
 
     Refused: a path over or onto a link, another owner's or special file, one with several names, a name that
     differs from an existing one only in case or Unicode form, a link over another link, a path in a bare
-    repository, a folder that becomes one.
+    repository or a workspace, a folder that becomes a repository.
     """
-    after = _After(project, change)
-    folders: dict[str, None] = {}
-    for row in change.rows:
-        _check_place(project, row, uid, after)
-        if after.in_repository(row.parts):
-            raise ChangeSetError(f"{row.path}: is in a bare repository")
+    for path, problem in project_problems(project, change.rows, change.targets, uid):
+        raise ChangeSetError(f"{path or '.'}: {problem}")
+
+
+def project_problems(
+    project: Tree, rows: Sequence[Row], targets: Mapping[str, str], uid: int
+) -> Iterator[tuple[str, str]]:
+    """The paths for which `check_project` refuses rows, each with the reason. `targets` is path → target of a link.
+    Raises OSError.
+    """
+    after = _After(project, rows)
+    folders: dict[str, list[str]] = {}
+    for row in rows:
         if row.before is None:
-            folders[row.path.rpartition("/")[0]] = None
-        if row.after is not None and row.after.mode == LINK:
-            _check_link(row.path, change.targets[row.path], after)
-        if row.change in ("delete", "type") and row.before is not None and row.before.folder:
-            for name in after.names(row.path):
-                raise ChangeSetError(f"{row.path}: has {name!r} in it, which stays")
-    for folder in folders:
-        names = after.names(folder)
-        spelled: dict[str, str] = {}
-        for name in sorted(names):
-            key = collision_key(name)
-            if key in spelled and {name, spelled[key]} & after.added(folder):
-                raise ChangeSetError(f"{folder}/{name}: differs from another name in case or Unicode form only")
-            spelled[key] = name
-        if looks_bare(names) and not looks_bare(project.names(folder)):
-            raise ChangeSetError(f"{folder or '.'}: would be a repository afterwards")
+            folders.setdefault(row.path.rpartition("/")[0], []).append(row.path)
+        try:
+            problem = _row_problem(project, row, targets, uid, after)
+        except OSError as error:
+            problem = f"cannot be looked at in the project ({error.strerror or error})"
+        if problem is not None:
+            yield row.path, problem
+    for folder, added in folders.items():
+        try:
+            yield from _folder_problems(project, folder, added, after)
+        except OSError as error:
+            yield from ((path, f"its folder cannot be read ({error.strerror or error})") for path in added)
 
 
-def _check_place(project: Tree, row: Row, uid: int, after: _After) -> None:
-    """What is at the path, and the folders above it that are there."""
+def _row_problem(project: Tree, row: Row, targets: Mapping[str, str], uid: int, after: _After) -> str | None:
+    if (problem := _place_problem(project, row, uid, after)) is not None:
+        return problem
+    if (closed := after.closed(row.parts)) is not None:
+        return f"is in {closed}"
+    if row.after is not None and row.after.mode == LINK:
+        try:
+            _check_link(row.path, targets[row.path], after)
+        except ChangeSetError as error:
+            return str(error).removeprefix(f"{row.path}: ")
+    if row.change in ("delete", "type") and row.before is not None and row.before.folder:
+        for name in after.names(row.path):
+            return f"has {name!r} in it, which stays; move it elsewhere first"
+    return None
+
+
+def _folder_problems(project: Tree, folder: str, added: Sequence[str], after: _After) -> Iterator[tuple[str, str]]:
+    """What is wrong with the names of a folder to which some are added."""
+    names, new = after.names(folder), after.added(folder)
+    spelled: dict[str, str] = {}
+    for name in sorted(names):
+        other = spelled.setdefault(collision_key(name), name)
+        if other != name and {name, other} & new:
+            clash = name if name in new else other
+            yield f"{folder}/{clash}" if folder else clash, "differs from another name in case or Unicode form only"
+    if looks_bare(names) and not looks_bare(project.names(folder)):
+        for path in added:
+            if collision_key(path.rpartition("/")[2]) in BARE:
+                yield path, "is what would be a repository afterwards, with the names beside it"
+
+
+def _place_problem(project: Tree, row: Row, uid: int, after: _After) -> str | None:
+    """What is wrong with what is at the path, or with the folders above it that are there."""
     present = project.look(row.path)
     if present is not None and row.before is not None:
         if present.uid != uid:
-            raise ChangeSetError(f"{row.path}: belongs to another account than the project")
+            return "belongs to another account than the project"
         if present.why or present.kind in ("other", "whiteout"):
-            raise ChangeSetError(f"{row.path}: {present.why}")
+            return present.why
         if present.kind == "file" and present.links > 1:
-            raise ChangeSetError(f"{row.path}: has several names (hard links); change it by hand")
+            return "has several names (hard links); change it by hand"
     for depth in range(1, len(row.parts)):
         above = "/".join(row.parts[:depth])
-        if above in after.changed or above in after.seen:
+        if above in after.changed:
             continue
-        after.seen.add(above)
-        entry = project.look(above)
-        if entry is None or entry.kind != "folder":
-            raise ChangeSetError(f"{row.path}: its parent is not a folder in the project (a link, or nothing)")
-        if entry.uid != uid:
-            raise ChangeSetError(f"{row.path}: is in a folder of another account than the project's")
+        if above not in after.seen:
+            entry = project.look(above)
+            after.seen[above] = None
+            if entry is None or entry.kind != "folder":
+                after.seen[above] = "its parent is not a folder in the project (a link, or nothing)"
+            elif entry.uid != uid:
+                after.seen[above] = "is in a folder of another account than the project's"
+        if (problem := after.seen[above]) is not None:
+            return problem
+    return None
 
 
 def _check_link(path: str, target: str, after: _After) -> None:
@@ -90,19 +143,21 @@ def _check_link(path: str, target: str, after: _After) -> None:
     for depth in range(1, len(parts) + 1):
         if after.is_link("/".join(parts[:depth])):
             raise ChangeSetError(f"{path}: is a link over another link")
+    if after.is_workspace("/".join(parts)) or (after.closed(parts) or "").endswith("workspace"):
+        raise ChangeSetError(f"{path}: is a link into a workspace")
 
 
 class _After:
     """The project as it would be after the change."""
 
-    def __init__(self, project: Tree, change: ChangeSet) -> None:
+    def __init__(self, project: Tree, rows: Sequence[Row]) -> None:
         self._project = project
-        self.changed = {row.path: row for row in change.rows}
-        self.seen: set[str] = set()
-        """Folders of the project that were looked at."""
-        self._bare: dict[str, bool] = {}
+        self.changed = {row.path: row for row in rows}
+        self.seen: dict[str, str | None] = {}
+        """Folders of the project that were looked at, with what is wrong with what is in them."""
+        self._closed: dict[str, str | None] = {}
         self._below: dict[str, list[Row]] = {}
-        for row in change.rows:
+        for row in rows:
             self._below.setdefault(row.path.rpartition("/")[0], []).append(row)
 
     def is_link(self, path: str) -> bool:
@@ -113,14 +168,22 @@ class _After:
         present = self._project.look(path)
         return present is not None and present.kind == "link"
 
-    def in_repository(self, parts: Sequence[str]) -> bool:
-        """Whether a path is in a folder that is a bare repository in the project as it is."""
-        return any(self._is_bare("/".join(parts[:depth])) for depth in range(len(parts)))
+    def closed(self, parts: Sequence[str]) -> str | None:
+        """What a path is in that no change set changes: a bare repository or a workspace of the project as it is."""
+        found = (self._why_closed("/".join(parts[:depth])) for depth in range(len(parts)))
+        return next(filter(None, found), None)
 
-    def _is_bare(self, folder: str) -> bool:
-        if folder not in self._bare:
-            self._bare[folder] = looks_bare(self._project.names(folder))
-        return self._bare[folder]
+    def is_workspace(self, folder: str) -> bool:
+        """Whether a path of the project is a workspace itself."""
+        return self._why_closed(folder) == "a workspace"
+
+    def _why_closed(self, folder: str) -> str | None:
+        if folder not in self._closed:
+            names = self._project.names(folder)
+            self._closed[folder] = None
+            if is_workspace(names) or looks_bare(names):
+                self._closed[folder] = "a workspace" if is_workspace(names) else "a bare repository"
+        return self._closed[folder]
 
     def names(self, folder: str) -> dict[str, TreeEntry]:
         """What a folder has in it afterwards."""

@@ -1,8 +1,8 @@
 """Make a change set from two trees: the project at the start of the work copy, and the current work copy.
 
-Invariant: pure except for reading the two trees; the result passes `read_change_set`, and every path that
-differs and is not in it is counted or named. Ignored paths are determined by the `.gitignore` files of the
-project, never by those of the work copy. Source: docs/spec/8-agents.md, "Change sets".
+Invariant: pure except for reading the two trees; the result passes `read_change_set` and, while the project stays as
+it is, `check_project`. Every path that differs and is not in it is named with its reason, or counted by its kind.
+Source: docs/spec/8-agents.md, "Made from two trees".
 """
 
 from __future__ import annotations
@@ -10,14 +10,22 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from threegate.changes.change_tar import carried_bytes, change_tar, refuse_too_large
-from threegate.changes.path_rules import collision_key, is_repository, link_parts, path_problem
+from threegate.changes.fitting import fitting_rows
+from threegate.changes.ignored import IgnoreRules, Ignoring
+from threegate.changes.path_rules import (
+    BARE,
+    collision_key,
+    is_repository,
+    link_parts,
+    looks_bare,
+    path_problem,
+)
 from threegate.changes.table import (
     FOLDER,
     LINK,
@@ -33,13 +41,6 @@ from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.request.characters import has_hidden
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
-
-_GIT: Final = frozenset({"head", "objects", "refs"})
-_SUBVERSION: Final = frozenset({"format", "hooks", "db"})
-_BARE: Final = _GIT | _SUBVERSION | {"commondir"}
-"""With these in it a folder is a repository to git or Subversion, whose settings and hooks are programs to run."""
 _NOTHING: Final = TreeEntry("file")
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors of this process and not of the entry that it happened to read."""
@@ -58,16 +59,18 @@ class MadeChangeSet:
     """A change set, and what is not in it. `data` is `changes.tar`, empty when there is nothing to propose.
 
     `ignored` and `git` count paths that the project ignores, or that are in a `.git` or in the folder of another
-    version control system; a folder of them counts once.
+    version control system, `outputs` those that builds make, by name; a folder of them counts once.
     """
 
     data: bytes
     rows: tuple[Row, ...]
     sha256: str
-    left_out: tuple[LeftOut, ...]
-    more_left_out: int
-    ignored: int
-    git: int
+    left_out: tuple[LeftOut, ...] = ()
+    more_left_out: Mapping[str, int] = field(default_factory=dict)
+    """By reason, how many paths besides these are left out."""
+    ignored: int = 0
+    git: int = 0
+    outputs: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[Change, int]:
@@ -81,19 +84,22 @@ def make_change_set(
     *,
     candidates: Iterable[str] | None = None,
     hidden: Container[str] = (),
-    include_ignored: bool = False,
+    protected: Callable[[str], bool] = lambda path: False,
+    ignoring: Ignoring | None = Ignoring(),
 ) -> MadeChangeSet:
     """Compare the two trees.
 
     `project` is what the work copy was made from (for an overlay the project itself, else the copy that was kept);
     `candidates` are the only paths that may differ (a folder stands for all in it), None for a full comparison;
-    `hidden` are paths that the work copy was not given: they are neither deleted nor written. An entry that cannot be
-    read is left out by name. Raises ChangeSetError when the change is too large, OSError when a tree's top cannot be
-    read or this process has no descriptors or memory left, TreeChanged when what was compared changes meanwhile.
+    `hidden` are paths that the work copy was not given: they are neither deleted nor written, and neither is what
+    `protected` says of a path. `ignoring` is what is
+    known of the project's repository; None leaves out nothing of it. An entry that cannot be read is left out by name.
+    Raises ChangeSetError when the change is too large, OSError when a tree's top cannot be read or this process has no
+    descriptors or memory left, TreeChanged when what was compared changes meanwhile.
     """
-    making = _Making(project, work, candidates, hidden, include_ignored)
+    making = _Making(project, work, candidates, hidden, protected, ignoring)
     making.compare()
-    rows = tuple(sorted(making.rows, key=lambda row: row.parts))
+    rows = making.fitting()
     data = b""
     if rows:
         data = change_tar(rows, lambda row: _content(work, row))
@@ -102,10 +108,17 @@ def make_change_set(
         rows,
         table_digest(rows),
         tuple(making.left_out),
-        making.more_left_out,
+        dict(making.more_left_out),
         making.counted["ignored"],
         making.counted["git"],
+        dict(making.outputs),
     )
+
+
+def refuse_exhausted(error: OSError) -> None:
+    """Raises the error again if it is one of this process, and not of the entry that it happened to read."""
+    if error.errno in _EXHAUSTED:
+        raise error
 
 
 def utf_8(path: str) -> str:
@@ -123,39 +136,6 @@ def _content(work: Tree, row: Row) -> bytes:
     return content
 
 
-class IgnoreRules:
-    """The `.gitignore` files of a tree, each read once. A rule in a deeper folder wins, as in git."""
-
-    def __init__(self, project: Tree) -> None:
-        self._project = project
-        self._specs: dict[str, GitIgnoreSpec | None] = {}
-
-    def ignores(self, path: str, *, folder: bool) -> bool:
-        """Whether the project ignores a path whose folders it does not ignore."""
-        parts = path.split("/")
-        for depth in range(len(parts) - 1, -1, -1):
-            spec = self._spec("/".join(parts[:depth]))
-            if spec is not None:
-                found = spec.check_file("/".join(parts[depth:]) + ("/" if folder else "")).include
-                if found is not None:
-                    return found
-        return False
-
-    def _spec(self, folder: str) -> GitIgnoreSpec | None:
-        if folder not in self._specs:
-            name = f"{folder}/.gitignore" if folder else ".gitignore"
-            entry = self._project.look(name)
-            spec = None
-            if entry is not None and entry.kind == "file" and entry.size <= limits.IGNORE_FILE_BYTES:
-                from pathspec import GitIgnoreSpec
-
-                with suppress(PermissionError):  # without its rules nothing is ignored: the person sees more, not less
-                    text = b"".join(self._project.chunks(name)).decode("utf-8", "replace")
-                    spec = GitIgnoreSpec.from_lines(text.splitlines())
-            self._specs[folder] = spec
-        return self._specs[folder]
-
-
 class _Making:
     """One comparison of two trees, folder by folder."""
 
@@ -165,13 +145,15 @@ class _Making:
         work: Tree,
         candidates: Iterable[str] | None,
         hidden: Container[str],
-        include_ignored: bool,
+        protected: Callable[[str], bool],
+        ignoring: Ignoring | None,
     ) -> None:
         self._project = project
         self._work = work
         self._wanted = None if candidates is None else _wanted(candidates)
         self._hidden = hidden
-        self._ignore = None if include_ignored else IgnoreRules(project)
+        self._protected = protected
+        self._ignore = None if ignoring is None else IgnoreRules(project, work, ignoring)
         self._seen = 0
         self._repositories: set[str] = set()
         """Folders of the project that are bare repositories."""
@@ -179,7 +161,8 @@ class _Making:
         """Bytes of the files that are carried."""
         self.rows: list[Row] = []
         self.left_out: list[LeftOut] = []
-        self.more_left_out = 0
+        self.more_left_out: Counter[str] = Counter()
+        self.outputs: Counter[str] = Counter()
         self.counted: Counter[Literal["ignored", "git"]] = Counter()
 
     def compare(self) -> None:
@@ -189,8 +172,16 @@ class _Making:
         if len(self.left_out) < limits.CHANGE_LEFT_OUT:
             self.left_out.append(LeftOut(utf_8(path), reason))
         else:
-            self.more_left_out += 1
+            self.more_left_out[reason] += 1
         return False
+
+    def fitting(self) -> tuple[Row, ...]:
+        """The rows that could be approved and applied now; the others are left out by name. Raises ChangeSetError,
+        OSError.
+        """
+        return fitting_rows(
+            self._project, self.rows, lambda path: self._work.target(path).decode("utf-8", "replace"), self._leave
+        )
 
     def _folder(self, path: str, *, both: bool) -> bool:
         """Compare what is in a folder; whether the project's folder, changed so, is that of the work copy.
@@ -206,16 +197,14 @@ class _Making:
         bare = looks_bare(after) and not (both and looks_bare(before))
         whole = before.keys() <= set(names)
         for name in names:
-            self._seen += 1
-            if self._seen > limits.CHANGE_WALK_ENTRIES:
-                raise ChangeSetError(f"the work copy has more than {limits.CHANGE_WALK_ENTRIES} names to compare")
+            self._count(1)
             inner = f"{path}/{name}" if path else name
             old, new = before.get(name), after.get(name)
             if old is None and new is None:
                 continue
             if old is None and keys[collision_key(name)] > 1:
                 whole = self._leave(inner, "differs from another name in case or Unicode form only")
-            elif old is None and bare and collision_key(name) in _BARE:
+            elif old is None and bare and collision_key(name) in BARE:
                 whole = self._leave(inner, "would make its folder a repository")
             else:
                 whole = self._readable(inner, name, old, new) and whole
@@ -229,28 +218,33 @@ class _Making:
         try:
             return self._one(path, name, old, new)
         except OSError as error:
-            if error.errno in _EXHAUSTED:
-                raise
+            refuse_exhausted(error)
             del self.rows[mark:]
             return self._leave(path, f"cannot be read ({error.strerror})")
 
     def _one(self, path: str, name: str, old: TreeEntry | None, new: TreeEntry | None) -> bool:
         """Compare one path; whether the project has it afterwards as the work copy has it."""
         if path in self._hidden:
-            if new is not None and new.kind != "folder":
-                self._leave(path, "was hidden from the agent")
+            if new is not None:
+                self._leave_new(path, new, "was hidden from the agent")
             return False
         if is_repository(name):
-            self.counted["git"] += self._differs(path, old, new)
+            self.counted["git"] += self._differs_within(path, old, new)
             return False
         if self._repositories and any(above in self._repositories for above in _above(path)):
-            return not self._differs(path, old, new) or self._leave(path, "is in a bare repository")
+            return self._leave_within(path, old, new, "is in a bare repository")
         folder = (new or old or _NOTHING).kind == "folder"
-        if self._ignore is not None and self._ignore.ignores(path, folder=folder):
-            self.counted["ignored"] += self._differs(path, old, new)
+        left = None if self._ignore is None else self._ignore.why(path, folder=folder)
+        if left is not None:
+            if self._differs_within(path, old, new):
+                if left == "output":
+                    self.outputs[name] += 1
+                else:
+                    self.counted["ignored"] += 1
             return False
-        if (problem := path_problem(path)) is not None:
-            return not self._differs(path, old, new) or self._leave(path, problem)
+        problem = "is protected (agents.protected)" if self._protected(path) else path_problem(path)
+        if problem is not None:
+            return self._leave_within(path, old, new, problem)
         if new is not None and new.why:
             return (old is not None and old.kind == new.kind != "file") or self._leave(path, new.why)
         why = "" if old is None else old.why or ("has several names (hard links)" if old.links > 1 else "")
@@ -325,6 +319,48 @@ class _Making:
                 return "is a link over another link"
         return None
 
+    def _leave_within(self, path: str, old: TreeEntry | None, new: TreeEntry | None, reason: str) -> bool:
+        """Leave out by name whatever differs at a path or below it; whether nothing does."""
+        if not (old is not None and new is not None and old.kind == new.kind == "folder"):
+            return not self._differs(path, old, new) or self._leave(path, reason)
+        same = True
+        for inner, one, other in self._entries(path):
+            same = self._leave_within(inner, one, other, reason) and same
+        return same
+
+    def _leave_new(self, path: str, new: TreeEntry, reason: str) -> None:
+        """Leave out by name what the work copy has at a path: a folder by what is in it."""
+        left = [(path, new)]
+        while left:
+            path, entry = left.pop()
+            below = []
+            if entry.kind == "folder" and path.count("/") < limits.TAR_DEPTH:
+                below = [(f"{path}/{name}", inner) for name, inner in sorted(self._work.names(path).items())]
+                self._count(len(below))
+            if not below:
+                self._leave(path, reason)
+            left += reversed(below)
+
+    def _differs_within(self, path: str, old: TreeEntry | None, new: TreeEntry | None) -> bool:
+        """Whether anything differs at a path or below it."""
+        if old is not None and new is not None and old.kind == new.kind == "folder":
+            return any(self._differs_within(*entry) for entry in self._entries(path))
+        return self._differs(path, old, new)
+
+    def _entries(self, path: str) -> Iterator[tuple[str, TreeEntry | None, TreeEntry | None]]:
+        """What is in a folder of both trees and may differ: path, and the entry of each tree."""
+        before, after = self._project.names(path), self._work.names(path)
+        wanted = None if self._wanted is None else self._wanted.get(path)
+        for name in sorted(before.keys() | after.keys() if wanted is None else wanted):
+            self._count(1)
+            if name in before or name in after:
+                yield f"{path}/{name}", before.get(name), after.get(name)
+
+    def _count(self, names: int) -> None:
+        self._seen += names
+        if self._seen > limits.CHANGE_WALK_ENTRIES:
+            raise ChangeSetError(f"the work copy has more than {limits.CHANGE_WALK_ENTRIES} names to compare")
+
     def _differs(self, path: str, old: TreeEntry | None, new: TreeEntry | None) -> bool:
         """Whether a path differs; of a folder only its names are compared."""
         if old is None or new is None:
@@ -343,12 +379,6 @@ class _Making:
             return True
         pieces = zip_longest(self._project.chunks(path), self._work.chunks(path))
         return any(one != other for one, other in pieces)
-
-
-def looks_bare(names: Mapping[str, TreeEntry]) -> bool:
-    """Whether git or Subversion would take a folder with these names for a repository."""
-    keys = set(map(collision_key, names))
-    return keys >= _GIT or keys >= {"head", "commondir"} or keys >= _SUBVERSION
 
 
 def _above(path: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from threegate.core import limits
-from threegate.request.characters import has_hidden
+from threegate.request.characters import JOINING, has_hidden
 
 PROTECTED_FOLDERS: Final = frozenset({"secrets", "credentials", "data", "database", "db", "backup", "backups", ".git"})
 PROTECTED_PATTERNS: Final = (
@@ -91,7 +91,12 @@ def _any_protected(names: list[str]) -> bool:
 
 def is_own(parts: tuple[str, ...]) -> bool:
     """Whether a path is in what belongs to ThreeGate."""
-    return any(folded(part) in _OWN for part in parts)
+    return not _OWN.isdisjoint(map(folded, parts))
+
+
+def is_guard(parts: tuple[str, ...]) -> bool:
+    """Whether a path is in the settings of a guard."""
+    return any(folded(part) in _GUARD for part in parts)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -99,6 +104,7 @@ def folded(name: str) -> str:
     """A name as the most forgiving file system would compare it."""
     compatible = name.lower()
     if not name.isascii():
+        name = name.translate(JOINING)
         compatible = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return compatible.partition(":")[0].rstrip(" .") or compatible
 

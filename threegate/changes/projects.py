@@ -117,8 +117,12 @@ def check_new(workspace: Workspace, place: ProjectPlace) -> None:
             f"{real}: belongs to root; nothing is changed as root, so give it to the account that works in it"
         )
     root = Path(os.path.realpath(workspace.root))
-    if real == root or real in root.parents or root in real.parents:
-        raise InvalidInput(f"{real}: holds the workspace, or is in it; a project is a folder of its own")
+    if real == root:
+        raise InvalidInput(
+            f"{real}: is the workspace itself; make one that is a folder of its own in it: threegate init .threegate"
+        )
+    if root in real.parents:
+        raise InvalidInput(f"{real}: is in the workspace; a project is a folder elsewhere")
     home = Path(os.path.realpath(Path.home()))
     if real == home or real in home.parents:
         raise InvalidInput(f"{real}: is or holds the home folder; a project is a folder below it")

@@ -11,6 +11,7 @@ import gc
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import threading
 from typing import Any, get_type_hints
@@ -219,6 +220,7 @@ time.
 
 def main() -> None:
     """The console script: run a command and end with its exit code."""
+    _read_names_as_utf8()
     arguments = sys.argv[1:]
     threading.excepthook = _thread_failed
     ends_soon = _STAYING.isdisjoint(arguments)
@@ -228,6 +230,15 @@ def main() -> None:
     if ends_soon:
         gc.freeze()  # skip the final collection; the process is about to exit anyway
     sys.exit(code)
+
+
+def _read_names_as_utf8() -> None:
+    """Start again where the locale makes Python take names of files for another encoding: names are bytes, and what we
+    write of them is UTF-8.
+    """
+    if sys.getfilesystemencoding() != "utf-8" and sys.executable:
+        words = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
+        os.execve(sys.executable, words, {**os.environ, "PYTHONUTF8": "1"})  # noqa: S606  (the same program)
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:

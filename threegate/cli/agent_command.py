@@ -4,8 +4,10 @@ runs elsewhere.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from select import select
@@ -87,7 +89,30 @@ def run(
     Examples: threegate agent run codex --project ~/app
               threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'
     """
-    if propose not in ("", "ask", "always", "never"):
+    options = _Options(project, account, with_, read, allow, propose, fresh, operator, key)
+    _start(profile, tuple(arguments or ()), options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The options of `agent run`, as they were given."""
+
+    project: Path
+    account: str
+    with_: list[str] | None
+    read: list[Path] | None
+    allow: list[str] | None
+    propose: str
+    fresh: bool
+    operator: str
+    key: Path | None
+
+
+def _start(
+    profile: str, arguments: tuple[str, ...], options: _Options, parent: tuple[AgentRun, RunFacts] | None = None
+) -> None:
+    """Run an agent to its end, and exit with its code."""
+    if options.propose not in ("", "ask", "always", "never"):
         raise typer.BadParameter("--propose is ask, always or never")
     from threegate.agents.stop_signals import stop_signals
 
@@ -99,21 +124,22 @@ def run(
 
         context = open_context(invocation.workspace_here())
         acting = None
-        if allow:
+        if options.allow:
             from threegate.acts.signing_key import acting_operator
             from threegate.launch.launch_problem import read_operators
 
-            acting = acting_operator(read_operators(context.workspace), name=operator, key=key)
+            acting = acting_operator(read_operators(context.workspace), name=options.operator, key=options.key)
         wanted = Wanted(
             profile,
-            project,
-            tuple(arguments or ()),
-            account,
-            shown=tuple(path.rstrip("/") for path in with_ or ()),
-            read=tuple(read or ()),
-            hosts=tuple(allow or ()),
+            options.project,
+            arguments,
+            options.account,
+            shown=tuple(path.rstrip("/") for path in options.with_ or ()),
+            read=tuple(options.read or ()),
+            hosts=tuple(options.allow or ()),
             acting=acting,
-            fresh=fresh,
+            fresh=options.fresh,
+            parent=parent,
         )
 
         def tell(line: str) -> None:
@@ -121,7 +147,7 @@ def run(
             if not stopped() or select([], [sys.stderr], [], 0)[1]:
                 invocation.warn(line)
 
-        when = propose or ("ask" if invocation.on_terminal() else "always")
+        when = options.propose or ("ask" if invocation.on_terminal() else "always")
         finished = run_agent(
             context,
             wanted,
@@ -133,6 +159,53 @@ def run(
             decide=(lambda new: decide_findings(new, stopped)) if invocation.on_terminal() else None,
         )
     raise typer.Exit(finished.exit)
+
+
+@app.command("continue")
+def continue_(
+    run: RunId,
+    arguments: Annotated[
+        list[str] | None, argument("[-- ARGS]...", "Arguments of the agent; for generic, the program to run.")
+    ] = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="PATH", help="Let it see a hidden path; the run before is not asked."),
+    ] = None,
+    read: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="Another folder it may read, such as a toolchain.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="A host it may send anything to; you sign for it."),
+    ] = None,
+    propose: Annotated[
+        str,
+        typer.Option(metavar="WHEN", help="Draft changes it made but did not propose: ask, always or never."),
+    ] = "",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start with an empty home.")] = False,
+    operator: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="With --allow: who signs.", autocompletion=tab_completion.operators),
+    ] = "",
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="With --allow: the key to sign with.")] = None,
+) -> None:
+    """Go on in the kept copy of a run that ended, as a new run.
+
+    The project as it is now is merged into the copy first; a conflict is marked in the file.
+
+    Examples: threegate agent continue ar-20261122
+              threegate agent continue ar-20261122 -- sh -c 'make test'
+    """
+    from threegate.agents.runs import end_dead_runs, find_run
+    from threegate.launch.context import open_context
+    from threegate.setup.init import account
+
+    context = open_context(invocation.workspace_here())
+    end_dead_runs(context, actor=account())
+    parent, facts = find_run(context.workspace, run)
+    as_ = facts.account if os.geteuid() == 0 else ""
+    options = _Options(Path(facts.root), as_, with_, read, allow, propose, fresh, operator, key)
+    _start(facts.profile, tuple(arguments or ()), options, (parent, facts))
 
 
 def _proposed(
@@ -333,6 +406,10 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
     invocation.say(f"agent     {facts.profile}, as the account {facts.account}, since {facts.started_utc}")
     invocation.say(f"project   {facts.root}{f', registered as {facts.project}' if facts.project else ', read-only'}")
     invocation.say(f"copy      {found.work} ({facts.copy})")
+    if facts.parent:
+        invocation.say(f"parent    {facts.parent}, in whose copy it went on")
+    if facts.continued:
+        invocation.say(f"copy now  that of {facts.continued}, which went on in it")
     if facts.shown:
         invocation.say(f"shown     {', '.join(facts.shown)} (--with)")
     invocation.say(f"changes   {value.get('changes_problem') or len(changes) or 'none'}")
@@ -347,11 +424,48 @@ def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
     from threegate.agents.runs import read_frozen
     from threegate.agents.work_changes import read_changes
     from threegate.agents.work_copy import WorkCopy
+    from threegate.changes.change_draft import left_out_lines
     from threegate.jail.jail import Account
 
     copy = WorkCopy.of(run, Path(facts.root), facts.copy, Account(facts.account, facts.uid, facts.gid))
     made = read_frozen(run, lambda: read_changes(copy))
-    return [f"{row.change} {row.path}" for row in made.rows]
+    return [*(f"{row.change} {row.path}" for row in made.rows), *left_out_lines(made)]
+
+
+@app.command()
+def propose(
+    run: RunId,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="A path of the project to draft, with what is below it.")
+    ] = None,
+    json_: invocation.JsonFlag = False,
+) -> None:
+    """Draft what a run changed, from its kept copy and for the project as it is now.
+
+    What both sides changed is merged if it can be. What is left out is named, and stays in the copy.
+
+    Examples: threegate agent propose ar-20261122
+              threegate agent propose ar-20261122 --only src --only README.md
+    """
+    from threegate.agents.propose import propose_again
+    from threegate.agents.runs import end_dead_runs, find_run
+    from threegate.changes.change_draft import left_out_lines
+    from threegate.launch.context import open_context
+    from threegate.setup.init import account
+
+    context = open_context(invocation.workspace_here())
+    end_dead_runs(context, actor=account())
+    found, facts = find_run(context.workspace, run)
+    paths = tuple(dict.fromkeys(path.rstrip("/").removeprefix("./") for path in only or ()))
+    name, made = propose_again(context.workspace, context.policy.settings, found, facts, paths=paths)
+    left = list(left_out_lines(made))
+    if invocation.wants_json(json_):
+        invocation.emit_json({"run": found.run_id, "draft": name, "changes": made.counts, "left_out": left})
+        return
+    for line in left:
+        invocation.say(f"      {line}")
+    invocation.say(f"draft {name}: {_changes_line(made)}")
+    invocation.say(f"next  threegate approve {found.inbox / name}", copied=True)
 
 
 @app.command()

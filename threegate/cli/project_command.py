@@ -15,6 +15,7 @@ from threegate.cli.invocation import (
     emit_json,
     say,
     wants_json,
+    warn,
     workspace_here,
 )
 from threegate.core.errors import InvalidInput
@@ -45,18 +46,24 @@ def add(
 
     Example: threegate project add web /srv/web
     """
-    from threegate.acts.registered_projects import add_project
+    from threegate.acts.registered_projects import add_project, project_remarks, typed_path
     from threegate.setup.init import account
 
     way: Deliver = "branch" if deliver == "branch" else "tree"
     if deliver != way:
         raise InvalidInput(f"--deliver {deliver}: must be tree or branch")
-    place = add_project(workspace_here(), name, str(folder.absolute()), actor=account(), deliver=way)
+    workspace, typed = workspace_here(), typed_path(folder)
+    place = add_project(workspace, name, str(typed), actor=account(), deliver=way)
+    remarks = list(project_remarks(workspace, place))
+    if str(typed) != place.path:
+        remarks.append(f"{typed} leads there through a link; the project is the folder {place.path}")
     if wants_json(json_):
-        emit_json(place.to_json())
-    else:
-        how = ", changes become branches" if place.deliver == "branch" else ""
-        say(f"added     {place.name}: {place.path} (owned by uid {place.uid}{how})")
+        emit_json({**place.to_json(), "remarks": remarks})
+        return
+    how = ", changes become branches" if place.deliver == "branch" else ""
+    say(f"added     {place.name}: {place.path} (owned by uid {place.uid}{how})")
+    for remark in remarks:
+        warn(remark)
 
 
 @app.command("list")
@@ -179,7 +186,7 @@ def redraft(
 ) -> None:
     """Draft a change set again after its project changed.
 
-    Changes of both sides are merged; nothing is applied.
+    Changes of both sides are merged, and what conflicts is left out by name; nothing is applied.
 
     Example: threegate project redraft TR-20261123-140501Z-changes-9be8da
     """
@@ -198,10 +205,13 @@ def redraft(
                 "of": reviewed.request.request_id,
                 "merged": list(done.merged),
                 "there_already": list(done.there_already),
+                "left_out": dict(done.left_out),
             }
         )
         return
     say(f"draft {done.path} ({done.request_id}, again from {reviewed.request.request_id})")
     for path in done.merged:
         say(f"      merged with the project: {path}")
+    for path, why in done.left_out.items():
+        say(f"      left out: {path}: {why}")
     say(f"next  threegate approve {done.path}", copied=True)

@@ -32,7 +32,8 @@ def undo(
 ) -> None:
     """Revert a change that was made to a project.
 
-    Every file must still be as the change left it, and a branch must still be where it was put.
+    Every file must still be as the change left it, and a branch must still be where it was put. A folder stays if
+    something else is in it.
 
     Example: threegate undo TR-20261123-140501Z-changes-9be8da
     """
@@ -56,9 +57,16 @@ def undo(
         render_sections([Section("UNDO", items)], width=screen_width(to_stderr=quiet), full=True),
         err=quiet,
     )
+    stays = [
+        f"{path}/ stays, because {stays} in it is not of this change" for path, stays in sorted(plan.stays.items())
+    ]
+    for line in stays:
+        say(f"      {line}", err=quiet)
     ask(f"Sign as {acting.name} and revert the change in {plan.place.path}?", yes)
     message = undo_change(context, plan, sign_act(context, acting, UNDO, plan.about))
     if quiet:
-        emit_json({"request_id": request_id, "undone": dict(plan.about), "message": message})
+        emit_json(
+            {"request_id": request_id, "undone": dict(plan.about), "stays": sorted(plan.stays), "message": message}
+        )
     else:
         say(f"undone    {request_id}: {message}")

@@ -81,6 +81,8 @@ CHANGE_ROWS: Final = 15_000
 CHANGE_TABLE_BYTES: Final = 16 * MIB
 CHANGE_ROWS_LISTED: Final = 40
 """Rows that a request's `## Changes` repeats for people; the table has all of them."""
+CHANGE_FITTINGS: Final = 32
+"""How often rows are left out of a change set because of others that were, until it cannot be made."""
 CHANGE_LEFT_OUT: Final = 1_000
 """Entries that could not be carried and are named one by one; the others are counted."""
 CHANGE_WALK_ENTRIES: Final = 2_000_000

@@ -429,6 +429,11 @@ class AgentRun:
         return self.folder / "manifest.jsonl"
 
     @property
+    def ignores(self) -> Path:
+        """What git knew of the project at the start: tracked paths and rules; not in the jail."""
+        return self.folder / "ignores.json"
+
+    @property
     def headroom(self) -> Path:
         """Files that a live run holds, so that its end gives the disk space back; not in the jail."""
         return self.folder / "headroom"

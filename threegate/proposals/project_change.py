@@ -95,7 +95,7 @@ def read_proposed_change(verdict: AllowedProposal, data: bytes) -> MadeChangeSet
         same = all(row.after is None and any(row.parts[: len(top)] == top for top in tops) for row in change.rows)
     if not same:
         raise ProjectError("changes.tar is not what was proposed")
-    return MadeChangeSet(data, change.rows, change.sha256, (), 0, 0, 0)
+    return MadeChangeSet(data, change.rows, change.sha256)
 
 
 def _content(verdict: AllowedProposal) -> bytes:

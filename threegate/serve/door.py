@@ -30,6 +30,7 @@ from threegate.agents.propose import draft_changes
 from threegate.agents.runs import RunFacts, read_frozen
 from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import WorkCopy
+from threegate.changes.change_draft import left_out_lines
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
@@ -254,7 +255,7 @@ class Door:
         copy = WorkCopy.of(self._run, root, facts.copy, account)
         changes, commits = read_frozen(self._run, lambda: (read_changes(copy, paths=asked.paths), read_commits(copy)))
         if not changes.rows:
-            left = "; ".join((*(f"{item.path} {item.reason}" for item in changes.left_out[:8]), *commits.left_out()))
+            left = "; ".join((*left_out_lines(changes), *commits.left_out()))
             raise InvalidInput(f"no changes that could be proposed{f': {left}' if left else ''}")
         digest = sha256_hex(f"propose_changes {changes.sha256} {sha256_hex(asked.purpose.encode())}".encode())
         made = self._ledger.find(digest)

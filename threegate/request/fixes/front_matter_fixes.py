@@ -14,7 +14,7 @@ from decimal import Decimal
 
 from threegate.core.risk_domains import RISK_DOMAINS
 from threegate.request.backend_rules import BACKENDS
-from threegate.request.characters import is_hidden
+from threegate.request.characters import escaped
 from threegate.request.fixes.edit import Draft
 from threegate.request.front_matter import nearest_key
 from threegate.request.front_matter_keys import KEYS
@@ -45,7 +45,7 @@ def renamed(draft: Draft, finding: Finding) -> Iterator[Fix]:
 def cleared(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """Every line without what cannot be seen; a lone carriage return ends a line."""
     for number, line in enumerate(draft.lines, start=1):
-        text = "".join(char for char in line.replace("\r", "\n") if char == "\n" or not is_hidden(char) or char == "\t")
+        text = escaped(line.replace("\r", "\n"), lambda char: "")
         if text != line:
             yield Fix(finding.rule, "replace", number, text)
 

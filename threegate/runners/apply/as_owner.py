@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -56,6 +56,8 @@ class Order:
     sha256: str = ""
     seconds: float = limits.APPLY_BACK_SECONDS
     exact: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    stays: tuple[str, ...] = ()
+    """Paths of the change set that are left as they are: for an undo, folders in which is something else."""
     branch: Mapping[str, str] = field(default_factory=dict)
     """For a change that is delivered as a branch: the texts of a `BranchOrder`, or of the `BranchStep` to remove."""
 
@@ -126,6 +128,7 @@ def obey(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done
                 return Done("failed", f"changes.tar: {error}")
             if change.sha256 != order.sha256:
                 return Done("failed", "changes.tar is not the change set that was approved")
+            change = replace(change, rows=tuple(row for row in change.rows if row.path not in order.stays))
             originals = None if order.originals < 0 else os.fdopen(os.dup(order.originals), "wb")
             try:
                 work = Work(
@@ -196,6 +199,7 @@ def _in_child(order: Order, stop: Callable[[], Ending | None]) -> Done | _Failed
         "sha256": order.sha256,
         "seconds": order.seconds,
         "exact": {path: list(facts) for path, facts in order.exact.items()},
+        "stays": list(order.stays),
         "branch": dict(order.branch),
         "parent": os.getpid(),
     }
@@ -290,7 +294,7 @@ def main() -> int:
     place, parent = ProjectPlace(**told.pop("place")), told.pop("parent")
     exact = {path: (mode, gid) for path, (mode, gid) in told.pop("exact").items()}
     become(place, parent)
-    done = obey(Order(place=place, exact=exact, **told))
+    done = obey(Order(place=place, exact=exact, stays=tuple(told.pop("stays")), **told))
     sys.stdout.write(json.dumps({"status": done.status, "message": done.message, "left": list(done.left)}))
     return 0
 

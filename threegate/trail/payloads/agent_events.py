@@ -39,11 +39,14 @@ class AgentStarted(SignedAct):
     """The one host that the model relay speaks to."""
     hosts: tuple[str, ...] | None = None
     """Hosts that it may send anything to (``--allow``)."""
+    parent: str | None = None
+    """Id of the run that ended, in whose work copy this one goes on."""
 
     def sentence(self) -> str:
         project = f" on the project {self.project}" if self.project else ""
         hosts = f"; it may send anything to {', '.join(self.hosts)}" if self.hosts else ""
-        return f"started the agent{named(self.profile)}{project} in its jail{hosts}"
+        parent = f", in the copy of {self.parent}" if self.parent else ""
+        return f"started the agent{named(self.profile)}{project} in its jail{parent}{hosts}"
 
 
 @frozen_fields
