@@ -131,7 +131,8 @@ def test_hidden_files_are_tracked_and_clean_in_every_form(tmp_path: Path, form: 
         assert inside(copy, "git status --porcelain; git log --format=%s --all; git ls-files -s | cut -f2") == outside
         assert "CANARY" not in inside(copy, CANARY)
         if "shallow" not in form and "detached" not in form:
-            assert inside(copy, "git ls-files -v .env") in ("S .env\n", "")
+            tracked = git(tmp_path, "cd project; git ls-files .env")
+            assert inside(copy, "git ls-files -v .env") == (f"S {tracked}" if tracked else "")
         inside(copy, "echo two >>a.txt; git commit -qam mine; git gc -q; git fsck --no-dangling")
         assert inside(copy, "git show --format= --name-only") == "a.txt\n"
         moved = inside(
