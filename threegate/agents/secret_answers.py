@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from threegate.changes.make import utf_8
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
@@ -39,7 +40,8 @@ class Answers:
     def read(cls, workspace: Workspace, root: Path) -> Answers:
         """What was decided for the project at a real path. Raises InvalidInput."""
         key, projects = _read(workspace)
-        return cls(str(root), key, {digest: said == "hide" for digest, said in projects.get(str(root), {}).items()})
+        name = utf_8(str(root))  # a name that is not UTF-8 would make the file one that nobody can read
+        return cls(name, key, {digest: said == "hide" for digest, said in projects.get(name, {}).items()})
 
 
 def keep_answers(workspace: Workspace, answers: Answers, decided: Mapping[str, bool], *, actor: str) -> Answers:

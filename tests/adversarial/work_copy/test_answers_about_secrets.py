@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 from tests.agents.people import Person
 from tests.agents.person_at_terminal import on_terminal
+from tests.support import make_place
 from threegate.agents.project_survey import survey
+from threegate.agents.secret_answers import Answers, keep_answers
+from threegate.core.workspace import Workspace
+from threegate.trail import Trail
 
 TOKEN = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 OTHER = "ghp_" + "Q7Rm2Xc8Vb4Nl1Kj6Hg3Fd9Sa5Pz0OiUyTrE"
@@ -50,6 +55,21 @@ def test_an_index_that_a_project_brings_along_shows_no_key(tmp_path: Path) -> No
     assert survey(other).hidden == {".git": "git"}
     (project / ".git").write_text(f"gitdir: {other}/.git\n")
     assert survey(project).hidden == {".git": "git", "tests/key.pem": "secret"}
+
+
+def test_the_name_of_a_project_spoils_no_answers(tmp_path: Path) -> None:
+    """One that is not UTF-8, among others."""
+    workspace = Workspace(make_place(tmp_path).root)
+    for root in (Path(os.fsdecode(b"/srv/\xff\n")), Path("/srv/\u202eweb"), Path("/srv/web")):
+        before = Answers.read(workspace, root)
+        assert before.hides == {}
+        keep_answers(workspace, before, {"1" * 64: True, "2" * 64: False}, actor="account:op")
+        assert Answers.read(workspace, root).hides == {"1" * 64: True, "2" * 64: False}
+        assert Answers.read(workspace, root).key == before.key
+    many = {f"{number:064x}": True for number in range(130)}
+    keep_answers(workspace, before, many, actor="account:op")
+    decided = [event.payload for event in Trail(workspace).events() if event.type == "findings_decided"]
+    assert sum(len(payload.hidden or ()) for payload in decided) == 3 + 130, "no digest is left out of an event"
 
 
 def test_neither_a_name_nor_a_line_forges_the_question(user: Person) -> None:
