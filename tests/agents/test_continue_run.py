@@ -181,7 +181,7 @@ def test_a_run_that_does_not_start_gives_the_copy_back(user: Person) -> None:
     alive = user.start("sh", "-c", ": >ready; sleep 60")
     try:
         user.wait_for_file("ready")
-        told = user.threegate("agent", "continue", str(user.facts()["run"]), "--", "true")
+        told = user.threegate("agent", "continue", newest(user), "--", "true")
         assert told.returncode == 2 and "is running; stop it first" in told.stderr
     finally:
         alive.terminate()
