@@ -89,3 +89,19 @@ def test_a_text_made_to_take_long_is_judged_in_linear_time(piece: str) -> None:
     seconds(1 << 14)
     small, large = min(seconds(1 << 17) for _ in range(2)), seconds(1 << 20)
     assert large < 16 * small + 0.5, (small, large)
+
+
+GOOGLE, CRATES = "AIzaSyD3xK9mQ2vLr8TnWpJ4hYcZbE7gFsUq1oX", "cioFQJY8VdLPwM4olh9tXj3nPkUqY5hZblf"
+
+
+@pytest.mark.parametrize("around", ["{}", "key={}", '"text\\n{}"', "?key%3D{}&x=1", "'{}',", "{}\n"])
+def test_a_token_with_a_short_prefix_counts_as_a_word(around: str) -> None:
+    assert has_certain_secret(around.format(GOOGLE))
+    assert has_certain_secret(f"token = {CRATES}")
+
+
+@pytest.mark.parametrize("around", ["x{}", "{}x", "a/{}+b", "+{}", "{}/", "_{}"])
+@pytest.mark.parametrize("token", [GOOGLE, CRATES])
+def test_and_not_within_encoded_data(token: str, around: str) -> None:
+    """Two of 80 notebooks with pictures of a megabyte were hidden for it."""
+    assert not has_certain_secret(around.format(token))

@@ -44,6 +44,8 @@ _AWS_SECRET: Final = re.compile(rb"(?<![A-Za-z0-9/+])[A-Za-z0-9/+]{40}(?![A-Za-z
 _AWS_PREFIX_BYTES: Final = 4
 _BESIDE: Final = 400
 """Bytes around an AWS key id in which its secret counts as beside it."""
+_WITHIN: Final = re.compile(rb"(?<!\\)(?<!%[0-9A-Fa-f])[A-Za-z0-9+_-]\Z")
+_WORD: Final = re.compile(rb"[A-Za-z0-9_+/-]")
 _SLACK_TOKEN: Final = re.compile(rb"xox[a-z](?:\.xox[bp])?-(?:[0-9]-)?[A-Za-z0-9]{9,}|xapp-")
 _SLACK_SECRET_CHARS: Final = 24
 _HOST: Final = re.compile(rb"@([A-Za-z0-9.-]+)")
@@ -104,7 +106,18 @@ def _entropy(value: bytes) -> float:
 
 
 def _is_random(data: bytes, start: int, end: int) -> bool:
-    return is_random_value(data[start:end])
+    return is_random_value(data[start:end]) and _begins(data, start)
+
+
+def _begins(data: bytes, start: int) -> bool:
+    """Whether a word begins there: encoded data has any short prefix somewhere in it."""
+    return _WITHIN.search(data, max(0, start - 3), start) is None
+
+
+def _is_whole(data: bytes, start: int, end: int) -> bool:
+    """Whether it is a word of its own: three or four letters and digits are not distinctive in base64."""
+    alone = _WORD.match(data, end) is None and data[max(0, start - 1) : start] != b"/"
+    return alone and _is_random(data, start, end)
 
 
 def _is_key(data: bytes, start: int, end: int) -> bool:
@@ -181,6 +194,10 @@ def _is_slack_webhook(data: bytes, start: int, end: int) -> bool:
 _JUDGES: Final[dict[str, Callable[[bytes, int, int], bool]]] = {
     "private-key": _is_key,
     "aws-access-key": _is_aws_id,
+    "alibaba-access-key": _is_whole,
+    "bitbucket-token": _is_whole,
+    "crates-token": _is_whole,
+    "google-api-key": _is_whole,
     "slack-token": _is_slack_token,
     "slack-webhook": _is_slack_webhook,
     "url-credentials": _is_url_password,
