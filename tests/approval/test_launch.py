@@ -14,7 +14,7 @@ from tests.approval.material import APPROVED, CREATED, DATA_SHA, NOW, TTL, Appro
 from threegate.approval import PinnedFile, check_launch, launch_checks, load_operators
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings
-from threegate.request.job import JobServer, ServerState
+from threegate.request.job import JobBranch, JobChange, JobServer, ProjectPlace, ServerState
 
 
 def code_of(facts: Any) -> str:
@@ -117,6 +117,15 @@ def test_another_state_of_its_server_is_refused_as_that(approved: Approved) -> N
     server = JobServer("jail", ("/usr/bin/hub",), (), (), ())
     for state, code in ((None, "job_changed"), (ServerState(), "state_changed")):
         job = replace(approved.job, server=replace(server, state=state))
+        assert code_of(approved.facts(job=job)) == code
+
+
+def test_another_head_of_its_repository_is_refused_as_that(approved: Approved) -> None:
+    """Only where the change set becomes a commit on it; as files it is another meaning."""
+    change = JobChange(ProjectPlace("web", "/srv/web", 1, 2, 3), "9" * 64, 1, 0, 0, 0)
+    branch = JobBranch("threegate/run", "a" * 40, "b" * 40, "an agent", "words")
+    for made, code in ((None, "job_changed"), (branch, "project_changed")):
+        job = replace(approved.job, change=replace(change, branch=made))
         assert code_of(approved.facts(job=job)) == code
 
 
