@@ -21,6 +21,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.serve.chromium import Chromium
+from tests.support import wait_until
 from threegate.acts.approve import known_operators
 from threegate.approval import (
     SignedApproval,
@@ -122,14 +123,14 @@ class Place:
         assert self.press("location.pathname.length > 20") == ""
 
     def open_draft(self, part: str) -> None:
-        self.browser.open(str(self.browser.js("location.href")))
-        self.browser.open(
-            str(
-                self.browser.js(
-                    f"[...document.querySelectorAll('.request a')].find(a => a.textContent.includes({part!r})).href"
-                )
-            )
-        )
+        page = str(self.browser.js("location.href"))
+        link = f"[...document.querySelectorAll('.request a')].find(a => a.textContent.includes({part!r}))?.href ?? ''"
+
+        def listed() -> str:
+            self.browser.open(page)
+            return str(self.browser.js(link))
+
+        self.browser.open(wait_until(listed, part))
 
     def end_server(self) -> None:
         self.server.terminate()

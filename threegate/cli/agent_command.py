@@ -440,9 +440,10 @@ def propose(
     ] = None,
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """Draft what a run changed, from its kept copy and for the project as it is now.
+    """Draft what a run changed again, from its kept copy.
 
-    What both sides changed is merged if it can be. What is left out is named, and stays in the copy.
+    The draft is for the project as it is now. What both sides changed is merged if it can be. What is left out is
+    named, and stays in the copy.
 
     Examples: threegate agent propose ar-20261122
               threegate agent propose ar-20261122 --only src --only README.md

@@ -1,4 +1,4 @@
-"""The command line of one of our processes.
+"""The command lines of our own processes.
 
 Invariant: it loads ThreeGate and Python from where this process did, and nothing from its working folder, which may be
 a project that an agent changes.
@@ -12,3 +12,8 @@ import sys
 def own_process(module: str, *arguments: str) -> list[str]:
     """Start one of our modules with this interpreter."""
     return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def this_process(*options: str) -> list[str]:
+    """The command line of this process itself, with more options of the interpreter."""
+    return [sys.executable, *options, *sys.orig_argv[1:]]
