@@ -22,7 +22,6 @@ from typer.models import ArgumentInfo
 
 from threegate.cli import invocation
 from threegate.core.errors import EXIT_FAILED, EXIT_USAGE, ThreeGateError, place_of
-from threegate.core.own_process import this_process
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """Wrong usage. Typer has moved Click's class between versions; Typer's public subclass is importable in all
@@ -238,7 +237,10 @@ def _read_names_as_utf8() -> None:
     write of them is UTF-8.
     """
     if sys.getfilesystemencoding() != "utf-8" and sys.executable:
-        os.execve(sys.executable, this_process("-X", "utf8"), {**os.environ, "PYTHONUTF8": "1"})  # noqa: S606  (the same program)
+        from threegate.core.own_process import this_process
+
+        words = this_process("-X", "utf8")
+        os.execve(words[0], words, {**os.environ, "PYTHONUTF8": "1"})  # noqa: S606  (the same program)
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
