@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 from _pytest.pathlib import rm_rf
 
 from tests import support
@@ -90,6 +91,7 @@ def few(values: Iterable[Any], count: int) -> list[Any]:
     A case is a value, or a tuple of one value for each name, as `parametrize` takes it.
     """
     cases = list(values)
+    assert not any(isinstance(case, ParameterSet) for case in cases), "a case has marks of its own: use slow"
     return cases[:count] + [slow(*case) if isinstance(case, tuple) else slow(case) for case in cases[count:]]
 
 

@@ -28,7 +28,6 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import terminal_environment
 from tests.commands import on_terminal
-from tests.conftest import few
 from tests.human.planted import Planted, attacks, everyday, later, place
 from tests.serve.chromium import Chromium
 
@@ -221,7 +220,7 @@ PAGES = [
 
 @pytest.mark.browser
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("width", "height", "dark"), few(PAGES, 1))
+@pytest.mark.parametrize(("width", "height", "dark"), PAGES)
 def test_on_the_page(queue: Queue, tmp_path: Path, width: int, height: int, dark: bool) -> None:
     """As the browser lays it out: what is hidden or cut away by a style is not read."""
     environment = {**os.environ, "THREEGATE_WORKSPACE": str(queue.bench.workspace.root)}
