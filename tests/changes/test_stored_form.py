@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import missing
-from threegate.changes.branch_plan import object_id
+from threegate.changes.git_objects import object_id
 from threegate.changes.stored_form import how_stored, is_pointer, pointer, stored_bytes
 
 ATTRIBUTES = ["", "text", "-text", "text=auto", "eol=crlf", "eol=lf", "text=auto eol=crlf", "binary", "crlf", "-crlf",

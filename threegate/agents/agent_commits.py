@@ -2,7 +2,7 @@
 
 Invariant: git never reads the copy. References and loose objects are read by ourselves, below a held descriptor and
 through no link, while the agent is frozen or gone; sizes and numbers are bounded. What was in the repository at the
-start is told by the index of the pack that the launcher made, which the agent cannot write. A commit that cannot be
+start is in the index of the pack that the launcher made, which the agent cannot write. A commit that cannot be
 read so, because the agent packed it, is counted.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from threegate.agents.work_copy import TREE, UPPER, WorkCopy
+from threegate.changes.git_objects import is_id
 from threegate.core import durable, limits
 from threegate.core.held_folder import HeldFolder, open_inside
 from threegate.core.workspace import AgentRun
@@ -115,7 +116,7 @@ class LooseObjects:
         """The bytes of an object, at most `most`, not compared with its id; None if there is no loose one of the kind,
         or it is larger.
         """
-        if not _is_id(oid):
+        if not is_id(oid):
             return None
         with suppress(OSError, zlib.error):
             packed = _bytes(self._top, f"objects/{oid[:2]}/{oid[2:]}", most + _PACKED_MORE)
@@ -164,7 +165,7 @@ class _Reading:
         left = [oid]
         while left:
             oid = left.pop(0)
-            if not _is_id(oid) or oid in seen or oid in self._known or self._left == 0:
+            if not is_id(oid) or oid in seen or oid in self._known or self._left == 0:
                 continue
             seen.add(oid)
             self._left -= 1
@@ -188,7 +189,7 @@ class _Reading:
         for name in self._names(_HEADS.rstrip("/")):
             found[name] = self._text(name).strip()
         found["stash"] = self._text("refs/stash").strip()
-        return {name: oid for name, oid in list(found.items())[: limits.COMMITS_READ] if _is_id(oid)}
+        return {name: oid for name, oid in list(found.items())[: limits.COMMITS_READ] if is_id(oid)}
 
     def _names(self, folder: str) -> Iterator[str]:
         """The files below a folder of the repository, in no deeper folders than names of branches have."""
@@ -234,7 +235,3 @@ def known_objects(run: AgentRun) -> frozenset[str]:
         size = 32 if len(path.stem.removeprefix("pack-")) == 64 else 20
         found.update(data[at : at + size].hex() for at in range(start, start + count * size, size))
     return frozenset(found)
-
-
-def _is_id(text: str) -> bool:
-    return len(text) in (40, 64) and not set(text) - set("0123456789abcdef")

@@ -14,8 +14,8 @@ from typing import Final
 from threegate.agents.agent_commits import AgentCommit, LooseObjects, known_objects
 from threegate.agents.work_changes import read_changes
 from threegate.agents.work_copy import TREE, UPPER, WorkCopy
-from threegate.changes.branch_plan import object_id, tree_entries
 from threegate.changes.change_tar import carried_bytes
+from threegate.changes.git_objects import object_id, tree_entries
 from threegate.changes.make import MadeChangeSet
 from threegate.changes.project_repository import BranchRefused, ObjectStore, ProjectRepository
 from threegate.changes.table import ChangeSetError

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -317,7 +317,7 @@ class _Rebasing:
             os.close(descriptor)
 
     def _write(self, path: str, data: bytes, mode: int, *, note: bool = False) -> None:
-        """Put a file of ours in the place of one in the copy. Raises Unavailable."""
+        """Replace a file of the copy with new content. Raises Unavailable."""
         aside = f".threegate-{secrets.token_hex(8)}"
         try:
             with self._parent(path) as (folder, name):
@@ -362,11 +362,15 @@ class _Rebasing:
 
 @contextmanager
 def _folder_of(top: Path, path: str) -> Iterator[tuple[int, str]]:
-    """The folder of a path in a layer of ours, made if it is not there, and its name. Raises OSError."""
-    above, _, name = path.rpartition("/")
-    (top / above).mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(top / above, _FOLDER)
-    try:
-        yield descriptor, name
-    finally:
-        os.close(descriptor)
+    """The folder of a path in the layer of names, made if it is not there, and its name. No link is followed. Raises
+    OSError.
+    """
+    *above, name = path.split("/")
+    with ExitStack() as held:
+        folder = held.enter_context(hold_path(top)).fileno()
+        for part in above:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=folder)
+            folder = os.open(part, _FOLDER, dir_fd=folder)
+            held.callback(os.close, folder)
+        yield folder, name

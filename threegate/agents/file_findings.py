@@ -22,6 +22,7 @@ from threegate.secretscan.possible import find_possible
 
 BY_NAME: Final = "by its name"
 KEY: Final = "private-key"
+MANY: Final = "many-secrets"
 _FIXTURES: Final = frozenset(
     "test tests testing testdata testcase testcases spec specs fixture fixtures example examples sample samples "
     "demo demos doc docs documentation".split()
@@ -77,7 +78,7 @@ def find_in_file(
     tests and examples, and about files that are secrets by their name. Without `listing` only those of high confidence.
     """
     text = text_of(data)
-    certain = find_certain(text)[: limits.AGENT_FINDINGS_LISTED]
+    certain = find_certain(text)
     public = is_fixture(path)
     if is_secret_path(path):
         is_public = public and is_key_name(path) and {found.kind for found in certain} == {KEY} and tracked(path)
@@ -87,6 +88,9 @@ def find_in_file(
     if (kind := file_secret(path, data)) is not None:
         hides = not (public and kind == KEY and tracked(path))
         yield Finding(path, 0, kind, "", _digest(key, path, kind, data), True, hides, tracked(path))
+        return
+    if len(certain) > limits.AGENT_FINDINGS_LISTED:  # more than anybody is asked about one by one: the file as a whole
+        yield Finding(path, 0, MANY, "", _digest(key, path, MANY, data), True, True, True)
         return
     for found in certain:
         hides = not (public and found.kind == KEY and tracked(path))

@@ -21,17 +21,18 @@ import shutil
 import stat
 import subprocess
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from threegate.agents.file_findings import KEY, is_fixture
-from threegate.agents.git_repository import PROGRAMS, NoHistory, Repository, find_git, is_id
+from threegate.agents.git_repository import PROGRAMS, NoHistory, Repository, find_git
 from threegate.agents.secret_files import text_of
+from threegate.changes.git_objects import is_id, object_id, pack_head, packed
 from threegate.core import durable, limits
 from threegate.secretscan import find_certain
 
@@ -56,7 +57,6 @@ _QUICK: Final = ("--window=0", "--compression=0")
 """What is in packs of the project is taken as it is, and the rest is neither compared nor compressed: for 80 MB of
 notebooks that are not yet packed, git would take half a minute.
 """
-_PACK_KINDS: Final = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 
 
 class _TooLong(Exception):
@@ -424,9 +424,7 @@ class _Making:
         return oid
 
     def _id(self, kind: bytes, body: bytes) -> str:
-        made = hashlib.new(self._algorithm, b"%s %d\0" % (kind, len(body)))
-        made.update(body)
-        return made.hexdigest()
+        return object_id(self._algorithm, kind, body)
 
     # ---- the index and the pack
 
@@ -490,7 +488,8 @@ class _Making:
             made = hashlib.new(self._algorithm)
             place = self._scratch / "objects" / "pack" / "new.pack"
             with place.open("wb") as file:
-                for piece in _packed(self._new):
+                pieces = (packed(kind, body) for kind, body in self._new.values())
+                for piece in chain([pack_head(len(self._new))], pieces):
                     made.update(piece)
                     file.write(piece)
                 file.write(made.digest())
@@ -621,20 +620,6 @@ _ONE_COMMIT: Final = (
     "git: one commit of what is visible, because the whole history takes more than "
     f"{limits.AGENT_HISTORY_SECONDS} s to check"
 )
-
-
-def _packed(objects: dict[str, tuple[bytes, bytes]]) -> Iterator[bytes]:
-    """A pack of objects without its checksum (git, Documentation/gitformat-pack)."""
-    yield b"PACK" + (2).to_bytes(4, "big") + len(objects).to_bytes(4, "big")
-    for kind, body in objects.values():
-        size = len(body)
-        head = [_PACK_KINDS[kind] << 4 | size & 15]
-        size >>= 4
-        while size:
-            head[-1] |= 128
-            head.append(size & 127)
-            size >>= 7
-        yield bytes(head) + zlib.compress(body, 1)
 
 
 @cache

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from threegate.agents.git_index import read_index
+from threegate.changes.git_objects import is_id
 from threegate.core import durable, limits
 from threegate.core.held_folder import hold_path, open_inside
 from threegate.proposals.project import Project
@@ -253,11 +254,6 @@ class Repository:
             with suppress(OSError):
                 found.append(_parsed(_read(folder, name)))
         return found
-
-
-def is_id(text: str) -> bool:
-    """Whether a text is the id of an object."""
-    return len(text) in (40, 64) and not set(text) - set("0123456789abcdef")
 
 
 def find_git() -> str:

@@ -244,10 +244,11 @@ def _check_job(state: LaunchState) -> str:
         )
     change = state.facts.job.change
     if state.statement.job_sha256 != found and change is not None and change.branch is not None:
-        # The same bytes and policy, so it is the repository that the commit would be made in.
+        # Bytes and policy are the signed ones: what is left is the project's entry and its repository.
         raise Refused(
             "project_changed",
-            f"HEAD of {change.project.path} is another commit than when it was signed; draft it again: threegate retry",
+            f"{change.project.path}: its HEAD, its git settings or its delivery changed since it was signed; draft it "
+            "again: threegate retry",
         )
     if state.statement.job_sha256 != found:
         raise Refused("job_changed", "the request means something else today than when it was signed")

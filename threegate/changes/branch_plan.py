@@ -7,7 +7,6 @@ is in the Job, so it is what a person signs. Source: docs/spec/8-agents.md, "A b
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
 from threegate.changes.change_tar import ChangeSet
+from threegate.changes.git_objects import Entry, object_id, tree_entries
 from threegate.changes.project_repository import BranchRefused, ObjectStore, ProjectRepository
 from threegate.changes.stored_form import Stored, how_stored, stored_bytes
 from threegate.changes.table import EXECUTABLE, FILE, LINK, Row, TableNode
@@ -27,9 +27,6 @@ BRANCHES: Final = "threegate"
 _TREE: Final = b"40000"
 _MODES: Final[Mapping[str, bytes]] = {FILE: b"100644", EXECUTABLE: b"100755", LINK: b"120000"}
 _ATTRIBUTES: Final = ".gitattributes"
-
-Entry = tuple[bytes, str]
-"""Mode and id of an entry of a tree."""
 
 
 @dataclass(slots=True)
@@ -287,27 +284,6 @@ class _Planning:
 
     def _id(self, kind: bytes, data: bytes) -> str:
         return object_id(self._store.algorithm, kind, data)
-
-
-def tree_entries(data: bytes, raw: int) -> dict[bytes, Entry]:
-    """The entries of a tree by name; `raw` is the size of an id in it. Raises ValueError for bytes that are no tree."""
-    found: dict[bytes, Entry] = {}
-    at = 0
-    while at < len(data):
-        end = data.index(b"\0", at)
-        mode, name = data[at:end].split(b" ", 1)
-        at = end + 1 + raw
-        if b"/" in name or name in (b"", b".", b".."):
-            raise ValueError("a tree has a name that is none")
-        found[name] = mode, data[end + 1 : at].hex()
-    return found
-
-
-def object_id(algorithm: str, kind: bytes, data: bytes) -> str:
-    """The id of an object of git."""
-    made = hashlib.new(algorithm, b"%s %d\0" % (kind, len(data)))
-    made.update(data)
-    return made.hexdigest()
 
 
 def _is_leaf(node: TableNode | None) -> bool:

@@ -123,7 +123,7 @@ def spelling_problems(rows: Sequence[Row], targets: Mapping[str, str]) -> Iterat
     for row in rows:
         above = [by_path.get("/".join(row.parts[:depth])) for depth in range(1, len(row.parts))]
         if row.after is not None and any(item and not (item.after and item.after.folder) for item in above):
-            yield row.path, "is added below what is no folder afterwards"
+            yield row.path, "is added below a path that is not a folder afterwards"
         if row.before is not None and any(item and not (item.before and item.before.folder) for item in above):
             yield row.path, "its parent is not a folder before"
     yield from collisions(row.path for row in rows if row.after is not None)

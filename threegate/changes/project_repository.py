@@ -92,7 +92,7 @@ class ProjectRepository:
         return cls(folder, folder, _program(), "/nonexistent")
 
     def run(self, *words: str) -> bytes:
-        """What git prints, with the project's repository and settings of ours. Raises BranchRefused."""
+        """What git prints for the project's repository, with the settings of `_closed`. Raises BranchRefused."""
         return _run(self.program, words, self._environment())
 
     @contextmanager

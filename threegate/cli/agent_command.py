@@ -38,6 +38,18 @@ _LOOK_SECONDS: Final = 0.2
 RunId = Annotated[str, argument("RUN", "A run's id, or the beginning of it.", tab_completion.agent_runs)]
 
 
+_Allow = Annotated[
+    list[str] | None, typer.Option(metavar="HOST", help="A host it may send anything to; you sign for it.")
+]
+_Propose = Annotated[
+    str, typer.Option(metavar="WHEN", help="Draft changes it made but did not propose: ask, always or never.")
+]
+_Operator = Annotated[
+    str, typer.Option(metavar="NAME", help="With --allow: who signs.", autocompletion=tab_completion.operators)
+]
+_Key = Annotated[Path | None, typer.Option(metavar="FILE", help="With --allow: the key to sign with.")]
+
+
 @app.command()
 def run(
     profile: Annotated[
@@ -65,22 +77,13 @@ def run(
         list[Path] | None,
         typer.Option(metavar="DIR", help="Another folder it may read, such as a toolchain; secrets in it are hidden."),
     ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="HOST", help="A host it may send anything to; you sign for it."),
-    ] = None,
-    propose: Annotated[
-        str,
-        typer.Option(metavar="WHEN", help="Draft changes it made but did not propose: ask, always or never."),
-    ] = "",
+    allow: _Allow = None,
+    propose: _Propose = "",
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start with an empty home, not the one of its last run here.")
     ] = False,
-    operator: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="With --allow: who signs.", autocompletion=tab_completion.operators),
-    ] = "",
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="With --allow: the key to sign with.")] = None,
+    operator: _Operator = "",
+    key: _Key = None,
 ) -> None:
     """Run an agent in a jail, on a copy of a project.
 
@@ -174,20 +177,11 @@ def continue_(
     read: Annotated[
         list[Path] | None, typer.Option(metavar="DIR", help="Another folder it may read, such as a toolchain.")
     ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="HOST", help="A host it may send anything to; you sign for it."),
-    ] = None,
-    propose: Annotated[
-        str,
-        typer.Option(metavar="WHEN", help="Draft changes it made but did not propose: ask, always or never."),
-    ] = "",
+    allow: _Allow = None,
+    propose: _Propose = "",
     fresh: Annotated[bool, typer.Option("--fresh", help="Start with an empty home.")] = False,
-    operator: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="With --allow: who signs.", autocompletion=tab_completion.operators),
-    ] = "",
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="With --allow: the key to sign with.")] = None,
+    operator: _Operator = "",
+    key: _Key = None,
 ) -> None:
     """Go on in the kept copy of a run that ended, as a new run.
 

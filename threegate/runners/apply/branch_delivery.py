@@ -13,14 +13,14 @@ import hashlib
 import os
 import secrets
 import subprocess
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from threegate.changes.branch_plan import BranchPlan, object_id, planned
+from threegate.changes.branch_plan import BranchPlan, planned
 from threegate.changes.checks import check_project, moved_on
+from threegate.changes.git_objects import object_id, pack_head, packed
 from threegate.changes.project_repository import HEADS, BranchRefused, ObjectStore, ProjectRepository
 from threegate.changes.stored_form import is_pointer
 from threegate.changes.table import ChangeSetError
@@ -33,7 +33,6 @@ from threegate.runners.apply.apply_journal import ApplyPlan, BranchStep, write_p
 
 BRANCH_LEFT: Final = "branch "
 """Before the name of a branch that somebody moved, so that it stays."""
-_PACK_KINDS: Final = {b"commit": 1, b"tree": 2, b"blob": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,32 +126,21 @@ def _pack(store: ObjectStore, plan: BranchPlan, work: Work, order: BranchOrder) 
     digest = hashlib.new(store.algorithm)
 
     def pieces() -> Iterator[bytes]:
-        yield b"PACK" + (2).to_bytes(4, "big") + (len(blobs) + len(plan.trees) + 1).to_bytes(4, "big")
+        yield pack_head(len(blobs) + len(plan.trees) + 1)
         for oid, path in blobs.items():
             _stop(work)
             data = plan.blob(work.change, work.archive, path)
             if object_id(store.algorithm, b"blob", data) != oid:
                 raise BranchRefused(f"{path}: changes.tar changed while it was read", moved=True)
-            yield _packed(b"blob", data)
+            yield packed(b"blob", data)
         for tree in plan.trees.values():
-            yield _packed(b"tree", tree)
-        yield _packed(b"commit", order.commit())
+            yield packed(b"tree", tree)
+        yield packed(b"commit", order.commit())
 
     for piece in pieces():
         digest.update(piece)
         yield piece
     yield digest.digest()
-
-
-def _packed(kind: bytes, body: bytes) -> bytes:
-    size = len(body)
-    head = [_PACK_KINDS[kind] << 4 | size & 15]
-    size >>= 4
-    while size:
-        head[-1] |= 128
-        head.append(size & 127)
-        size >>= 7
-    return bytes(head) + zlib.compress(body, 1)
 
 
 def _compare(store: ObjectStore, plan: BranchPlan, base: str, commit: str) -> None:
