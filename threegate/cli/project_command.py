@@ -170,7 +170,8 @@ def survey(
             }
         )
         return
-    say(f"{root}: an agent sees {len(found.entries)} files, folders and links, and not {len(hidden)}")
+    not_seen = f"{len(hidden)} are hidden from it" if hidden else "nothing is hidden from it"
+    say(f"{root}: an agent sees {len(found.entries)} files, folders and links; {not_seen}")
     named = {item.path for item in found.findings}
     for path, why in hidden.items():
         if path not in named:
