@@ -12,11 +12,14 @@ import termios
 from tests.agents.people import Person
 from tests.agents.person_at_terminal import Screen, on_terminal
 from tests.support import wait_until
+from threegate.core import limits
 
 ASKS = (
     "stty raw -echo; echo asking; while :; do printf '\\033[6n%.0s' $(seq 1000); n=$((n+1)); "
     "[ $n = 20 ] && : >asked; done"
 )
+PTY_BYTES = 80 * 1024
+"""More than the buffers of a pseudo-terminal hold: 64 KiB on the way, and 4 KiB that can be read."""
 FLOODS = "touch flooding; cat /dev/zero | tr '\\0' x"
 
 
@@ -25,12 +28,15 @@ def stop(who: Person) -> subprocess.CompletedProcess[str]:
 
 
 def drained(who: Person, screen: Screen) -> None:
-    """Wait until the launcher cannot have a place for one more answer: it has read far more questions than a pty holds
-    answers.
+    """Wait until the agent's terminal takes nothing more, and type more than it could ever take.
+
+    That it is full once is not enough: the kernel moves what it holds from one buffer to the next when it finds time,
+    and then there is a place again.
     """
     screen.wait_for(b"asking")
     who.wait_for_file("asked")
-    screen.press(b"x" * 200)
+    for _ in range(0, PTY_BYTES + limits.AGENT_TYPED_BYTES, 1024):
+        screen.press(b"x" * 1024)
 
 
 def waiting(master: int) -> int:
