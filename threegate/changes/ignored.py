@@ -8,10 +8,14 @@ Source: gitignore(5); docs/spec/8-agents.md, "Made from two trees".
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
+
+import re2
 
 from threegate.changes.trees import Tree
 from threegate.core import limits
@@ -110,9 +114,11 @@ class IgnoreRules:
 
     def ignores(self, path: str, *, folder: bool) -> bool:
         """Whether a rule ignores a path whose folders are not ignored, tracked or not."""
+        names = path.split("/")
+        path = path if path.isascii() else _matchable(path)
         parts, end = path.split("/"), "/" if folder else ""
         for depth in range(len(parts) - 1, -1, -1):
-            spec = self._rules_in("/".join(parts[:depth]))
+            spec = self._rules_in("/".join(names[:depth]))
             if spec is not None and (found := spec.check_file("/".join(parts[depth:]) + end).include) is not None:
                 return found
         for prefix, spec in self._above:
@@ -153,6 +159,41 @@ class IgnoreRules:
 
 
 def _spec(text: str) -> GitIgnoreSpec:
+    """The rules of a text. As in git, its lines end with a line feed and nothing else, and one that is no pattern
+    matches nothing.
+    """
     from pathspec import GitIgnoreSpec
 
-    return GitIgnoreSpec.from_lines(text.splitlines())
+    lines = [_line(line) for line in text.removeprefix("\ufeff").split("\n")]
+    with warnings.catch_warnings(action="ignore"):  # about patterns as Python's `re` would read them
+        try:
+            return GitIgnoreSpec.from_lines(lines)
+        except _NO_PATTERN:
+            return GitIgnoreSpec.from_lines(line for line in lines if _is_pattern(line))
+
+
+def _line(text: str) -> str:
+    """One line without its carriage return. Another one is a part of the pattern, which would be stripped as a blank:
+    macOS names a file `Icon` and a carriage return.
+    """
+    text = text.removesuffix("\r")
+    return f"{text[:-1]}[\r]" if text.endswith("\r") else text
+
+
+def _is_pattern(line: str) -> bool:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except _NO_PATTERN:
+        return False
+    return True
+
+
+_NO_PATTERN: Final = (ValueError, re.error, re2.error)
+"""What is raised for a line that is no pattern, such as `!`, a backslash at the end, or `[z-a]`."""
+
+
+def _matchable(path: str) -> str:
+    """A path as RE2 takes it: each byte that is not UTF-8 is one character, which only a wildcard matches."""
+    return "".join("\ufffd" if "\udc80" <= char <= "\udcff" else char for char in path)
