@@ -14,7 +14,7 @@ import pytest
 
 from tests.agents.test_work_copy import KINDS, changed, inside, working
 from tests.conftest import few
-from threegate.agents import git_repository
+from threegate.agents import git_history, git_repository
 from threegate.agents.work_changes import read_changes
 from threegate.agents.work_copy import CopyKind, WorkCopy
 from threegate.core.workspace import Workspace
@@ -190,8 +190,9 @@ def test_settings_that_files_depend_on_come_along(tmp_path: Path, kind: CopyKind
         assert settings == "core.autocrlf true\ncore.filemode No\ncore.ignorecase on\ncore.symlinks false\n"
 
 
-def test_nothing_else_of_a_configuration_comes_along(tmp_path: Path) -> None:
+def test_nothing_else_of_a_configuration_comes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What starts a program, leads elsewhere, or has another form than its key."""
+    monkeypatch.setattr(git_repository.Repository, "lacks_lfs", False)
     make(tmp_path, "plain")
     git(
         tmp_path,
@@ -249,18 +250,21 @@ def test_a_folder_of_a_repository_has_none_and_the_person_is_told(tmp_path: Path
 
 
 def test_without_git_lfs_the_person_is_told(tmp_path: Path) -> None:
-    """The settings come along all the same: a file of LFS that did not change is clean."""
+    """git ends with an error where a program that filters is missing, so the jail has none of these settings."""
     make(tmp_path, "plain")
     git(
         tmp_path,
         """cd project; echo '*.bin filter=lfs' >.gitattributes; echo pointer >a.bin; git add .; git commit -qm lfs
-        git config filter.lfs.clean 'git-lfs clean -- %f'; git config filter.lfs.required true""",
+        git config filter.lfs.clean 'git-lfs clean -- %f'; git config filter.lfs.process 'git-lfs filter-process'
+        git config filter.lfs.required true""",
     )
+    lacking = git_repository.find_program("git-lfs") is None
     wanted = ["git: git-lfs is not installed in /usr, so files of Git LFS are staged whole; apt-get install git-lfs"]
-    assert lines(tmp_path) == (wanted if git_repository.find_program("git-lfs") is None else [])
+    assert lines(tmp_path) == (wanted if lacking else [])
     with working(tmp_path, "plain") as copy:
-        script = "touch a.bin; git status --short 2>/dev/null; git config filter.lfs.clean"
-        assert inside(copy, script) == "git-lfs clean -- %f\n"
+        script = "touch a.bin; git status --short; echo n >n.bin; git add n.bin; git commit -qm n; git status --short"
+        assert inside(copy, script) == ""
+        assert inside(copy, "git config filter.lfs.clean || true") == ("" if lacking else "git-lfs clean -- %f\n")
 
 
 def test_what_was_written_anew_is_kept_for_the_next_run(tmp_path: Path) -> None:
@@ -291,3 +295,58 @@ def test_what_was_written_anew_is_kept_for_the_next_run(tmp_path: Path) -> None:
         path.chmod(0o600)
         path.write_bytes(b"damaged")
     assert history(5) == first
+
+
+BROKEN = {
+    "config": "mv .git/config ../c; ln -s ../../c .git/config",
+    "refs": "mv .git/refs ../r; ln -s ../../r .git/refs",
+    "packed-refs": "git pack-refs --all; mv .git/packed-refs ../r; ln -s ../../r .git/packed-refs",
+    "index": "mv .git/index ../i; ln -s ../../i .git/index",
+    "HEAD": "rm .git/HEAD; ln -s refs/heads/main .git/HEAD",
+}
+
+
+@pytest.mark.parametrize("name", few(BROKEN, 2))
+def test_a_link_in_a_repository_is_named_and_not_followed(tmp_path: Path, name: str) -> None:
+    make(tmp_path, "plain")
+    git(tmp_path, f"cd project; {BROKEN[name]}")
+    [line] = lines(tmp_path)
+    assert line.startswith(f"git: the agent has no repository: {tmp_path}/project/.git/{name} is a link, and")
+
+
+def test_a_folder_of_that_name_that_is_no_repository_is_named(tmp_path: Path) -> None:
+    """A run on it is possible; it once ended with advice about the disk."""
+    make(tmp_path, "plain")
+    git(tmp_path, "cd project; rm -r .git/HEAD")
+    [line] = lines(tmp_path)
+    assert line == f"git: the agent has no repository: {tmp_path}/project/.git/HEAD cannot be read; see: git status"
+
+
+def test_a_reference_to_an_object_that_is_gone_is_left_out_by_name(tmp_path: Path) -> None:
+    """git itself only warns about it, and all else is there."""
+    outside = make(tmp_path, "plain")
+    git(tmp_path, f"cd project; echo {'12' * 20} >.git/refs/heads/gone; echo text >.git/refs/heads/text")
+    assert lines(tmp_path) == [
+        "git: the agent does not have refs/heads/gone, because the object is missing; try: git fsck"
+    ]
+    with working(tmp_path, "plain") as copy:
+        assert inside(copy, STATE) == outside
+
+
+def test_where_an_old_object_is_gone_there_is_one_commit(tmp_path: Path) -> None:
+    make(tmp_path, "plain")
+    git(tmp_path, "cd project; rm .git/objects/$(git rev-parse HEAD~1^{tree} | sed 's|..|&/|')")
+    assert lines(tmp_path) == [git_history._UNREADABLE]
+    with working(tmp_path, "plain") as copy:
+        assert inside(copy, "git status --porcelain; git log --format=%s; git commit -qm x --allow-empty") == (
+            "The project without its history\n"
+        )
+
+
+def test_a_branch_whose_name_is_not_utf_8_keeps_it(tmp_path: Path) -> None:
+    make(tmp_path, "plain")
+    git(tmp_path, r"cd project; git switch -qc $(printf 'caf\351'); git branch $(printf '\350'); git pack-refs --all")
+    git(tmp_path, r"cd project; echo x >>a.txt; git commit -qam three; git status --porcelain; git log --format='%H'")
+    state = "git status --porcelain; git for-each-ref --format='%(refname) %(objectname)' | LC_ALL=C cat -v"
+    with working(tmp_path, "plain") as copy:
+        assert inside(copy, state) == git(tmp_path, f"cd project; {state}")

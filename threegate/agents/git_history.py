@@ -77,7 +77,7 @@ class History:
     index_ns: int = 0
     skipped: tuple[bytes, ...] = ()
     """Paths of the index that are hidden."""
-    note: str = ""
+    notes: tuple[str, ...] = ()
 
     def write(self, repository: Repository, git: Path, objects: str) -> None:
         """Make the `.git` of a checkout, with the settings of the project's; `objects` is where its objects are in the
@@ -129,9 +129,9 @@ def make_history(
         try:
             return making.whole()
         except _TooLong:
-            return making.one_commit()
+            return making.one_commit(_TOO_LONG)
         except _BROKEN:
-            raise NoHistory("git cannot read its objects; try: git fsck") from None
+            return making.one_commit(_UNREADABLE)
 
 
 _BROKEN: Final = (subprocess.SubprocessError, BrokenPipeError, RecursionError, ValueError, KeyError, IndexError)
@@ -179,7 +179,9 @@ class _Making:
         """Blobs that a partial clone does not have."""
         self._index_ns = 0
         self._skipped: tuple[bytes, ...] = ()
+        self._notes: list[str] = []
         self._held = ExitStack()
+        self._objects: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> _Making:
         for folder in ("objects/info", "objects/pack", "refs", "tree"):
@@ -200,6 +202,20 @@ class _Making:
                 index.unlink()
                 continue
             self._kept.ids |= {line.split()[1].decode() for line in listed.splitlines()}
+        self._restart()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._objects is not None:
+            self._objects.kill()
+        self._held.close()
+        self._scanned.save()
+        durable.remove_tree(self._scratch)
+
+    def _restart(self) -> None:
+        """Start the process that reads objects; an earlier one may have died, or have answers that nobody read."""
+        if self._objects is not None:
+            self._objects.kill()
         self._objects = self._held.enter_context(
             subprocess.Popen(
                 [self._program, "cat-file", "--batch"],
@@ -210,19 +226,12 @@ class _Making:
                 stderr=subprocess.DEVNULL,
             )
         )
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._objects.kill()
-        self._held.close()
-        self._scanned.save()
-        durable.remove_tree(self._scratch)
 
     # ---- the two forms of a history
 
     def whole(self) -> History:
         """The whole history. Raises _TooLong."""
-        references = self._repository.references()
+        references = self._references()
         head, _ = self._repository.read_own("HEAD")
         branch = _target(head)
         detached = [branch] if is_id(branch) else []
@@ -247,18 +256,30 @@ class _Making:
         changed = sum(one != other for one, other in made.items())
         return History(
             f"{made[branch]}\n".encode() if detached else head,
-            b"".join(f"{oid} {name}\n".encode() for name, oid in renamed.items()),
+            b"".join(os.fsencode(f"{oid} {name}\n") for name, oid in renamed.items()),
             index,
             _lines(shallow),
             self._index_ns,
             self._skipped,
-            _REWRITTEN.format(versions=len(self._bad), commits=changed) if changed else "",
+            (*self._notes, *([_REWRITTEN.format(versions=len(self._bad), commits=changed)] if changed else ())),
         )
 
-    def one_commit(self) -> History:
+    def _references(self) -> dict[str, str]:
+        """The references that lead to something: of the others git itself only warns."""
+        found = self._repository.references()
+        objects = self._many(list(dict.fromkeys(found.values())), missing=True)
+        gone = {oid for oid, kind, _ in objects if kind == _MISSING}
+        names = [name for name, oid in found.items() if oid in gone]
+        if names:
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            self._notes.append(_GONE.format(names=", ".join(names[:_NAMED]) + more))
+        return {name: oid for name, oid in found.items() if oid not in gone}
+
+    def one_commit(self, why: str) -> History:
         """One commit with what is visible of HEAD. Raises NoHistory."""
         self._until = time.monotonic() + limits.AGENT_HISTORY_SECONDS
         self._rewritten.clear()
+        self._restart()
         head, _ = self._repository.read_own("HEAD")
         name = _target(head)
         oid = name if is_id(name) else self._repository.references().get(name, "")
@@ -278,10 +299,13 @@ class _Making:
             index = self._make_index(staged, new)
             self._pack([commit, *self._visible(staged)])
         except (_TooLong, *_BROKEN):
-            raise NoHistory("its repository is too large, or cannot be read") from None
+            if why == _UNREADABLE:
+                raise NoHistory("git cannot read its objects; try: git fsck") from None
+            raise NoHistory("its repository is too large") from None
+        facts = index, b"", self._index_ns, self._skipped, (why,)
         if is_id(name):
-            return History(f"{commit}\n".encode(), b"", index, b"", self._index_ns, self._skipped, _ONE_COMMIT)
-        return History(head, f"{commit} {name}\n".encode(), index, b"", self._index_ns, self._skipped, _ONE_COMMIT)
+            return History(f"{commit}\n".encode(), b"", *facts)
+        return History(head, os.fsencode(f"{commit} {name}\n"), *facts)
 
     def _load(self, tips: list[str]) -> list[str]:
         """Read all commits and trees, many at a time. The commits, parents before their children."""
@@ -558,21 +582,25 @@ class _Making:
                 self._read[oid] = kind, data
         return self._read[oid]
 
-    def _many(self, wanted: list[str]) -> Iterator[tuple[str, bytes, bytes]]:
-        """Id, kind and the first bytes of each object. Raises ValueError, _TooLong."""
-        assert self._objects.stdin is not None
+    def _many(self, wanted: list[str], *, missing: bool = False) -> Iterator[tuple[str, bytes, bytes]]:
+        """Id, kind and the first bytes of each object; without `missing` only a partial clone may lack one. Raises
+        ValueError, _TooLong.
+        """
+        assert self._objects is not None and self._objects.stdin is not None
         for begin in range(0, len(wanted), _AT_ONCE):
             some = wanted[begin : begin + _AT_ONCE]
             self._in_time()
             self._objects.stdin.write(_lines(some))
             self._objects.stdin.flush()
             answers = [(oid, *self._answer()) for oid in some]
+            if not missing and not self._partial and any(kind == _MISSING for _, kind, _ in answers):
+                raise ValueError(_MISSING)
             yield from answers
 
     def _answer(self) -> tuple[bytes, bytes]:
-        assert self._objects.stdout is not None
+        assert self._objects is not None and self._objects.stdout is not None
         _, kind, *size = self._objects.stdout.readline().split()
-        if kind == _MISSING and self._partial:
+        if kind == _MISSING:
             return kind, b""
         most = limits.AGENT_SCANNED_BYTES if kind == b"blob" else limits.AGENT_GIT_OBJECT_BYTES
         left = int(size[0])
@@ -616,10 +644,16 @@ class _Making:
 _REWRITTEN: Final = (
     "git: {versions} versions of hidden files are placeholders in the history, so {commits} commits have other ids"
 )
-_ONE_COMMIT: Final = (
+_TOO_LONG: Final = (
     "git: one commit of what is visible, because the whole history takes more than "
     f"{limits.AGENT_HISTORY_SECONDS} s to check"
 )
+_UNREADABLE: Final = (
+    "git: one commit of what is visible, because git cannot read all objects of the history; try: git fsck"
+)
+_GONE: Final = "git: the agent does not have {names}, because the object is missing; try: git fsck"
+_NAMED: Final = 8
+"""References that a line names."""
 
 
 @cache
@@ -633,7 +667,7 @@ def _kind(mode: bytes) -> int | None:
 
 def _target(head: bytes) -> str:
     """The reference or the id that HEAD has."""
-    return head.decode("utf-8", "replace").strip().removeprefix("ref: ")
+    return os.fsdecode(head).strip().removeprefix("ref: ")
 
 
 def _header(data: bytes, key: bytes) -> str:

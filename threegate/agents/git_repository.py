@@ -92,7 +92,9 @@ class Repository:
         """
         place = root / ".git"
         if place.is_dir() and not place.is_symlink():
-            return cls(place, place)
+            found = cls(place, place)
+            found._refuse_links()
+            return found
         own = place
         if not place.is_dir():
             own = root / _first_line(Path(os.path.realpath(place))).removeprefix("gitdir: ")
@@ -103,10 +105,24 @@ class Repository:
             if own.parent != common / "worktrees":
                 raise NoHistory(_FOREIGN)
         found = cls(own, common)
+        found._refuse_links()
         has_something = (own / "index").exists() or bool(found.references())
         if has_something and not found._names(root) and not found._knows(root):
             raise NoHistory(_FOREIGN)
         return found
+
+    def _refuse_links(self) -> None:
+        """Raises NoHistory where git would follow a link in the repository, or finds no HEAD. A link may lead to any
+        file of this account, and what is behind one that is not followed would be missing without a word.
+        """
+        for folder, names in ((self.own, ("HEAD", "index")), (self.common, ("config", "refs", "packed-refs", "shallow"))):
+            for name in names:
+                if (folder / name).is_symlink():
+                    raise NoHistory(
+                        f"{folder / name} is a link, and links in a repository are not followed; put there what it "
+                        "leads to, or use git worktree add"
+                    )
+        _first_line(self.own / "HEAD")
 
     def _names(self, root: Path) -> bool:
         """Whether it says that this folder is its work tree."""
@@ -145,7 +161,7 @@ class Repository:
         """The references by name, with the id that each has; one that stands for another has the id of that one."""
         found: dict[str, str] = {}
         with suppress(OSError):
-            for line in self.read("packed-refs").decode("utf-8", "replace").splitlines():
+            for line in os.fsdecode(self.read("packed-refs")).split("\n"):
                 oid, _, name = line.partition(" ")
                 if is_id(oid) and name.startswith(_KEPT):
                     found[name] = oid
@@ -153,7 +169,7 @@ class Repository:
             for name in names:
                 path = os.path.relpath(os.path.join(place, name), self.common)
                 with suppress(OSError):
-                    value = self.read(path).decode("utf-8", "replace").strip()
+                    value = os.fsdecode(self.read(path)).strip()
                     if path.startswith(_KEPT) and (is_id(value) or value.startswith("ref: ")):
                         found[path] = value
         named = {name: found.get(value.removeprefix("ref: "), value) for name, value in found.items()}
@@ -194,21 +210,21 @@ class Repository:
             _UNREACHABLE if self.is_partial else "",
         ]
         for key, value in {"user.name": "agent", "user.email": "agent@localhost", **self._settings}.items():
+            if key.startswith("filter.lfs.") and self.lacks_lfs:
+                continue
             section, _, name = key.rpartition(".")
             section, _, below = section.partition(".")
             title = f'{section} "{below}"' if below else section
             escaped = value.replace("\\", "\\\\").replace('"', '\\"')
             lines.append(f'[{title}]\n\t{name} = "{escaped}"\n')
-        if self.lacks_lfs:
-            lines.append('[filter "lfs"]\n\trequired = false\n')
         if without_cone and "core.sparsecheckout" in self._settings:
             lines.append("[core]\n\tsparsecheckoutcone = false\n")
         return "".join(lines).encode()
 
     @property
     def lacks_lfs(self) -> bool:
-        """Whether files of Git LFS are filtered here, and the jail cannot: git would refuse every command that looks
-        into one.
+        """Whether files of Git LFS are filtered here, and the jail has no program for it: git would end every command
+        that looks into one, also with `required` set to false.
         """
         return any(key.startswith("filter.lfs.") for key in self._settings) and find_program("git-lfs") is None
 
@@ -301,7 +317,7 @@ def _first_line(path: Path) -> str:
     try:
         return _read(path.parent, path.name).decode("utf-8", "surrogateescape").split("\n", 1)[0]
     except OSError:
-        raise NoHistory("its repository cannot be read") from None
+        raise NoHistory(f"{path} cannot be read; see: git status") from None
 
 
 def _read(folder: Path, path: str) -> bytes:

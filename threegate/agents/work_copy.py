@@ -244,8 +244,8 @@ class WorkCopy:
         except (NoHistory, ProjectError) as error:
             say(f"git: the agent has no repository: {error}")
             return
-        if history.note:
-            say(history.note)
+        for note in history.notes:
+            say(note)
         if repository.lacks_lfs:
             say("git: git-lfs is not installed in /usr, so files of Git LFS are staged whole; apt-get install git-lfs")
 

@@ -91,7 +91,8 @@ def find_project(workspace: Workspace, settings: Settings, name: str) -> Project
     if present != registered:
         raise Refused(
             "project_changed",
-            f"{registered.path}: is another folder than the one that was registered; add it again",
+            f"{registered.path}: is another folder than the one that was registered; if it is yours: threegate project "
+            f"remove {name}, then threegate project add {name} {registered.path}",
         )
     return present
 

@@ -279,7 +279,7 @@ def test_a_history_that_takes_too_long_is_one_commit(
         == "The project without its history\n* main\n"
     )
     assert "CANARY" not in inside(run, f"{DUMP}")
-    assert said == [git_history._ONE_COMMIT] and str(limits.AGENT_HISTORY_SECONDS) in said[0]
+    assert said == [git_history._TOO_LONG] and str(limits.AGENT_HISTORY_SECONDS) in said[0]
 
 
 def in_copy_with(tmp_path: Path, said: list[str]) -> WorkCopy:
