@@ -58,12 +58,18 @@ class Screen:
 
 @contextmanager
 def on_terminal(
-    who: Person, *program: str, options: Sequence[str] = ("--propose", "never"), **streams: Any
+    who: Person,
+    *program: str,
+    options: Sequence[str] = ("--propose", "never"),
+    words: Sequence[str] | None = None,
+    **streams: Any,
 ) -> Iterator[Screen]:
-    """Run an agent as somebody who sits at a terminal of 40 rows and 100 columns. `streams` replaces some of theirs."""
+    """Run an agent, or the command with these `words`, as somebody who sits at a terminal of 40 rows and 100 columns.
+    `streams` replaces some of theirs.
+    """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    command = who.command(*who.words(*program, options=options))
+    command = who.command(*(words or who.words(*program, options=options)))
     process = subprocess.Popen(
         ["setsid", *([] if streams else ["--ctty"]), *command], env=who.environ(), cwd=who.home,
         **{"stdin": slave, "stdout": slave, "stderr": slave, **streams}, **as_account(who.account),

@@ -350,3 +350,16 @@ def test_a_branch_whose_name_is_not_utf_8_keeps_it(tmp_path: Path) -> None:
     state = "git status --porcelain; git for-each-ref --format='%(refname) %(objectname)' | LC_ALL=C cat -v"
     with working(tmp_path, "plain") as copy:
         assert inside(copy, state) == git(tmp_path, f"cd project; {state}")
+
+
+def test_a_damaged_pack_ends_and_is_named(tmp_path: Path) -> None:
+    """git prints the size of such an object and then dies; what it never wrote was once waited for."""
+    make(tmp_path, "plain")
+    git(
+        tmp_path,
+        """cd project; seq 200 >old; git add old; git commit -qm old; git rm -q old; git commit -qm gone; git repack -qad
+        chmod u+w .git/objects/pack/*.pack; id=$(git rev-parse HEAD~1:old)
+        at=$(git verify-pack -v .git/objects/pack/*.idx | sed -n "s/^$id .* //p")
+        printf XXXXXXXX | dd of=$(echo .git/objects/pack/*.pack) bs=1 seek=$((at + 8)) conv=notrunc status=none""",
+    )
+    assert lines(tmp_path) == [git_history._UNREADABLE]

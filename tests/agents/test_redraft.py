@@ -16,6 +16,7 @@ from tests.changes.trees_on_disk import Spec, build, made
 from tests.conftest import missing
 from tests.runners.applying import own, picture
 from tests.support import Done, Place, make_place, monty_draft, request_id
+from threegate.agents import git_repository, merge
 from threegate.agents.merge import merge_files
 from threegate.agents.work_changes import base_name
 from threegate.changes.change_draft import draft_change_set
@@ -196,10 +197,13 @@ def test_git_merges_three_plain_files_and_nothing_else(tmp_path: Path, monkeypat
     assert merge_files(b"1\n", b"2\n", b"3\n") is None
     assert merge_files(b"1\0\n", b"2\0\n", b"3\0\n") is None
     assert not list(tmp_path.glob("threegate-merge-*"))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unavailable, match="apt-get install git"):
-        merge_files(b"1", b"2", b"3")
     (tmp_path / "git").write_text("no program")
     (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert merge_files(b"1\n", b"1\n", b"2\n") == b"2\n", "git is that of the machine, whatever the caller's PATH"
+    monkeypatch.setattr(git_repository, "PROGRAMS", str(tmp_path / "nothing"))
+    with pytest.raises(Unavailable, match="apt-get install git"):
+        merge_files(b"1", b"2", b"3")
+    monkeypatch.setattr(merge, "find_program", lambda name: str(tmp_path / name))
     with pytest.raises(Unavailable, match="could not be run"):
         merge_files(b"1", b"2", b"3")

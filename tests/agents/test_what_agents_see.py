@@ -131,6 +131,26 @@ def test_a_person_may_answer_for_each_file(user: Person) -> None:
         assert screen.end() == 0 and b"[Hb.yml\r\n" in screen.seen and b"a.yml\r\n" not in screen.seen
 
 
+def test_an_answer_that_was_wrong_can_be_taken_back(user: Person) -> None:
+    build(user, {"prod.yml": f"token: {TOKEN}\n", "settings.py": f'DB_PASSWORD = "{PASSWORD}"\n'})
+    ask = ["project", "survey", str(user.project), "--ask"]
+    for number, (steps, seen) in enumerate(
+        (
+            ([(b"Hide prod.yml?", b"n"), (b"Show settings.py?", b"y")], b"shown   prod.yml:1"),
+            ([(b"Show these 2 files?", b"each"), (b"Show prod.yml?", b"n"), (b"Show settings.py?", b"y")], b"hidden  prod.yml:1"),
+        ),
+        1,
+    ):  # fmt: skip
+        with on_terminal(user, words=ask) as screen:
+            for question, answer in steps:
+                screen.wait_for(question)
+                screen.press(answer + b"\n")
+            assert screen.end() == 0 and seen in screen.seen, screen.seen
+        assert len(user.events("findings_decided")) == number
+    done = user.threegate(*ask)
+    assert (done.returncode, done.stderr) == (2, "threegate: --ask asks a person: use it in a terminal\n")
+
+
 def test_a_tracked_file_that_is_a_secret_by_its_name_is_asked_about(user: Person) -> None:
     """In most projects it is in no repository, and then there is nothing to ask; those of a parser's tests are."""
     build(user, {"tests/.env.basic": "A=1\n"})

@@ -598,6 +598,7 @@ class _Making:
             yield from answers
 
     def _answer(self) -> tuple[bytes, bytes]:
+        """Kind and first bytes of the next object. Raises ValueError, IndexError."""
         assert self._objects is not None and self._objects.stdout is not None
         _, kind, *size = self._objects.stdout.readline().split()
         if kind == _MISSING:
@@ -605,9 +606,14 @@ class _Making:
         most = limits.AGENT_SCANNED_BYTES if kind == b"blob" else limits.AGENT_GIT_OBJECT_BYTES
         left = int(size[0])
         data = self._objects.stdout.read(min(left, most))
+        if len(data) < min(left, most):
+            raise ValueError(kind)  # git died over an object that is damaged
         left -= len(data)
         while left:
-            left -= len(self._objects.stdout.read(min(left, _PIECE)))
+            piece = len(self._objects.stdout.read(min(left, _PIECE)))
+            if not piece:
+                raise ValueError(kind)
+            left -= piece
         self._objects.stdout.read(1)
         return kind, data
 

@@ -476,7 +476,7 @@ class _Launch:
                 )
 
         found = look()
-        new = [item for item in found.findings if item.asks and item.digest not in answers.hides]
+        new = found.questions(answers.hides)
         if decide is None or not new:
             return found
         decided = decide(new)

@@ -7,7 +7,6 @@ written nowhere but into a change set.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from threegate.agents.git_repository import find_program
 from threegate.changes.trees import Tree, TreeEntry
 from threegate.core import limits
 from threegate.core.errors import Unavailable
@@ -35,7 +35,7 @@ def merge_marked(ours: bytes, base: bytes, theirs: bytes) -> tuple[bytes, int] |
     """The three-way merge of a text, with marks where both sides changed the same lines, and how often they did; None
     if it is not text. Raises Unavailable.
     """
-    git = shutil.which("git")
+    git = find_program("git")
     if git is None:
         raise Unavailable(
             "git: not installed, but needed for the merge; apt-get install git, or have it proposed again"

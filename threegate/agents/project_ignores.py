@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from threegate.agents.git_repository import NoHistory, Repository
+from threegate.agents.git_repository import NoHistory, Repository, find_program
 from threegate.changes.ignored import Ignoring
 from threegate.core import durable, limits
 
@@ -116,7 +115,7 @@ def _index(repository: Repository) -> Iterator[str]:
 
 def _git(words: list[str], environment: dict[str, str]) -> bytes:
     """What git prints; nothing if it fails, or is not installed."""
-    program = shutil.which("git", path=os.defpath)
+    program = find_program("git")
     if program is None:
         return b""
     with suppress(subprocess.SubprocessError):

@@ -15,7 +15,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -110,6 +110,14 @@ class Survey:
     def listed(self) -> list[Finding]:
         """The findings in files that the agent sees."""
         return [found for found in self.findings if found.path not in self.hidden]
+
+    def questions(self, answers: Mapping[str, bool], *, again: bool = False) -> list[Finding]:
+        """The findings that a person is asked about, with `again` also those that have an answer, as it is."""
+        return [
+            replace(found, hides=answers.get(found.digest, found.hides))
+            for found in self.findings
+            if (again and found.digest in answers) or (found.asks and (again or found.digest not in answers))
+        ]
 
     @property
     def total_bytes(self) -> int:

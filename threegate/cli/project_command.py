@@ -13,6 +13,7 @@ from threegate.cli.invocation import (
     argument,
     context_here,
     emit_json,
+    on_terminal,
     say,
     wants_json,
     warn,
@@ -21,6 +22,7 @@ from threegate.cli.invocation import (
 from threegate.core.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from threegate.agents.project_survey import Survey
     from threegate.request.job import Deliver
 
 app = typer.Typer(no_args_is_help=True)
@@ -120,33 +122,48 @@ def survey(
     with_: Annotated[
         list[str] | None, typer.Option("--with", metavar="PATH", help="As an option of `threegate agent run`.")
     ] = None,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask about what was found, also where you decided before, and keep the answers.")
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Show which files of a project are hidden from agents.
 
     It lists what looks like a secret, also where agents see it: path, line, kind, and the line with the secret masked.
-    Nothing is run and nothing is changed.
+    Nothing is run and nothing is changed. With --ask you can take back an answer that was wrong; the next run has it.
 
-    Example: threegate project survey ~/app
+    Example: threegate project survey ~/app --ask
     """
     from threegate.agents.project_survey import scan_cache
     from threegate.agents.project_survey import survey as survey_project
-    from threegate.agents.secret_answers import Answers
+    from threegate.agents.secret_answers import Answers, keep_answers
     from threegate.agents.work_copy import refuse_project
     from threegate.changes.make import utf_8
-    from threegate.cli.findings_question import finding_line
+    from threegate.cli.findings_question import decide_findings, finding_line
+    from threegate.setup.init import account
 
+    if ask and not on_terminal():
+        raise InvalidInput("--ask asks a person: use it in a terminal")
     context = context_here()
     root = refuse_project(folder, context.workspace, context.workspace_id)
     answers = Answers.read(context.workspace, root)
-    found = survey_project(
-        root,
-        shown=tuple(path.rstrip("/") for path in with_ or ()),
-        cache=scan_cache(context.workspace_id),
-        protected=context.policy.settings.agents.protected,
-        key=answers.key,
-        answers=answers.hides,
-    )
+
+    def look() -> Survey:
+        return survey_project(
+            root,
+            shown=tuple(path.rstrip("/") for path in with_ or ()),
+            cache=scan_cache(context.workspace_id),
+            protected=context.policy.settings.agents.protected,
+            key=answers.key,
+            answers=answers.hides,
+        )
+
+    found = look()
+    if ask:
+        decided = decide_findings(found.questions(answers.hides, again=True), lambda: 0)
+        if decided:
+            answers = keep_answers(context.workspace, answers, decided, actor=account())
+            found = look()
     hidden = {path: why for path, why in found.hidden.items() if path != ".git"}  # the agent has a clean one
     rows = [
         {
