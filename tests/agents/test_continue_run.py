@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from tests.agents.people import Person
 from tests.agents.test_what_comes_out import own_project, sign
+from tests.conftest import slow
 from threegate.core import limits
 
 LINES = "".join(f"{number}\n" for number in range(20))
@@ -167,6 +170,46 @@ def test_budgets_count_on(user: Person) -> None:
     assert user.events("agent_ended")[-1]["reason"] == "disk_bytes", done
     newer = user.workspace / "tool-exec" / "agents" / newest(user) / "run.json"
     assert json.loads(newer.read_text())["used_requests"] == 7
+
+
+KILLING = """
+import os
+rename, left = os.rename, [int(os.environ["RENAMES"])]
+def dying(old, new, **more):
+    moved = os.path.basename(old) in ("tree", "upper", "names", "git", "state")
+    if moved and not left[0]:
+        os.kill(os.getpid(), 9)
+    left[0] -= moved
+    return rename(old, new, **more)
+os.rename = dying
+"""
+
+
+@pytest.mark.parametrize(("kind", "renames"), [("plain", 1), slow("plain", 0), slow("plain", 2), slow("overlay", 2)])
+def test_a_launcher_that_is_killed_while_it_takes_the_copy_gives_it_back(
+    user: Person, kind: str, renames: int
+) -> None:
+    """Whoever looks next returns it: the work is where it was, and can be proposed and continued."""
+    if kind == "overlay":
+        large(user)
+    subprocess.run(["git", "init", "-q", str(user.project)], check=True)
+    user.own()
+    run = first(user, "echo mine >>app.py")
+    folder = user.root / "killing"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(KILLING)
+    killing = replace(
+        user, environment={"PYTHONPATH": f"{folder}:{user.environ()['PYTHONPATH']}", "RENAMES": str(renames)}
+    )
+    done = killing.threegate("agent", "continue", run, "--", "true", restore_signals=True)
+    assert done.returncode == -9, done
+    if renames == 2:
+        go_on(user, run, "cat app.py")
+        return
+    assert "1 changed (app.py)" in user.threegate("agent", "propose", run).stdout
+    listed = user.threegate("agent", "list").stdout
+    assert listed.count("never started") == 1 and f"{run}  ended with exit code 0" in listed
+    assert user.threegate("audit", "verify").returncode == 0
 
 
 def test_a_run_that_does_not_start_gives_the_copy_back(user: Person) -> None:

@@ -81,8 +81,8 @@ def take_over_copy(
     taken: Callable[[TakenCopy], None],
 ) -> TakenCopy:
     """Move a run's copy to another one, and make the project as the survey `now` found it, with `shown` as the paths of
-    `--with`, its start. `taken` gets it as soon as something
-    was moved. Raises InvalidInput if the run is alive, Unavailable, OSError.
+    `--with`, its start. `taken` gets it before anything is
+    moved. Raises InvalidInput if the run is alive, Unavailable, OSError.
     """
     with lock_ended(parent) as ended:
         if not ended:

@@ -387,24 +387,8 @@ class _Launch:
             )
         for line in said:
             self._say(line)
-        self._facts = RunFacts(
-            profile=plan.profile.name,
-            started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-            root=str(plan.root),
-            project=self._registered(),
-            copy=self._copy.kind,
-            account=plan.account.name,
-            uid=plan.account.uid,
-            gid=plan.account.gid,
-            launcher=os.getpid(),
-            shown=self._wanted.shown,
-            reading=tuple(map(str, plan.read)),
-            parent="" if self._wanted.parent is None else self._wanted.parent[0].run_id,
-        )
+        self._facts = replace(self._first_facts(self._copy.kind), project=self._registered())
         self._facts.write(run)
-        if self._wanted.parent is not None:
-            parent, known = self._wanted.parent
-            replace(known, continued=run.run_id).write(parent)
         if not self._wanted.fresh:
             self._before = take_over_state(self._context.workspace, run, self._facts)
         if self._before is not None:
@@ -434,6 +418,23 @@ class _Launch:
         if self._cgroup.missing:
             self._say(f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)")
 
+    def _first_facts(self, kind: CopyKind) -> RunFacts:
+        """What is known of the run before anything of it is anywhere else."""
+        plan = self._plan
+        return RunFacts(
+            profile=plan.profile.name,
+            started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+            root=str(plan.root),
+            copy=kind,
+            account=plan.account.name,
+            uid=plan.account.uid,
+            gid=plan.account.gid,
+            launcher=os.getpid(),
+            shown=self._wanted.shown,
+            reading=tuple(map(str, plan.read)),
+            parent="" if self._wanted.parent is None else self._wanted.parent[0].run_id,
+        )
+
     def _take_over(self, parent: AgentRun, facts: RunFacts, kind: CopyKind, now: Survey, said: list[str]) -> CopyKind:
         """Go on in the copy of another run. Raises InvalidInput, Unavailable, OSError."""
         plan, run = self._plan, self._run
@@ -444,6 +445,9 @@ class _Launch:
 
         def taken(copy: TakenCopy) -> None:
             self._taken = copy
+            # Before anything moves: if this process is killed, the next one finds the copy and returns it.
+            self._first_facts(facts.copy).write(run)
+            replace(facts, continued=run.run_id).write(parent)
 
         self._copy = take_over_copy(
             parent,

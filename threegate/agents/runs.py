@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
+from threegate.agents.work_copy import NAMES, TREE, UPPER
 from threegate.core import durable, limits
 from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, ThreeGateError, Unavailable
@@ -167,18 +169,23 @@ def find_run(workspace: Workspace, name: str) -> tuple[AgentRun, RunFacts]:
 
 
 def end_dead_runs(context: Context, *, actor: str) -> list[str]:
-    """Record the end of each run whose launcher was killed; return their ids. Raises TrailError,
-    Unavailable.
+    """Record the end of each run whose launcher was killed; return their ids. One that was killed before the trail had
+    its start returns the copy that it took over. Raises TrailError, Unavailable, OSError.
     """
     ended = []
     for run, facts in all_runs(context.workspace):
-        if facts.ended or not facts.announced:
+        if facts.ended:
             continue
         descriptor = _lock(run)
         if descriptor is None:
             continue
         try:
             facts = RunFacts.read(run)
+            if not facts.ended and not facts.announced:
+                if not _has_begun(context, run):
+                    _close_unstarted(context.workspace, run, facts)
+                    continue
+                facts = replace(facts, announced=True)  # it was killed between the trail and its own record
             if not facts.ended:
                 with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
                     known = held.index.run(run.run_id)
@@ -193,6 +200,36 @@ def end_dead_runs(context: Context, *, actor: str) -> list[str]:
         finally:
             os.close(descriptor)
     return ended
+
+
+def _has_begun(context: Context, run: AgentRun) -> bool:
+    """Whether the trail has the start of a run and not its end."""
+    with context.trail.locked() as held:
+        known = held.index.run(run.run_id)
+        return known is not None and not known.ended
+
+
+def _close_unstarted(workspace: Workspace, run: AgentRun, facts: RunFacts) -> None:
+    """Note that a run never started; the copy that it took over is that of the run before again, as far as it was taken.
+    What was done of this once is not done again. Its HOME stays for the next run. Raises Unavailable, OSError.
+    """
+    if facts.parent and workspace.agent_run(facts.parent).folder.is_dir():
+        _return_copy(run, workspace.agent_run(facts.parent))
+    replace(facts, parent="", ended=True).write(run)
+
+
+def _return_copy(run: AgentRun, parent: AgentRun) -> None:
+    known = RunFacts.read(parent)
+    places = [(run.work / name, parent.work / name) for name in (UPPER, NAMES, TREE)]
+    for mine, theirs in (*places, (run.git, parent.git)):
+        if mine.is_dir() and not theirs.exists():
+            os.rename(mine, theirs)
+    if run.manifest.is_file():  # written last of all: the copy has this start now
+        shutil.copytree(run.base, parent.base, dirs_exist_ok=True)
+        durable.overwrite(parent.manifest, durable.read_regular(run.manifest, max_bytes=limits.AGENT_MANIFEST_BYTES))
+    if known.continued == run.run_id:
+        replace(known, continued="").write(parent)
+    run.manifest.unlink(missing_ok=True)
 
 
 def stop_run(run: AgentRun, facts: RunFacts) -> bool:
