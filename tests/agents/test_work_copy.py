@@ -323,3 +323,32 @@ def test_what_is_special_is_hidden(tmp_path: Path) -> None:
     assert found.hides("sub/DATA/x") and found.hides("data/z") and not found.hides("database")
     shown = survey(tmp_path, shown=("data/x",), protected=("data/",))
     assert shown.entries.keys() == {"sub", "data", "data/x"} and shown.hidden["data/y"] == "protected"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_somebody_edited_meanwhile_is_merged(tmp_path: Path, project: Path, kind: CopyKind) -> None:
+    """The bytes of the start are those that git had. What was merged once and applied is never taken back by the copy,
+    which does not have the other side.
+    """
+    lines = "".join(f"{number}\n" for number in range(20))
+    (project / "text").write_text(lines)
+    (project / "other").write_text(lines)
+    subprocess.run("git init -q . && git add -A", shell=True, cwd=project, check=True)
+    with working(tmp_path, kind) as copy:
+        inside(copy, "sed -i s/^3$/three/ text; echo mine >>other")
+        (project / "text").write_text(lines.replace("17\n", "seventeen\n"))
+        (project / "other").write_text(f"{lines}theirs\n")
+        made = read_changes(copy)
+        both = lines.replace("17\n", "seventeen\n").replace("\n3\n", "\nthree\n")
+        assert changed(made) == {"text": "modify"} and content(made, "text") == both
+        assert [item.path for item in made.left_out] == ["other"]
+        remember_proposed(copy.run, made)
+        (project / "text").write_text(both)
+        assert changed(read_changes(copy)) == {}
+        inside(copy, "sed -i s/^9$/nine/ text")
+        assert content(read_changes(copy), "text") == both.replace("\n9\n", "\nnine\n")
+
+
+def content(made: MadeChangeSet, path: str) -> str:
+    with tarfile.open(fileobj=BytesIO(made.data)) as archive:
+        return archive.extractfile(f"tree/{path}").read().decode()  # type: ignore[union-attr]

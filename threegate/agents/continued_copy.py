@@ -23,6 +23,7 @@ from threegate.agents.merge import merge_marked
 from threegate.agents.names_layer import make_stub
 from threegate.agents.project_survey import Original, Survey
 from threegate.agents.runs import RunFacts, lock_ended
+from threegate.agents.start_bytes import start_bytes
 from threegate.agents.work_changes import base_name
 from threegate.agents.work_copy import NAMES, SCRATCH, TREE, UPPER, WorkCopy
 from threegate.changes.trees import HeldTree, TreeEntry
@@ -240,7 +241,7 @@ class _Rebasing:
         try:
             start = durable.read_regular(base, max_bytes=limits.AGENT_BASE_BYTES)
         except OSError:
-            start = b""
+            start = start_bytes(self._copy.run, {path: before}).get(path, b"")
         durable.overwrite(base, project)
         if project == copy:
             return

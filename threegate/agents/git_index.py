@@ -13,6 +13,7 @@ _HEAD_BYTES: Final = 12
 _FACTS_BYTES: Final = 40
 _MTIME, _INODE, _MODE, _SIZE = 8, 20, 24, 36
 """Where these are in the facts of an entry, each with four bytes."""
+_32_BITS: Final = 0xFFFFFFFF
 _SUBMODULE: Final = 0o160000
 _EXTENDED, _SKIPPED, _NAME_BITS, _LONG_NAME = 0x4000, 0x4000, 0xFFF, 0xFFF
 
@@ -26,6 +27,11 @@ class IndexEntry(NamedTuple):
     size: int
     is_here: bool
     """Whether it is a file that should be in the checkout: no submodule, and nothing that a sparse checkout skips."""
+    oid: str
+
+    def is_of(self, mtime: int, inode: int, size: int) -> bool:
+        """Whether the file was this one when git last looked."""
+        return (self.mtime, self.inode, self.size) == (mtime & _32_BITS, inode & _32_BITS, size & _32_BITS)
 
 
 def read_index(data: bytes) -> Iterator[IndexEntry]:
@@ -52,7 +58,8 @@ def read_index(data: bytes) -> Iterator[IndexEntry]:
         if flags & _NAME_BITS != min(len(path), _LONG_NAME):
             raise ValueError(path)
         mtime, inode, mode, size = (_number(data, begin + place) for place in (_MTIME, _INODE, _MODE, _SIZE))
-        yield IndexEntry(path, mtime, inode, size, mode != _SUBMODULE and not more & _SKIPPED)
+        oid = data[begin + _FACTS_BYTES : begin + _FACTS_BYTES + digest].hex()
+        yield IndexEntry(path, mtime, inode, size, mode != _SUBMODULE and not more & _SKIPPED, oid)
         at = end + 1 if version == 4 else end + 8 - (end - begin) % 8
 
 

@@ -12,7 +12,9 @@ import re
 import shutil
 import stat
 import subprocess
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -69,7 +71,6 @@ _UNREACHABLE: Final = """\
 """
 """For a partial clone: git goes on without the objects that nobody needs, and fails to fetch the others."""
 _GLOB: Final = re.compile(rb"[\\*?\[\] ]")
-_32_BITS: Final = 0xFFFFFFFF
 PROGRAMS: Final = "/usr/local/bin:/usr/bin:/bin"
 """Where the jail has programs."""
 
@@ -145,15 +146,15 @@ class Repository:
         other = self.own.parent if self.own.name == ".git" else None
         known = total = 0
         with suppress(OSError, ValueError, IndexError):
-            for path, *facts, is_here in read_index(_read(self.own, "index")):
-                if not is_here:
+            for entry in read_index(_read(self.own, "index")):
+                if not entry.is_here:
                     continue
-                if other is not None and os.path.lexists(os.path.join(os.fsencode(other), path)):
+                if other is not None and os.path.lexists(os.path.join(os.fsencode(other), entry.path)):
                     return False
                 total += 1
                 with suppress(OSError):
-                    now = os.lstat(os.path.join(os.fsencode(root), path))
-                    known += facts == [int(now.st_mtime) & _32_BITS, now.st_ino & _32_BITS, now.st_size & _32_BITS]
+                    now = os.lstat(os.path.join(os.fsencode(root), entry.path))
+                    known += entry.is_of(int(now.st_mtime), now.st_ino, now.st_size)
             return known * 2 > total
         return False
 
@@ -286,6 +287,21 @@ def find_program(name: str) -> str | None:
     if found is None or os.path.realpath(found).startswith(("/usr/", "/bin/")):
         return found
     return shutil.which(name, path=PROGRAMS.partition(":")[2])
+
+
+@contextmanager
+def scratch_repository(*, sha256: bool) -> Iterator[Path]:
+    """An empty repository of our own, which is gone after the block: a `GIT_DIR` for one look at some file of git's."""
+    with tempfile.TemporaryDirectory(prefix="threegate-git-") as made:
+        place = Path(made)
+        for folder in ("objects/info", "refs"):
+            (place / folder).mkdir(parents=True)
+        (place / "HEAD").write_bytes(b"ref: refs/heads/none\n")
+        if sha256:
+            (place / "config").write_bytes(
+                b"[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
+            )
+        yield place
 
 
 def _parsed(text: bytes) -> dict[str, str]:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from threegate.agents.git_repository import NoHistory, Repository, find_program
+from threegate.agents.git_repository import NoHistory, Repository, find_program, scratch_repository
 from threegate.changes.ignored import Ignoring
 from threegate.core import durable, limits
 
@@ -98,17 +97,13 @@ def _excludes_file() -> Path:
 
 def _index(repository: Repository) -> Iterator[str]:
     """The paths in the index; nothing if there is none, or git cannot read it alone."""
-    with tempfile.TemporaryDirectory(prefix="threegate-index-") as made, suppress(OSError):
-        scratch = Path(made)
-        for folder in ("objects", "refs"):
-            (scratch / folder).mkdir()
-        (scratch / "HEAD").write_bytes(b"ref: refs/heads/none\n")
-        if b"sha256" in durable.read_regular(repository.common / "config", max_bytes=limits.IGNORE_FILE_BYTES):
-            (scratch / "config").write_bytes(
-                b"[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
-            )
+    config = b""
+    with suppress(OSError):
+        config = durable.read_regular(repository.common / "config", max_bytes=limits.IGNORE_FILE_BYTES)
+    with suppress(OSError), scratch_repository(sha256=b"sha256" in config) as scratch:
         for file in (repository.own / "index", *repository.own.glob("sharedindex.*")):
             (scratch / file.name).write_bytes(durable.read_regular(file, max_bytes=limits.SNAPSHOT_BYTES))
+        made = str(scratch)
         listed = _git(["ls-files", "-z", "--sparse"], {"GIT_DIR": made, "GIT_WORK_TREE": made, "HOME": made})
         yield from (os.fsdecode(path) for path in listed.split(b"\0") if path)
 

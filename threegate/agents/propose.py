@@ -48,7 +48,7 @@ def propose_again(
         raise InvalidInput(f"{run.run_id}: its copy is that of the run {facts.continued} now; propose that one")
     root = Path(facts.root)
     copy = WorkCopy.of(run, root, facts.copy, Account(facts.account, facts.uid, facts.gid))
-    made, commits = read_frozen(run, lambda: (read_changes(copy, paths=paths, merging=True), read_commits(copy)))
+    made, commits = read_frozen(run, lambda: (read_changes(copy, paths=paths), read_commits(copy)))
     for path in paths:
         named = [*(row.path for row in made.rows), *(item.path for item in made.left_out)]
         if not any(name == path or name.startswith(f"{path}/") for name in named):

@@ -22,6 +22,7 @@ from typing import Final
 from threegate.agents.merge import MergedFile, MergedTree, merge_files
 from threegate.agents.names_layer import NamesTree
 from threegate.agents.project_survey import Original
+from threegate.agents.start_bytes import start_bytes
 from threegate.agents.work_copy import NAMES, TREE, UPPER, WorkCopy
 from threegate.changes.ignored import IgnoreRules
 from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set, refuse_exhausted, utf_8
@@ -35,7 +36,6 @@ from threegate.core.held_folder import HeldFolder, open_inside
 from threegate.core.workspace import AgentRun
 
 _MOVED: Final = "changed in the project too since the run began"
-"""What `propose` merges if it can."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -43,11 +43,10 @@ def read_changes(
     copy: WorkCopy,
     *,
     paths: tuple[str, ...] = (),
-    merging: bool = False,
     instead: Callable[[Tree], tuple[Tree, list[str]]] | None = None,
 ) -> MadeChangeSet:
-    """The change set of a work copy, or of some paths in it. Paths that also changed in the project since the
-    start are left out; with `merging`, files of which the bytes of the start were kept are merged if they can be.
+    """The change set of a work copy, or of some paths in it. A file that also changed in the project since the start is
+    merged if that can be, for which the bytes of the start must have been kept; any other such path is left out by name.
     `instead` makes another tree of the project than the files of the copy, and names what differs.
 
     Raises InvalidInput for a change that is too large, Unavailable if it cannot be read or keeps changing.
@@ -64,8 +63,10 @@ def read_changes(
                 inner = [asked for asked in paths if any(asked.startswith(f"{path}/") for path in candidates)]
                 candidates, moved = ([path for path in some if _is_within(path, paths)] for some in (candidates, moved))
                 candidates += inner
-            merged = _merged(copy, project, work, moved) if merging else {}
-            moved = [path for path in moved if path not in merged]
+            again = _merged_once(copy, candidates, ours)
+            merged = _merged(copy, project, work, [*moved, *again])
+            moved = [path for path in (*moved, *again) if path not in merged]
+            candidates = [path for path in candidates if path not in again]
             made = make_change_set(
                 project,
                 MergedTree(work, merged),
@@ -245,16 +246,16 @@ def _above(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-_Proposed = Mapping[str, Collection[TableNode | None]]
-"""What a run proposed to make of each path."""
+_Proposed = Mapping[str, Mapping[TableNode | None, TableNode | None]]
+"""What a run proposed to make of each path, with what it was to replace."""
 
 
 def _proposed(run: AgentRun) -> _Proposed:
     """Everything that was drafted for a run. Raises OSError, ChangeSetError."""
-    ours: dict[str, set[TableNode | None]] = {}
+    ours: dict[str, dict[TableNode | None, TableNode | None]] = {}
     for table in sorted(run.proposed.glob("*")):
         for row in read_table(durable.read_regular(table, max_bytes=limits.CHANGE_TABLE_BYTES)):
-            ours.setdefault(row.path, set()).add(row.after)
+            ours.setdefault(row.path, {})[row.after] = row.before
     return ours
 
 
@@ -305,11 +306,40 @@ def _is_ours(project: Tree, path: str, now: TreeEntry | None, ours: _Proposed) -
         return False
 
 
+def _merged_once(copy: WorkCopy, candidates: list[str], ours: _Proposed) -> set[str]:
+    """Of the paths at which the project has what the run proposed, those of files that were merged for it: the copy does
+    not have what came from the person, so the two are merged again.
+    """
+    foreign = {
+        path: {old.sha256 for old in ours[path].values() if old is not None and old not in ours[path]}
+        for path in candidates
+        if path in ours and path in copy.start.entries
+    }
+    known = _bases(copy, [path for path, old in foreign.items() if old])
+    return {path for path, data in known.items() if foreign[path] - {sha256(data).hexdigest()}}
+
+
+def _bases(copy: WorkCopy, paths: list[str]) -> dict[str, bytes]:
+    """The bytes that files had at the start: those that were kept when they were proposed, and those that git has."""
+    found: dict[str, bytes] = {}
+    left: dict[str, Original] = {}
+    for path in paths:
+        start = copy.start.entries.get(path)
+        if start is None or start.kind != "file" or start.size > limits.AGENT_BASE_BYTES:
+            continue
+        try:
+            found[path] = durable.read_regular(copy.run.base / base_name(path), max_bytes=limits.AGENT_BASE_BYTES)
+        except OSError as error:
+            refuse_exhausted(error)
+            left[path] = start
+    return found | start_bytes(copy.run, left)
+
+
 def _merged(copy: WorkCopy, project: Tree, work: Tree, moved: list[str]) -> dict[str, MergedFile]:
-    """Of the paths that both sides changed, those that can be merged. Raises Unavailable without git."""
+    """Of the paths that both sides changed, those that can be merged; none without git."""
     merged = {}
-    for path in moved:
-        before = copy.start.entries.get(path)
+    for path, base in _bases(copy, moved).items():
+        before = copy.start.entries[path]
         try:
             now, mine = project.look(path), work.look(path)
             kinds = {before and before.kind, now and now.kind, mine and mine.kind}
@@ -317,11 +347,12 @@ def _merged(copy: WorkCopy, project: Tree, work: Tree, moved: list[str]) -> dict
                 continue
             if max(now.size, mine.size) > limits.AGENT_BASE_BYTES:
                 continue
-            base = durable.read_regular(copy.run.base / base_name(path), max_bytes=limits.AGENT_BASE_BYTES)
             data = merge_files(b"".join(project.chunks(path)), base, b"".join(work.chunks(path)))
         except OSError as error:
             refuse_exhausted(error)
             continue
+        except Unavailable:
+            break
         if data is not None:
             was = bool(before.mode & stat.S_IXUSR)
             merged[path] = MergedFile(data, now.executable if mine.executable == was else mine.executable)

@@ -21,6 +21,7 @@ from threegate.agents.git_history import make_history
 from threegate.agents.git_repository import NoHistory, Repository
 from threegate.agents.names_layer import make_names
 from threegate.agents.project_survey import Original, Survey, survey
+from threegate.agents.start_bytes import keep_index
 from threegate.changes.ignored import Ignoring
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
@@ -241,6 +242,7 @@ class WorkCopy:
                 kept=cache,
             )
             history.write(repository, tree / ".git", _GIT_OBJECTS)
+            keep_index(repository, self.run)
         except (NoHistory, ProjectError) as error:
             say(f"git: the agent has no repository: {error}")
             return
