@@ -13,7 +13,6 @@ import pytest
 
 from tests.agents.people import Person
 from tests.agents.test_what_comes_out import own_project, sign
-from tests.conftest import slow
 from threegate.core import limits
 
 LINES = "".join(f"{number}\n" for number in range(20))
@@ -94,6 +93,7 @@ def test_nothing_that_the_run_before_was_allowed_is_inherited(user: Person) -> N
 
 
 @pytest.mark.parametrize("kind", ["plain", "overlay"])
+@pytest.mark.slow
 def test_the_project_is_merged_and_conflicts_are_marked(someone: Person, kind: str) -> None:
     if kind == "overlay":
         large(someone)
@@ -151,6 +151,7 @@ def test_traps_in_the_copy_lead_nowhere(someone: Person, kind: str) -> None:
     assert diary.read_text() == "CANARY-DIARY\n" and "README" in done.stdout
 
 
+@pytest.mark.slow
 def test_budgets_count_on(user: Person) -> None:
     user.settings('[agents.generic]\nrequests = 20\ndisk_mb = 16\nurl = "http://127.0.0.1:9"\nmodels = ["m"]\n')
     run = first(user, "head -c 9000000 /dev/urandom >big")
@@ -185,10 +186,9 @@ os.rename = dying
 """
 
 
-@pytest.mark.parametrize(("kind", "renames"), [("plain", 1), slow("plain", 0), slow("plain", 2), slow("overlay", 2)])
-def test_a_launcher_that_is_killed_while_it_takes_the_copy_gives_it_back(
-    user: Person, kind: str, renames: int
-) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "renames"), [("plain", 0), ("plain", 1), ("plain", 2), ("overlay", 2)])
+def test_a_launcher_that_is_killed_while_it_takes_the_copy_gives_it_back(user: Person, kind: str, renames: int) -> None:
     """Whoever looks next returns it: the work is where it was, and can be proposed and continued."""
     if kind == "overlay":
         large(user)
@@ -212,6 +212,7 @@ def test_a_launcher_that_is_killed_while_it_takes_the_copy_gives_it_back(
     assert user.threegate("audit", "verify").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_start_gives_the_copy_back(user: Person) -> None:
     run = first(user, "echo mine >>app.py")
     refused = user.threegate("agent", "continue", run, "--with", "/elsewhere/x", "--", "true")

@@ -116,7 +116,10 @@ class Repository:
         """Raises NoHistory where git would follow a link in the repository, or finds no HEAD. A link may lead to any
         file of this account, and what is behind one that is not followed would be missing without a word.
         """
-        for folder, names in ((self.own, ("HEAD", "index")), (self.common, ("config", "refs", "packed-refs", "shallow"))):
+        for folder, names in (
+            (self.own, ("HEAD", "index")),
+            (self.common, ("config", "refs", "packed-refs", "shallow")),
+        ):
             for name in names:
                 if (folder / name).is_symlink():
                     raise NoHistory(

@@ -210,8 +210,8 @@ def _has_begun(context: Context, run: AgentRun) -> bool:
 
 
 def _close_unstarted(workspace: Workspace, run: AgentRun, facts: RunFacts) -> None:
-    """Note that a run never started; the copy that it took over is that of the run before again, as far as it was taken.
-    What was done of this once is not done again. Its HOME stays for the next run. Raises Unavailable, OSError.
+    """Note that a run never started. The copy that it took over is that of the run before again, as far as it was
+    taken; what was done of this once is not done again. Its HOME stays for the next run. Raises Unavailable, OSError.
     """
     if facts.parent and workspace.agent_run(facts.parent).folder.is_dir():
         _return_copy(run, workspace.agent_run(facts.parent))

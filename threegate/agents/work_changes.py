@@ -46,7 +46,7 @@ def read_changes(
     instead: Callable[[Tree], tuple[Tree, list[str]]] | None = None,
 ) -> MadeChangeSet:
     """The change set of a work copy, or of some paths in it. A file that also changed in the project since the start is
-    merged if that can be, for which the bytes of the start must have been kept; any other such path is left out by name.
+    merged if that can be, for which the bytes of the start must be there; any other such path is left out by name.
     `instead` makes another tree of the project than the files of the copy, and names what differs.
 
     Raises InvalidInput for a change that is too large, Unavailable if it cannot be read or keeps changing.
@@ -307,8 +307,8 @@ def _is_ours(project: Tree, path: str, now: TreeEntry | None, ours: _Proposed) -
 
 
 def _merged_once(copy: WorkCopy, candidates: list[str], ours: _Proposed) -> set[str]:
-    """Of the paths at which the project has what the run proposed, those of files that were merged for it: the copy does
-    not have what came from the person, so the two are merged again.
+    """Of the paths at which the project has what the run proposed, those of files that were merged for it: the copy
+    does not have what came from the person, so the two are merged again.
     """
     foreign = {
         path: {old.sha256 for old in ours[path].values() if old is not None and old not in ours[path]}

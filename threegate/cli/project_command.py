@@ -123,7 +123,8 @@ def survey(
         list[str] | None, typer.Option("--with", metavar="PATH", help="As an option of `threegate agent run`.")
     ] = None,
     ask: Annotated[
-        bool, typer.Option("--ask", help="Ask about what was found, also where you decided before, and keep the answers.")
+        bool,
+        typer.Option("--ask", help="Ask about what was found, also where you decided before."),
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
