@@ -14,7 +14,7 @@ import pytest
 
 from tests.agents.test_work_copy import KINDS, changed, inside, working
 from tests.conftest import few
-from threegate.agents import git_history, git_repository
+from threegate.agents import git_repository
 from threegate.agents.work_changes import read_changes
 from threegate.agents.work_copy import CopyKind, WorkCopy
 from threegate.core.workspace import Workspace
@@ -297,6 +297,7 @@ def test_what_was_written_anew_is_kept_for_the_next_run(tmp_path: Path) -> None:
     assert history(5) == first
 
 
+UNREADABLE = "git: one commit of what is visible, because git cannot read all objects of the history; try: git fsck"
 BROKEN = {
     "config": "mv .git/config ../c; ln -s ../../c .git/config",
     "refs": "mv .git/refs ../r; ln -s ../../r .git/refs",
@@ -336,7 +337,7 @@ def test_a_reference_to_an_object_that_is_gone_is_left_out_by_name(tmp_path: Pat
 def test_where_an_old_object_is_gone_there_is_one_commit(tmp_path: Path) -> None:
     make(tmp_path, "plain")
     git(tmp_path, "cd project; rm .git/objects/$(git rev-parse HEAD~1^{tree} | sed 's|..|&/|')")
-    assert lines(tmp_path) == [git_history._UNREADABLE]
+    assert lines(tmp_path) == [UNREADABLE]
     with working(tmp_path, "plain") as copy:
         assert inside(copy, "git status --porcelain; git log --format=%s; git commit -qm x --allow-empty") == (
             "The project without its history\n"
@@ -363,4 +364,4 @@ def test_a_damaged_pack_ends_and_is_named(tmp_path: Path) -> None:
         at=$(git verify-pack -v .git/objects/pack/*.idx | sed -n "s/^$id .* //p")
         printf XXXXXXXX | dd of=$(echo .git/objects/pack/*.pack) bs=1 seek=$((at + 8)) conv=notrunc status=none""",
     )
-    assert lines(tmp_path) == [git_history._UNREADABLE]
+    assert lines(tmp_path) == [UNREADABLE]

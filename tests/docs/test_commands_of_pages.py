@@ -35,6 +35,7 @@ NOT_RUN = {
     ),
     "threegate serve approve": "the same",
     "threegate operator passkey": "the same",
+    "threegate project survey DIR --ask": "asks on a terminal: tests/agents/test_what_agents_see.py answers",
     "make demo": "this test suite was started by its sibling; scripts/try_readme runs it",
     "make test": "is what runs this",
     "make lint": "is the first half of it",
