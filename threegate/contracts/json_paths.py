@@ -30,8 +30,8 @@ class BadPath(ValueError):
 
 
 class Path:
-    """A compiled path. `get` exists for singular paths; `select` always works and raises PathTooWide. `absence` says why
-    it selects nothing, where it does not.
+    """A compiled path. `get` exists for singular paths; `select` always works and raises PathTooWide. Where it selects
+    nothing, `absence` says why.
     """
 
     __slots__ = ("absence", "get", "keys", "normal", "select", "text")

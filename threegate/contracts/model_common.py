@@ -49,9 +49,7 @@ class Condition(Operators):
     """A path and the full set of operators; several operators in one entry must all hold."""
 
     path: JsonPath
-    exists: bool = Field(
-        default=True, description="true: something other than null is at the path; false: nothing or null is"
-    )
+    exists: bool = Field(default=True, description="whether something other than null is at the path")
 
 
 class ValueInvariant(Model):

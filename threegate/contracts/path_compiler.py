@@ -106,15 +106,14 @@ def _getter(keys: tuple[str | int, ...]) -> Callable[[Any], Any]:
 
 
 def _absence(query: Any, root: Any) -> Absence:
-    """Why a query selects nothing: judged where its walk ends."""
-    values = [root]
-    for segment in query.segments:
-        names = all(isinstance(selector, NameSelector) for selector in segment.selectors)
+    """Why a query selects nothing, judged where its walk ends. Only for a query that selects nothing."""
+    segments = iter(query.segments)
+    below = [root]
+    while below:
+        values, segment = below, next(segments)
+        searched: tuple[type, ...] = (dict,)
         if isinstance(segment, JSONPathRecursiveDescentSegment):
-            values = [item for value in values for item in _descend(value)]
-            searched: tuple[type, ...] = (dict, list)
-        else:
-            searched = (dict,)
+            values, searched = [item for value in values for item in _descend(value)], (dict, list)
         below = [
             item
             for value in values
@@ -122,14 +121,11 @@ def _absence(query: Any, root: Any) -> Absence:
             for item, keep in _children(selector, value, root)
             if keep
         ]
-        if below:
-            values = below
-            continue
-        if names and all(isinstance(value, searched) for value in values):
-            return "no such key"
-        picks = any(isinstance(selector, NameSelector | IndexSelector) for selector in segment.selectors)
-        return "other" if picks or any(value != [] for value in values) else "empty list"
-    return "other"
+    named = [isinstance(selector, NameSelector) for selector in segment.selectors]
+    if all(named) and all(isinstance(value, searched) for value in values):
+        return "no such key"
+    picked = any(named) or any(isinstance(selector, IndexSelector) for selector in segment.selectors)
+    return "other" if picked or any(value != [] for value in values) else "empty list"
 
 
 def _walk(query: Any, root: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """Whether a tool's JSON Schema has a value at a path, so that a call without the value leaves something out.
 
-Invariant: in doubt it has. Only a schema that describes the object where the path ends, and no such key in it, says that
-the tool has no value there.
+Invariant: in doubt it has. Only a schema that describes the object where the path ends, and no such key in it, says
+that the tool has no value there.
 """
 
 from __future__ import annotations

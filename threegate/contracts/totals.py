@@ -199,11 +199,12 @@ def captured(stage: EnvelopePlan, arguments: Any, references: Mapping[str, Any])
     values = selected(stage.path, arguments) or []
     if key is None or len(values) != 1 or not is_number(values[0]):
         return {}
-    if key in references and (stage.own or stage.role == "constrained"):
+    if key in references:
         # A tool that bounds itself does so once. Of calls that end in another order than they began, the strictest
         # value stays the last one.
-        if stage.role != "constrained" or not _inside(stage, "last", exact(values[0]), exact(references[key])):
-            return {}
+        later = stage.role == "constrained" and _inside(stage, "last", exact(values[0]), exact(references[key]))
+        again = stage.role != "constrained" and not stage.own
+        return {key: values[0]} if later or again else {}
     return {key: values[0]}
 
 
