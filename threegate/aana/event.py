@@ -288,7 +288,7 @@ def tool_precheck_event(
     user_intent: str | None = None,
     authorization_subject: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A well-formed event of the contract. It has no `schema_version`, so one that recommends too much is judged, and not
+    """A well-formed event of the contract. It has no `schema_version`, so one that recommends too much is judged, not
     refused (D15). Raises ValueError that names the first bad field, never its value.
     """
     event: dict[str, Any] = {
