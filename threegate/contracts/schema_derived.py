@@ -79,9 +79,9 @@ def _parameters(schema: Any, tool: str) -> Any:
     if isinstance(declared := schema.get("functionDeclarations", schema.get("function_declarations")), list):
         named = [item for item in declared if isinstance(item, dict) and item.get("name") == tool]
         schema = named[0] if len(named) == 1 else schema
-    for word in ("function", "toolSpec"):
-        if isinstance(schema.get(word), dict):
-            schema = schema[word]
+    word = "function" if schema.get("type") == "function" else "toolSpec"
+    if isinstance(schema.get(word), dict):
+        schema = schema[word]
     if isinstance(schema.get("name"), str):
         for word in _PARAMETERS:
             if word in schema:
