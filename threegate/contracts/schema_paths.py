@@ -34,33 +34,27 @@ def has_path(schema: Any, path: Path) -> bool:
     try:
         for segment in segments_of(path):
             if isinstance(segment, JSONPathRecursiveDescentSegment):
-                found = list(_everything(schema, found))
-            found = [
-                below
-                for value in found
-                for selector in segment.selectors
-                for below in _members(schema, value, selector.name if isinstance(selector, NameSelector) else None)
-            ]
+                found = _everything(schema, found)
+            names = [item.name if isinstance(item, NameSelector) else None for item in segment.selectors]
+            found = [below for name in names for below in _members(schema, found, name)]
     except (_InDoubt, TypeError):  # a keyword of another type than JSON Schema gives it says nothing either
         return True
     return bool(found)
 
 
-def _everything(root: Any, start: list[Any]) -> Iterator[Any]:
+def _everything(root: Any, start: list[Any]) -> list[Any]:
     """The schemas, and those of all values below them."""
-    seen: set[int] = set()
-    stack = list(start)
-    while stack:
-        value = stack.pop()
-        if id(value) not in seen:
-            seen.add(id(value))
-            yield value
-            stack.extend(_members(root, value, None))
+    seen: dict[int, Any] = {}
+    fresh = start
+    while fresh:
+        seen.update((id(value), value) for value in fresh)
+        fresh = [value for value in _members(root, fresh, None) if id(value) not in seen]
+    return list(seen.values())
 
 
-def _members(root: Any, schema: Any, name: str | None) -> Iterator[Any]:
-    """The schemas of a value's members, or of the one with a name. Raises _InDoubt where they are not described."""
-    for part in _parts(root, schema):
+def _members(root: Any, schemas: list[Any], name: str | None) -> Iterator[Any]:
+    """The schemas of the values' members, or of the one with a name. Raises _InDoubt where they are not described."""
+    for part in _parts(root, schemas):
         if _is_open(part, name) or part.keys() & _NOT_FOLLOWED:
             raise _InDoubt
         known = part.get("properties", {})
@@ -77,10 +71,10 @@ def _members(root: Any, schema: Any, name: str | None) -> Iterator[Any]:
             yield True
 
 
-def _parts(root: Any, schema: Any) -> Iterator[Mapping[str, Any]]:
-    """A schema, and all that it is made of."""
+def _parts(root: Any, schemas: list[Any]) -> Iterator[Mapping[str, Any]]:
+    """The schemas, and all that they are made of, each once: a schema that contains itself stays small."""
     seen: set[int] = set()
-    stack = [schema]
+    stack = list(schemas)
     while stack:
         part = stack.pop()
         if part is False or id(part) in seen:

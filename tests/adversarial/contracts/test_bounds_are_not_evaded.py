@@ -99,6 +99,12 @@ def test_a_schema_that_may_have_the_path_has_it(schema: Any, path: str) -> None:
     assert has_path(schema, compile_path(path))
 
 
+@pytest.mark.parametrize("path", ["$" + ".*" * 20 + ".shares", "$..*..*..*.shares"])
+def test_a_schema_that_contains_itself_takes_no_longer(path: str) -> None:
+    schema = {"properties": {f"p{number}": {"$ref": "#"} for number in range(200)}}
+    assert not has_path(schema, compile_path(path))
+
+
 def test_no_unreadable_schema_lacks_a_path() -> None:
     spec = cap(**{"t": {"schema_derived": False}, "t.schema.json": "{"})
     assert codes(opened(spec), call({})) == ["aggregate_unmeasurable"]
