@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,16 @@ def test_a_project_that_cannot_be_written_is_named_first(user: Person) -> None:
     assert said.index("signed changes cannot be applied now: the project web") < said.index("starts in a jail")
     user.project.chmod(0o755)
     assert "cannot be applied" not in ran(user, "true")
+
+
+def test_a_project_whose_path_is_not_utf_8_is_refused_in_one_line(user: Person) -> None:
+    place = user.home / os.fsdecode(b"caf\xe9")
+    place.mkdir()
+    user.own()
+    line = f"threegate: {user.home}/caf\\xe9: its path is not UTF-8; rename it, or name a folder elsewhere\n"
+    for words in (["add", "web"], ["survey"]):
+        done = user.threegate("project", *words, str(place))
+        assert (done.returncode, done.stderr) == (2, line)
 
 
 @pytest.mark.parametrize("name", few([".threegate", "tools/ws"], 1))

@@ -365,3 +365,11 @@ def test_a_damaged_pack_ends_and_is_named(tmp_path: Path) -> None:
         printf XXXXXXXX | dd of=$(echo .git/objects/pack/*.pack) bs=1 seek=$((at + 8)) conv=notrunc status=none""",
     )
     assert lines(tmp_path) == [UNREADABLE]
+
+
+def test_a_file_of_that_name_that_names_no_repository_is_named(tmp_path: Path) -> None:
+    make(tmp_path, "plain")
+    git(tmp_path, r"cd project; rm -rf .git; printf 'H\335\0\1garbage' >.git")
+    assert lines(tmp_path) == [
+        f"git: the agent has no repository: {tmp_path}/project/.git names no repository; see: git status"
+    ]

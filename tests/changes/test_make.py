@@ -407,3 +407,14 @@ def test_a_draft_that_is_made_fits_its_project(tmp_path: Path) -> None:
     assert changes(found) == {"a": "modify", "d/y": "delete", "new": "add", "new/n": "add"}
     with held(project) as folder:
         check_project(HeldTree(folder), read_change_set(found.data), os.geteuid())
+
+
+def test_a_link_that_an_undo_could_not_make_again_is_left_out(tmp_path: Path) -> None:
+    """A change set has no such links, and what an undo restores is one."""
+    links = {"abs": ("link", "/x"), "up": ("link", "../../y"), "d/abs": ("link", "/"), "fine": ("link", "a")}
+    project = build(tmp_path / "p", {**links, "a": "1", "d/x": "1"})
+    work = build(tmp_path / "w", {"a": "1", "up": "now a file"})
+    found = made(project, work)
+    assert changes(found) == {"fine": "delete", "d/x": "delete"}
+    assert {item.path for item in found.left_out} == {"abs", "up", "d/abs"}
+    assert all("an undo could not make again" in item.reason for item in found.left_out)

@@ -192,7 +192,7 @@ class _Making:
             os.chmod(self._place / folder, 0o755)  # noqa: S103  (below a closed folder; bound read-only)
         (self._scratch / "config").write_bytes(self._config)
         (self._scratch / "HEAD").write_bytes(b"ref: refs/heads/none\n")
-        (self._scratch / "objects/info/alternates").write_text(f"{self._repository.common / 'objects'}\n")
+        (self._scratch / "objects/info/alternates").write_bytes(os.fsencode(f"{self._repository.common / 'objects'}\n"))
         with suppress(FileNotFoundError):
             (self._scratch / "shallow").write_bytes(self._repository.read("shallow"))
         for index in self._kept.lend(self._scratch / "objects/pack"):

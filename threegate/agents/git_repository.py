@@ -98,7 +98,10 @@ class Repository:
             return found
         own = place
         if not place.is_dir():
-            own = root / _first_line(Path(os.path.realpath(place))).removeprefix("gitdir: ")
+            line = _first_line(Path(os.path.realpath(place)))
+            if not line.startswith("gitdir: ") or "\0" in line:
+                raise NoHistory(f"{place} names no repository; see: git status")
+            own = root / line.removeprefix("gitdir: ")
         own = Path(os.path.realpath(own))
         common = own
         if (own / "commondir").exists():

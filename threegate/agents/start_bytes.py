@@ -41,7 +41,7 @@ def start_bytes(run: AgentRun, files: Mapping[str, Original]) -> dict[str, bytes
         return {}
     found = {}
     with scratch_repository(sha256=len(next(iter(wanted.values()))) == _SHA256_CHARS) as place:
-        (place / "objects/info/alternates").write_text(f"{run.git / 'objects'}\n")
+        (place / "objects/info/alternates").write_bytes(os.fsencode(f"{run.git / 'objects'}\n"))
         for path, oid in wanted.items():
             done = subprocess.run(
                 [program, "cat-file", "blob", oid],

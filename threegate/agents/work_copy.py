@@ -23,6 +23,7 @@ from threegate.agents.names_layer import make_names
 from threegate.agents.project_survey import Original, Survey, survey
 from threegate.agents.start_bytes import keep_index
 from threegate.changes.ignored import Ignoring
+from threegate.changes.make import utf_8
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import hold_path, open_beneath, open_inside
@@ -50,6 +51,8 @@ def refuse_project(path: Path, workspace: Workspace, workspace_id: str, *, copie
         raise InvalidInput(f"{path}: no such folder; name the project with --project DIR") from None
     if not root.is_dir():
         raise InvalidInput(f"{path}: not a folder; name the project with --project DIR")
+    if utf_8(str(root)) != str(root):
+        raise InvalidInput(f"{utf_8(str(root))}: its path is not UTF-8; rename it, or name a folder elsewhere")
     home = Path.home().resolve()
     keys = [home / ".ssh", home / ".gnupg", _config_home() / "threegate", UserState.of(workspace_id).folder]
     own = workspace.root.resolve()

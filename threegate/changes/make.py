@@ -126,6 +126,24 @@ def utf_8(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
+def _link_problem(tree: Tree, path: str) -> str | None:
+    """Why a link of a tree is not carried."""
+    try:
+        target = tree.target(path).decode("utf-8")
+        parts = link_parts(path, target)
+    except UnicodeDecodeError:
+        return "is a link to a name that is not UTF-8"
+    except ChangeSetError as error:
+        return str(error).partition(": ")[2]
+    if has_hidden(target) or {"\n", "\t", "\\"} & set(target) or len(target) > limits.TAR_PATH_BYTES // 4:
+        return "is a link to a name with hidden characters, or to a long one"
+    for depth in range(1, len(parts) + 1):
+        passed = tree.look("/".join(parts[:depth]))
+        if passed is not None and passed.kind == "link":
+            return "is a link over another link"
+    return None
+
+
 def _content(work: Tree, row: Row) -> bytes:
     assert row.after is not None
     if row.after.mode == LINK:
@@ -286,8 +304,10 @@ class _Making:
         """A file or link on both sides, or on one."""
         if not self._differs(path, old, new):
             return True
-        if new is not None and new.kind == "link" and (problem := self._link_problem(path)) is not None:
+        if new is not None and new.kind == "link" and (problem := _link_problem(self._work, path)) is not None:
             return self._leave(path, problem)
+        if old is not None and old.kind == "link" and (problem := _link_problem(self._project, path)) is not None:
+            return self._leave(path, f"{problem} in the project, which an undo could not make again")
         if new is not None and new.kind == "file":
             self._carried += new.size
             refuse_too_large(path, self._carried)
@@ -301,23 +321,6 @@ class _Making:
         if new.size > carried_bytes():
             return not self._differs(path, old, new)
         return True
-
-    def _link_problem(self, path: str) -> str | None:
-        """Why a link of the work copy is not carried."""
-        try:
-            target = self._work.target(path).decode("utf-8")
-            parts = link_parts(path, target)
-        except UnicodeDecodeError:
-            return "is a link to a name that is not UTF-8"
-        except ChangeSetError as error:
-            return str(error).partition(": ")[2]
-        if has_hidden(target) or {"\n", "\t", "\\"} & set(target) or len(target) > limits.TAR_PATH_BYTES // 4:
-            return "is a link to a name with hidden characters, or to a long one"
-        for depth in range(1, len(parts) + 1):
-            passed = self._work.look("/".join(parts[:depth]))
-            if passed is not None and passed.kind == "link":
-                return "is a link over another link"
-        return None
 
     def _leave_within(self, path: str, old: TreeEntry | None, new: TreeEntry | None, reason: str) -> bool:
         """Leave out by name whatever differs at a path or below it; whether nothing does."""

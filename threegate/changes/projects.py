@@ -57,6 +57,9 @@ def look_at_project(name: str, path: str, deliver: Deliver = "tree") -> ProjectP
     if not Path(path).is_absolute():
         raise InvalidInput(f"{path}: is no absolute path")
     real = os.path.realpath(path)
+    shown = os.fsencode(real).decode("utf-8", "backslashreplace")
+    if shown != real:
+        raise InvalidInput(f"{shown}: its path is not UTF-8; rename it, or name a folder elsewhere")
     try:
         facts = os.lstat(real)
     except OSError as error:
