@@ -59,9 +59,10 @@ class _Handler(BaseHandler, Generic[Read]):
         library takes for a text without front matter."""
         if self._lines[0] != FENCE:
             raise FrontMatterRefused("line 1 must be exactly --- (no blanks, no further dashes)")
-        if FENCE not in self._lines[1:]:
-            raise FrontMatterRefused("no line that is exactly --- closes the front matter")
-        self._end = self._lines.index(FENCE, 1)
+        try:
+            self._end = self._lines.index(FENCE, 1)
+        except ValueError:
+            raise FrontMatterRefused("no line that is exactly --- closes the front matter") from None
         front = "\n".join(self._lines[1 : self._end])
         if (size := len(front.encode())) > self._max_bytes:
             message = f"{size} bytes of front matter; at most {self._max_bytes} are read"
