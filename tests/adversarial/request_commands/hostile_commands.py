@@ -636,6 +636,8 @@ python a.py --in=D:\a
 python a.py --in='D:\a'
 python a.py \\host\share
 python a.py "\\host\share"
+python a.py "--in=\\host\share"
+python a.py --in="\\host\share"
 python a.py '\\host\share'
 python a.py '\\?\C:\a'
 python a.py \\\\host\\share

@@ -35,6 +35,7 @@ _TOKENS: Final = 5 * limits.COMMAND_WORDS
 _NEEDS_QUOTES: Final = re.compile(r"[^A-Za-z0-9_@%+=:,./-]")
 _REFUSED_IN_QUOTES: Final = re.compile(r"[\n\r\0`]|\$[({]")
 _SHARE: Final = re.compile(r"\\\\[\w.$-]+\\\w")
+_QUOTED_SHARE: Final = re.compile(r"(?:^|[=,;@])" + _SHARE.pattern)
 _DRIVE: Final = re.compile(r"(?:^|[=,;@])[A-Za-z]:\Z")
 _CHAIN: Final = {";": "chains commands", "&": "runs or chains in the background", "|": "is a pipeline"}
 
@@ -112,7 +113,7 @@ class _Splitter:
                 if _VARIABLE.search(inner.replace("\\$", "")):
                     self._variable(index)
                 self.add(_DOUBLE_ESCAPE.sub(r"\1", inner), index, quoted=True)
-                self.windows = self.windows or _SHARE.match(inner) is not None
+                self.windows = self.windows or _QUOTED_SHARE.search(inner) is not None
             elif kind == "escape":
                 drive = match["escape"].isalnum() and self.parts is not None and _DRIVE.search(self.parts[-1])
                 self.add(match["escape"], index, quoted=True)
