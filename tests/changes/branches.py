@@ -66,8 +66,8 @@ class Branching:
             files.write_bytes(found.data)
         return drop(run.inbox, draft.data.decode(), draft.name)
 
-    def approve(self, draft: Path, *, expect: int = 0) -> Done:
-        return self.place.approve(draft, expect=expect)
+    def approve(self, draft: Path, *more: str, expect: int = 0) -> Done:
+        return self.place.approve(draft, *more, expect=expect)
 
     def deliver(self, edit: Callable[[Path], object], **more: object) -> str:
         """Propose, sign, and run the daemon once; the request's id."""
@@ -106,7 +106,11 @@ def git(folder: Path, *words: str, ok: bool = True, given: bytes = b"", home: Pa
 
 @contextmanager
 def branching(
-    spec: Spec, *, init: Sequence[str] = (), before: Callable[[Branching], object] | None = None
+    spec: Spec,
+    *,
+    init: Sequence[str] = (),
+    before: Callable[[Branching], object] | None = None,
+    deliver: str = "branch",
 ) -> Iterator[Branching]:
     """A project with these files in its first commit. It is below /tmp, where its owner can reach it."""
     folder = Path(tempfile.mkdtemp(prefix="threegate-branching-", dir="/tmp"))
@@ -121,7 +125,7 @@ def branching(
             before(here)
         here.git("add", "-A")
         here.git("commit", "-qm", "first")
-        added = here.place.run("project", "add", "app", str(project), "--deliver", "branch")
+        added = here.place.run("project", "add", "app", str(project), "--deliver", deliver)
         assert added.code == 0, added.err
         here.run = make_run(here.place, project="app")
         yield here

@@ -157,7 +157,7 @@ class _Planning:
         what = "is not in HEAD" if row.before is not None and self._find_base(row.path) is None else "differs from HEAD"
         return BranchRefused(
             f"{row.path}: {what}, so the commit would not be what is shown; commit your own changes first, or deliver "
-            "this project's changes as files (threegate project add --deliver tree)"
+            "it as files (threegate approve --deliver tree)"
         )
 
     def _find_base(self, path: str) -> Entry | None:
@@ -203,9 +203,7 @@ class _Planning:
         for path, attributes in self._attributes(files, paths).items():
             found[path], why = how_stored(attributes, autocrlf)
             if why:
-                raise BranchRefused(
-                    f"{path}: {why}; deliver this project's changes as files (threegate project add --deliver tree)"
-                )
+                raise BranchRefused(f"{path}: {why}; deliver it as files (threegate approve --deliver tree)")
             if found[path] == "lfs" and "lfs.storage" in self._settings:
                 raise BranchRefused(f"{path}: git-lfs keeps its files elsewhere here (lfs.storage); deliver as files")
         return found

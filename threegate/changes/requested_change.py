@@ -7,6 +7,7 @@ a code (`input_unfit`, `project_unknown`, `project_changed`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,11 +19,13 @@ from threegate.changes.projects import find_project, hold_project
 from threegate.changes.table import ChangeSetError
 from threegate.changes.trees import HeldTree
 from threegate.core.errors import Refused
+from threegate.request.changes_section import COMMITS
+from threegate.request.model import CHOICES, Delivery
 
 if TYPE_CHECKING:
     from threegate.core.settings import Settings
     from threegate.core.workspace import Workspace
-    from threegate.request.job import JobChange
+    from threegate.request.job import JobChange, ProjectPlace
     from threegate.request.model import Request
     from threegate.request.shown_whole import OpenInput
     from threegate.trail import Owner
@@ -36,7 +39,17 @@ class RequestedChange:
     paths: tuple[ChangedPath, ...]
     job: JobChange
     unfit: Refused | None = None
-    """Why it cannot be delivered as a branch, where the project wants that."""
+    """Why it cannot be delivered as a branch, where that is wanted."""
+    way: Delivery = "tree"
+    """What it becomes: what the person chose, otherwise what the project's setting says."""
+    ways: tuple[Delivery, ...] = ("tree",)
+    """What a person may choose from. A branch among them may still be refused (`unfit`)."""
+
+    @property
+    def next_way(self) -> Delivery:
+        """The choice after this one, the first again after the last."""
+        at = self.ways.index(self.way) if self.way in self.ways else -1
+        return self.ways[(at + 1) % len(self.ways)]
 
 
 def requested_change(
@@ -48,6 +61,8 @@ def requested_change(
     if request.project is None or request.changes is None:
         return None
     place = find_project(workspace, settings, request.project)
+    way: Delivery = request.deliver or place.deliver
+    place = replace(place, deliver="tree" if way == "tree" else "branch")
     with open_input(request.inputs[0]) as stream:
         try:
             change = read_change_set(stream)
@@ -61,10 +76,21 @@ def requested_change(
             from threegate.changes.requested_branch import requested_branch
 
             try:
+                if way == "commits":
+                    raise Refused(
+                        "input_unfit", "has no commits that could be delivered one by one; see its constraints"
+                    )
                 job = replace(job, branch=requested_branch(place, request, change, stream, owner))
             except Refused as error:
                 unfit = error
-    return RequestedChange(change, paths, job, unfit)
+    return RequestedChange(change, paths, job, unfit, way, _ways(place, request))
+
+
+def _ways(place: ProjectPlace, request: Request) -> tuple[Delivery, ...]:
+    """What a change of this project can become, as far as is seen without git."""
+    if not os.path.lexists(os.path.join(place.path, ".git")):
+        return ("tree",)
+    return CHOICES if any(item.name == COMMITS for item in request.inputs) else CHOICES[:2]
 
 
 def _refuse_protected(change: ChangeSet, patterns: Sequence[str]) -> None:

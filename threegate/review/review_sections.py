@@ -57,6 +57,10 @@ def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
         yield Fact("can run", f"no: {refusal.code}")
     else:
         yield Fact("can run", _can_run(reviewed))
+    if reviewed.change is not None and reviewed.request.stage == "draft":
+        others = [way for way in reviewed.change.ways if way != reviewed.change.way]
+        if others:
+            yield Fact("or deliver", f"{' or '.join(others)}: threegate approve … --deliver {others[0]}")
     if draft_ttl and reviewed.request.stage == "draft":
         until = format_utc(reviewed.draft.expires_utc(draft_ttl))
         yield Fact("undecided", f"refused at {until}, if nobody decides before")

@@ -19,7 +19,7 @@ from threegate.changes.commit_message import message_warnings
 from threegate.core import limits
 from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.job import Job, JobBranch, JobChange, JobInput, JobLimits, JobServer, ServerState, risk_reasons
-from threegate.request.model import Request, ToolCall
+from threegate.request.model import Delivery, Request, ToolCall
 from threegate.runners.egress.secret_header import secret_name
 from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
 
@@ -61,6 +61,11 @@ class Beside:
 
 
 _NOTHING: Final = Beside()
+_CHOSEN: Final[Mapping[Delivery, str]] = {
+    "tree": "new files in the project",
+    "branch": "one commit on a new branch",
+    "commits": "each commit of the agent on a new branch",
+}
 
 
 def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Section]:
@@ -125,6 +130,8 @@ def _card(view: ShownRequest) -> Iterator[Item]:
     yield from exposure_items(exposure)
     if view.job.change is not None:
         yield from change_facts(view.job.change)
+        if view.request.deliver is not None:
+            yield Fact("chosen", f"{_CHOSEN[view.request.deliver]} (deliver: {view.request.deliver})")
     yield Fact("risk", _risk(view, exposure))
     if view.named_by_text:
         yield Field("asked by", f"{view.requester} (as the file says)")

@@ -117,7 +117,7 @@ def _order(clearance: Clearance, job: Job, change: JobChange, control: Control, 
     """
     token = secrets.token_hex(8)
     durable.deliver(control.run_folder / JOURNAL, first_line(change.project, token))
-    [item] = job.inputs
+    item = job.inputs[0]
     project = opened.enter_context(hold_project(change.project))
     as_files = change.branch is None
     if as_files != (change.project.deliver == "tree"):
