@@ -57,7 +57,16 @@ def objects(folder: Path) -> dict[str, tuple[bytes, bytes]]:
 def packed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     how = request.param
     folder = repository(tmp_path_factory.mktemp(how) / "copy", *(["--object-format=sha256"] if how == "sha256" else []))
-    git(folder, "-c", f"repack.useDeltaBaseOffset={str(how != 'id').lower()}", "repack", "-adfq", "--depth=50")
+    git(
+        folder,
+        "-c",
+        "pack.threads=1",
+        "-c",
+        f"repack.useDeltaBaseOffset={str(how != 'id').lower()}",
+        "repack",
+        "-adfq",
+        "--depth=50",
+    )
     return folder
 
 

@@ -47,6 +47,7 @@ class Branching:
         purpose: str = "Change it.",
         messages: Sequence[str] = (),
         run: AgentRun | None = None,
+        commits: bytes = b"",
     ) -> Path:
         """The draft of a change set in the inbox of a run: of a copy of the project that `edit` changed."""
         from threegate.changes.commit_message import commit_lines
@@ -59,11 +60,12 @@ class Branching:
         draft = draft_change_set(
             found, project="app", request_id=request_id(f"branch-{secrets.token_hex(3)}"), requested_by="codex",
             purpose=purpose, justification="It was wrong.", now=datetime.now(UTC).replace(microsecond=0),
-            settings=DefaultSettings(), constraints=tuple(commit_lines(messages)),
+            settings=DefaultSettings(), constraints=tuple(commit_lines(messages)), commits=commits,
         )  # fmt: skip
-        files = run.files / hashlib.sha256(found.data).hexdigest()
-        if not files.exists():
-            files.write_bytes(found.data)
+        for data in (found.data, *([commits] if commits else ())):
+            files = run.files / hashlib.sha256(data).hexdigest()
+            if not files.exists():
+                files.write_bytes(data)
         return drop(run.inbox, draft.data.decode(), draft.name)
 
     def approve(self, draft: Path, *more: str, expect: int = 0) -> Done:

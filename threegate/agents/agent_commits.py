@@ -50,6 +50,10 @@ class AgentCommits:
     """The branches of those elsewhere, with the commit that each is at."""
     unread: int = 0
     """Commits that HEAD or a branch leads to, and that cannot be read."""
+    archive: bytes = b""
+    """`commits.tar` of those of HEAD, where they can be delivered one by one (`carried_commits.py`)."""
+    only_as_one: str = ""
+    """Why they cannot."""
 
     @property
     def messages(self) -> tuple[str, ...]:
@@ -64,6 +68,9 @@ class AgentCommits:
         """What to say of them, without their messages: how many there are, and where the files do not have them."""
         if self.checked_out:
             yield f"{_many(len(self.checked_out))} of the agent: the messages are in the draft"
+            if self.archive:
+                yield "they can be delivered one by one: threegate approve --deliver commits"
+        yield from self.as_one()
         if names := self._elsewhere():
             yield f"{_many(len(self.elsewhere))} of the agent on {names}, which is not checked out"
         yield from self._not_read()
@@ -76,6 +83,12 @@ class AgentCommits:
                 "jail its files can be proposed"
             )
         yield from self._not_read()
+
+    def as_one(self) -> Iterator[str]:
+        """Why they can only be delivered as one commit."""
+        if self.only_as_one:
+            text = f"commits: only as one commit: {self.only_as_one}"
+            yield "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)[: limits.LIST_TEXT_CHARS]
 
     def _elsewhere(self) -> str:
         branches = dict.fromkeys(name for commit in self.elsewhere for name in commit.branches)

@@ -7,6 +7,7 @@ a code (`input_unfit`, `project_unknown`, `project_changed`).
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from threegate.request.changes_section import COMMITS
 from threegate.request.model import CHOICES, Delivery
 
 if TYPE_CHECKING:
+    from threegate.changes.commit_chain import CarriedCommit
     from threegate.core.settings import Settings
     from threegate.core.workspace import Workspace
     from threegate.request.job import JobChange, ProjectPlace
@@ -44,6 +46,8 @@ class RequestedChange:
     """What it becomes: what the person chose, otherwise what the project's setting says."""
     ways: tuple[Delivery, ...] = ("tree",)
     """What a person may choose from. A branch among them may still be refused (`unfit`)."""
+    commits: tuple[tuple[CarriedCommit, tuple[ChangedPath, ...]], ...] = ()
+    """The agent's commits with the facts of each path, where they are delivered one by one."""
 
     @property
     def next_way(self) -> Delivery:
@@ -71,19 +75,40 @@ def requested_change(
         except ChangeSetError as error:
             raise Refused("input_unfit", f"changes.tar: {error}") from None
         paths = tuple(changed_paths(change, stream))
-        job, unfit = job_change(paths, change, place), None
+        commits, unfit = _commits(request, way, open_input, settings.agents.protected), None
+        job = job_change((*paths, *(path for _, some in commits for path in some)), change, place)
         if place.deliver == "branch":  # late: most projects get files
             from threegate.changes.requested_branch import requested_branch
 
             try:
-                if way == "commits":
+                if way == "commits" and not commits:
                     raise Refused(
                         "input_unfit", "has no commits that could be delivered one by one; see its constraints"
                     )
-                job = replace(job, branch=requested_branch(place, request, change, stream, owner))
+                carried = [commit for commit, _ in commits]
+                job = replace(job, branch=requested_branch(place, request, change, stream, owner, carried))
             except Refused as error:
                 unfit = error
-    return RequestedChange(change, paths, job, unfit, way, _ways(place, request))
+    return RequestedChange(change, paths, job, unfit, way, _ways(place, request), commits)
+
+
+def _commits(
+    request: Request, way: Delivery, open_input: OpenInput, protected: Sequence[str]
+) -> tuple[tuple[CarriedCommit, tuple[ChangedPath, ...]], ...]:
+    """The agent's commits, if they are wanted one by one. Raises Refused, OSError."""
+    item = next((item for item in request.inputs if item.name == COMMITS), None)
+    if way != "commits" or item is None:
+        return ()
+    from threegate.changes.commit_chain import read_commits_tar
+
+    try:
+        with open_input(item) as stream:
+            commits = read_commits_tar(stream)
+        for commit in commits:
+            _refuse_protected(commit.change, protected)
+        return tuple((one, tuple(changed_paths(one.change, io.BytesIO(one.data)))) for one in commits)
+    except ChangeSetError as error:
+        raise Refused("input_unfit", f"{COMMITS}: {error}") from None
 
 
 def _ways(place: ProjectPlace, request: Request) -> tuple[Delivery, ...]:

@@ -267,10 +267,13 @@ def change_facts(change: JobChange) -> Iterator[Item]:
 
 def _branch_facts(branch: JobBranch) -> Iterator[Item]:
     """What arrives where the change is delivered as a branch, and what of its message something could act on."""
-    yield Fact("delivers", f"one commit on the new branch {branch.name}; the project's files stay as they are")
-    yield Quote(branch.message, "the commit's message:", None, "the message")
-    for warning in message_warnings(branch.message):
-        yield Note(f"LOOK CLOSELY: {warning}")
+    many = f"{len(branch.commits)} commits" if len(branch.commits) > 1 else "one commit"
+    yield Fact("delivers", f"{many} on the new branch {branch.name}; the project's files stay as they are")
+    for number, message in enumerate((message for _, message in branch.commits or (("", branch.message),)), 1):
+        head = f"the message of commit {number}:" if branch.commits else "the commit's message:"
+        yield Quote(message, head, None, "the message")
+        for warning in message_warnings(message):
+            yield Note(f"LOOK CLOSELY: {warning}")
     for note in branch.notes:
         yield Note(note)
 
@@ -297,7 +300,7 @@ def _change(job: Job) -> list[Item]:
 def _branch_ids(branch: JobBranch) -> list[Item]:
     return [
         Fact("base", branch.base),
-        Fact("tree", branch.tree),
+        *(Fact("tree", tree) for tree, _ in branch.commits or ((branch.tree, ""),)),
         Fact("author", branch.author),
         Fact("committer", "the operator who approves it"),
     ]
