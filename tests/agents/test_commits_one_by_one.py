@@ -52,7 +52,7 @@ def test_each_commit_arrives_with_its_message_and_its_diff(user: Person) -> None
         "the message of commit 1: | Read me twice",
         "the message of commit 2: | A new file | | It was missing.",
         "What the agent changed and did not commit",
-        "commit 1 of 3:",
+        "commit 1 | Read me twice",
         "| +print(7)",
         "DELETED | app.py",
     ):

@@ -65,8 +65,8 @@ def commit_items(requested: RequestedChange) -> tuple[Item, ...]:
 def _commits(project: Tree, requested: RequestedChange) -> Iterator[Item]:
     before, branch = _Before(project), requested.job.branch
     for number, (commit, paths) in enumerate(requested.commits, 1):
-        said = branch.commits[number - 1][1] if branch is not None else commit.message
-        yield Quote(said, f"commit {number} of {len(requested.commits)}:", None, "the message")
+        said = commit.message if branch is None else branch.commits[number - 1][1]
+        yield Field(f"commit {number}", said.partition("\n")[0])  # the whole message is on the card
         before.rows = {item.row.path: item.row for item in paths}
         for item in sorted(paths, key=ChangedPath.order):
             yield from _path(before, commit.change, io.BytesIO(commit.data), item)
