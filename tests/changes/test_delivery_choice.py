@@ -87,3 +87,20 @@ def test_a_signature_made_elsewhere_is_for_one_choice(here: Branching) -> None:
     here.place.run(*deliver, "--deliver", "branch", expect=0)
     here.place.once()
     assert len(here.branches()) == 1
+
+
+def test_a_draft_that_is_made_again_has_no_choice(here: Branching) -> None:
+    """The one who approves the new draft chooses again."""
+    draft = here.propose(edit)
+    here.approve(draft, "--deliver", "branch")
+    (here.project / "mine").write_text("1\n")
+    here.git("add", "mine")
+    here.git("commit", "-qm", "mine")
+    here.place.once()
+    assert here.place.events("refused")[-1]["data"]["reason"] == "project_changed" and here.branches() == []
+    here.place.run("retry", here.place.events("refused")[-1]["request_id"], expect=0)
+    [again] = here.run.inbox.glob("TR-*.md")
+    assert "deliver" not in again.read_text().partition("\n---\n")[0]
+    here.approve(again)
+    here.place.once()
+    assert (here.project / "app.py").read_text() == "print(2)\n"

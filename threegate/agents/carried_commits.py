@@ -9,6 +9,7 @@ the one commit. Source: docs/spec/8-agents.md, "Each commit".
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final
@@ -96,7 +97,8 @@ class _Carrying:
         for path, before, after in self._objects.differences(old, new):
             if utf_8(path) != path:
                 raise ValueError(f"{utf_8(path)}: a commit has this name, which is not UTF-8")
-            if path in self._copy.start.hidden:
+            names = path.split("/")
+            if any("/".join(names[:depth]) in self._copy.start.hidden for depth in range(1, len(names) + 1)):
                 raise ValueError(f"{path}: a commit changes it, and it was hidden from the agent")
             if self._protected.has(path):
                 raise ValueError(f"{path}: a commit changes it, and it is protected (agents.protected)")
@@ -113,6 +115,8 @@ class _Carrying:
         if entry[0] not in _MODES:
             raise ValueError(f"{path}: a commit has it as something else than a file or a link")
         data = self._objects.read(entry[1], b"blob", limits.COMMITS_TAR_BYTES)
+        if entry[0] == LINK_MODE and utf_8(os.fsdecode(data)) != os.fsdecode(data):
+            raise ValueError(f"{path}: a commit has it as a link to a name that is not UTF-8")
         return TableNode(_MODES[entry[0]], self._keep(path, data))
 
     def _keep(self, path: str, data: bytes) -> str:
