@@ -8,7 +8,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,12 +19,34 @@ from tests.changes.trees_on_disk import Spec, build, made
 from tests.runners.applying import OWNER, own
 from tests.support import Done, Place, make_place, request_id
 from threegate.changes.change_draft import draft_change_set
+from threegate.changes.change_tar import change_tar
+from threegate.changes.commit_chain import commits_tar
+from threegate.changes.table import FILE, Mode, Row, TableNode
+from threegate.core.canonical import sha256_hex
 from threegate.core.workspace import AgentRun
 from threegate.request import DefaultSettings
 
 AUTHOR = {
     f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "a"), ("EMAIL", "a@b"))
 }
+
+
+Files = Mapping[str, "tuple[bytes | None, bytes | None]"]
+"""path → the bytes before and after; None for no file."""
+
+
+def step(files: Files, mode: Mode = FILE) -> bytes:
+    """The change set of one commit."""
+
+    def node(data: bytes | None) -> TableNode | None:
+        return None if data is None else TableNode(mode, sha256_hex(data))
+
+    rows = [Row(path, node(before), node(after)) for path, (before, after) in files.items()]
+    return change_tar(rows, lambda row: files[row.path][1] or b"")
+
+
+def archive(*steps: Files, message: str = "Do it") -> bytes:
+    return commits_tar([(message, step(files)) for files in steps])
 
 
 @dataclass

@@ -66,7 +66,8 @@ class _Carrying:
         for before, commit in pairwise(chain):
             rows = self._rows(before.tree, commit.tree)
             if rows:  # an empty commit has nothing that could be read
-                carried.append((commit.message.strip()[: limits.COMMIT_MESSAGE_CHARS], self._tar(rows)))
+                message = commit.message.strip()[: limits.COMMIT_MESSAGE_CHARS] or "(no message)"
+                carried.append((message, self._tar(rows)))
         if not carried:
             raise ValueError("they change nothing")
         if rest := self._rest():

@@ -54,8 +54,8 @@ def approve(
         str,
         typer.Option(
             "--deliver",
-            metavar="tree|branch|commits",
-            help="What a change of a project becomes: files, one commit, or each of the agent's commits.",
+            metavar="WAY",
+            help="What a change becomes: tree (files), branch (one commit) or commits (each of the agent's).",
         ),
     ] = "",
     group: Annotated[

@@ -8,6 +8,7 @@ of one path takes nothing of the others away. Of commits that are delivered one 
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Iterator, Mapping
@@ -100,8 +101,12 @@ class _Before:
         return self._data(path)
 
     def _data(self, path: str) -> bytes:
+        """Raises OSError."""
         if path in self.commits:
-            return self.commits[path].content(path)
+            try:
+                return self.commits[path].content(path)
+            except KeyError:  # then the commits do not fit together, and are refused
+                raise FileNotFoundError(errno.ENOENT, "an earlier commit removed it", path) from None
         present = self._project.look(path)
         if present is not None and present.kind == "link":
             return self._project.target(path)

@@ -6,35 +6,19 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.changes.branches import Branching, branching
+from tests.changes.branches import Branching, archive, branching, step
 from threegate.changes.change_tar import change_tar
 from threegate.changes.commit_chain import commits_tar, read_commits_tar
-from threegate.changes.table import EXECUTABLE, FILE, LINK, ChangeSetError, Mode, Row, TableNode
+from threegate.changes.table import EXECUTABLE, LINK, ChangeSetError, Row, TableNode
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 
-Files = Mapping[str, "tuple[bytes | None, bytes | None]"]
-"""path → the bytes before and after; None for no file."""
 ONE, TWO, THREE = b"print(1)\n", b"print(2)\n", b"print(3)\n"
-
-
-def step(files: Files, mode: Mode = FILE) -> bytes:
-    """The change set of one commit."""
-
-    def node(data: bytes | None) -> TableNode | None:
-        return None if data is None else TableNode(mode, sha256_hex(data))
-
-    rows = [Row(path, node(before), node(after)) for path, (before, after) in files.items()]
-    return change_tar(rows, lambda row: files[row.path][1] or b"")
-
-
-def archive(*steps: Files, message: str = "Do it") -> bytes:
-    return commits_tar([(message, step(files)) for files in steps])
 
 
 def edit(work: Path) -> None:
@@ -69,6 +53,8 @@ def refusal(here: Branching, commits: bytes, edit: Callable[[Path], None] = edit
         (archive({"app.py": (TWO, THREE)}), "app.py: commit 1 was not made on what the project has in HEAD"),
         (archive({"app.py": (None, THREE)}), "app.py: commit 1 was not made on"),
         (archive({"app.py": (ONE, TWO)}, {"app.py": (ONE, THREE)}), "app.py: commit 2 was not made on"),
+        (archive({"app.py": (ONE, None)}, {"app.py": (ONE, THREE)}), "app.py: commit 2 was not made on"),
+        (archive({"app.py": (ONE, None)}, {"app.py": (ONE, None)}), "app.py: commit 2 was not made on"),
         (archive({"gone": (b"x", None), "app.py": (ONE, THREE)}), "gone: commit 1 was not made on"),
         (
             archive({"a.x": (None, b"1"), "app.py": (ONE, THREE)}, {"a.x": (b"1", None)}),
