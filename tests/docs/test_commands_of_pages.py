@@ -38,6 +38,12 @@ NOT_RUN = {
     "threegate serve approve": "the same",
     "threegate operator passkey": "the same",
     "threegate project survey DIR --ask": "asks on a terminal: tests/agents/test_what_agents_see.py answers",
+    "threegate approve inbox/TR-1.md --as alice --key ~/.ssh/id_ed25519": (
+        "needs three drafts in turn: tests/docs/test_arriving.py types the lines of this page"
+    ),
+    "threegate approve inbox/TR-1.md --as alice --print-statement > statement.json": "the same",
+    "ssh-keygen -Y sign -n threegate-approval -f ~/.ssh/id_ed25519 statement.json": "the same",
+    "threegate approve inbox/TR-1.md --signature statement.json.sig": "the same",
     "make demo": "this test suite was started by its sibling; scripts/try_readme runs it",
     "make test": "is what runs this",
     "make lint": "is the first half of it",
@@ -71,6 +77,9 @@ NOT_RUN = {
     "threegate tools refresh notes": "the same",
     "threegate project add web /srv/web": "needs a project: tests/end_to_end/test_change_sets.py",
     "threegate project add web /srv/web --deliver branch": "the same: tests/changes/test_branch_delivery.py",
+    "threegate approve ID --deliver tree": "the same: tests/changes/test_delivery_choice.py",
+    "threegate approve ID --deliver branch": "the same",
+    "threegate approve ID --deliver commits": "needs commits: tests/agents/test_commits_one_by_one.py",
     "threegate project list": "the same",
     "threegate project remove web": "the same",
     "threegate project survey DIR": "needs a project: tests/agents/test_what_agents_see.py",

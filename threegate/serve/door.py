@@ -21,24 +21,25 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import yaml
 
 from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import OperatorDecision
-from threegate.agents.agent_commits import read_commits
-from threegate.agents.propose import draft_changes
+from threegate.agents.propose import draft_changes, read_proposed
 from threegate.agents.runs import RunFacts, read_frozen
-from threegate.agents.work_changes import keep_bases, read_changes
+from threegate.agents.work_changes import keep_bases
 from threegate.agents.work_copy import WorkCopy
 from threegate.changes.change_draft import left_out_lines
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
+from threegate.core.front_matter_handler import FrontMatterRefused
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.jail import Account
 from threegate.launch.context import open_context
 from threegate.request import read_request
+from threegate.request.yaml_nodes import YAMLRefused
 from threegate.results import Verdict, read_verdict
+from threegate.results.front import read_result
 from threegate.review.results import list_results
 from threegate.runners.live_output import PROGRESS, live_output
 from threegate.serve.call_ledger import CallLedger, MadeRequest
@@ -253,7 +254,7 @@ class Door:
         root = Path(facts.root)
         account = Account(facts.account, facts.uid, facts.gid)
         copy = WorkCopy.of(self._run, root, facts.copy, account)
-        changes, commits = read_frozen(self._run, lambda: (read_changes(copy, paths=asked.paths), read_commits(copy)))
+        changes, commits = read_frozen(self._run, lambda: read_proposed(copy, asked.paths))
         if not changes.rows:
             left = "; ".join((*left_out_lines(changes), *commits.left_out()))
             raise InvalidInput(f"no changes that could be proposed{f': {left}' if left else ''}")
@@ -428,14 +429,12 @@ def _refused(what: str, findings: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _told(text: str) -> dict[str, Any]:
     """The content of a result, from its front matter and its streams."""
-    head, _, body = text.partition("\n---\n")
     try:
-        front = yaml.load(head.removeprefix("---\n"), Loader=yaml.CSafeLoader)
-    except yaml.YAMLError:
-        front = None
-    if not isinstance(front, dict):
-        front = {}
-    found = {key: front.get(key) for key in ("exit_code", "reason", "runtime_sec", "network_used")}
+        front = read_result(text)
+        values, body = front.read, text.split("\n", front.end + 1)[-1]
+    except (FrontMatterRefused, YAMLRefused):
+        values, body = {}, text
+    found = {key: values.get(key) for key in ("exit_code", "reason", "runtime_sec", "network_used")}
     for name in ("Stdout", "Stderr"):
         match = re.search(_STREAM.format(name), body, re.DOTALL | re.MULTILINE)
         found[name.lower()] = match[2] if match else ""

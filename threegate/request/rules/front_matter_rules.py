@@ -158,10 +158,22 @@ RULES = (
         "TG133",
         "created-utc",
         "created_utc must be a UTC time that is not in the future",
-        "Write it as 2026-11-22T05:00:00Z; +00:00 is the only offset.",
-        ("created_utc: 2026-11-22T05:00:00Z", "created_utc: 2026-11-22T05:00:00.5+00:00"),
+        "Write it as 2026-11-22T05:00:00Z or 20261122T050000Z, with or without seconds; +00:00 is the only offset.",
+        (
+            "created_utc: 2026-11-22T05:00:00Z",
+            "created_utc: 2026-11-22T05:00:00.5+00:00",
+            "created_utc: 2026-11-22T05:00Z",
+            "created_utc: 20261122T050000Z",
+            "created_utc: 20261122T0500+00:00",
+        ),
         (
             "created_utc: 2026-11-22",
+            "created_utc: 20261122T05:00:00Z",
+            "created_utc: 2026-W47-7T05:00:00Z",
+            "created_utc: 2026-11-21T24:00:00Z",
+            "created_utc: 2026-11-22T05:00:60Z",
+            "created_utc: 2026-11-22T05:00:00-00:00",
+            "created_utc: 2026-11-22T05:00:00.1234567Z",
             "created_utc: 2026-11-22T05:00:00+01:00",
             "created_utc: 2026-02-30T05:00:00Z",
             "created_utc: 2999-01-01T00:00:00Z",
@@ -223,7 +235,7 @@ RULES = (
         "TG139",
         "cpu-limit",
         "cpu_limit must be a decimal number of cores within the maximum",
-        "Between 0.05 and request.max_cpu of the settings (4 unless set).",
+        'Between 0.05 and request.max_cpu of the settings (4 unless set). Thousandths are written out: 500m is "0.5".',
         ('cpu_limit: "0.5"', "cpu_limit: 2"),
         (
             'cpu_limit: "0"',
@@ -231,6 +243,7 @@ RULES = (
             'cpu_limit: "64"',
             'cpu_limit: "-1"',
             "cpu_limit: one",
+            "cpu_limit: 500m",
             'cpu_limit: "01"',
         ),
     ),
@@ -383,7 +396,8 @@ RULES = (
         "TG158",
         "allowlist",
         "network_allowlist is there exactly when network is allowlist, with 1 to 32 hosts",
-        "Name each host that the run must reach, or set network: none and leave the list out.",
+        "Name each host that the run must reach, one line '  - api.example.com:443' each, or set network: none and "
+        "leave the list out.",
         (f"{_NETWORK}[api.example.com]",),
         ("network: allowlist", "network_allowlist: [api.example.com]", f"{_NETWORK}[]"),
     ),
@@ -469,18 +483,19 @@ RULES = (
     _rule(
         "TG172",
         "changes-input",
-        "the one input of an apply request is changes.tar",
+        "the inputs of an apply request are changes.tar and perhaps commits.tar",
         (
-            "The archive is the change: its first member is the table, and it is read by ThreeGate, never unpacked by a "  # noqa: E501
-            "run."
+            "The archive is the change: its first member is the table. commits.tar has the agent's commits one by one. "
+            "ThreeGate reads both; no run unpacks them."
         ),
-        ("{apply}",),
+        ("{apply}", f"{{apply}}\ninputs: [{{name: changes.tar, sha256: {_A}}}, {{name: commits.tar, sha256: {_B}}}]"),
         (
             "{apply}\n-inputs",
             "{apply}\ninputs: []",
             f"{{apply}}\ninputs: [{{name: tree.tar, sha256: {_A}}}]",
             f"{{apply}}\ninputs: [{{name: changes.tar, sha256: {_A}, unpack: true}}]",
             f"{{apply}}\ninputs: [{{name: changes.tar, sha256: {_A}}}, {{name: a, sha256: {_B}}}]",
+            f"{{apply}}\ninputs: [{{name: commits.tar, sha256: {_A}}}]",
         ),
     ),
     _rule(
@@ -520,5 +535,13 @@ RULES = (
             f"{{mcp}}\ninputs: [{{name: a, sha256: {_A}}}]",
             "{mcp}\noutputs_expected: [{path: a}]",
         ),
+    ),
+    _rule(
+        "TG177",
+        "deliver",
+        "deliver is what the person who approves chose: tree, branch or commits",
+        "threegate approve --deliver writes it. Leave it out of a draft: then it is what the project's setting says.",
+        ("{apply}", "{apply}\ndeliver:"),
+        ("{apply}\ndeliver: branch", "{apply}\ndeliver: tree"),
     ),
 )
