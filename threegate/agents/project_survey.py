@@ -22,18 +22,22 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from threegate.agents.file_findings import Finding, find_in_file
-from threegate.agents.git_repository import tracked_paths
+from threegate.agents.git_repository import NoHistory, Repository, tracked_paths
 from threegate.agents.secret_files import is_secret_path
+from threegate.changes.git_objects import object_id
 from threegate.changes.path_rules import WORKSPACE
 from threegate.changes.protected_paths import ProtectedPaths
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.user_state import UserState
+from threegate.proposals.project import ProjectError
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PIECE: Final = 1 << 16
 
+_HASHED_BYTES: Final = 4096
+"""From this size on a file's bytes are worth a digest, if that saves a second scan."""
 _RULES: Final = 3
 """Number of the rules by which files are scanned: with others, what was found before does not count."""
 
@@ -92,6 +96,10 @@ class Survey:
     """The setting `agents.protected` at the start."""
     findings: list[Finding] = field(default_factory=list)
     """What looks like a secret, also where nothing is hidden for its sake; not in the manifest."""
+    clean_blobs: set[str] = field(default_factory=set)
+    """The ids that git gives to bytes which this survey scanned as a whole and found nothing in, so that they are not
+    scanned a second time in the history; not in the manifest.
+    """
 
     def hides(self, path: str, shown: Collection[str] = ()) -> bool:
         """Whether a path, also one that the project had once, is hidden from the agent, if its folders are not.
@@ -157,7 +165,7 @@ def survey(
     found = Survey(protected=tuple(protected))
     scanned = _Scanned.load(cache, root, project)
     scanned.key, scanned.answers, scanned.protected = key, answers, _protected(found.protected)
-    scanned.findings = found.findings
+    scanned.findings, scanned.clean_blobs = found.findings, found.clean_blobs
     try:
         top = os.open(root, _FOLDER)
     except OSError as error:
@@ -270,6 +278,7 @@ class _Scanned:
         self.key = b""
         self.answers: Mapping[str, bool] = {}
         self.findings: list[Finding] = []
+        self.clean_blobs: set[str] = set()
         self._root = root
         self._file = file
         self._known = known
@@ -279,6 +288,21 @@ class _Scanned:
     @cached_property
     def _tracked(self) -> frozenset[str]:
         return tracked_paths(self._root)
+
+    @cached_property
+    def _algorithm(self) -> str:
+        """What the repository names its objects with; empty without one."""
+        try:
+            return Repository.of(self._root).algorithm
+        except (NoHistory, ProjectError):
+            return ""
+
+    def _note_clean(self, path: str, data: bytes) -> None:
+        """Note the id of a tracked file's bytes, in which nothing was found. To hash a small one takes longer than it
+        is worth, and of one that was not scanned to its end nothing is known.
+        """
+        if _HASHED_BYTES <= len(data) < limits.AGENT_SCANNED_BYTES and path in self._tracked and self._algorithm:
+            self.clean_blobs.add(object_id(self._algorithm, b"blob", data))
 
     @classmethod
     def load(cls, folder: Path | None, root: Path, project: bool) -> _Scanned:
@@ -308,6 +332,8 @@ class _Scanned:
         self._now[path] = [*key, int(bool(found))]
         self._changed = self._changed or before != self._now[path]
         self.findings += found
+        if not found:
+            self._note_clean(path, data)
         return "secret" if any(self.answers.get(item.digest, item.hides) for item in found) else None
 
     def save(self) -> None:

@@ -238,6 +238,7 @@ class WorkCopy:
                 self.run.git,
                 hides=lambda path: self.start.hides(path, shown),
                 shown=self._visible_bytes,
+                clean=self.start.clean_blobs,
                 kept=cache,
             )
             history.write(repository, tree / ".git", _GIT_OBJECTS)
