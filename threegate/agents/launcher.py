@@ -33,7 +33,7 @@ from threegate.agents.program import Program, find_program
 from threegate.agents.project_survey import Survey, scan_cache, survey
 from threegate.agents.propose import register_project
 from threegate.agents.read_folders import ReadFolder
-from threegate.agents.runs import RunFacts, end_dead_runs, run_lock, thaw_forgotten
+from threegate.agents.runs import RunFacts, all_runs, end_dead_runs, lock_ended, run_lock, thaw_forgotten
 from threegate.agents.secret_answers import Answers, keep_answers
 from threegate.agents.side_processes import (
     start_door,
@@ -367,6 +367,7 @@ class _Launch:
                     progress=counted,
                     say=said.append,
                     start=start,
+                    take_names=self._take_names,
                 )
         for number, folder in enumerate(plan.read):
             self.refuse_stopped()
@@ -457,6 +458,18 @@ class _Launch:
         ).copy
         said += self._taken.lines if self._taken else []
         return facts.copy
+
+    def _take_names(self, place: Path) -> None:
+        """Take the layer of names of the newest run on the project that has ended, if there is one: to change what
+        differs takes a part of the time.
+        """
+        for run, facts in reversed(all_runs(self._context.workspace)):
+            if not facts.ended or facts.root != str(self._plan.root) or facts.uid != self._plan.account.uid:
+                continue
+            with suppress(OSError), lock_ended(run) as ended:
+                if ended:
+                    os.rename(run.work / NAMES, place)
+                    return
 
     def _survey(self, shown: tuple[str, ...], copying: Copying, decide: Decide | None) -> Survey:
         """The project at the start; what nobody has decided about is decided now, if there is somebody."""

@@ -17,9 +17,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from threegate.agents.file_findings import Finding, find_in_file
 from threegate.agents.git_repository import NoHistory, Repository, tracked_paths
@@ -35,6 +36,7 @@ from threegate.proposals.project import ProjectError
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PIECE: Final = 1 << 16
+_ROWS: Final = 1000
 
 _HASHED_BYTES: Final = 4096
 """From this size on a file's bytes are worth a digest, if that saves a second scan."""
@@ -125,16 +127,17 @@ class Survey:
         return sum(entry.size for entry in self.entries.values() if entry.kind == "file")
 
     def to_lines(self) -> Iterator[bytes]:
-        """The manifest: a line with what is hidden, then one line per entry."""
+        """The manifest: a line with what is hidden, then lines with the rows of many entries each."""
         yield json.dumps({"hidden": self.hidden, "protected": self.protected}).encode() + b"\n"
-        for path, entry in self.entries.items():
-            yield json.dumps([path, *entry, *self.copied.get(path, ())]).encode() + b"\n"
+        rows = ([path, *entry, *self.copied.get(path, ())] for path, entry in self.entries.items())
+        while some := list(islice(rows, _ROWS)):
+            yield json.dumps(some).encode() + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Survey:
         """Parse the output of `to_lines`. Raises ValueError, KeyError, TypeError."""
         first, *rest = data.splitlines()
-        rows = [json.loads(line) for line in rest]
+        rows = [row for line in rest for row in _rows(json.loads(line))]
         head = json.loads(first)
         return cls(
             {row[0]: Original(*row[1:7]) for row in rows},
@@ -142,6 +145,11 @@ class Survey:
             {row[0]: (row[7], row[8]) for row in rows if len(row) > 7},
             tuple(head["protected"]),
         )
+
+
+def _rows(line: list[Any]) -> list[list[Any]]:
+    """The rows in a line of the manifest; earlier versions wrote each in a line of its own."""
+    return [line] if isinstance(line[0], str) else line
 
 
 def survey(

@@ -119,8 +119,10 @@ class WorkCopy:
         progress: Callable[[int, int], None] = lambda done, of: None,
         say: Callable[[str], None] = lambda line: None,
         start: Survey | None = None,
+        take_names: Callable[[Path], None] = lambda place: None,
     ) -> WorkCopy:
-        """Write the manifest of a survey, and make the copy; without `start` the project is surveyed now.
+        """Write the manifest of a survey, and make the copy; without `start` the project is surveyed now. `take_names`
+        may put the layer of an earlier run at a path, whatever it has.
 
         With `plain_if_small` it is an overlay only where a plain copy is not cheap: in an overlay no folder of the
         project can be renamed by one call. `progress` is called with the number of files done and of all files, `say`
@@ -135,6 +137,7 @@ class WorkCopy:
         copy = cls(run, root, kind, account, start)
         try:
             if kind == "overlay":
+                take_names(run.work / NAMES)
                 copy._make_overlay()
             else:
                 copy._make_plain(progress)
@@ -193,6 +196,10 @@ class WorkCopy:
         for folder in (upper, self.run.work / SCRATCH):
             folder.mkdir(exist_ok=True)
         os.chmod(upper, stat.S_IMODE(os.stat(self.root).st_mode) | 0o700)
+        self.make_names()
+
+    def make_names(self) -> None:
+        """The layer of what is visible, for an overlay. Raises OSError."""
         source = os.open(self.root, _FOLDER)
         try:
             make_names(self.start, source, self.run.work / NAMES)

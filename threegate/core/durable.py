@@ -288,8 +288,8 @@ def empty_folder(folder: int) -> None:
     """Remove everything in an open folder, without following links. What cannot be removed stays, and keeps nothing
     else.
 
-    Without recursion, and with two open folders for each thread at most: a run makes more levels than Python has frames, or a process
-    has descriptors.
+    Without recursion, and with two open folders for each thread at most: a run makes more levels than Python has
+    frames, or a process has descriptors.
     """
     stuck: set[str] = set()
 
