@@ -116,18 +116,20 @@ def make_history(
     shown: Callable[[str], bytes | None],
     clean: Collection[str] = (),
     kept: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> History:
     """Make `place/objects` with what the agent may have.
 
     `hides` says of a path, whose folders are not hidden, whether it is hidden from the agent; `shown` has the bytes of
     a visible file of the project now: they stay wherever else they are. `clean` are ids of blobs that were scanned
     just now, with the rules of this process, and have no secret. `kept` is a folder for what the next run can
-    use: which blobs have a secret, and the objects that were written anew. Raises NoHistory, ProjectError, OSError.
+    use: which blobs have a secret, and the objects that were written anew. `progress` is called with the number of
+    versions of files read and of all. Raises NoHistory, ProjectError, OSError.
     """
     program = find_git()
     if "\n" in str(repository.common):
         raise NoHistory("its path has a line break")
-    with _Making(program, repository, place, hides, shown, clean, kept) as making:
+    with _Making(program, repository, place, hides, shown, clean, kept, progress) as making:
         try:
             return making.whole()
         except _TooLong:
@@ -152,11 +154,13 @@ class _Making:
         shown: Callable[[str], bytes | None],
         clean: Collection[str],
         kept: Path | None,
+        progress: Callable[[int, int], None],
     ) -> None:
         self._repository, self._place = repository, place
         self._hides, self._shown = cache(hides), shown
         self._scanned = _Scanned.load(kept, repository)
         self._clean = clean
+        self._progress = progress
         self._kept = _Kept(kept and kept / f"objects-{_name(repository)}")
         self._program = program
         self._until = time.monotonic() + limits.AGENT_HISTORY_SECONDS
@@ -349,7 +353,9 @@ class _Making:
         for oid in left:
             if oid in self._clean and not self._partial:  # which of its blobs a partial clone has is not known yet
                 self._scanned.note(oid, _NOTHING)
-        for oid, kind, data in self._many([oid for oid in left if oid not in self._scanned.known]):
+        unknown = [oid for oid in left if oid not in self._scanned.known]
+        for count, (oid, kind, data) in enumerate(self._many(unknown), 1):
+            self._progress(count, len(unknown))
             if kind == _MISSING:
                 self._gone.add(oid)
             else:

@@ -125,8 +125,8 @@ class WorkCopy:
         may put the layer of an earlier run at a path, whatever it has.
 
         With `plain_if_small` it is an overlay only where a plain copy is not cheap: in an overlay no folder of the
-        project can be renamed by one call. `progress` is called with the number of files done and of all files, `say`
-        with a line about the repository if it is not as in the project.
+        project can be renamed by one call. `progress` is called with the number of files, and of versions in the
+        history, that are done and of all, `say` with a line about the repository if it is not as in the project.
 
         Raises InvalidInput, Unavailable (no space, not readable); the run's folder may then be removed.
         """
@@ -142,7 +142,7 @@ class WorkCopy:
             else:
                 copy._make_plain(progress)
             tree = run.work / (UPPER if kind == "overlay" else TREE)
-            copy._make_git(tree, shown, cache, say)
+            copy._make_git(tree, shown, cache, say, progress)
             if not account.is_own and (tree / ".git").is_dir():
                 _give(tree / ".git", account)
             durable.deliver(run.ignores, project_ignores.to_bytes(project_ignores.gather(root)))
@@ -225,7 +225,14 @@ class WorkCopy:
         finally:
             os.close(source)
 
-    def _make_git(self, tree: Path, shown: Collection[str], cache: Path | None, say: Callable[[str], None]) -> None:
+    def _make_git(
+        self,
+        tree: Path,
+        shown: Collection[str],
+        cache: Path | None,
+        say: Callable[[str], None],
+        progress: Callable[[int, int], None],
+    ) -> None:
         """A `.git` with what reading and committing need, without hidden files: none of the operator's configuration,
         hooks, remotes or credentials. `say` gets what is not as in the project.
         """
@@ -247,6 +254,7 @@ class WorkCopy:
                 shown=self._visible_bytes,
                 clean=self.start.clean_blobs,
                 kept=cache,
+                progress=progress,
             )
             history.write(repository, tree / ".git", _GIT_OBJECTS)
         except (NoHistory, ProjectError) as error:

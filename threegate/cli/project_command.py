@@ -18,6 +18,7 @@ from threegate.cli.invocation import (
     warn,
     workspace_here,
 )
+from threegate.cli.progress import busy
 from threegate.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -139,14 +140,16 @@ def survey(
     context = context_here()
     root = refuse_project(folder, context.workspace, context.workspace_id)
     answers = Answers.read(context.workspace, root)
-    found = survey_project(
-        root,
-        shown=tuple(path.rstrip("/") for path in with_ or ()),
-        cache=scan_cache(context.workspace_id),
-        protected=context.policy.settings.agents.protected,
-        key=answers.key,
-        answers=answers.hides,
-    )
+    with busy("reading the project") as progress:
+        found = survey_project(
+            root,
+            shown=tuple(path.rstrip("/") for path in with_ or ()),
+            cache=scan_cache(context.workspace_id),
+            progress=lambda count: progress(count, 0),
+            protected=context.policy.settings.agents.protected,
+            key=answers.key,
+            answers=answers.hides,
+        )
     hidden = {path: why for path, why in found.hidden.items() if path != ".git"}  # the agent has a clean one
     rows = [
         {
