@@ -26,7 +26,7 @@ from threegate.agents.file_findings import Finding, find_in_file
 from threegate.agents.git_repository import NoHistory, Repository, tracked_paths
 from threegate.agents.secret_files import is_secret_path
 from threegate.changes.git_objects import object_id
-from threegate.changes.path_rules import WORKSPACE
+from threegate.changes.path_rules import is_workspace
 from threegate.changes.protected_paths import ProtectedPaths
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
@@ -37,6 +37,8 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PIECE: Final = 1 << 16
 _ROWS: Final = 1000
+_TOLD: Final = 16
+"""Entries from one call of `progress` to the next."""
 
 _HASHED_BYTES: Final = 4096
 """From this size on a file's bytes are worth a digest, if that saves a second scan."""
@@ -194,11 +196,16 @@ def _look(
     shown: _Shown,
     scanned: _Scanned,
     progress: Callable[[int], None],
-) -> None:
+) -> bool:
+    """Look at an open folder and everything below it. False, and nothing is noted, if it is a workspace of ThreeGate,
+    which has the drafts, keys and trail of a person; the top is none.
+    """
     if prefix.count("/") > limits.AGENT_PATH_DEPTH:
         raise InvalidInput(f"the project has folders deeper than {limits.AGENT_PATH_DEPTH}; move them elsewhere")
     with os.scandir(folder) as entries:
         listed = sorted(entries, key=lambda entry: entry.name)
+    if prefix and is_workspace({entry.name for entry in listed}):
+        return False
     for entry in listed:
         path = prefix + entry.name
         try:
@@ -216,7 +223,8 @@ def _look(
         found.entries[path] = original
         if len(found.entries) > limits.AGENT_COPY_ENTRIES:
             raise InvalidInput(f"the project has more than {limits.AGENT_COPY_ENTRIES} entries; use one of its folders")
-        progress(len(found.entries))
+        if len(found.entries) % _TOLD == 0:
+            progress(len(found.entries))
         if original.kind != "folder":
             continue
         try:
@@ -226,22 +234,11 @@ def _look(
             found.hidden[path] = "unreadable"
             continue
         try:
-            if _is_workspace(below):
+            if not _look(found, below, f"{path}/", device, shown, scanned, progress):
                 del found.entries[path]
                 found.hidden[path] = "ours"
-            else:
-                _look(found, below, f"{path}/", device, shown, scanned, progress)
         finally:
             os.close(below)
-
-
-def _is_workspace(folder: int) -> bool:
-    """Whether an open folder is a workspace of ThreeGate: it has the drafts, keys and trail of a person."""
-    for name in WORKSPACE:
-        try:
-            os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except OSError:
-            return False
     return True
 
 
@@ -270,7 +267,7 @@ class _Shown:
 
     def asked(self, path: str) -> bool:
         """Whether a path is one of them, or below one."""
-        return any(path == shown or path.startswith(f"{shown}/") for shown in self.paths)
+        return bool(self.paths) and any(path == shown or path.startswith(f"{shown}/") for shown in self.paths)
 
     def leads(self, path: str) -> bool:
         """Whether one of them is below a path."""
@@ -322,14 +319,14 @@ class _Scanned:
         known: dict[str, list[int]] = {}
         with suppress(OSError, ValueError, TypeError, AttributeError):
             value = json.loads(durable.read_regular(file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES))
-            known = {path: row for path, row in value.items() if len(row) == 5}
+            known = dict(value)
         return cls(file, known, root, project)
 
     def reason(self, path: str, name: str, facts: os.stat_result, folder: int) -> Reason | None:
         """Whether a file is a secret, or has one in its first AGENT_SCANNED_BYTES, or cannot be read."""
         key = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
         before = self._known.get(path)
-        if before is not None and before[:4] == key and not before[4]:
+        if before == [*key, 0]:
             self._now[path] = before
             return None
         try:
