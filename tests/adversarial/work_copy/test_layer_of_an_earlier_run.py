@@ -44,7 +44,7 @@ def layer_of(copy: WorkCopy) -> dict[str, tuple[object, ...]]:
 CHANGES: dict[str, str] = {
     "nothing": "true",
     "a file gets a secret": "cp SECRET a.txt",
-    "a file gets a secret and keeps its time and size": "touch -r a.txt ../time; cat SECRET >a.txt; touch -r ../time a.txt",
+    "a file gets a secret and keeps its time and size": "touch -r a.txt ../t; cat SECRET >a.txt; touch -r ../t a.txt",
     "a folder is a repository now": "mv sub .git",
     "a file is gone": "rm sub/b.txt",
     "a file is a folder": "rm mode; mkdir mode",
