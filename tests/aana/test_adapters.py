@@ -28,6 +28,7 @@ OPEN = aana.Gate("send_note", "write", authorization_state="confirmed", evidence
 SHUT = aana.Gate("send_note", "write", authorization_state="user_claimed", evidence_refs=["draft:1"])
 
 
+@pytest.mark.slow
 def test_no_framework_is_imported() -> None:
     code = (
         "import sys, threegate.aana\n"

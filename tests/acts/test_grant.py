@@ -54,6 +54,7 @@ def results(bench: Bench) -> str:
     return "\n".join(path.read_text() for path in sorted(bench.workspace.results.iterdir()))
 
 
+@pytest.mark.slow
 def test_a_grant_runs_the_same_job_so_often_and_no_more(ran: Bench) -> None:
     grant = give(ran)
     ran.draft("req-2", slug="two", data=b"5\n")

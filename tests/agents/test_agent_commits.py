@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import textwrap
 
+import pytest
+
 from tests.agents.people import Person, as_account
 from tests.agents.test_frozen_jail import CLIENT
 
@@ -58,6 +60,7 @@ def test_commits_become_a_branch_of_the_project(user: Person) -> None:
     assert user.threegate("audit", "verify").returncode == 0
 
 
+@pytest.mark.slow
 def test_commits_that_are_not_checked_out_are_named(user: Person) -> None:
     """The field's case: a branch of its own, and back on the first one."""
     with_repository(user)
@@ -97,6 +100,7 @@ def test_each_branch_that_is_not_checked_out_is_proposed(user: Person) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_branch_that_is_checked_out_is_proposed_as_it_is(user: Person) -> None:
     with_repository(user)
     script = f"git checkout -qb feat; echo b >>README; {GIT} commit -qam 'on feat'; git stash list; {GIT} gc -q"

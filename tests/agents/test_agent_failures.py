@@ -49,6 +49,7 @@ def said_by(process: subprocess.Popen[bytes], typed: bytes = b"") -> tuple[str, 
     return out.decode(), [line for line in said.decode().splitlines() if line.startswith("threegate: ")]
 
 
+@pytest.mark.slow
 def test_whatever_works_beside_an_agent_may_be_killed(user: Person) -> None:
     """Door, relay and proxy: nobody answers in their place, and the person reads which of them it was."""
     user.settings('[agents.mine]\nprofile = "generic"\nurl = "http://127.0.0.1:9"\n')
@@ -87,6 +88,7 @@ def test_an_agent_that_is_killed(user: Person) -> None:
 
 
 @pytest.mark.parametrize("pause", [0.0, slow(0.2)])
+@pytest.mark.slow
 def test_ctrl_c_again_and_again(user: Person, pause: float) -> None:
     """While the agent lives, while its changes are read, while its end is recorded."""
     script = "trap '' INT TERM; for i in $(seq 1500); do echo $i >n$i; done; : >ready; sleep 300"
@@ -178,6 +180,7 @@ def test_a_project_that_goes_away_meanwhile(user: Person) -> None:
     wait_until_nothing_lives(user)
 
 
+@pytest.mark.slow
 def test_a_project_that_may_not_be_written_waits(user: Person) -> None:
     """A signed change stays where it is until the project can be written; then it is applied, once."""
     done = user.run("/bin/sh", "-c", "echo new >README", options=["--propose", "always"])

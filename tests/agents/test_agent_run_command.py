@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.people import ACCOUNT, Person, as_account
+from tests.conftest import few
 from tests.support import wait_until
 from threegate.core import limits
 from threegate.jail.jail import WALLS
@@ -132,6 +133,7 @@ def test_the_relay_to_the_model_has_the_limits_of_its_run(somebody: Person) -> N
     wait_until_nothing_lives(somebody)
 
 
+@pytest.mark.slow
 def test_a_home_is_kept_for_the_same_project(somebody: Person) -> None:
     somebody.run("/bin/sh", "-c", "echo remember >$HOME/memory")
     again = somebody.run("/bin/sh", "-c", "cat $HOME/memory")
@@ -140,12 +142,14 @@ def test_a_home_is_kept_for_the_same_project(somebody: Person) -> None:
     assert fresh.stdout == ""
 
 
+@pytest.mark.slow
 def test_what_is_protected_is_shown_only_when_asked(user: Person) -> None:
     assert user.run("/bin/cat", ".env").returncode != 0
     assert user.run("/bin/cat", ".env", options=["--with", ".env"]).stdout == "TOKEN=CANARY-ENV\n"
     assert [event.get("shown") for event in user.events("agent_started")] == [None, [".env"]]
 
 
+@pytest.mark.slow
 def test_another_folder_can_be_read_and_not_written(somebody: Person) -> None:
     tools = somebody.root / "tools"
     tools.mkdir(mode=0o755)
@@ -155,6 +159,7 @@ def test_another_folder_can_be_read_and_not_written(somebody: Person) -> None:
     assert done.stdout == "a tool\n" and done.returncode != 0 and (tools / "tool").read_text() == "a tool\n"
 
 
+@pytest.mark.slow
 def test_links_in_the_home_lead_nowhere(somebody: Person) -> None:
     """The configuration is written into what an earlier run left, and that may be links to files of the person."""
     somebody.settings('[agents.mine]\nprofile = "codex"\nprogram = "/bin/sh"\nurl = "http://127.0.0.1:9"\n')
@@ -174,6 +179,7 @@ def test_links_in_the_home_lead_nowhere(somebody: Person) -> None:
 # ---- what is wrong, in one line
 
 
+@pytest.mark.slow
 def test_a_project_that_is_not_there(user: Person) -> None:
     one_line(
         user.threegate("agent", "run", "generic", "--project", str(user.home / "nothing"), "--", "sh"),
@@ -249,6 +255,7 @@ def test_a_program_that_is_missing_names_the_package(user: Person, name: str, tm
     no_run_is_left(user)
 
 
+@pytest.mark.slow
 def test_without_user_namespaces_there_is_no_agent(user: Person) -> None:
     """In a user namespace that may have one more below it, which the launcher itself lives in."""
     again = 'echo 1 >/proc/sys/user/max_user_namespaces; exec unshare --user --map-user=1000 --map-group=1000 -- "$@"'
@@ -261,6 +268,7 @@ def test_without_user_namespaces_there_is_no_agent(user: Person) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.slow
 def test_a_disk_that_is_full(user: Person) -> None:
     (user.project / "big").write_bytes(os.urandom(3 << 20))
     user.own()
@@ -318,7 +326,7 @@ def test_stop_ends_a_run(somebody: Person) -> None:
     assert "had already ended" in somebody.threegate("agent", "stop", run).stdout
 
 
-@pytest.mark.parametrize("victim", ["launcher", "bubblewrap", "first process of the jail"])
+@pytest.mark.parametrize("victim", few(["launcher", "bubblewrap", "first process of the jail"], 1))
 def test_a_kill_leaves_nothing(somebody: Person, victim: str) -> None:
     before = somebody.outside()
     process = somebody.start("/bin/sh", "-c", "setsid sleep 300 & (sleep 301 &) ; : >ready; sleep 302")
@@ -340,6 +348,7 @@ def test_a_kill_leaves_nothing(somebody: Person, victim: str) -> None:
     assert somebody.run("/bin/true").returncode == 0
 
 
+@pytest.mark.slow
 def test_two_agents_on_one_project(somebody: Person) -> None:
     one = somebody.start("/bin/sh", "-c", ": >ready; read line; ls", stdin=subprocess.PIPE)
     somebody.wait_for_file("ready")

@@ -35,6 +35,7 @@ def test_ctrl_c_is_the_agents(somebody: Person) -> None:
     assert [event["exit"] for event in somebody.events("agent_ended")] == [9]
 
 
+@pytest.mark.slow
 def test_a_sequence_that_keeps_or_asks_never_arrives(somebody: Person) -> None:
     script = r"printf 'A\033]52;c;c2VjcmV0\aB\033[6nC\033[21tD\033P+q\033\\E\033[31mred\033[0m done'; sleep 0.3"
     with on_terminal(somebody, "/bin/bash", "-c", script) as screen:
@@ -56,6 +57,7 @@ def test_the_terminal_is_as_before_and_nothing_is_left_to_read(somebody: Person)
         assert all(f"\x1b[?{mode}".encode() in end for mode in ("1000l", "2004l", "25h", "1049l"))
 
 
+@pytest.mark.slow
 def test_the_terminal_is_not_the_persons(somebody: Person) -> None:
     """What the jail has is a pty of ours: no other process of the person is on it, and TIOCSTI is refused on it too."""
     code = (

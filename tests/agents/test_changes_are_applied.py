@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 from tests.agents.people import Person
 
 
@@ -46,6 +48,7 @@ def test_a_project_that_may_not_be_changed_can_still_be_looked_at(somebody: Pers
     assert isinstance(done, subprocess.CompletedProcess)
 
 
+@pytest.mark.slow
 def test_a_project_has_one_name_however_often_it_is_used(user: Person) -> None:
     for _ in range(2):
         assert user.run("/bin/true").returncode == 0

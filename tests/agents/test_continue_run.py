@@ -91,6 +91,7 @@ def test_nothing_that_the_run_before_was_allowed_is_inherited(user: Person) -> N
 
 
 @pytest.mark.parametrize("kind", ["plain", "overlay"])
+@pytest.mark.slow
 def test_the_project_is_merged_and_conflicts_are_marked(someone: Person, kind: str) -> None:
     if kind == "overlay":
         large(someone)
@@ -148,6 +149,7 @@ def test_traps_in_the_copy_lead_nowhere(someone: Person, kind: str) -> None:
     assert diary.read_text() == "CANARY-DIARY\n" and "README" in done.stdout
 
 
+@pytest.mark.slow
 def test_budgets_count_on(user: Person) -> None:
     user.settings('[agents.generic]\nrequests = 20\ndisk_mb = 16\nurl = "http://127.0.0.1:9"\nmodels = ["m"]\n')
     run = first(user, "head -c 9000000 /dev/urandom >big")
@@ -169,6 +171,7 @@ def test_budgets_count_on(user: Person) -> None:
     assert json.loads(newer.read_text())["used_requests"] == 7
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_start_gives_the_copy_back(user: Person) -> None:
     run = first(user, "echo mine >>app.py")
     refused = user.threegate("agent", "continue", run, "--with", "/elsewhere/x", "--", "true")

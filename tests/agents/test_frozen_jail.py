@@ -107,6 +107,7 @@ def test_a_process_that_keeps_writing_gives_no_torn_change_set(user: Person, sec
     wait_until_nothing_lives(user)
 
 
+@pytest.mark.slow
 def test_a_chain_of_processes_is_stopped_too(user: Person) -> None:
     """Each lives for a moment and makes the next one, so whoever looks at one of them finds it gone."""
     program = CLIENT + textwrap.dedent(f"""
@@ -121,6 +122,7 @@ def test_a_chain_of_processes_is_stopped_too(user: Person) -> None:
     wait_until_nothing_lives(user)
 
 
+@pytest.mark.slow
 def test_a_door_that_is_killed_while_it_reads_leaves_nothing_stopped(user: Person) -> None:
     program = CLIENT + textwrap.dedent("""
         import os

@@ -104,7 +104,7 @@ USUAL = ("plain", "shared", "linked worktree", "separate", "a link", "submodule"
 ORDERED = [*USUAL, *(form for form in FORMS if form not in USUAL)]
 
 
-@pytest.mark.parametrize("form", few(ORDERED, 16))
+@pytest.mark.parametrize("form", few(ORDERED, 5))
 def test_in_every_form_of_checkout_it_is_the_same_repository(tmp_path: Path, form: str) -> None:
     outside = make(tmp_path, form)
     with working(tmp_path, "overlay") as copy:
@@ -122,7 +122,7 @@ CANARY = (
 )
 
 
-@pytest.mark.parametrize("form", few((form for form in ORDERED if "empty" not in form and form != "intending"), 9))
+@pytest.mark.parametrize("form", few((form for form in ORDERED if "empty" not in form and form != "intending"), 3))
 def test_hidden_files_are_tracked_and_clean_in_every_form(tmp_path: Path, form: str) -> None:
     """They are placeholders in the history and skipped by the index: nothing is deleted, and nothing is read."""
     make(tmp_path, form, HIDDEN)

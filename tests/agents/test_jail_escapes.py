@@ -213,6 +213,7 @@ def test_nothing_gets_out(somebody: Person, outside: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, attempt in ATTEMPTS.items() if attempt.bare])
+@pytest.mark.slow
 def test_each_attempt_works_without_a_jail(user: Person, name: str, outside_of_user: dict[str, str]) -> None:
     with open(outside_of_user["file"], "r+") as file:
         os.set_inheritable(file.fileno(), True)

@@ -32,6 +32,7 @@ def test_a_path_over_links_exists_as_it_was_typed(user: Person) -> None:
     assert done.stdout == "read me\n", done
 
 
+@pytest.mark.slow
 def test_a_link_where_the_jail_has_something_is_not_made(user: Person) -> None:
     """In the project itself, and in a folder that is read."""
     (user.project / "again").symlink_to(".")

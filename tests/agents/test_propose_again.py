@@ -55,6 +55,7 @@ def test_a_change_is_drafted_again_in_parts(someone: Person) -> None:
     assert "--only third: no change there" in again(someone, "--only", "third", expect=2)
 
 
+@pytest.mark.slow
 def test_a_project_that_moved_on_is_merged_and_conflicts_are_left_out_by_name(someone: Person) -> None:
     ran(someone, "sed -i s/^3$/three/ text; chmod +x text; echo mine >>other; rm third; echo new >born")
     reject(someone)
@@ -75,6 +76,7 @@ def test_a_project_that_moved_on_is_merged_and_conflicts_are_left_out_by_name(so
     assert f"left out: other: {reason}" in shown
 
 
+@pytest.mark.slow
 def test_a_run_whose_launcher_was_killed_can_still_be_proposed(someone: Person) -> None:
     process = someone.start("sh", "-c", "echo x >>text; : >ready; sleep 60")
     someone.wait_for_file("ready")

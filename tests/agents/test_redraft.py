@@ -95,6 +95,7 @@ def test_what_both_sides_changed_is_merged_and_signed_anew(tmp_path: Path) -> No
     moved.place.run("audit", "verify", expect=0)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_merged_is_named_and_the_rest_is_drafted(tmp_path: Path) -> None:
     before = {
         "lines": LINES,
@@ -150,6 +151,7 @@ def test_there_is_something_to_merge_or_it_is_said(tmp_path: Path) -> None:
     assert "changes no project" in moved.place.run("project", "redraft", str(other), expect=2).err
 
 
+@pytest.mark.slow
 def test_a_folder_that_has_more_in_it_now_stays(tmp_path: Path) -> None:
     moved = Moved(tmp_path, {"d/x": "1\n", "a": LINES}, {"a": LINES + "end\n"})
     build(moved.project, {"d/y": "1\n", "a": "start\n" + LINES})
@@ -160,6 +162,7 @@ def test_a_folder_that_has_more_in_it_now_stays(tmp_path: Path) -> None:
     assert [path.name for path in (moved.project / "d").iterdir()] == ["y"]
 
 
+@pytest.mark.slow
 def test_a_folder_that_only_got_something_new_is_no_dead_end(tmp_path: Path) -> None:
     """No path of the change moved on, but it cannot be applied as it is: tests ran, and left a `__pycache__`."""
     moved = Moved(tmp_path, {"d/x": "1\n", "a": "1\n"}, {"a": "2\n"})

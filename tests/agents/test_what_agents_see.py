@@ -10,6 +10,7 @@ import pytest
 
 from tests.agents.people import Person, as_account
 from tests.agents.person_at_terminal import on_terminal
+from tests.conftest import few
 
 TOKEN = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 OTHER = "ghp_" + "Q7Rm2Xc8Vb4Nl1Kj6Hg3Fd9Sa5Pz0OiUyTrE"
@@ -74,6 +75,7 @@ def test_without_a_terminal_what_is_certain_is_hidden_and_each_name_is_printed(s
     assert not (somebody.workspace / "tool-exec" / "findings.json").exists()
 
 
+@pytest.mark.slow
 def test_a_key_that_is_not_tracked_is_hidden_wherever_it_is(user: Person) -> None:
     build(user, {"tests/old.pem": key()})
     (user.project / "tests" / "mine.pem").write_text(key())
@@ -82,6 +84,7 @@ def test_a_key_that_is_not_tracked_is_hidden_wherever_it_is(user: Person) -> Non
     assert done.stdout == "old.pem\n" and named(done.stderr) == [".env", "tests/mine.pem"]
 
 
+@pytest.mark.slow
 def test_a_person_at_a_terminal_decides_once(user: Person) -> None:
     """The answer is for this value; with another one there is another question."""
     build(user, {"config/prod.yml": f"token: {TOKEN}\n", "src/settings.py": f'DB_PASSWORD = "{PASSWORD}"\n'})
@@ -131,6 +134,7 @@ def test_a_person_may_answer_for_each_file(user: Person) -> None:
         assert screen.end() == 0 and b"[Hb.yml\r\n" in screen.seen and b"a.yml\r\n" not in screen.seen
 
 
+@pytest.mark.slow
 def test_a_tracked_file_that_is_a_secret_by_its_name_is_asked_about(user: Person) -> None:
     """In most projects it is in no repository, and then there is nothing to ask; those of a parser's tests are."""
     build(user, {"tests/.env.basic": "A=1\n"})
@@ -143,6 +147,7 @@ def test_a_tracked_file_that_is_a_secret_by_its_name_is_asked_about(user: Person
     assert "the agent sees what may be secrets: tests/.env.basic (by its name)" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_at_the_question_decides_nothing(user: Person) -> None:
     build(user, {"a.yml": f"token: {TOKEN}\n"})
     with on_terminal(user, "true") as screen:
@@ -195,7 +200,7 @@ def test_an_excerpt_has_nothing_of_any_secret(user: Person) -> None:
             assert word[begin : begin + 6] not in said, word
 
 
-@pytest.mark.parametrize("folder", ["db", "data", "database", "backups", "secrets", "credentials"])
+@pytest.mark.parametrize("folder", few(["db", "data", "database", "backups", "secrets", "credentials"], 1))
 def test_ordinary_folders_are_seen_changed_and_proposed(user: Person, folder: str) -> None:
     """Field script 09: nothing but a new file below such a folder was lost without a word."""
     build(user, {f"{folder}/1.rb": "class A;end\n"})
@@ -205,6 +210,7 @@ def test_ordinary_folders_are_seen_changed_and_proposed(user: Person, folder: st
     assert "2 added, 1 changed" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_the_settings_protect_is_neither_seen_nor_changed(user: Person) -> None:
     """Field scripts 08 and 09: an edit below it is named; nor does a hand-made change set get past the gates."""
     build(user, {"db/1.rb": "class A;end\n", "a.sql": "x\n", "a.rb": "a\n"})

@@ -75,6 +75,7 @@ def test_git_decides_what_is_ignored(user: Person) -> None:
 
 
 @pytest.mark.parametrize("tracked", [True, False])
+@pytest.mark.slow
 def test_a_project_in_a_larger_repository_follows_its_rules(user: Person, tracked: bool) -> None:
     """One that tracks nothing of the project, such as that of a home folder with `*`, has no say."""
     rules = (
@@ -117,6 +118,7 @@ def test_odd_names_are_ordinary_or_left_out_when_it_is_drafted(user: Person) -> 
         assert (user.project / name).read_text() == "x\n"
 
 
+@pytest.mark.slow
 def test_edits_where_nothing_may_be_changed_are_named(user: Person) -> None:
     """Also when nothing else was changed."""
     set_values(user.workspace / "threegate.toml", {"agents.protected": ["locked"]})
@@ -136,6 +138,7 @@ def test_edits_where_nothing_may_be_changed_are_named(user: Person) -> None:
     sign(user)
 
 
+@pytest.mark.slow
 def test_names_are_bytes_in_every_locale(user: Person) -> None:
     (user.project / "été.txt").write_text("a\n")
     user.own()

@@ -12,6 +12,7 @@ import pytest
 
 from tests.agent_runs import make_run
 from tests.changes.branches import Branching, branching
+from tests.conftest import few
 from tests.runners.applying import own
 from tests.support import wait_until
 
@@ -98,6 +99,7 @@ def test_the_card_shows_the_commit(here: Branching) -> None:
     assert "\x1b[2J" not in done.out and "\\x1b[2J" in done.out
 
 
+@pytest.mark.slow
 def test_a_second_change_of_a_run_has_a_branch_of_its_own(here: Branching) -> None:
     here.deliver(edit)
     here.deliver(lambda work: (work / "other").write_text("2\n"))
@@ -221,7 +223,7 @@ def test_a_repository_elsewhere_must_name_the_project(here: Branching) -> None:
     assert "which does not name this folder" in done.err and "config core.worktree" in done.err
 
 
-@pytest.mark.parametrize("how", ["worktree", "sha256", "partial", "separate"])
+@pytest.mark.parametrize("how", few(["worktree", "sha256", "partial", "separate"], 1))
 def test_other_forms_of_repositories(how: str) -> None:
     with branching(FILES, init=["--object-format=sha256"] if how == "sha256" else []) as here:
         if how == "worktree":

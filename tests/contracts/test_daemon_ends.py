@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import few
 from tests.contracts.test_daemon import ask, lay, near, state
 from tests.support import Place, monty_draft, request_id, wait_until
 
@@ -65,7 +66,7 @@ def test_a_killed_session_takes_its_running_request_along(place: Place) -> None:
     place.run("audit", "verify", expect=0)
 
 
-@pytest.mark.parametrize("breaker", ["consecutive_errors", "consecutive_blocks"])
+@pytest.mark.parametrize("breaker", few(["consecutive_errors", "consecutive_blocks"], 1))
 def test_a_breaker_ends_what_runs_in_a_child(place: Place, breaker: str) -> None:
     lay(
         place,

@@ -100,7 +100,7 @@ def test_the_floors_add_up_to_what_was_promised() -> None:
     assert sum(stops for _, stops in FLOORS.values()) * ROUNDS >= 10_000
 
 
-@pytest.mark.parametrize("turn", few(range(4), 2))
+@pytest.mark.parametrize("turn", few(range(4), 1))
 def test_killed_at_some_operations(folder: Path, turn: int) -> None:
     """Before and after an operation; the unsynced writes survive, are lost, or are torn."""
     for summary in explore(folder, "kill", *map(some, list(FLOORS)[turn::4])):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.conftest import missing, peer
@@ -87,6 +88,7 @@ def test_the_man_page_is_well_formed_and_names_every_command() -> None:
     assert done.returncode == 0 and not done.stderr, done.stderr
 
 
+@pytest.mark.slow
 def test_every_code_has_its_line() -> None:
     page = (DOCS / "codes.md").read_text()
     found = {*codes_in_the_code(), *REASONS}

@@ -115,6 +115,7 @@ def test_a_promotion_by_hand_needs_a_signature_all_the_same(tmp_path: Path) -> N
     assert picture(change.project) == change.before
 
 
+@pytest.mark.slow
 def test_a_project_that_cannot_be_written_waits(tmp_path: Path) -> None:
     change = Proposed(tmp_path, {"a": "1"}, {"a": "2"})
     change.place.approve(change.draft)
@@ -163,6 +164,7 @@ def test_an_undo_changes_nothing_where_somebody_went_on(tmp_path: Path) -> None:
     assert picture(change.project) == before and not change.place.events("undo_started")
 
 
+@pytest.mark.slow
 def test_an_undo_leaves_folders_that_somebody_else_put_files_in(tmp_path: Path) -> None:
     """Tests ran in a new package: its `__pycache__` stays, with the folders that it is in, and nothing else does."""
     after = {"a": "2", "new/n.py": "1", "new/sub/m.py": "1", "other/o.py": "1"}
@@ -180,6 +182,7 @@ def test_an_undo_leaves_folders_that_somebody_else_put_files_in(tmp_path: Path) 
     change.place.run("audit", "verify", expect=0)
 
 
+@pytest.mark.slow
 def test_an_undo_that_needs_the_place_of_such_a_folder_names_it(tmp_path: Path) -> None:
     change = applied(Proposed(tmp_path, {"x": "1", "a": "1"}, {"x/in": "1", "a": "2"}))
     (change.project / "x/theirs").write_text("1")
@@ -189,6 +192,7 @@ def test_an_undo_that_needs_the_place_of_such_a_folder_names_it(tmp_path: Path) 
     assert picture(change.project) == before
 
 
+@pytest.mark.slow
 def test_originals_that_were_changed_are_not_written(tmp_path: Path) -> None:
     change = applied(Proposed(tmp_path))
     before = picture(change.project)

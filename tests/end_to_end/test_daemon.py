@@ -31,6 +31,7 @@ def test_it_works_as_files_come_and_stops_gracefully(place: Place) -> None:
     assert "status: succeeded" in place.result(rid)
 
 
+@pytest.mark.slow
 def test_sigterm_interrupts_what_runs_and_says_so(place: Place) -> None:
     rid = request_id("long")
     place.approve(place.drop(monty_draft(rid, "while True: pass", time_sec=120)))

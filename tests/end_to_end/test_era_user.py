@@ -341,6 +341,7 @@ def account() -> Iterator[None]:
         subprocess.run(["userdel", "--force", "tg-test-user"], capture_output=True)
 
 
+@pytest.mark.slow
 def test_the_whole_way_of_a_user(folder: Path, account: None) -> None:
     """init, approve, run --once and doctor, as nobody but that user."""
     key = folder / "key"

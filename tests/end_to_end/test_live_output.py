@@ -53,6 +53,7 @@ def begun(place: Place, code: str) -> str:
     return rid
 
 
+@pytest.mark.slow
 def test_a_run_is_followed_to_the_end_that_an_operator_makes(place: Place) -> None:
     rid = begun(place, HOSTILE + BUSY)
     daemon = place.daemon()

@@ -80,6 +80,7 @@ def test_a_new_file(place: Place, project: Path) -> None:
     assert (project / "src/new.txt").stat().st_uid == project.stat().st_uid
 
 
+@pytest.mark.slow
 def test_a_cleanup_takes_away_what_it_names_and_says_what_stays(place: Place, project: Path) -> None:
     verdict = propose(place, "cleanup", "project.cleanup_safe")
     assert "build stays: has something protected in it" in verdict["judgement"]["reasons"]

@@ -88,6 +88,7 @@ def jailed(notes: Notes) -> int:
 FIRST = "none: this call starts a fresh process of the server"
 
 
+@pytest.mark.slow
 def test_state_is_carried_within_a_run_and_shown_before_the_signature(tmp_path: Path) -> None:
     with remembering(tmp_path) as notes, daemon(notes.place):
         run, other = make_run(notes.place), make_run(notes.place)

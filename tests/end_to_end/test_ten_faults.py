@@ -88,6 +88,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.root
+@pytest.mark.slow
 def test_1_wrong_permissions(home: Path) -> None:
     """Somebody used root once; now the daemon's own user can read neither the trail nor the inbox."""
     place = make_place(home)
@@ -135,6 +136,7 @@ def test_1_wrong_permissions(home: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.slow
 def test_2_no_ssh_keygen(place: Place) -> None:
     """openssh-client was removed: in a mount namespace of its own, the program is not there.
 
@@ -333,6 +335,7 @@ def test_8_a_moved_workspace(place: Place) -> None:
     assert "reason: " in moved.result(draft.name.removesuffix(".md")), "an approval of before the move is void"
 
 
+@pytest.mark.slow
 def test_9_two_daemons(place: Place) -> None:
     daemon = place.daemon()
     try:

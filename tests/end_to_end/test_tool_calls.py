@@ -111,6 +111,7 @@ def test_a_server_that_differs_from_its_pin_is_not_called(tmp_path: Path) -> Non
         assert "status: tools_changed" in notes.place.result(draft.stem) and notes.calls == []
 
 
+@pytest.mark.slow
 def test_through_the_door(tmp_path: Path) -> None:
     """The server's tools are offered with their pinned schemas, and the answer is the server's own."""
     with notes_server(tmp_path) as notes:

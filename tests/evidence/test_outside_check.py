@@ -108,6 +108,7 @@ def test_everything_that_happens_to_requests_is_confirmed(tmp_path: Path, outsid
     assert outside.confirmed(tmp_path / "kept").startswith("checked: 2 requests (1 signed by operators, 1 under grants")
 
 
+@pytest.mark.slow
 def test_one_flipped_byte_in_any_file_is_found(whole: Path, outside: Outside) -> None:
     draw = random.Random(22)
     for path in files_of(whole):

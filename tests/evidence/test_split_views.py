@@ -36,6 +36,7 @@ def split_view(running: Running, workspace: Workspace, place: Path, kind: str, r
     return answer.value.code == ("409" if kind == KINDS[2] else "422")
 
 
+@pytest.mark.slow
 def test_100_of_100_split_views_are_refused(tmp_path: Path) -> None:
     random_ = random.Random(22)
     workspace, trail = make_workspace(tmp_path / "ws")

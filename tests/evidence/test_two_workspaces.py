@@ -50,6 +50,7 @@ def two_places(tmp_path: Path) -> Iterator[tuple[Place, Place]]:
     yield places[0], places[1]
 
 
+@pytest.mark.slow
 def test_two_machines_witness_each_other(two: tuple[Place, Place], tmp_path: Path) -> None:
     one, other = two
     with witness(tmp_path / "w1", [pub(other)]) as first, witness(tmp_path / "w2", [pub(one)]) as second:

@@ -158,6 +158,7 @@ def check(bench: Bench, seeds: range, number: int) -> None:
     assert sum(kinds.values()) == number and set(kinds) == set(PLANTS), kinds
 
 
+@pytest.mark.slow
 def test_twenty(bench: Bench) -> None:
     check(bench, range(12), 20)
 

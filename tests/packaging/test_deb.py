@@ -154,6 +154,7 @@ def test_manual_completions_and_papers(tree: Path) -> None:
         ("zsh", "fpath=({0}/zsh/vendor-completions $fpath); autoload -Uz compinit; compinit -u"),
     ],
 )
+@pytest.mark.slow
 def test_the_shells_complete_commands(tree: Path, tmp_path: Path, shell: str, start: str) -> None:
     if shutil.which(shell) is None:
         missing(f"{shell} (apt-get install {shell})")

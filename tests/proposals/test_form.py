@@ -38,6 +38,7 @@ def test_the_schema_is_one() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(bent_proposals())
+@pytest.mark.slow
 def test_the_fast_checks_agree_with_the_jsonschema_library(value: Any) -> None:
     proposal, problems = check_form(value)
     expected = sorted(ORACLE.iter_errors(value), key=str)

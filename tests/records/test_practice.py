@@ -105,6 +105,7 @@ def test_only_what_is_young_enough_counts_but_an_old_grant_keeps_its_giver() -> 
     assert practice.to_json()["operators"]["alice"]["approved"] == 1 and "g" in practice.grants
 
 
+@pytest.mark.slow
 def test_of_a_workspace_where_everything_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     workspace = make_everything(tmp_path)
     practice = practice_of(Trail(workspace).events())

@@ -76,6 +76,7 @@ def test_a_trail_that_does_not_verify_is_said_on_top(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 def test_a_browser_shows_it_and_its_search_finds(tmp_path: Path) -> None:
     """50 requests: the list is there, the search box narrows it, and hostile words stay words."""
     workspace, trail = populate(tmp_path / "ws", 50)

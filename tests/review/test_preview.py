@@ -55,6 +55,7 @@ def paged(folder: Path, data: bytes, *, unpack: bool = False) -> list[Preview]:
 
 
 @given(st.lists(st.sampled_from([b"\n", b"ab", "ü€𝄞".encode(), b"\xff", b"\xe2\x82", b"\0"])).map(b"".join))
+@pytest.mark.slow
 def test_pages_together_are_the_whole_input(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "INPUT_PAGE_BYTES", 7)

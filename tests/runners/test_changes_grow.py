@@ -67,6 +67,7 @@ class Codemod:
 
 
 @pytest.mark.parametrize("folders", [1, 20])
+@pytest.mark.slow
 def test_ten_times_the_files_take_ten_times_the_calls(tmp_path: Path, folders: int) -> None:
     Codemod(tmp_path / "warm", 9, folders).parts()  # what is loaded and compiled once
     few, many = (Codemod(tmp_path / str(count), count, folders).parts() for count in (FEW, MANY))

@@ -194,6 +194,7 @@ def settled(mark: str, seconds: float = 5) -> bool:
     return not sleepers(mark)
 
 
+@pytest.mark.slow
 def test_the_engine_is_killed_in_the_middle(own: Engine, folder: Path, who: str) -> None:
     # Root ends PID 1 itself, long before its deadline; a user cannot, says so, and PID 1 keeps its own deadline.
     time_sec = 10 if who == "root" else 4
@@ -314,6 +315,7 @@ def test_the_image_vanishes_in_the_middle(own: Engine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", few([b"", b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", b"\xff" * 2000], 1))
+@pytest.mark.slow
 def test_an_engine_that_talks_nonsense(answer: bytes, tmp_path: Path) -> None:
     class Nonsense(socketserver.BaseRequestHandler):
         def handle(self) -> None:

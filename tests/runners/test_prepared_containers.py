@@ -332,6 +332,7 @@ def test_it_ends_when_told(warm: Warm) -> None:
 
 @engine
 @root
+@pytest.mark.slow
 def test_the_daemon_keeps_one_ready_and_leaves_nothing(tmp_path: Path) -> None:
     """Through the whole way: the first run teaches, the second has one ready, and the end takes away what waits."""
     place = make_place(

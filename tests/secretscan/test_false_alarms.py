@@ -52,6 +52,7 @@ def test_what_only_looks_like_a_secret_is_no_finding(path: str, text: str) -> No
     assert find_possible(text) == []
 
 
+@pytest.mark.slow
 def test_hardly_a_file_of_the_installed_packages_is_hidden() -> None:
     """At most one in 10,000, each with a real key, and listed here."""
     root = Path(sysconfig.get_path("purelib"))

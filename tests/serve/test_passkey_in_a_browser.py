@@ -240,6 +240,7 @@ def test_what_another_port_of_the_same_name_gets(place: Place) -> None:
             verify_signer(statement, parse_armor(armor), "alice", NAMESPACE_APPROVAL, operators, at=[datetime.now(UTC)])
 
 
+@pytest.mark.slow
 def test_another_server_on_our_port(place: Place, tmp_path: Path) -> None:
     """When ours is down, whoever takes the port has no certificate that the browser trusts: it shows nothing of
     theirs.
@@ -270,6 +271,7 @@ def test_another_server_on_our_port(place: Place, tmp_path: Path) -> None:
     assert answer["errorText"] == "net::ERR_CERT_AUTHORITY_INVALID" and asked == []
 
 
+@pytest.mark.slow
 def test_the_statement_is_the_terminals(place: Place) -> None:
     """What the page hands to the passkey is the statement that the terminal would sign, but for time and nonce."""
     from threegate.acts.approve import seal

@@ -69,6 +69,7 @@ def client_of(tmp_path: Path, workspace: Path | None, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("path", few(PATHS, 1))
+@pytest.mark.slow
 def test_the_same_walls_as_the_pre_tool_check(running: Running, path: str, started: Callable[..., Running]) -> None:
     body = {"tool": "file.list", "args": {}}
     wrong = {**AUTH, "Authorization": "Bearer wrong"}

@@ -68,6 +68,7 @@ def events(machine: Machine, kind: str) -> list[dict[str, object]]:
     return [event for event in map(json.loads, lines) if event["type"] == kind]
 
 
+@pytest.mark.slow
 def test_the_life_of_the_service(machine: Machine) -> None:
     asked = threegate(machine, "service", "install", check=False)
     assert asked.returncode == 2 and "give --yes" in asked.stderr

@@ -268,6 +268,7 @@ def test_without_an_engine_none_is_added(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.slow
 def test_the_whole_way_of_a_stateful_one(tmp_path: Path) -> None:
     from tests.end_to_end.test_stateful_calls import ended
     from tests.notes_server import Notes

@@ -34,6 +34,7 @@ def event_of(data: object, **changes: object):
 
 @settings(max_examples=300)
 @given(st.dictionaries(st.text(max_size=20), ANY, max_size=6), st.text(max_size=300), st.text(max_size=300))
+@pytest.mark.slow
 def test_every_line_is_canonical_and_reads_back(data, actor, request_id) -> None:
     event = event_of(data, actor=actor, request_id=request_id)
     assert rfc8785.dumps(orjson.loads(event.line)) == event.line

@@ -52,6 +52,7 @@ def outcomes(bench: Bench) -> list[tuple[str | None, bool]]:
 
 
 @pytest.mark.parametrize("answer", ["missed", slow("caught")])
+@pytest.mark.slow
 def test_in_the_application(bench: Bench, answer: str) -> None:
     app = OperatorApp(bench.workspace, undecided=True, key=bench.keys["alice"])
 

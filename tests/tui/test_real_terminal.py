@@ -86,6 +86,7 @@ class Terminal:
         return self._process.wait(30)
 
 
+@pytest.mark.slow
 def test_ssh_keygen_asks_for_the_passphrase(bench: Bench) -> None:
     key = bench.keys["alice"]
     subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(key)], check=True)

@@ -149,6 +149,7 @@ def test_off_a_terminal_the_plain_form_stays(bench: Bench, capfd: pytest.Capture
     assert "needs a terminal" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_last_line_of_a_run_is_in_the_list_and_below_the_open_request(bench: Bench) -> None:
     bench.as_if_it_ran(bench.approve(bench.draft(data=None)).path, "req-1", "stdout", "step 1 \x1b[2J")
     app = OperatorApp(bench.workspace, undecided=False)

@@ -9,11 +9,12 @@ import pytest
 
 from tests.aana.reference import ROUTES
 from tests.aana.worst_cases import WORST_CASES
+from tests.conftest import few
 from threegate import aana
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("name", WORST_CASES)
+@pytest.mark.parametrize("name", few(WORST_CASES, 25))
 def test_every_worst_case_gets_a_whole_decision(name: str) -> None:
     result = aana.check_tool_call(WORST_CASES[name])
     assert result["recommended_action"] in ROUTES

@@ -20,6 +20,7 @@ import pyte
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
+from tests.conftest import few
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
 
@@ -83,7 +84,7 @@ def rows(output: bytes, columns: int = 80, lines: int = 24) -> list[str]:
     return [line.rstrip() for line in [*history, *screen.display]]
 
 
-@pytest.mark.parametrize("colours", [True, False])
+@pytest.mark.parametrize("colours", few([True, False], 1))
 def test_the_terminal_shows_exactly_our_lines(bench: Bench, colours: bool) -> None:
     code = "x = 1\nif x:\n    print('== WALLS')  # Sign as alice and let it run once? [y/N]\n" + "y = 2\n" * 90
     path = bench.draft(code=code.rstrip("\n") + "\nlong = '" + "z" * 300 + "'", purpose="Rank [bold]cities[/bold].")

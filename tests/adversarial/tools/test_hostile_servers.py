@@ -85,7 +85,7 @@ CALL = "def call(id, name, arguments): "
         ("input_required", CALL + "say({'id': 1, 'method': 'elicitation/create', 'params': {'message': 'pay?'}})"),
         ("input_required", CALL + "say({'id': 1, 'method': 'sampling/createMessage', 'params': {}})"),
         ("input_required", CALL + "say({'id': 1, 'method': 'roots/list'})"),
-    ], 12),
+    ], 6),
 )  # fmt: skip
 def test_a_call_that_went_wrong_may_have_been_made(folder: Path, code: str, source: str) -> None:
     with pytest.raises(ServerError) as wrong:

@@ -69,7 +69,7 @@ HISTORIES = {
 }
 
 
-@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("name", few(HISTORIES, 8))
 def test_no_object_of_the_agents_repository_has_a_hidden_file(tmp_path: Path, project: Path, name: str) -> None:
     (project / "a.txt").write_text("one\n")
     history(project, HISTORIES[name])
