@@ -27,6 +27,7 @@ from threegate.jail.jail import Account, Layered, layers_work
 METACOPY: Final = "user.overlay.metacopy"
 REDIRECT: Final = "user.overlay.redirect"
 _KINDS: Final = {"file": TreeEntry("file"), "folder": TreeEntry("folder"), "link": TreeEntry("link")}
+_CLOSED: Final = Original("folder", 0o700, 0, 0, 0, 0)
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -37,18 +38,30 @@ def make_names(start: Survey, source: int, layer: Path, *, exact: bool = False) 
 
     Raises OSError.
     """
+    children = _by_folder(start)
+    with suppress(FileExistsError):
+        layer.mkdir()
+    _alike(layer, os.fstat(source), exact)
+    with hold_path(layer) as top:
+        for above in sorted(children):  # a folder comes before what is in it
+            _make_folder(top.fileno(), above, children[above], _Source(source, above), exact)
+
+
+def _by_folder(start: Survey) -> dict[str, dict[str, Original]]:
+    """The entries of each folder, by its path and by name. A folder that only the agent had is there too, if something
+    of the project is shown in it now.
+    """
     children: dict[str, dict[str, Original]] = {"": {}}
     for path, entry in start.entries.items():
         above, _, name = path.rpartition("/")
         children.setdefault(above, {})[name] = entry
         if entry.kind == "folder":
             children.setdefault(path, {})
-    with suppress(FileExistsError):
-        layer.mkdir()
-    _alike(layer, os.fstat(source), exact)
-    with hold_path(layer) as top:
-        for above, wanted in children.items():  # a folder comes before what is in it
-            _make_folder(top.fileno(), above, wanted, _Source(source, above), exact)
+    for path in list(children):
+        while path and path not in start.entries:
+            path, _, name = path.rpartition("/")
+            children.setdefault(path, {})[name] = _CLOSED
+    return children
 
 
 class _Source:

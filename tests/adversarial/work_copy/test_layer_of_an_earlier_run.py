@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.agents.test_work_copy import SECRET, changed, inside
-from threegate.agents.names_layer import METACOPY, REDIRECT
+from threegate.agents.names_layer import METACOPY, REDIRECT, make_names
+from threegate.agents.project_survey import Original, Survey
 from threegate.agents.work_changes import read_changes
 from threegate.agents.work_copy import NAMES, WorkCopy
 from threegate.core.workspace import Workspace
@@ -79,6 +80,15 @@ def test_it_is_as_one_that_was_made_anew(tmp_path: Path, project: Path, name: st
     assert (taken.run.work / NAMES / "same").stat().st_ino == before
     assert layer_of(taken) == layer_of(made(tmp_path, 2))
     assert set(layer_of(taken)) == set(taken.start.entries) and ("a.txt" in taken.start.entries) != ("secret" in name)
+
+
+def test_a_folder_that_only_the_agent_had_is_made_for_what_is_shown_in_it(tmp_path: Path) -> None:
+    start = Survey({path: Original("file", 0o644, 3, 1, 1, 1) for path in ("a/b/c", "a/d")})
+    source = os.open(tmp_path, os.O_RDONLY)
+    make_names(start, source, tmp_path / "layer")
+    os.close(source)
+    found = sorted(str(path.relative_to(tmp_path / "layer")) for path in (tmp_path / "layer").rglob("*"))
+    assert found == ["a", "a/b", "a/b/c", "a/d"]
 
 
 def test_what_the_earlier_agent_changed_is_still_proposed(tmp_path: Path, project: Path) -> None:
