@@ -203,7 +203,7 @@ def test_built_events_and_references_are_well_formed() -> None:
         authorization_subject={"subject_type": "account"},
     )
     assert aana.validate_event(event) == []
-    assert event["schema_version"] == "aana.agent_tool_precheck.v1" and event["request_id"] == "r-1"
+    assert "schema_version" not in event and event["request_id"] == "r-1"
     assert "agent_id" not in event
     assert aana.tool_evidence_ref(source_id="x", freshness={"status": "stale"}) == {
         "source_id": "x",
@@ -218,14 +218,17 @@ def test_built_events_and_references_are_well_formed() -> None:
 def test_what_cannot_be_built_says_why_and_repeats_no_value() -> None:
     with pytest.raises(ValueError, match=r"^kind: is none of the contract's values$"):
         aana.tool_evidence_ref(source_id="x", kind="secret-kind")
-    with pytest.raises(ValueError, match=r"^authorization_state: v1 accepts a write from validated on only"):
+    with pytest.raises(ValueError, match=r"^event: is nested deeper than 64 \(D10\)$"):
+        deep: dict[str, Any] = {}
+        for _ in range(64):
+            deep = {"a": deep}
         aana.tool_precheck_event(
             tool_name="x",
             tool_category="write",
             authorization_state="user_claimed",
             evidence_refs=[],
             risk_domain="unknown",
-            proposed_arguments={},
+            proposed_arguments=deep,
         )
     with pytest.raises(ValueError, match=r"^tool_category: is none of the contract's values$"):
         aana.tool_precheck_event(

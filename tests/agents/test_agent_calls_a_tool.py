@@ -83,6 +83,7 @@ def read_card(screen: Terminal, tool: str) -> str:
 
 
 @pytest.mark.parametrize("agent", EACH)
+@pytest.mark.slow
 def test_signed_granted_and_rejected(agent: Agent, user: Person, model: Callable[[Sequence[NextStep]], Model]) -> None:
     diary = user.home / "diary"
     monday, tuesday = str(diary / "monday.txt"), str(diary / "tuesday.txt")

@@ -188,7 +188,7 @@ def test_a_project_that_is_not_there(user: Person) -> None:
     no_run_is_left(user)
 
 
-@pytest.mark.parametrize("place", ["home", "root", "workspace", "workspace/inbox", "home/.ssh", "state"])
+@pytest.mark.parametrize("place", few(["home", "root", "workspace", "workspace/inbox", "home/.ssh", "state"], 2))
 def test_a_project_that_holds_more_than_itself(user: Person, place: str) -> None:
     folder = user.root / place if place != "root" else user.root
     one_line(user.threegate("agent", "run", "generic", "--project", str(folder), "--", "sh"), "is ")
@@ -286,6 +286,7 @@ def test_a_disk_that_is_full(user: Person) -> None:
 # ---- ends that nobody planned
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_agent_and_records_it(somebody: Person) -> None:
     process = somebody.start("/bin/sh", "-c", "trap '' INT TERM HUP; : >ready; while :; do sleep 1; done")
     somebody.wait_for_file("ready")

@@ -44,6 +44,7 @@ def test_a_sequence_that_keeps_or_asks_never_arrives(somebody: Person) -> None:
     assert b"52;c" not in screen.seen and b"\x1b[6n" not in screen.seen and b"21t" not in screen.seen
 
 
+@pytest.mark.slow
 def test_the_terminal_is_as_before_and_nothing_is_left_to_read(somebody: Person) -> None:
     """Modes are undone, and keys that the agent did not read are nobody's answer afterwards."""
     script = r"printf '\033[?1000h\033[?2004h\033[?25l\033[?1049h'; stty raw -echo; echo ready; sleep 1"

@@ -125,6 +125,7 @@ def test_the_project_is_merged_and_conflicts_are_marked(someone: Person, kind: s
 
 
 @pytest.mark.parametrize("kind", ["plain", "overlay"])
+@pytest.mark.slow
 def test_traps_in_the_copy_lead_nowhere(someone: Person, kind: str) -> None:
     """The launcher writes into the copy where both sides changed a file: through no link, and out of no folder."""
     if kind == "overlay":

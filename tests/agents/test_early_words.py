@@ -22,6 +22,7 @@ def test_a_project_that_cannot_be_written_is_named_first(user: Person) -> None:
 
 
 @pytest.mark.parametrize("name", few([".threegate", "tools/ws"], 1))
+@pytest.mark.slow
 def test_a_workspace_in_the_project_is_hidden_and_no_change_touches_it(user: Person, name: str) -> None:
     """The first thing that people type: threegate init .threegate, then agent run, in the project."""
     inside = user.project / name

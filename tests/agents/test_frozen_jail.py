@@ -161,6 +161,7 @@ def door_of(launcher: subprocess.Popen[bytes], words: str = "serve mcp --run") -
     raise AssertionError(f"no {words}")
 
 
+@pytest.mark.slow
 def test_nothing_of_a_jail_lives_when_its_changes_are_read(user: Person) -> None:
     """bubblewrap ends with the program that it started; what that left in the background ends later."""
     script = textwrap.dedent("""

@@ -70,6 +70,7 @@ def test_a_folder_can_be_renamed_and_the_change_is_proposed(user: Person) -> Non
     assert (user.project / "src" / "lib" / "x.py").is_file()
 
 
+@pytest.mark.slow
 def test_where_the_copy_is_an_overlay_the_launcher_says_what_cannot_be_renamed(user: Person) -> None:
     (user.project / "src" / "lib").mkdir(parents=True)
     (user.project / "many").mkdir()

@@ -50,6 +50,7 @@ def sign(who: Person) -> None:
     assert who.events("finished")[-1]["status"] == "succeeded"
 
 
+@pytest.mark.slow
 def test_git_decides_what_is_ignored(user: Person) -> None:
     """Tracked files in ignored folders are the project's; what the owner's own rules ignore is not."""
     (user.home / ".config" / "git").mkdir(parents=True, exist_ok=True)

@@ -120,6 +120,7 @@ def test_a_moved_head_is_not_built_on(here: Branching) -> None:
     assert here.branches() == []
 
 
+@pytest.mark.slow
 def test_an_undo_leaves_a_branch_that_is_somewhere_else_or_in_use(here: Branching) -> None:
     request_id = here.deliver(edit)
     [branch] = here.branches()

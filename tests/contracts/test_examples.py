@@ -160,6 +160,7 @@ def test_rules_that_no_case_reached_are_named() -> None:
         "session: policy_denied",
         "session: policy_not_allowed",
         "t: aggregate_below at least",
+        "t: aggregate_below at low",
         "t: aggregate_exceeded at agg",
         "t: argument_invariant at $.n",
         "t: checkpoint_required at tool:t",

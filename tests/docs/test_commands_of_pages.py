@@ -18,6 +18,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.support import make_key, monty_draft, request_id
 from threegate import cli
 from threegate.cli import invocation
@@ -318,6 +320,7 @@ def test_every_command_line_is_run_or_accounted_for() -> None:
     assert not [path for path in named if not (ROOT / path).exists()]
 
 
+@pytest.mark.slow
 def test_the_day(tmp_path: Path) -> None:
     day = Day(tmp_path)
     event = next(one["value"] for name, one in EXAMPLES.items() if name.endswith("accept"))

@@ -131,6 +131,7 @@ def test_openai_agents(place: Place) -> None:
     assert len(place.events("finished")) == 1
 
 
+@pytest.mark.slow
 def test_mcp(place: Place) -> None:
     example = importlib.import_module("mcp_agent")
     text = asyncio.run(example.run_python(THREEGATE, place.root, "print(6 * 7)", 0.1))

@@ -76,6 +76,7 @@ def test_applied_by_the_daemon(tmp_path: Path) -> None:
     change.place.run("audit", "verify", expect=0)
 
 
+@pytest.mark.slow
 def test_a_project_that_moved_on(tmp_path: Path) -> None:
     change = Proposed(tmp_path)
     (change.project / "src/a.py").write_text("x = 3\n")
@@ -156,6 +157,7 @@ def test_undone_to_the_last_byte(tmp_path: Path) -> None:
     assert picture(change.project) == change.before
 
 
+@pytest.mark.slow
 def test_an_undo_changes_nothing_where_somebody_went_on(tmp_path: Path) -> None:
     change = applied(Proposed(tmp_path))
     (change.project / "src/a.py").write_text("x = 4\n")

@@ -221,6 +221,7 @@ PAGES = [
 @pytest.mark.browser
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("width", "height", "dark"), PAGES)
+@pytest.mark.slow
 def test_on_the_page(queue: Queue, tmp_path: Path, width: int, height: int, dark: bool) -> None:
     """As the browser lays it out: what is hidden or cut away by a style is not read."""
     environment = {**os.environ, "THREEGATE_WORKSPACE": str(queue.bench.workspace.root)}

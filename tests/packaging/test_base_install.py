@@ -126,6 +126,7 @@ REFUSED = {
 """Commands that need an extra, and how their one line begins."""
 
 
+@pytest.mark.slow
 def test_what_needs_an_extra_names_it_in_one_line(place: Place, only_base: dict[str, str]) -> None:
     set_values(place.root / "threegate.toml", {"notify.urls": ["json://localhost"]})
     code = "import json, sys\nfrom threegate.cli import execute\n"

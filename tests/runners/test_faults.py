@@ -226,6 +226,7 @@ def test_the_engine_hangs_and_the_deadline_holds_all_the_same(own: Engine, folde
     assert own.docker("ps", "-aq", "--filter", "label=threegate.workspace=ws-faults") == ""
 
 
+@pytest.mark.slow
 def test_the_container_is_removed_by_somebody_else(own: Engine, folder: Path, who: str) -> None:
     def remove() -> None:
         own.docker("rm", "-f", own.docker("ps", "-q", "--filter", "label=threegate.workspace=ws-faults"))
@@ -273,6 +274,7 @@ EraRunner(EraSettings(engine="{own.url}", image="{own.image}")).run(clearance(jo
     assert any("removed container" in line for line in removed)
 
 
+@pytest.mark.slow
 def test_the_image_vanishes(own: Engine, tmp_path: Path) -> None:
     image = own.docker("import", "--change", "LABEL x=y", "-", data=b"\0" * 10240)
     own.docker("rmi", image)

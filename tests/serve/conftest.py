@@ -27,15 +27,24 @@ class Running:
     process: subprocess.Popen[str]
 
 
-def start(folder: Path, *options: str, token: str | None = TOKEN, workspace: Path | None = None) -> Running:
+TOKEN_VARIABLES = ("THREEGATE_TOKEN", "AANA_BRIDGE_TOKEN")
+
+
+def start(
+    folder: Path,
+    *options: str,
+    token: str | None = TOKEN,
+    workspace: Path | None = None,
+    variable: str = "THREEGATE_TOKEN",
+) -> Running:
     """Start ``threegate serve http`` on a free port and wait for its first line."""
     log = folder / "decisions.jsonl"
     environment = {
-        key: value for key, value in os.environ.items() if key not in ("THREEGATE_TOKEN", "THREEGATE_WORKSPACE")
+        key: value for key, value in os.environ.items() if key not in (*TOKEN_VARIABLES, "THREEGATE_WORKSPACE")
     }
     environment["XDG_STATE_HOME"] = str(folder / "state")
     if token is not None:
-        environment["THREEGATE_TOKEN"] = token
+        environment[variable] = token
     where = ["--workspace", str(workspace)] if workspace else []
     process = subprocess.Popen(
         [

@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.serve.conftest import TOKEN, Running
+from tests.serve.conftest import TOKEN, TOKEN_VARIABLES, Running
 from threegate.serve.openapi import EXAMPLES
 
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
@@ -328,6 +328,18 @@ def test_no_auth_is_for_loopback_and_it_ends_when_it_is_told_to(started: Callabl
     slow.close()
 
 
+def test_two_tokens_that_differ_start_nothing(tmp_path: Path) -> None:
+    tokens = {"THREEGATE_TOKEN": "one-of-two-tokens", "AANA_BRIDGE_TOKEN": "another-of-two-tokens"}
+    for extra in ([], ["--no-auth"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "threegate", "serve", "http", "--port", "0", *extra],
+            capture_output=True, text=True, cwd=tmp_path, timeout=90, env={**os.environ, **tokens},
+        )  # fmt: skip
+        assert done.returncode == 64 and not done.stdout
+        assert "THREEGATE_TOKEN and AANA_BRIDGE_TOKEN differ; set one of them" in done.stderr
+        assert "two-tokens" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
@@ -340,7 +352,7 @@ def test_no_auth_is_for_loopback_and_it_ends_when_it_is_told_to(started: Callabl
     ],
 )
 def test_what_is_not_started(options: list[str], code: int, message: str, tmp_path: Path) -> None:
-    environment = {key: value for key, value in os.environ.items() if key != "THREEGATE_TOKEN"}
+    environment = {key: value for key, value in os.environ.items() if key not in TOKEN_VARIABLES}
     done = subprocess.run(
         [sys.executable, "-m", "threegate", "serve", "http", "--port", "0", *options],
         capture_output=True, text=True, cwd=tmp_path, timeout=90, env={**environment, "XDG_STATE_HOME": str(tmp_path)},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import subprocess
 import sys
@@ -10,11 +11,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
 from tests.serve.test_requests import request_text, workspace_in
 from threegate import aana
+from threegate.serve.mcp_server import ToolServer
+from threegate.serve.mcp_transport import serve_stream
 from threegate.serve.openapi import EXAMPLES
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -154,9 +158,45 @@ def test_raw_messages_get_a_decision_and_no_echo(tmp_path: Path) -> None:
         assert answers[number]["result"].get("isError") is not True
 
 
-def test_a_decision_that_cannot_be_written_down_is_a_refusal(tmp_path: Path) -> None:
-    from threegate.serve.mcp_server import ToolServer
+def piped(folder: Path, *messages: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the server answers to lines that are piped into it, without a process of its own."""
+    lines = "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages)
+    written: list[bytes] = []
+    tools = ToolServer(log=aana.DecisionLog(folder / "d.jsonl"), requester=None)
+    anyio.run(serve_stream, tools, io.BytesIO(lines.encode()), written.append)
+    return [json.loads(line) for line in b"".join(written).splitlines()]
 
+
+def test_only_a_first_line_that_asks_for_tools_needs_no_handshake(tmp_path: Path) -> None:
+    listing = {"method": "tools/list"}
+    pairs = {item["id"]: "error" in item for item in piped(tmp_path, {"id": 1, **listing}, {"id": 2, **listing})}
+    assert pairs == {1: False, 2: False}
+    pairs = {
+        item["id"]: "error" in item
+        for item in piped(tmp_path, {"id": 1, "method": "prompts/list"}, {"id": 2, **listing})
+    }  # noqa: E501
+    assert pairs == {1: True, 2: True}
+
+
+def test_a_handshake_still_works_after_a_bare_line(tmp_path: Path) -> None:
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    found = piped(
+        tmp_path,
+        {"id": 1, "method": "tools/list", "params": {"_meta": {"progressToken": 1}}},
+        {"id": 2, "method": "initialize", "params": params},
+        {"method": "notifications/initialized"},
+        {"id": 3, "method": "tools/list"},
+    )
+    assert {item["id"]: "result" in item for item in found} == {1: True, 2: True, 3: True}
+
+
+def test_a_request_in_the_envelope_without_a_handshake_is_served_as_such(tmp_path: Path) -> None:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    [answer] = piped(tmp_path, {"id": 1, "method": "tools/list", "params": {"_meta": meta}})
+    assert "tools" in answer["result"]
+
+
+def test_a_decision_that_cannot_be_written_down_is_a_refusal(tmp_path: Path) -> None:
     server = ToolServer(log=aana.DecisionLog(tmp_path / "no" / "d.jsonl"), requester=None)
     answer = server.call("aana_pre_tool_check", EXAMPLES["public_read_accept"]["value"])
     structured = answer.structured_content

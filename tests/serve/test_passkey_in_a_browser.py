@@ -189,6 +189,7 @@ def test_from_the_link_to_the_run(place: Place) -> None:
     assert told == []
 
 
+@pytest.mark.slow
 def test_what_another_port_of_the_same_name_gets(place: Place) -> None:
     """A page of our own name and certificate on another port can ask the passkey, and what it signs counts for
     nothing.

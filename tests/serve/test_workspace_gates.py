@@ -82,6 +82,7 @@ def test_the_same_walls_as_the_pre_tool_check(running: Running, path: str, start
     assert [ask(limited, path, body).status_code == 429 for _ in range(3)] == [False, False, True]
 
 
+@pytest.mark.slow
 def test_proposals_get_the_verdict_of_the_command(running: Running, place: Place, tmp_path: Path) -> None:
     """Every shared proposal, in the bytes of its line."""
     lines = [json.loads(line)["proposal"] for line in (DATA / "clawguard_cases.jsonl").read_text().splitlines()]

@@ -25,6 +25,7 @@ def states(lines: list[dict[str, str]]) -> dict[str, str]:
     return {line["name"]: line["state"] for line in lines}
 
 
+@pytest.mark.slow
 def test_without_an_engine_its_lines_are_warnings(tmp_path: Path) -> None:
     place = make_place(tmp_path, settings={"runners.era.engine": f"unix://{tmp_path}/none"})
     answer = place.run("doctor", "--json", expect=0).json()

@@ -83,6 +83,7 @@ def test_the_life_of_a_users_service(machine: Machine) -> None:
     assert "not running" in threegate(machine, "status")
 
 
+@pytest.mark.slow
 def test_an_engine_that_the_user_may_not_speak_to_stops_the_plan(machine: Machine) -> None:
     done = machine.run(
         "runuser", "-u", "carol", "--", "env", f"HOME={HOME}", f"XDG_RUNTIME_DIR=/run/user/{UID}",

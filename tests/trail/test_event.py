@@ -44,6 +44,7 @@ def test_every_line_is_canonical_and_reads_back(data, actor, request_id) -> None
 
 @settings(max_examples=300)
 @given(ANY)
+@pytest.mark.slow
 def test_what_the_trail_holds_is_the_same_for_orjson_and_rfc8785(value) -> None:
     held = trail_value(value)
     assert orjson.dumps(held, option=orjson.OPT_SORT_KEYS) == rfc8785.dumps(held)

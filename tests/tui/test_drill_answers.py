@@ -113,6 +113,7 @@ def test_approve_on_a_terminal(bench: Bench) -> None:
     assert outcomes(bench) == [("missed", True)]
 
 
+@pytest.mark.slow
 def test_lists_and_the_page_say_nothing(bench: Bench) -> None:
     (entry,) = entries(bench.workspace, "drafts")
     assert find_entry(bench.workspace, "inbox", entry.key) == entry

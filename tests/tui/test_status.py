@@ -140,6 +140,7 @@ def test_when_the_application_is_taken(
     assert invocation.wants_application(plain) is wanted
 
 
+@pytest.mark.slow
 def test_off_a_terminal_the_plain_form_stays(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     bench.draft(data=None)
     assert cli.execute(["-w", str(bench.workspace.root), "status"]) == 0

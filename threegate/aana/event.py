@@ -288,9 +288,10 @@ def tool_precheck_event(
     user_intent: str | None = None,
     authorization_subject: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A well-formed event of the contract. Raises ValueError that names the first bad field, never its value."""
+    """A well-formed event of the contract. It has no `schema_version`, so one that recommends too much is judged, not
+    refused (D15). Raises ValueError that names the first bad field, never its value.
+    """
     event: dict[str, Any] = {
-        "schema_version": words.CONTRACT_VERSION,
         "tool_name": tool_name,
         "tool_category": tool_category,
         "authorization_state": authorization_state,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 TOKEN_VARIABLE = "THREEGATE_TOKEN"  # noqa: S105 - the variable's name
+OTHER_TOKEN_VARIABLE = "AANA_BRIDGE_TOKEN"  # noqa: S105 - the name that the AANA bridge has for it
 
 
 _EvidenceOption = Annotated[
@@ -46,12 +47,12 @@ def http(
     """Serve the gates over HTTP.
 
     The paths are POST /pre-tool-check, /proposals/validate and /contracts/decide. The bearer token is
-    read from THREEGATE_TOKEN.
+    read from THREEGATE_TOKEN, or from AANA_BRIDGE_TOKEN.
 
     Example: threegate serve http --port 8765
     """
     require_extra("this server", "http")
-    token = os.environ.pop(TOKEN_VARIABLE, "") or None
+    token = _token()
     if token is None and not no_auth:
         raise typer.BadParameter(f"set {TOKEN_VARIABLE} to the token that callers must send, or use --no-auth")
     if no_auth:
@@ -195,6 +196,14 @@ def passkey_origin(settings: Settings) -> str:
             " (docs/approve-from-elsewhere.md)"
         )
     return origin
+
+
+def _token() -> str | None:
+    """The bearer token, taken out of the environment. Raises BadParameter if two are set and differ."""
+    tokens = {os.environ.pop(name, "") for name in (TOKEN_VARIABLE, OTHER_TOKEN_VARIABLE)} - {""}
+    if len(tokens) > 1:
+        raise typer.BadParameter(f"{TOKEN_VARIABLE} and {OTHER_TOKEN_VARIABLE} differ; set one of them")
+    return tokens.pop() if tokens else None
 
 
 def _metrics(workspace: Workspace | None, decisions: Path) -> Callable[[], bytes] | None:

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
 
 from threegate.contracts.build import Scope
 from threegate.contracts.document import KeyPath
+from threegate.contracts.json_paths import Path
 from threegate.contracts.model_session import Aggregate, Envelope, SessionContract
-from threegate.contracts.tool_names import bad_reference
+from threegate.contracts.schema_paths import has_path
+from threegate.contracts.tool_names import OURS, SERVED, WILDCARD, bad_reference
 from threegate.contracts.tool_plan import AggregatePlan, EnvelopePlan, Override, ToolParts, exact
 
 ALL = "*"
@@ -54,19 +58,55 @@ def build_aggregates(scope: Scope, contract: SessionContract, tools: Mapping[str
         everywhere = names == [ALL]
         if not everywhere:
             known_tools(scope, names, tools, (*where, "tool"))
-        plans.append(
-            AggregatePlan(
-                name=item.name,
-                metric=item.metric,
-                path=None if item.path is None else scope.path(item.path, (*where, "path")),
-                gte=None if item.gte is None else exact(item.gte),
-                lte=None if item.lte is None else exact(item.lte),
-                reason=item.reason,
-                overrides=_overrides(scope, item, where, tools),
-                tools=None if everywhere else frozenset(names),
-            )
+        path = None if item.path is None else scope.path(item.path, (*where, "path"))
+        plan = AggregatePlan(
+            name=item.name,
+            metric=item.metric,
+            path=path,
+            gte=None if item.gte is None else exact(item.gte),
+            lte=None if item.lte is None else exact(item.lte),
+            reason=item.reason,
+            overrides=_overrides(scope, item, where, tools),
+            tools=None if everywhere else frozenset(names),
+            strangers=_strangers(path, tools) if everywhere and path is not None else frozenset(),
         )
+        _check_first_call(scope, plan, where, {bind.name for parts in tools.values() for bind in parts.binds})
+        plans.append(plan)
     return plans
+
+
+def _strangers(path: Path, tools: Mapping[str, ToolParts]) -> frozenset[str]:
+    """The tools that have no value at a path. A wildcard stands for tools that nobody listed, and a server's tool
+    always has a schema: without it here, nothing is known.
+    """
+    return frozenset(
+        name
+        for name, parts in tools.items()
+        if not name.endswith(WILDCARD)
+        and (
+            name.startswith(OURS) or not SERVED.fullmatch(name)
+            if parts.schema is None
+            else not has_path(parts.schema.parameters, path)
+        )
+    )
+
+
+def _check_first_call(scope: Scope, plan: AggregatePlan, where: KeyPath, bound: set[str]) -> None:
+    """Warn where the bounds, whatever is bound, let no call be the first one."""
+    bounds = [(plan.gte, plan.lte)]
+    bounds += [
+        (plan.gte if override.gte is None else override.gte, plan.lte if override.lte is None else override.lte)
+        for override in plan.overrides
+        if override.binding in bound
+    ]
+    single = plan.path is None or (plan.metric in ("count", "count_distinct") and plan.path.get is not None)
+    first = Decimal(1) if single else None
+    if all(
+        lower is not None and ((first is not None and first < lower) or (upper is not None and upper < lower))
+        for lower, upper in bounds
+    ):
+        message = "`gte` is checked before each call too, and no first call could reach it"
+        scope.error("FIRST_CALL_BLOCKED", where, message)
 
 
 def _overrides(scope: Scope, item: Aggregate, where: KeyPath, tools: Mapping[str, ToolParts]) -> tuple[Override, ...]:
@@ -77,7 +117,12 @@ def _overrides(scope: Scope, item: Aggregate, where: KeyPath, tools: Mapping[str
         if override.then_gte is None and override.then_lte is None:
             scope.error("AGGREGATE_WITHOUT_BOUND", here, "neither then_gte nor then_lte")
         if override.binding not in bound:
-            scope.error("REF_NEVER_BOUND", (*here, "binding"), f"no contract binds {override.binding!r}")
+            lower, upper = override.then_gte, override.then_lte
+            tightens = (lower is not None and (item.gte is None or lower > item.gte)) or (
+                upper is not None and (item.lte is None or upper < item.lte)
+            )
+            code = "REF_NEVER_BOUND" if tightens else "BOUNDS_NEVER_USED"
+            scope.error(code, (*here, "binding"), f"no contract binds {override.binding!r}")
         entry = scope.entry(override, here, path="$", skip=("binding", "then_gte", "then_lte"))
         if entry is not None:
             plans.append(
@@ -102,22 +147,35 @@ def build_envelopes(
         unique_name(scope, item.name, seen, where)
         _check_envelope(scope, item, where)
         keys = tuple(f"{item.name}/{'last' if role == 'initial' else role}" for role in _NEEDS[item.constraint])
+        own = _own_givers(item)
+        spelled: dict[str, Any] = {}
         for number, stage in enumerate(item.stages):
             here = (*where, "stages", number)
             known_tool(scope, stage.tool, tools, (*here, "tool"))
+            path = scope.path(stage.path, (*here, "path"))
+            if stage.tool in own and spelled.setdefault(stage.tool, path.normal) != path.normal:
+                message = "a tool that bounds itself does so with one value; give both stages the same path"
+                scope.error("ENVELOPE_ROLE_MISMATCH", (*here, "path"), message)
             by_tool[stage.tool].append(
                 EnvelopePlan(
                     name=item.name,
-                    path=scope.path(stage.path, (*here, "path")),
+                    path=path,
                     role=stage.role,
                     constraint=item.constraint,
                     band=exact(item.band or 0),
                     reason=item.reason,
                     needs=keys,
                     captures=_captured(item, stage.role),
+                    own=stage.tool in own,
                 )
             )
     return by_tool
+
+
+def _own_givers(item: Envelope) -> set[str]:
+    """The tools that are measured against their own first call."""
+    givers = {stage.tool for stage in item.stages if stage.role != "constrained"}
+    return givers & {stage.tool for stage in item.stages if stage.role == "constrained"}
 
 
 def _captured(item: Envelope, role: str) -> str | None:
@@ -144,9 +202,9 @@ def _check_envelope(scope: Scope, item: Envelope, where: KeyPath) -> None:
             (*where, "stages"),
             "a constrained stage comes before the one that bounds it",
         )
-    givers = {stage.tool for stage in item.stages if stage.role != "constrained"}
-    if givers & {stage.tool for stage in item.stages if stage.role == "constrained"}:
-        scope.error("ENVELOPE_ROLE_MISMATCH", (*where, "stages"), "a tool does not bound itself")
+    if set(needed) & {"ceiling", "floor"} and _own_givers(item):
+        message = "a tool does not set its own ceiling or floor: let another tool do it"
+        scope.error("ENVELOPE_ROLE_MISMATCH", (*where, "stages"), message)
 
 
 def unique_name(scope: Scope, name: str, seen: set[str], where: KeyPath) -> None:

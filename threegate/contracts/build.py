@@ -127,7 +127,7 @@ class Scope:
         conditions = model.when if isinstance(model.when, list) else []
         return CheckpointPlan(
             name=model.name if isinstance(model, NamedCheckpoint) else name,
-            always=model.when == "always",
+            always=model.when == "always" and model.when_side_effect is None,
             conditions=self.entries(conditions, (*where, "when")),
             side_effect=model.when_side_effect,
             match_all=model.match == "all",
@@ -163,6 +163,7 @@ def build_tool(scope: Scope, contract: ToolContract, schema: Derived | None) -> 
     )
     _simple_checks(scope, contract)
     parts.variables = scope.variables
+    parts.schema = schema
     return parts
 
 

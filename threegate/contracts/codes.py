@@ -76,7 +76,9 @@ CODES: Final[dict[str, Code]] = {
     ),
     "RETRIES_ABOVE_READ": _error("A tool with a side effect runs at most once: retries.max_attempts is 1."),
     "TOLERANCE_WITHOUT_REF": _error("`tolerance` says how near a `ref` must be; without `ref` it means nothing."),
-    "REF_NEVER_BOUND": _error("No contract binds that slot, so this rule would block every call for ever."),
+    "REF_NEVER_BOUND": _error(
+        "No contract binds that slot: a `ref` would block every call for ever, and a stricter bound would never apply."
+    ),
     "DUPLICATE_BIND": _error("Two entries capture into the same slot; the later would overwrite the earlier."),
     "BIND_NEVER_OBSERVED": _error("An unverifiable tool's output proves nothing and is never bound."),
     "POLICY_WITHOUT_PRINCIPAL": _error("An allow or deny rule says whom it is about: `principal: {path: …}`."),
@@ -108,17 +110,25 @@ CODES: Final[dict[str, Code]] = {
     "PHASE_UNDECLARED": _error("A phase is used that `phases` does not declare."),
     "PHASE_UNREACHABLE": _error("No transition leads to this phase from the initial one."),
     "TERMINAL_PHASE_UNREACHABLE": _warning("No transition leads to this terminal phase."),
-    "PHASE_DEAD_END": _error("A phase that is not terminal has no transition out of it: a session would be stuck."),
-    "ADVANCE_WITHOUT_EDGE": _error("advances_to must be a transition from each phase in which the tool is valid."),
+    "PHASE_DEAD_END": _warning("No terminal phase can be reached from this one: a session stays here."),
+    "ADVANCE_WITHOUT_EDGE": _error(
+        "advances_to must be a transition from each phase in which the tool is valid, or that phase itself."
+    ),
     # ---- aggregates, envelopes
     "AGGREGATE_WITHOUT_BOUND": _error(
         "An aggregate has at least one of gte and lte (a `when` entry: then_gte, then_lte)."
     ),
     "AGGREGATE_WITHOUT_PATH": _error("Every metric but count needs the path of the value."),
+    "BOUNDS_NEVER_USED": _warning("No contract binds that slot, so the wider bounds are never used: the base applies."),
+    "FIRST_CALL_BLOCKED": _warning(
+        "Bounds are checked before each call as if it were committed; no call could be the first one. For a number of "
+        "calls that must come first, use `requires_step_count` or `requires_prior_tool` of the tool that needs them."
+    ),
     "ENVELOPE_TOO_SHORT": _error("An envelope has at least two stages: where a value comes from and where it binds."),
     "ENVELOPE_ROLE_MISMATCH": _error(
         "The constraint needs other roles: lte_ceiling a ceiling, gte_floor a floor, within_band an anchor, "
-        "monotonic_* an initial, bounded a ceiling and a floor; and each a constrained stage after it."
+        "monotonic_* an initial, bounded a ceiling and a floor; and each a constrained stage after it. A tool may be "
+        "its own initial or anchor, at one path, but sets no ceiling or floor for itself."
     ),
     "BAND_MISSING": _error("within_band needs `band`, a fraction such as 0.05; other constraints take none."),
     # ---- session, workflow

@@ -110,7 +110,8 @@ class CompiledEntry:
         if values is None:
             return "path", f"at most {limits.CONTRACT_JSONPATH_NODES} values", "more"
         if self.absent:
-            return ("exists", False, values[0]) if values else None
+            found = next((value for value in values if value is not None), MISSING)
+            return None if found is MISSING else ("exists", False, found)
         if not values:
             return None if self.optional else ("exists", True, MISSING)
         for value in values:

@@ -21,7 +21,7 @@ from threegate.contracts.load import load_model
 from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.model_workflow import WorkflowContract
-from threegate.contracts.schema_derived import Derived, derive
+from threegate.contracts.schema_derived import Derived, derive, read_parameters
 from threegate.contracts.tool_plan import ToolParts
 from threegate.contracts.workflow_check import check_workflow
 from threegate.core import limits
@@ -197,7 +197,7 @@ class _Compilation:
         return tools
 
     def _schema(self, folder: str, contract: ToolContract) -> Derived | None:
-        """The rules from the tool's schema; a role's contract without its own schema uses the folder's."""
+        """The tool's schema and the rules from it; a role's contract without its own schema uses the folder's."""
         file = f"{contract.tool}.schema.json"
         names = [name for name in (folder + file, file) if name in self.files]
         if not names:
@@ -205,8 +205,8 @@ class _Compilation:
         name = names[0]
         self.used.add(name)
         if not contract.schema_derived:
-            return None
-        derived, found = derive(name, self.files[name])
+            return Derived((), read_parameters(contract.tool, self.files[name]))
+        derived, found = derive(name, contract.tool, self.files[name])
         self.diagnostics.extend(found)
         return derived
 

@@ -35,7 +35,11 @@ _REFUSED: dict[Kind, tuple[str, str]] = {
     "anchor": ("YAML_ANCHOR", "anchors and aliases are not read; write the value out"),
     "alias": ("YAML_ANCHOR", "anchors and aliases are not read; write the value out"),
     "tag": ("YAML_TAG", "tags are not read; leave it out"),
-    "duplicate_key": ("DUPLICATE_KEY", "{0.detail!r} stands twice; give both in one"),
+    "duplicate_key": (
+        "DUPLICATE_KEY",
+        "{0.detail!r} occurs twice, on lines {0.first_line} and {0.line}; move what is below line {0.line} to the end "
+        "of what is below line {0.first_line}, and remove line {0.line}",
+    ),
     "bad_key": ("BAD_KEY", "a key is a plain name{0.detail}"),
     "merge_key": ("AMBIGUOUS_SCALAR", "merge keys are not read; write the keys out"),
     "scalar": ("AMBIGUOUS_SCALAR", "{0.detail}"),

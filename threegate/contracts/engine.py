@@ -315,11 +315,9 @@ def _given(kept: OutputValues, value: Any) -> bool | None:
 
 
 def _near(value: Any, bound: Any, tolerance: Any) -> bool:
-    """Whether a value equals the bound one, or is within its relative tolerance."""
-    if tolerance is None:
+    """Whether a value equals the bound one, or is within its relative tolerance. Only numbers are near each other."""
+    if tolerance is None or not is_number(value) or not is_number(bound):
         return json_equal(value, bound)
-    if not is_number(value) or not is_number(bound):
-        return False
     reference = exact(bound)
     return bool(abs(EXACT.subtract(exact(value), reference)) <= EXACT.multiply(tolerance, abs(reference)))
 

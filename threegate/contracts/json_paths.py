@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+Absence = Literal["empty list", "no such key", "other"]
+"""Why a path selects nothing: it goes through lists that are empty, objects on its way lack a key, or anything else."""
 
 
 class _Missing:
@@ -27,9 +30,11 @@ class BadPath(ValueError):
 
 
 class Path:
-    """A compiled path. `get` exists for singular paths; `select` always works and raises PathTooWide."""
+    """A compiled path. `get` exists for singular paths; `select` always works and raises PathTooWide. Where it selects
+    nothing, `absence` says why.
+    """
 
-    __slots__ = ("get", "keys", "normal", "select", "text")
+    __slots__ = ("absence", "get", "keys", "normal", "select", "text")
 
     def __init__(
         self,
@@ -38,6 +43,7 @@ class Path:
         normal: Any,
         get: Callable[[Any], Any] | None,
         select: Callable[[Any], list[Any]],
+        absence: Callable[[Any], Absence],
     ) -> None:
         self.text = text
         self.keys = keys
@@ -45,6 +51,7 @@ class Path:
         """Equal for two spellings of one path."""
         self.get = get
         self.select = select
+        self.absence = absence
 
 
 def selected(path: Path, root: Any) -> list[Any] | None:

@@ -32,7 +32,7 @@ class Operators(Model):
     """The operators on one value."""
 
     equals: Any = Field(default=None, description="deep JSON equality")
-    type: JsonType | None = Field(default=None, description="JSON type; integer does not take 1.0")
+    type: JsonType | None = Field(default=None, description="JSON type; 1.0 is an integer, as in JSON Schema")
     contains: str | None = Field(default=None, description="text within a text, or an entry of a list")
     one_of: list[Any] | None = Field(default=None, description="the value is one of these")
     regex: str | None = Field(default=None, description="RE2 pattern, searched, not anchored")
@@ -49,7 +49,7 @@ class Condition(Operators):
     """A path and the full set of operators; several operators in one entry must all hold."""
 
     path: JsonPath
-    exists: bool = Field(default=True, description="true: something other than null is at the path; false: nothing is")
+    exists: bool = Field(default=True, description="whether something other than null is at the path")
 
 
 class ValueInvariant(Model):
@@ -57,7 +57,7 @@ class ValueInvariant(Model):
 
     path: JsonPath
     exact_match: str | None = Field(default=None, description="exactly this text")
-    type: JsonType | None = Field(default=None, description="JSON type; integer does not take 1.0")
+    type: JsonType | None = Field(default=None, description="JSON type; 1.0 is an integer, as in JSON Schema")
     regex: str | None = Field(default=None, description="RE2 pattern, searched, not anchored")
     one_of: list[Any] | None = Field(default=None, description="the value is one of these")
     gte: Number | None = Field(default=None, description="number, at least")

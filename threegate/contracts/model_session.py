@@ -117,7 +117,7 @@ class Aggregate(Model):
     metric: Literal["sum", "count", "max", "min", "count_distinct"]
     tool: str | list[str] = Field(description='a tool, tools, or "*"')
     path: JsonPath | None = None
-    gte: Number | None = Field(default=None, description="checked when the session ends")
+    gte: Number | None = Field(default=None, description="checked before every call, and when the session is closed")
     lte: Number | None = Field(default=None, description="checked before every call")
     reason: Reason
     when: list[BoundOverride] = []

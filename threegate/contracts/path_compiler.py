@@ -7,7 +7,7 @@ value is counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from jsonpath_rfc9535 import JSONPathEnvironment
@@ -21,7 +21,7 @@ from jsonpath_rfc9535.selectors import (
     SliceSelector,
 )
 
-from threegate.contracts.json_paths import MISSING, BadPath, Path, PathTooWide
+from threegate.contracts.json_paths import MISSING, Absence, BadPath, Path, PathTooWide
 from threegate.core import limits
 
 
@@ -36,6 +36,11 @@ class _Environment(JSONPathEnvironment):
 _ENVIRONMENT = _Environment()
 
 
+def segments_of(path: Path) -> Iterable[Any]:
+    """The segments of a compiled path, as the library has them."""
+    return _ENVIRONMENT.compile(path.text).segments
+
+
 def compile_path(text: str) -> Path:
     """Compile a path. Raises BadPath with one line that says why."""
     if len(text) > limits.CONTRACT_JSONPATH_CHARS:
@@ -48,7 +53,14 @@ def compile_path(text: str) -> Path:
         selectors: list[Any] = [segment.selectors[0] for segment in query.segments]
         keys = tuple(item.name if isinstance(item, NameSelector) else item.index for item in selectors)
         get = _getter(keys)
-        return Path(text, keys, keys, get, lambda root: [] if (value := get(root)) is MISSING else [value])
+        return Path(
+            text,
+            keys,
+            keys,
+            get,
+            lambda root: [] if (value := get(root)) is MISSING else [value],
+            lambda root: _absence(query, root),
+        )
     try:
         simple = all(
             _simple(selector.expression)
@@ -60,7 +72,7 @@ def compile_path(text: str) -> Path:
         raise BadPath("no JSONPath: nested too deeply") from None
     if not simple:
         raise BadPath("a query inside a filter selects one value (no *, .., slices or filters)")
-    return Path(text, None, str(query), None, lambda root: _walk(query, root))
+    return Path(text, None, str(query), None, lambda root: _walk(query, root), lambda root: _absence(query, root))
 
 
 def _simple(expression: Expression) -> bool:
@@ -91,6 +103,29 @@ def _getter(keys: tuple[str | int, ...]) -> Callable[[Any], Any]:
         return root
 
     return follow
+
+
+def _absence(query: Any, root: Any) -> Absence:
+    """Why a query selects nothing, judged where its walk ends. Only for a query that selects nothing."""
+    segments = iter(query.segments)
+    below = [root]
+    while below:
+        values, segment = below, next(segments)
+        searched: tuple[type, ...] = (dict,)
+        if isinstance(segment, JSONPathRecursiveDescentSegment):
+            values, searched = [item for value in values for item in _descend(value)], (dict, list)
+        below = [
+            item
+            for value in values
+            for selector in segment.selectors
+            for item, keep in _children(selector, value, root)
+            if keep
+        ]
+    named = [isinstance(selector, NameSelector) for selector in segment.selectors]
+    if all(named) and all(isinstance(value, searched) for value in values):
+        return "no such key"
+    picked = any(named) or any(isinstance(selector, IndexSelector) for selector in segment.selectors)
+    return "other" if picked or any(value != [] for value in values) else "empty list"
 
 
 def _walk(query: Any, root: Any) -> list[Any]:

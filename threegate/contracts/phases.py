@@ -86,7 +86,7 @@ def _tool(scope: Scope, contract: SessionContract, declared: set[str], parts: To
         scope.diagnostics.append(report("PHASE_UNDECLARED", where, f"{target!r} is no declared phase"))
         return
     for name in sorted(declared if valid is None else declared & set(valid)):
-        if target not in contract.transitions.get(name, ()) and not (valid is None and name == target):
+        if name != target and target not in contract.transitions.get(name, ()):
             scope.diagnostics.append(
                 report("ADVANCE_WITHOUT_EDGE", where, f"there is no transition from {name!r} to {target!r}")
             )

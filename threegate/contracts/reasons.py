@@ -49,7 +49,7 @@ REASONS: Final[dict[str, str]] = {
     "ref_mismatch": "The argument is not the value that was bound, or breaks a `from_output` rule.",
     "aggregate_exceeded": "The call would take a total of the session above its bound.",
     "aggregate_below": (
-        "The session ended with a total below its bound, or the call would take a minimum below it for good."
+        "The call would take a total of the session below its bound, or the session was closed below it."
     ),
     "aggregate_unmeasurable": "The value that counts towards a total is missing or no number.",
     "envelope_violated": "The value leaves the envelope that an earlier call set.",

@@ -189,7 +189,7 @@ def _rules_of(rules: Rules, plan: ToolPlan) -> Iterator[tuple[str, str, str]]:
     for aggregate in plan.aggregates:
         if aggregate.lte is not None:
             yield plan.name, "aggregate_exceeded", aggregate.name
-        if aggregate.gte is not None and aggregate.metric == "min":
+        if aggregate.gte is not None:
             yield plan.name, "aggregate_below", aggregate.name
     for stage in plan.envelopes:
         if stage.role == "constrained":

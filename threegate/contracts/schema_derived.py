@@ -26,23 +26,35 @@ _NUMBERS = {
     "exclusiveMaximum": "exclusive_maximum",
 }
 _LENGTHS = {"minLength": "min_length", "maxLength": "max_length"}
+_PARAMETERS = ("parameters", "parametersJsonSchema", "input_schema", "inputSchema")
+"""Where tool definitions have the schema of their arguments; Bedrock has it in `json` there."""
 _NOT_DERIVED = ("anyOf", "oneOf", "not", "if", "patternProperties", "prefixItems")
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """The entries that one schema implies."""
+    """The entries that one schema implies, and the schema of the arguments."""
 
     entries: tuple[CompiledEntry, ...]
+    parameters: Any
 
 
-def derive(file: str, data: bytes) -> tuple[Derived | None, list[Diagnostic]]:
-    """Read a schema file. Returns the entries and the diagnostics; None if it cannot be used."""
+def read_parameters(tool: str, data: bytes) -> Any:
+    """The schema of a tool's arguments, of whatever use it is; True, which describes nothing, for an unreadable one."""
+    try:
+        schema = loads_strict(data, max_bytes=limits.CONTRACT_FILE_BYTES, max_depth=limits.CONTRACT_DEPTH)
+    except StrictJSONError:
+        return True
+    return _parameters(schema, tool)
+
+
+def derive(file: str, tool: str, data: bytes) -> tuple[Derived | None, list[Diagnostic]]:
+    """Read the schema file of a tool. Returns the entries and the diagnostics; None if it cannot be used."""
     try:
         schema = loads_strict(data, max_bytes=limits.CONTRACT_FILE_BYTES, max_depth=limits.CONTRACT_DEPTH)
     except StrictJSONError as problem:
         return None, [error("BAD_SCHEMA", file, str(problem))]
-    schema = _parameters(schema)
+    schema = _parameters(schema, tool)
     walk = _Walk(file, schema)
     try:
         walk.visit(schema, "$", required=True, depth=0)
@@ -55,21 +67,26 @@ def derive(file: str, data: bytes) -> tuple[Derived | None, list[Diagnostic]]:
     if not walk.entries:
         message = "no rule follows from this file; give bounds, patterns or choices, or remove it"
         return None, [error("BAD_SCHEMA", file, message), *walk.diagnostics]
-    return Derived(tuple(walk.entries)), walk.diagnostics
+    return Derived(tuple(walk.entries), schema), walk.diagnostics
 
 
-def _parameters(schema: Any) -> Any:
-    """The schema of the arguments: from a model provider's (OpenAI, Anthropic) or MCP's tool definition, or
-    the file itself. References inside a definition start there.
+def _parameters(schema: Any, tool: str) -> Any:
+    """The schema of the arguments: from a model provider's (OpenAI, Anthropic, Gemini, Bedrock) or MCP's tool
+    definition, or the file itself. References inside a definition start there.
     """
     if not isinstance(schema, dict):
         return schema
-    if schema.get("type") == "function" and isinstance(schema.get("function"), dict):
-        schema = schema["function"]
+    if isinstance(declared := schema.get("functionDeclarations", schema.get("function_declarations")), list):
+        named = [item for item in declared if isinstance(item, dict) and item.get("name") == tool]
+        schema = named[0] if len(named) == 1 else schema
+    word = "function" if schema.get("type") == "function" else "toolSpec"
+    if isinstance(schema.get(word), dict):
+        schema = schema[word]
     if isinstance(schema.get("name"), str):
-        for word in ("parameters", "input_schema", "inputSchema"):
+        for word in _PARAMETERS:
             if word in schema:
-                return schema[word]
+                found = schema[word]
+                return found["json"] if isinstance(found, dict) and found.keys() == {"json"} else found
     return schema
 
 

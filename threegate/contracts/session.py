@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
     from threegate.trail import Event, LockedTrail
 
-STATE_VERSION = 1
+STATE_VERSION = 2
+"""Higher whenever the same events fold to another state: a kept fold of an earlier version is not read."""
 
 
 class Sources(Protocol):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from threegate.contracts.document import Document
     from threegate.contracts.model_session import SessionContract
     from threegate.contracts.model_tool import ToolContract
+    from threegate.contracts.schema_derived import Derived
 
 EXACT = Context(prec=1200)
 """Enough digits that the sum of doubles is never rounded: totals do not depend on the order of calls."""
@@ -99,6 +100,8 @@ class AggregatePlan:
     overrides: tuple[Override, ...]
     tools: frozenset[str] | None
     """None: every tool."""
+    strangers: frozenset[str] = frozenset()
+    """Of every tool, those that have no value at the path, as far as their schema says: they may leave it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class EnvelopePlan:
     """Keys of the references that a constrained stage is measured against."""
     captures: str | None
     """Key of the reference that a committed call of this stage sets; None: it only obeys."""
+    own: bool = False
+    """The tool sets the reference that it is measured against: its first call does, and no later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,7 @@ class ToolParts:
     allow: tuple[CompiledEntry, ...]
     checkpoint: CheckpointPlan | None
     variables: set[str] = field(default_factory=set)
+    schema: Derived | None = None
 
 
 @dataclass(slots=True)
@@ -224,15 +230,23 @@ class Rules:
     terminal: frozenset[str] = field(default_factory=frozenset)
 
 
-def measure(aggregate: AggregatePlan, arguments: Any) -> list[Any] | None:
-    """The values that one call adds to an aggregate, None if they cannot be measured."""
-    if aggregate.path is None:
+def measure(aggregate: AggregatePlan, tool: str, arguments: Any) -> list[Any] | Literal["unmeasurable", "outside"]:
+    """The values that one call adds to an aggregate. A call is outside of an aggregate over all tools if it has no such
+    value and its tool knows none.
+    """
+    path = aggregate.path
+    if path is None:
         return [1]
-    values = selected(aggregate.path, arguments)
-    if not values:
-        return None
+    values = selected(path, arguments)
+    if values == []:
+        absence = path.absence(arguments)
+        if absence == "no such key" and tool in aggregate.strangers:
+            return "outside"
+        return [] if absence == "empty list" and aggregate.metric == "sum" else "unmeasurable"
+    if values is None:
+        return "unmeasurable"
     if aggregate.metric in ("sum", "max", "min"):
         for value in values:
             if not is_number(value) or value - value != 0:  # infinities and NaN
-                return None
+                return "unmeasurable"
     return values

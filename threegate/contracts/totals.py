@@ -6,7 +6,7 @@ parallel runs cannot race past a limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -87,12 +87,12 @@ def limit_reasons(reasons: list[Reason], session: Session, call: Call, asked: As
 
 
 def measured(asked: Asked) -> list[tuple[AggregatePlan, list[Any]]]:
-    """What a call adds to each aggregate; the named tool comes last. Unmeasurable ones are left out."""
+    """What a call adds to each aggregate; the named tool comes last. What adds nothing is left out."""
     by_name: dict[str, tuple[AggregatePlan, list[Any]]] = {}
     for plan, arguments in asked:
         for aggregate in plan.aggregates:
-            values = measure(aggregate, arguments)
-            if values:
+            values = measure(aggregate, plan.name, arguments)
+            if values and isinstance(values, list):
                 by_name[aggregate.name] = (aggregate, values)
     return list(by_name.values())
 
@@ -129,25 +129,20 @@ def effective_bounds(aggregate: AggregatePlan, session: Session) -> tuple[Decima
 
 
 def aggregate_reasons(reasons: list[Reason], session: Session, asked: Asked, others: Sequence[Total]) -> None:
-    """Append a reason for every aggregate that this call would irreversibly take beyond its bound, or that
-    cannot be measured. A lower bound applies at the end of the session, but a minimum never rises again.
-    """
-    seen: dict[str, tuple[AggregatePlan, list[Any] | None]] = {}
+    """Append a reason for every aggregate that this call could take beyond a bound, or that cannot be measured."""
+    seen: dict[str, tuple[AggregatePlan, list[Any] | str]] = {}
     for plan, arguments in asked:
         for aggregate in plan.aggregates:
-            seen[aggregate.name] = (aggregate, measure(aggregate, arguments))
-    for aggregate, values in seen.values():
-        if values is None:
+            values = measure(aggregate, plan.name, arguments)
+            if values != "outside":
+                seen[aggregate.name] = (aggregate, values)
+    for aggregate, found in seen.values():
+        if isinstance(found, str):
             path = "" if aggregate.path is None else aggregate.path.text
             message = f"{aggregate.name}: there is no number at {path}"
             reasons.append(Reason(3, "aggregate_unmeasurable", path, message))
             continue
         lower, upper = effective_bounds(aggregate, session)
-        if aggregate.metric == "min" and lower is not None and (least := add(aggregate, None, values)) < lower:
-            message = f"{aggregate.reason} (a minimum never rises again)"
-            reasons.append(Reason(3, "aggregate_below", aggregate.name, message, str(lower), str(least)))
-        if upper is None:
-            continue
         for scope, tally, pending in _around(session, others):
             waiting: list[Any] = []
             for item in pending:
@@ -156,59 +151,80 @@ def aggregate_reasons(reasons: list[Reason], session: Session, asked: Asked, oth
                     for other, amount in measured(planned):
                         if other.name == aggregate.name:
                             waiting.extend(amount)
-            after = _worst(aggregate, tally.aggregates.get(aggregate.name), values, waiting)
-            if after > upper:
-                reasons.append(
-                    Reason(
-                        3,
-                        "aggregate_exceeded",
-                        aggregate.name,
-                        f"{aggregate.reason} ({scope})",
-                        str(upper),
-                        str(after),
-                    )
-                )
+            current = tally.aggregates.get(aggregate.name)
+            # Of the totals around a session, only a sum can be below the session's own.
+            low = lower if scope == "session" or aggregate.metric == "sum" else None
+            if low is not None and (least := _least(aggregate, current, found, waiting)) < low:
+                reasons.append(_beyond("aggregate_below", aggregate, scope, low, least))
+            if upper is not None and (most := _most(aggregate, current, found, waiting)) > upper:
+                reasons.append(_beyond("aggregate_exceeded", aggregate, scope, upper, most))
 
 
-def _worst(aggregate: AggregatePlan, current: Any, values: list[Any], waiting: list[Any]) -> Any:
+def _beyond(code: str, aggregate: AggregatePlan, scope: str, bound: Decimal, after: Any) -> Reason:
+    return Reason(3, code, aggregate.name, f"{aggregate.reason} ({scope})", str(bound), str(after))
+
+
+def _most(aggregate: AggregatePlan, current: Any, values: list[Any], waiting: list[Any]) -> Any:
     """The highest total that can result from this call, whatever the outcome of the pending ones."""
-    if aggregate.metric == "count_distinct":
-        known: set[str] = current or set()
-        fresh = {canonical_text(value) for value in (*values, *waiting)}
-        return len(known) + len(fresh - known)
     if aggregate.metric == "sum":
         waiting = [value for value in waiting if value > 0]
     elif aggregate.metric == "min":
         waiting = []
-    return add(aggregate, current, [*values, *waiting])
+    return _total(aggregate, current, [*values, *waiting])
 
 
-def captured(stage: EnvelopePlan, arguments: Any) -> dict[str, Any]:
-    """The reference that a call of this stage sets: {} if it sets none, or the value is not one number."""
+def _least(aggregate: AggregatePlan, current: Any, values: list[Any], waiting: list[Any]) -> Any:
+    """The lowest total that can result from this call, whatever the outcome of the pending ones."""
+    if aggregate.metric == "sum":
+        waiting = [value for value in waiting if value < 0]
+    elif aggregate.metric != "min":
+        waiting = []
+    return _total(aggregate, current, [*values, *waiting])
+
+
+def _total(aggregate: AggregatePlan, current: Any, values: list[Any]) -> Any:
+    """The number that a total is after `values`; `current` stays as it is."""
+    if aggregate.metric == "count_distinct":
+        known: set[str] = current or set()
+        return len(known) + len({canonical_text(value) for value in values} - known)
+    after = add(aggregate, current, values)
+    return 0 if after is None else after
+
+
+def captured(stage: EnvelopePlan, arguments: Any, references: Mapping[str, Any]) -> dict[str, Any]:
+    """The reference that a call of this stage sets, beside those that are set: {} if it sets none, or the value is not
+    one number.
+    """
+    key = stage.captures
     values = selected(stage.path, arguments) or []
-    if stage.captures is None or len(values) != 1 or not is_number(values[0]):
+    if key is None or len(values) != 1 or not is_number(values[0]):
         return {}
-    return {stage.captures: values[0]}
+    if key in references:
+        # A tool that bounds itself does so once. Of calls that end in another order than they began, the strictest
+        # value stays the last one.
+        later = stage.role == "constrained" and _inside(stage, "last", exact(values[0]), exact(references[key]))
+        again = stage.role != "constrained" and not stage.own
+        return {key: values[0]} if later or again else {}
+    return {key: values[0]}
 
 
 def envelope_reasons(reasons: list[Reason], session: Session, stage: EnvelopePlan, value: Any) -> None:
     """Append a reason if a constrained value is outside its envelope."""
-    for key in stage.needs:
-        if key not in session.references:
-            message = f"{stage.name}: what bounds the value did not happen yet"
-            reasons.append(Reason(3, "envelope_unset", stage.path.text, message))
-            return
-    candidates: dict[str, list[Any]] = {key: [session.references[key]] for key in stage.needs}
+    candidates = {key: [session.references[key]] for key in stage.needs if key in session.references}
+    if not stage.own and len(candidates) < len(stage.needs):
+        message = f"{stage.name}: what bounds the value did not happen yet"
+        reasons.append(Reason(3, "envelope_unset", stage.path.text, message))
+        return
     for item in session.pending.values():
         planned = plans_of(session.rules, item.call)
         for plan, arguments in planned if isinstance(planned, list) and not item.moved else ():
             for other in plan.envelopes:
-                for key, reference in captured(other, arguments).items():
-                    if key in candidates:
-                        candidates[key].append(reference)
+                for key, reference in captured(other, arguments, session.references).items():
+                    if key in stage.needs:
+                        candidates.setdefault(key, []).append(reference)
     number = exact(value)
-    for key in stage.needs:
-        for reference in candidates[key]:
+    for key, bounds in candidates.items():
+        for reference in bounds:
             if not _inside(stage, key.rpartition("/")[2], number, exact(reference)):
                 reasons.append(Reason(3, "envelope_violated", stage.path.text, stage.reason, reference, value))
                 return

@@ -210,13 +210,15 @@ def _count(session: Session, asked: Asked, outcome: CallOutcome | None, call: Ca
             tally.aggregates[aggregate.name] = add(aggregate, tally.aggregates.get(aggregate.name), found)
     for plan, arguments in asked:
         for stage in plan.envelopes:
-            session.references.update(captured(stage, arguments))
+            session.references.update(captured(stage, arguments, session.references))
 
 
 def _advance(session: Session, asked: Asked) -> None:
     """Move the phase, the slots from arguments and the forbidden tools."""
+    # A call that was claimed in one phase may end in another: the session moves along declared edges only.
+    following = session.rules.contract.transitions.get(session.phase or "", ())
     for plan, arguments in asked:
-        if plan.advances_to is not None:
+        if plan.advances_to in following:
             session.phase = plan.advances_to
         for name in plan.contract.forbids_after:
             session.forbidden.setdefault(name, plan.name)

@@ -84,7 +84,9 @@ def _compiled(text: str) -> Any:
 _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "number": is_number,
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "integer": lambda value: (
+        (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
+    ),
     "boolean": lambda value: isinstance(value, bool),
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),

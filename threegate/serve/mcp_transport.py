@@ -19,13 +19,16 @@ import anyio
 import anyio.to_thread
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError
+from mcp_types import PROTOCOL_VERSION_META_KEY, ErrorData, JSONRPCError
 
 from threegate.core import limits
 from threegate.serve.mcp_reading import read_lines
 from threegate.serve.mcp_server import ToolServer
 
 _PAUSE_SECONDS: Final = 0.01
+_BARE: Final = frozenset({"tools/list", "tools/call"})
+"""What a client may ask for without a handshake, as its first request: one line, one answer."""
+_HANDSHAKE_DONE: Final = '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
 
 
 class _Lines:
@@ -40,6 +43,7 @@ class _Lines:
     def __init__(self, stream: BinaryIO, tools: ToolServer) -> None:
         self._stream = stream
         self._tools = tools
+        self._begun = False
         self.due: set[Any] = set()
         """Ids of requests that were read and are not answered yet."""
 
@@ -48,6 +52,9 @@ class _Lines:
             message = json.loads(text)
             if "method" in message and "id" in message:
                 self.due.add(message["id"])
+                if not self._begun and _is_bare(message):
+                    yield _HANDSHAKE_DONE
+                self._begun = True
             elif message.get("method") == "notifications/cancelled":
                 self._cancelled(message.get("params"))
             yield text
@@ -71,6 +78,13 @@ class _Lines:
         error = JSONRPCError(jsonrpc="2.0", id=message_id, error=ErrorData(code=code, message=message))
         with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self.write.send(SessionMessage(error))
+
+
+def _is_bare(message: dict[str, Any]) -> bool:
+    """Whether a first request needs no handshake and has not the envelope that replaces it."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return message["method"] in _BARE and not (isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta)
 
 
 class _Out:
@@ -103,7 +117,7 @@ async def serve_stdio(tools: ToolServer) -> None:
                 view = view[stdout.write(view) or 0 :]
 
         try:
-            await _serve(tools, stdin, write)
+            await serve_stream(tools, stdin, write)
         except* BrokenPipeError:
             pass  # the client is gone; its requests are kept
 
@@ -141,10 +155,11 @@ async def _serve_client(connection: socket.socket, tools: ToolServer, room: anyi
         seconds = struct.pack("ll", limits.DOOR_SEND_SECONDS, 0)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
         with connection, connection.makefile("rb") as stream, contextlib.suppress(Exception):
-            await _serve(tools, stream, connection.sendall)
+            await serve_stream(tools, stream, connection.sendall)
 
 
-async def _serve(tools: ToolServer, stream: BinaryIO, write: Callable[[bytes], object]) -> None:
+async def serve_stream(tools: ToolServer, stream: BinaryIO, write: Callable[[bytes], object]) -> None:
+    """Serve one client, whose lines come from `stream`, until they end."""
     lines = _Lines(stream, tools)
     server = tools.server()
     out = _Out(write, lines, tools)

@@ -6,7 +6,7 @@ export async function recentTransactions(token: string): Promise<string> {
     toolName: "get_recent_transactions",
     toolCategory: "private_read",
     authorizationState: "authenticated",
-    evidenceRefs: ["auth.session"],
+    evidenceRefs: ["auth.session"], // ask: a plain string supports at most user_claimed; send the auth_event itself
     riskDomain: "finance",
     proposedArguments: { account_id: "acct_redacted", limit: 10 },
     recommendedRoute: "accept",

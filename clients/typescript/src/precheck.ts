@@ -110,7 +110,10 @@ export function validate(
   }
 }
 
-/** An event of the contract, from names as TypeScript writes them; what is undefined is left out. */
+/**
+ * An event of the contract, from names as TypeScript writes them; what is undefined is left out. It has no
+ * `schema_version`: an event that recommends more than its state allows is judged, not refused.
+ */
 export function toolPrecheckEvent(input: {
   toolName: string;
   toolCategory: AgentActionEvent["tool_category"];
@@ -125,7 +128,6 @@ export function toolPrecheckEvent(input: {
   authorizationSubject?: NonNullable<AgentActionEvent["authorization_subject"]>;
 }): AgentActionEvent {
   return {
-    schema_version: CONTRACT_VERSION,
     tool_name: input.toolName,
     tool_category: input.toolCategory,
     authorization_state: input.authorizationState,

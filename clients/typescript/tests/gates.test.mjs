@@ -99,9 +99,19 @@ test("toolPrecheckEvent leaves out what is undefined", async () => {
     toolName: "get_recent_transactions", toolCategory: "private_read", authorizationState: "authenticated", evidenceRefs: ["auth.session"],
     riskDomain: "finance", proposedArguments: { account_id: "acct_redacted", limit: 10, cursor: undefined }, userIntent: "look", agentId: undefined,
   });
-  assert.deepEqual(Object.keys(event).length, 9);
+  assert.deepEqual(Object.keys(event).length, 8);
   assert.deepEqual(client.validateEvent(event), []);
   assert.equal(client.shouldExecuteTool(await client.checkToolPrecheck(event, SERVER)), false);
+});
+
+test("the contract's own examples have their own routes, however they are written", async () => {
+  const email = { toolName: "send_email", toolCategory: "write", authorizationState: "user_claimed", evidenceRefs: ["draft_id:123"], riskDomain: "customer_support", proposedArguments: { to: "customer@example.com" } };
+  const read = { toolName: "get_recent_transactions", toolCategory: "private_read", authorizationState: "none", evidenceRefs: [], riskDomain: "finance", proposedArguments: { account_id: "acct_redacted", limit: 5 } };
+  for (const [input, route] of [[email, "ask"], [read, "defer"]]) {
+    const event = client.toolPrecheckEvent({ ...input, recommendedRoute: "accept" });
+    assert.equal("schema_version" in event, false);
+    assert.deepEqual((await client.checkToolPrecheck(event, SERVER)).route, route);
+  }
 });
 
 test("validateEvent names what is wrong, and what to use instead", () => {

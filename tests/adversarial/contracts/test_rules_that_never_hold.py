@@ -30,7 +30,7 @@ def verdict(spec: Any, **more: Any) -> str:
     return engine.decide(opened(spec), call(**more), NOW).verdict
 
 
-@pytest.mark.parametrize("operators", [{"exists": True}, {"exists": True, "one_of": [None, 1]}, {"exists": False}])
+@pytest.mark.parametrize("operators", [{"exists": True}, {"exists": True, "one_of": [None, 1]}])
 def test_null_never_meets_exists(operators: Any) -> None:
     assert verdict(constrained(**operators), arguments={"a": None}) == "block"
 
@@ -39,6 +39,12 @@ def test_one_null_among_many_values_never_meets_exists() -> None:
     spec = {"t": {"execution_constraints": {"arguments": [{"path": "$.a[*]", "exists": True}]}}}
     assert verdict(spec, arguments={"a": [1, None]}) == "block"
     assert verdict(spec, arguments={"a": [1, 0]}) == "allow"
+
+
+def test_one_value_among_many_nulls_is_there() -> None:
+    spec = {"t": {"execution_constraints": {"arguments": [{"path": "$.a[*]", "exists": False}]}}}
+    assert verdict(spec, arguments={"a": [None, None]}) == "allow"
+    assert verdict(spec, arguments={"a": [None, 0]}) == "block"
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -61,9 +67,11 @@ def test_a_minimum_below_its_bound_is_blocked_before_the_call() -> None:
     assert [reason.code for reason in both.reasons] == ["aggregate_below", "aggregate_exceeded"]
 
 
-def test_a_lower_bound_that_can_still_be_reached_blocks_nothing() -> None:
+def test_a_lower_bound_holds_before_each_call_whatever_the_metric() -> None:
     for metric in ("sum", "max", "count", "count_distinct"):
-        assert verdict(aggregate(metric=metric, gte=10), arguments={"n": 1}) == "allow"
+        assert verdict(aggregate(metric=metric, gte=10), arguments={"n": 1}) == "block"
+    for metric in ("sum", "max", "min"):
+        assert verdict(aggregate(metric=metric, gte=10), arguments={"n": 10}) == "allow"
 
 
 def test_the_bound_of_a_minimum_follows_its_conditions() -> None:
@@ -85,6 +93,9 @@ ARGUMENTS = {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "$def
         {"name": "t", "parameters": ARGUMENTS},
         {"name": "t", "description": "d", "input_schema": ARGUMENTS},
         {"name": "t", "inputSchema": ARGUMENTS},
+        {"functionDeclarations": [{"name": "u", "parameters": {}}, {"name": "t", "parameters": ARGUMENTS}]},
+        {"function_declarations": [{"name": "t", "parametersJsonSchema": ARGUMENTS}]},
+        {"toolSpec": {"name": "t", "inputSchema": {"json": ARGUMENTS}}},
     ],
 )
 def test_a_tool_definition_gives_its_rules(definition: Any) -> None:
