@@ -121,10 +121,10 @@ def make_history(
     """Make `place/objects` with what the agent may have.
 
     `hides` says of a path, whose folders are not hidden, whether it is hidden from the agent; `shown` has the bytes of
-    a visible file of the project now: they stay wherever else they are. `clean` are ids of blobs that were scanned
-    just now, with the rules of this process, and have no secret. `kept` is a folder for what the next run can
-    use: which blobs have a secret, and the objects that were written anew. `progress` is called with the number of
-    versions of files read and of all. Raises NoHistory, ProjectError, OSError.
+    a visible file of the project now: they stay wherever else they are. `clean` are ids of blobs, and of beginnings of
+    blobs, that were scanned just now, with the rules of this process, and have no secret. `kept` is a folder for what
+    the next run can use: which blobs have a secret, and the objects that were written anew. `progress` is called with
+    the number of versions of files read and of all. Raises NoHistory, ProjectError, OSError.
     """
     program = find_git()
     if "\n" in str(repository.common):
@@ -358,6 +358,8 @@ class _Making:
             self._progress(count, len(unknown))
             if kind == _MISSING:
                 self._gone.add(oid)
+            elif len(data) == limits.AGENT_SCANNED_BYTES and self._id(b"blob", data) in self._clean:
+                self._scanned.note(oid, _NOTHING)
             else:
                 self._scanned.add(oid, data)
         for oid in left:

@@ -101,8 +101,8 @@ class Survey:
     findings: list[Finding] = field(default_factory=list)
     """What looks like a secret, also where nothing is hidden for its sake; not in the manifest."""
     clean_blobs: set[str] = field(default_factory=set)
-    """The ids that git gives to bytes which this survey scanned as a whole and found nothing in, so that they are not
-    scanned a second time in the history; not in the manifest.
+    """The ids that git gives to bytes which this survey scanned, and found nothing in, so that they are not scanned a
+    second time in the history; of a large file to its first AGENT_SCANNED_BYTES. Not in the manifest.
     """
 
     def hides(self, path: str, shown: Collection[str] = ()) -> bool:
@@ -303,10 +303,10 @@ class _Scanned:
             return ""
 
     def _note_clean(self, path: str, data: bytes) -> None:
-        """Note the id of a tracked file's bytes, in which nothing was found. To hash a small one takes longer than it
-        is worth, and of one that was not scanned to its end nothing is known.
+        """Note the id of a tracked file's bytes, those that were scanned, in which nothing was found. To hash a small
+        one takes longer than it is worth.
         """
-        if _HASHED_BYTES <= len(data) < limits.AGENT_SCANNED_BYTES and path in self._tracked and self._algorithm:
+        if len(data) >= _HASHED_BYTES and path in self._tracked and self._algorithm:
             self.clean_blobs.add(object_id(self._algorithm, b"blob", data))
 
     @classmethod

@@ -90,22 +90,23 @@ def test_no_object_of_the_agents_repository_has_a_hidden_file(tmp_path: Path, pr
     assert files(project) == before
 
 
-LARGE = "value = 1\n" * 1000
+SIZES = {"whole": 10_000, "only its beginning is scanned": limits.AGENT_SCANNED_BYTES + 10_000}
 
 
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     ("script", "scanned"),
     [
         ("true", 0),
-        (f"cp a.txt kept; echo 'CANARY {TOKEN}' >>a.txt; git add a.txt; cp kept a.txt; rm kept", 1),
-        (f"cp a.txt kept; echo 'CANARY {TOKEN}' >>a.txt; {TWO}; cp kept a.txt; rm kept", 1),
+        (f"cp a.txt kept; sed -i '1s/^/CANARY {TOKEN} /' a.txt; git add a.txt; cp kept a.txt; rm kept", 1),
+        (f"cp a.txt kept; sed -i '1s/^/CANARY {TOKEN} /' a.txt; {TWO}; cp kept a.txt; rm kept", 1),
     ],
 )
 def test_a_clean_file_speaks_only_for_its_own_bytes(
-    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, script: str, scanned: int
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, script: str, scanned: int, size: str
 ) -> None:
     """Bytes that were scanned in the project are not scanned again as a blob. Other bytes of the same path are."""
-    (project / "a.txt").write_text(LARGE)
+    (project / "a.txt").write_text("value = 1\n" * (SIZES[size] // 10))
     history(project, f"git add a.txt; {GIT} commit -qm a; {script}")
     texts = []
 
