@@ -16,9 +16,10 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from threegate.core.settings import Settings
 from threegate.proposals import judge_proposal
-from threegate.proposals.schema import published_schema
 
-CASES = Path(__file__).parents[1] / "tests" / "data" / "clawguard_cases.jsonl"
+ROOT = Path(__file__).parents[1]
+CASES = ROOT / "tests" / "data" / "clawguard_cases.jsonl"
+SCHEMA = ROOT / "schemas" / "agent-action-proposal.schema.json"
 ROUNDS = 15
 SLICE_SECONDS = 0.15
 
@@ -37,7 +38,8 @@ def rates(first: Callable[[], int], second: Callable[[], int]) -> tuple[float, f
 
 def main() -> None:
     """Print ours, the reference and the ratio."""
-    schema = Draft202012Validator(published_schema(), format_checker=FormatChecker(formats=["uri", "date-time"]))
+    formats = FormatChecker(formats=["uri", "date-time"])
+    schema = Draft202012Validator(json.loads(SCHEMA.read_bytes()), format_checker=formats)
     values = [json.loads(line)["proposal"] for line in CASES.read_text().splitlines()]
     values = [value for value in values if schema.is_valid(value)]
     settings = Settings()

@@ -175,11 +175,11 @@ def make_key(path: Path, kind: Sequence[str] = ("-t", "ed25519")) -> Path:
     return path
 
 
-def make_place(folder: Path, *, settings: dict[str, Any] | None = None) -> Place:
+def make_place(folder: Path, *, settings: dict[str, Any] | None = None, operator: str = "operator") -> Place:
     """A fresh workspace below `folder`."""
     key = make_key(folder / "operator_key")
     root = folder / "ws"
-    done = threegate("init", str(root), "--operator", "operator", "--key", f"{key}.pub", cwd=folder)
+    done = threegate("init", str(root), "--operator", operator, "--key", f"{key}.pub", cwd=folder)
     assert done.code == 0, done.err
     if settings:
         from threegate.setup.settings_file import set_values

@@ -22,9 +22,13 @@ function plainEvent({ allOf: _, ...schema }) {
 
 /** A union over the tools instead of conditions: each tool with the arguments that it has. */
 function oneProposalForEachTool({ allOf, properties, ...schema }) {
-  const forms = allOf.map((rule) => ({
+  const rules = allOf.flatMap(({ if: { properties: { tool } }, then }) =>
+    (tool.enum ?? [tool.const]).map((name) => [name, then.properties.args]),
+  );
+  const argsOf = new Map(rules);
+  const forms = properties.tool.enum.map((name) => ({
     ...schema,
-    properties: { ...properties, tool: { const: rule.if.properties.tool.const }, args: rule.then.properties.args },
+    properties: { ...properties, tool: { const: name }, args: argsOf.get(name) ?? properties.args },
   }));
   return { anyOf: forms };
 }

@@ -92,3 +92,9 @@ def test_a_full_disk_does_not_silence_it_for_ever(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stderr", there)
     log.say("ended")
     assert there.getvalue().startswith("ended")
+
+
+def test_a_visible_character_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    Log().say("recovered", what="the input 080a9ed42855… cannot be read", file="Café.md")
+    [line] = lines_of(capsys)
+    assert line == "recovered    what=the input 080a9ed42855… cannot be read file=Café.md"

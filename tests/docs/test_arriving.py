@@ -14,11 +14,11 @@ import pytest
 
 from tests.serve.conftest import TOKEN, start, stop
 from tests.serve.test_workspace_gates import client_of
-from tests.support import make_place
+from tests.support import Place, make_place, monty_draft, request_id
 from threegate.core.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("from-aana.md", "from-clawguard.md", "from-contracts.md")
+PAGES = ("from-threegate.md", "from-aana.md", "from-clawguard.md", "from-contracts.md")
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -103,3 +103,39 @@ def test_the_call_of_the_contracts_page(tmp_path: Path) -> None:
     answer = client.post("/contracts/decide", content=call, headers={"Content-Type": "application/json"})
     assert answer.status_code == 200, answer.text
     assert answer.json().keys() == json.loads(decision).keys()
+
+
+def promoted(place: Place, lines: str) -> tuple[str, str]:
+    """Type the lines of a page for a fresh draft, the other programs' in a shell; what ThreeGate prints, and the result
+    of the draft."""
+    digest = place.input("numbers.json", b"[3, 1, 4]\n")
+    name = request_id(f"from-the-text-{len(place.events())}")
+    place.drop(monty_draft(name, "1 + 1", inputs={"numbers.json": digest}), f"{name}.md")
+    printed = ""
+    for line in re.sub(r"TR-1\b", name, lines).replace("~/.ssh/id_ed25519", str(place.key)).splitlines():
+        if not line.startswith("threegate "):
+            subprocess.run(["bash", "-euo", "pipefail", "-c", line], cwd=place.root, check=True, capture_output=True)
+            continue
+        command, _, file = line.partition(" > ")
+        _, *words = shlex.split(command)
+        out = place.run(*words, *(["--yes"] if words[0] == "approve" and not file else []), expect=0).out
+        if file:
+            (place.root / file).write_text(out)
+        printed += out
+    return printed, place.result(name)
+
+
+def test_each_way_of_promotion_as_typed(tmp_path: Path) -> None:
+    """With approve, with a detached signature, by hand where that is allowed, and by hand where it is not."""
+    approve, detached, by_hand = blocks("from-threegate.md", "")
+    (settings,) = blocks("from-threegate.md", "toml")
+    place = make_place(tmp_path, operator="alice")
+    out, result = promoted(place, approve)
+    assert "succeeded" in out and "\nstatus: succeeded\n" in result
+    assert "\nstatus: succeeded\n" in promoted(place, detached)[1]
+    refused = promoted(place, by_hand)[1]
+    assert 'reason: "signature_missing"' in refused and "threegate retry" in refused
+    file = place.root / "threegate.toml"
+    assert file.read_text().count("\n[approval]\n") == 1
+    file.write_text(file.read_text().replace("[approval]\n", settings))
+    assert "\nstatus: succeeded\n" in promoted(place, by_hand)[1]

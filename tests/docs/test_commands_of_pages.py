@@ -37,6 +37,12 @@ NOT_RUN = {
     ),
     "threegate serve approve": "the same",
     "threegate operator passkey": "the same",
+    "threegate approve inbox/TR-1.md --as alice --key ~/.ssh/id_ed25519": (
+        "needs three drafts in turn: tests/docs/test_arriving.py types the lines of this page"
+    ),
+    "threegate approve inbox/TR-1.md --as alice --print-statement > statement.json": "the same",
+    "ssh-keygen -Y sign -n threegate-approval -f ~/.ssh/id_ed25519 statement.json": "the same",
+    "threegate approve inbox/TR-1.md --signature statement.json.sig": "the same",
     "make demo": "this test suite was started by its sibling; scripts/try_readme runs it",
     "make test": "is what runs this",
     "make lint": "is the first half of it",

@@ -200,7 +200,7 @@ def test_what_is_refused_makes_no_draft_and_says_why(ran: tuple[Place, Path, dic
     assert (bad["valid"], bad["reason"], bad["judgement"]["verdict"]) == (False, "path_outside", "block")
     assert place.verdict("AP-broken.json")["judgement"]["verdict"] == "reject"
     dry = place.verdict("AP-dry.json")
-    assert (dry["valid"], dry["reason"]) == (True, "verdict_only")
+    assert (dry["valid"], dry["state"], dry["reason"]) == (True, "finished", "verdict_only")
     assert any("would be blocked" in reason for reason in dry["judgement"]["reasons"])
 
 

@@ -61,7 +61,6 @@ def only_base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "requests",
         "securesystemslib",
         "in_toto_attestation",
-        "frontmatter",
         "pytest",
     } < blocked
     folder = tmp_path_factory.mktemp("blocked")

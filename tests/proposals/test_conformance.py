@@ -25,7 +25,8 @@ def verdict_of(proposal: Any) -> Any:
 def test_ours_is_the_peers_verdict_or_a_stricter_one(case: dict[str, Any]) -> None:
     verdict = verdict_of(case["proposal"])
     assert ORDER[verdict.verdict] >= ORDER[case["peer"]["final"]], verdict
-    if not case["peer"]["schema_valid"]:
+    assert verdict.schema_valid == case["peer"]["schema_valid"]
+    if not verdict.schema_valid:
         assert verdict.verdict == "reject"
     if verdict.verdict in ("reject", "block"):
         assert verdict.errors

@@ -1,51 +1,118 @@
-"""Why python-frontmatter does not read requests: it takes for one document what gate 1 tells apart, or refuses."""
+"""python-frontmatter reads the front matter, and gate 1 finds what it finds when the front matter is cut by hand."""
 
 from __future__ import annotations
 
-import re
+import random
 from typing import Any
 
+import frontmatter
 import pytest
+from frontmatter.default_handlers import YAMLHandler
 
-from tests.conftest import peer
+from tests.adversarial.request.mutations import corpus, mutate
 from tests.request.examples import NAME, NOW, SETTINGS, era
 from threegate.core import limits
+from threegate.core.front_matter_handler import FrontMatterRefused, read_front_matter
 from threegate.request import read_request
-from threegate.request.source import FENCE, find_front_matter, read_source
-from threegate.request.yaml_nodes import plain_value, read_mapping
+from threegate.request.source import Source, SourceRefused, read_front, read_source
+from threegate.request.yaml_nodes import YAMLRefused, read_mapping
 
-frontmatter = peer("frontmatter")
-
-
-class Strict(peer("frontmatter.default_handlers").BaseHandler):  # type: ignore[misc]
-    """Gate 1's own fence and YAML behind the library's interface: what is lost is lost around them."""
-
-    FM_BOUNDARY = re.compile(r"\A---\n")
-    START_DELIMITER = END_DELIMITER = FENCE
-
-    def split(self, text: str) -> tuple[str, str]:
-        source = read_source(text.encode())
-        end = find_front_matter(source)
-        return "\n".join(source.lines[1:end]), "\n".join(source.lines[end + 1 :])
-
-    def load(self, fm: str) -> dict[str, Any]:
-        return dict(plain_value(read_mapping(fm, first_line=2, max_depth=limits.FRONT_MATTER_DEPTH)))
+FENCE = "---"
 
 
-def loads(text: str) -> Any:
-    return frontmatter.loads(text, handler=Strict())
+def valid(text: str) -> bool:
+    return read_request(text.encode(), path=NAME, settings=SETTINGS, now=NOW, stage="draft").request is not None
 
 
-def test_of_an_honest_request_it_reads_what_gate_1_reads() -> None:
-    report = read_request(era().encode(), path=NAME, settings=SETTINGS, now=NOW, stage="draft")
-    assert report.request is not None and loads(era())["purpose"] == report.request.purpose
+def cut_by_hand(source: Source) -> Any:
+    """What is between the fences, and where they end, without the library."""
+    lines = source.lines
+    if lines[0] != FENCE or FENCE not in lines[1:]:
+        return "TG108"
+    end = lines.index(FENCE, 1)
+    front = "\n".join(lines[1:end])
+    if len(front.encode()) > limits.FRONT_MATTER_BYTES:
+        return "TG109"
+    try:
+        return end, front, read_mapping(front, first_line=2, max_depth=limits.FRONT_MATTER_DEPTH)
+    except YAMLRefused as error:
+        return error.problem
 
 
-@pytest.mark.parametrize("text", [f"\n\n{era()}", f" \t{era()}", f"\u2028{era()}"])
-def test_what_stands_before_the_fence_is_dropped_unseen(text: str) -> None:
-    assert loads(text).metadata == loads(era()).metadata
-    assert read_request(text.encode(), path=NAME, settings=SETTINGS, now=NOW, stage="draft").request is None
+def read_by_library(source: Source) -> Any:
+    try:
+        found = read_front(source)
+    except SourceRefused as error:
+        return error.problem.rule
+    except YAMLRefused as error:
+        return error.problem
+    return found.end, found.text, found.read
 
 
-def test_files_of_different_bytes_are_one_document() -> None:
-    assert loads(f"{era()}\n \n").content == loads(era()).content
+def compare(seed: int, count: int) -> int:
+    """How many of `count` mutated files had a front matter that was read. Both readings must be the same."""
+    files, chance = corpus(), random.Random(seed)
+    read = 0
+    for _ in range(count):
+        data = mutate(chance.choice(files), files, chance)
+        try:
+            source = read_source(data)
+        except SourceRefused:
+            continue
+        expected = cut_by_hand(source)
+        assert read_by_library(source) == expected, data
+        read += isinstance(expected, tuple)
+    return read
+
+
+def test_mutated_files_are_read_as_if_cut_by_hand() -> None:
+    assert compare(20261126, 150) > 30
+
+
+@pytest.mark.soak
+def test_thousands_of_mutated_files_are_read_as_if_cut_by_hand() -> None:
+    for seed in range(20):
+        assert compare(seed, 1_000) > 200
+
+
+@pytest.mark.parametrize(
+    "text", [f"\n\n{era()}", f" \t{era()}", f"\u2028{era()}", f"{era()}".replace("---\n", "--- \n", 1)]
+)
+def test_what_the_library_drops_before_the_fence_is_refused(text: str) -> None:
+    assert frontmatter.parse(text, handler=YAMLHandler())[0]["purpose"]
+    assert valid(era()) and not valid(text)
+    with pytest.raises(FrontMatterRefused):
+        read_front_matter(text, str, max_bytes=limits.FRONT_MATTER_BYTES)
+
+
+def test_the_bytes_behind_the_front_matter_are_kept() -> None:
+    """The library strips them; what is signed is the file, and the lines of findings are the file's."""
+    text = "---\na: b\n---\n\n \nbody\n \n"
+    found = read_front_matter(text, str.upper, max_bytes=100)
+    assert (found.text, found.read, found.end) == ("a: b", "A: B", 2)
+    assert text.split("\n")[found.end + 1 :] == ["", " ", "body", " ", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "line 1"),
+        ("----\na: b\n---\n", "line 1"),
+        ("---\na: b\n--- \n", "closes"),
+        ("---\na: b", "closes"),
+        ("---\n" + "a" * 101 + "\n---\n", "101 bytes"),
+    ],
+)
+def test_what_has_no_front_matter_is_refused_and_never_taken_for_a_body(text: str, said: str) -> None:
+    with pytest.raises(FrontMatterRefused, match=said):
+        read_front_matter(text, str, max_bytes=100)
+
+
+def test_a_reader_that_fails_is_not_swallowed() -> None:
+    """The library takes a ValueError of `split` for a text without front matter; one of the reader comes through."""
+
+    def fails(front: str) -> None:
+        raise ValueError(front)
+
+    with pytest.raises(ValueError, match="a: b"):
+        read_front_matter("---\na: b\n---\n", fails, max_bytes=100)

@@ -234,7 +234,7 @@ GOOD = render_result(ran(b"out\n", artifacts=(Artifact("a.txt", 1, SHA),)))
         (lambda d: d.replace(b"It ran.", "It \u202eran.".encode()), "invisible"),
         (lambda d: d.replace(b"It ran.", b"AKIA" + b"IOSFODNN7EXAMPLE"), "secret"),
         (lambda d: d.replace(b"out\n```", b"out\n" * 300 + b"```"), "more than 200"),
-        (lambda d: d.replace(b"---\nresult_type", b"---\n- a\nresult_type"), "unquoted key"),
+        (lambda d: d.replace(b"---\nresult_type", b"---\n- a\nresult_type"), "no YAML"),
     ],
 )
 def test_the_validator_names_what_is_wrong(spoil, words: str) -> None:

@@ -149,6 +149,8 @@ EXAMPLES: list[tuple[str, str]] = [
     ("basic-credentials", "requests.get(url, auth=('bob', '" + made(WORD, 12) + "'))"),
     ("basic-credentials", "HTTPBasicAuth('bob', '" + made(WORD, 12) + "')"),
     ("sshpass-password", "sshpass -p " + made(WORD, 12) + " ssh bob@example.org"),
+    ("bearer-token", "Bearer " + made(WORD, 36)),
+    ("bearer-token", "send it with bearer  " + made(LOWER, 20)),
     ("authorization-header", "Authorization: Bearer " + made(WORD, 30)),
     ("authorization-header", '{"authorization": "Basic ' + made(WORD, 20) + '"}'),
 ]

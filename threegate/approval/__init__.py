@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from threegate.approval.act import check_act
     from threegate.approval.batch import BATCH_TYPE, Batch, BatchPlace, SignedApproval
     from threegate.approval.facts import (
+        NO_SIGNATURE,
         VOID,
         VOID_TEXT,
         Check,
@@ -56,7 +57,8 @@ else:
         {
             "act": "check_act",
             "batch": "BATCH_TYPE Batch BatchPlace SignedApproval",
-            "facts": "VOID VOID_TEXT Check LaunchFacts PinnedFile VerifiedApproval requester_of statement_inputs",
+            "facts": "NO_SIGNATURE VOID VOID_TEXT Check LaunchFacts PinnedFile VerifiedApproval requester_of "
+            "statement_inputs",
             "grant": "FIRST_GRANT_TYPE GRANT_TYPE Grant covers matches terms",
             "keys": "PublicKey parse_key parse_key_text",
             "launch": "check_launch launch_checks",
@@ -80,6 +82,7 @@ __all__ = [
     "NAMESPACE_ACT",
     "NAMESPACE_APPROVAL",
     "NAMESPACE_LOGIN",
+    "NO_SIGNATURE",
     "VOID",
     "VOID_TEXT",
     "Act",

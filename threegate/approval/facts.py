@@ -23,6 +23,12 @@ VOID_TEXT: Final = (
 )
 
 
+NO_SIGNATURE: Final = (
+    "there is no signature beside the request, so nobody approved it; draft it again (threegate retry ID), then: "
+    "threegate approve"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class PinnedFile:
     """The file at inputs/<sha256>: its size, and its digest if the caller has already hashed it."""

@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from threegate.approval.batch import SignedApproval
 from threegate.approval.facts import (
+    NO_SIGNATURE,
     VOID,
     VOID_TEXT,
     Check,
@@ -139,7 +140,7 @@ def _check_operators(state: LaunchState) -> str:
 
 def _check_file(state: LaunchState) -> str:
     if state.facts.signature is None:
-        raise Refused("signature_missing", "there is no signature beside the request; approve it")
+        raise Refused("signature_missing", NO_SIGNATURE)
     try:
         state.approval = SignedApproval.parse(state.facts.signature, state.facts.request.request_id)
     except MalformedError as error:

@@ -65,6 +65,7 @@ def show(
     from threegate.request.exposure import exposure_lines
     from threegate.review.show import show_request
     from threegate.trail.payloads import ApprovalAbandoned, under_grant
+    from threegate.trail.story import readable
 
     if input_name and wants_json(json_):
         raise NoWorkspace("--input prints text for a person; leave out --input or --json")
@@ -120,6 +121,7 @@ def show(
             detail = under_grant(str(facts["grant"]), facts.get("approved_by"))
         if event["type"] == "approval_abandoned":
             detail = ApprovalAbandoned.from_data(facts).sentence()
+        detail = readable(detail)
         say(f"{event['seq']:>6}    {event['time']}  {event['type']:<12} {event['actor']}  {detail}".rstrip())
     for path in shown.results:
         say(f"result    {path}")

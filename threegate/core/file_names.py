@@ -16,6 +16,8 @@ SETTINGS_FILE: Final = "threegate.toml"
 WITNESS_NAME: Final = r"[a-z0-9][a-z0-9-]{0,31}"
 """A witness's name is part of the name of a file."""
 
+README: Final = "README.md"
+"""What a checkout's inbox has for people: the one name there that is neither a request nor worth an answer."""
 _REQUEST: Final = r"TR-(?:[A-Za-z0-9_-]|\.(?!(?:md|sig)(?:\.|$))){0,200}\.md"
 _request = re.compile(_REQUEST).fullmatch
 _companion = re.compile(rf"({_REQUEST})\.sig(?:\.([A-Za-z0-9][A-Za-z0-9._@+-]{{0,63}}))?").fullmatch

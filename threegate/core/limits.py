@@ -309,6 +309,9 @@ ONCE_LOOKS: Final = 6
 # ---- action proposals (docs/spec/5-proposals.md)
 PROPOSAL_BYTES: Final = 64 * KIB
 PROPOSAL_DEPTH: Final = 16
+PROPOSAL_DELEGATED_BYTES: Final = 60 * KIB
+"""Arguments of subagent.delegate in args.json, which has them twice and all else that a proposal says: it fits into
+SHOWN_BYTES."""
 PROPOSAL_FILE_BYTES: Final = 16 * MIB
 SNAPSHOT_BYTES: Final = 256 * MIB
 SNAPSHOT_ENTRIES: Final = 20_000

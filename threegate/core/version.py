@@ -14,7 +14,13 @@ PACKAGE = Path(__file__).resolve().parents[1]
 """The package's folder."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
-__all__ = ["__version__", "commit", "described"]
+__all__ = ["__version__", "commit", "described", "shipped"]
+
+
+def shipped(folder: str) -> Path:
+    """A folder of the repository that the package needs: next to it in a checkout, inside it when installed."""
+    installed = PACKAGE / "_data" / folder
+    return installed if installed.is_dir() else PACKAGE.parent / folder
 
 
 def commit() -> str:

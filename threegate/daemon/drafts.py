@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from threegate.cluster.capacity import never_fits
 from threegate.core import limits
 from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_full, place_of
-from threegate.core.file_names import is_request_name
+from threegate.core.file_names import README, is_request_name
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
 from threegate.daemon.draft_findings import call_findings, workspace_findings, workspace_fixes
@@ -513,7 +513,7 @@ def _names(folder: HeldFolder, most: int) -> list[str]:
             for entry in found
             if not entry.name.startswith(".")
             and not entry.name.endswith((".proposal.json", ".manifest.json"))
-            and entry.name != "files"
+            and entry.name not in ("files", README)
         )
         return sorted(islice(names, most))
 

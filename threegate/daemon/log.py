@@ -17,6 +17,7 @@ from typing import Literal
 
 from threegate.core.errors import is_disk_full
 from threegate.secretscan import mask_secrets
+from threegate.shown.escaped_lines import safe
 from threegate.shown.messages import say
 
 _TEXT_CHARS = 300
@@ -121,5 +122,4 @@ def _masked(value: str | int) -> str | int:
 
 
 def _plain(value: str | int) -> str:
-    text = str(value)
-    return text if text.isascii() and text.isprintable() else ascii(text)
+    return safe(str(value))

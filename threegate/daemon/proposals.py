@@ -18,7 +18,7 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.proposals import DraftResult, draft_from_proposal, draft_inputs_folder
 from threegate.proposals.in_workspace import sweep
-from threegate.results import Verdict, write_verdict
+from threegate.results import State, Verdict, write_verdict
 from threegate.trail import Owner, Trail, moves
 from threegate.trail.payloads import Observed, Proposed
 from threegate.trail.payloads.placed import owner_fields
@@ -48,13 +48,13 @@ class Proposer:
         state, reason, earlier = self._deliver(path, result, owner)
         if reason == "drafted_before":
             result = replace(result, file_name=earlier)
-        verdict = _verdict_file(path.name, result, state == "draft", reason)
+        verdict = _verdict_file(path.name, result, state, reason)
         write_verdict(self._workspace.requester_folders(owner), verdict)
         self._say("proposal", path.name, f"{result.verdict.verdict}: {reason or 'drafted'}")
 
-    def _deliver(self, path: Path, result: DraftResult, owner: Owner) -> tuple[str, str | None, str | None]:
-        """Record and write the draft; return the outcome, the reason if there is none, and the name of an
-        earlier draft.
+    def _deliver(self, path: Path, result: DraftResult, owner: Owner) -> tuple[State, str | None, str | None]:
+        """Record and write the draft; return the proposal's state, the reason if there is no draft, and the name of
+        an earlier draft. A tool that makes none is done with its verdict.
         """
         tool = result.verdict.proposal.tool.name if result.verdict.proposal else None
         with self._trail.locked() as held:
@@ -72,7 +72,9 @@ class Proposer:
                 )
                 held.append(seen, actor="daemon")
                 held.sync()
-                return ("draft" if result.verdict.allowed else "invalid"), reason, None
+                if not result.verdict.allowed:
+                    return "invalid", reason, None
+                return ("finished" if reason == "verdict_only" else "draft"), reason, None
             history = held.index.history(result.request_id)
             if history is not None and (
                 history.approved or history.claimed or history.end or self._lies_there(result.request_id)
@@ -119,7 +121,7 @@ def _why_no_draft(result: DraftResult) -> str:
     return "no_draft" if result.problem else "verdict_only"
 
 
-def _verdict_file(name: str, result: DraftResult, valid: bool, reason: str | None) -> Verdict:
+def _verdict_file(name: str, result: DraftResult, state: State, reason: str | None) -> Verdict:
     """The verdict for CORE and the operator: the proposal's, in the format of a request's."""
     judgement = {**result.verdict.to_json(), "draft": result.file_name, "problem": result.problem}
     return Verdict(
@@ -127,8 +129,8 @@ def _verdict_file(name: str, result: DraftResult, valid: bool, reason: str | Non
         sha256=result.proposal_sha256,
         request_id=result.request_id,
         stage="draft",
-        valid=valid,
-        state="draft" if valid else "invalid",
+        valid=state != "invalid",
+        state=state,
         reason=reason,
         findings=tuple(problem.to_json() for problem in result.verdict.errors),
         judgement=judgement,

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 
+from threegate.shown.escaped_lines import safe
+
 _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 _STATUS_CHARS = 200
 _PINGS_PER_INTERVAL = 4
@@ -75,8 +77,7 @@ class Supervisor:
         """One line for `systemctl status`; sent only when it changed. Numbers, codes and paths, never a payload."""
         if text != self._status:
             self._status = text
-            shown = text if text.isascii() and text.isprintable() else ascii(text)
-            self._send(f"STATUS={shown[:_STATUS_CHARS]}")
+            self._send(f"STATUS={safe(text)[:_STATUS_CHARS]}")
 
     def turned(self) -> None:
         """The loop finished a turn, or a long turn made progress: ping if it is time."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from threegate.approval import LaunchFacts
+from threegate.approval import NO_SIGNATURE, LaunchFacts
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.workspace import RequesterFolders, Workspace
@@ -191,10 +191,13 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
             change=wanted.job if wanted is not None else None,
             server=call.server if call is not None else None,
         )
-    except Refused as error:
-        return _unrunnable(path, identity, history, error.code, str(error), digests)
-    except OSError as error:
-        message = f"the pinned input {Path(error.filename).name[:12]}… cannot be read ({error.strerror})"
+    except (Refused, OSError) as error:
+        # Whoever promotes by hand learns first that the approval is missing: it would have copied the inputs too.
+        if f"{path.name}.sig" not in beside and policy.settings.approval.signature == "required":
+            return _unrunnable(path, identity, history, "signature_missing", NO_SIGNATURE, digests)
+        if isinstance(error, Refused):
+            return _unrunnable(path, identity, history, error.code, str(error), digests)
+        message = f"the input {Path(error.filename).name[:12]}… of tool-exec/inputs cannot be read ({error.strerror})"
         return _unrunnable(path, identity, history, "input_missing", message, digests)
     signature = beside.pop(f"{path.name}.sig", None)
     further = {name.removeprefix(f"{path.name}.sig."): found for name, found in beside.items()}

@@ -1,7 +1,8 @@
 """The form of a proposal: the published schema, checked with a table instead of a schema interpreter.
 
 Invariant: `check_form(value)` finds no problem exactly if the published schema (formats asserted) accepts
-`value`; a property test compares the two. Messages never repeat a value.
+`value`; a property test compares the two. Whether it may become a draft is another question (`rules.py`). Messages
+never repeat a value.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class FormProblem(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A proposal whose form is valid. Whole numbers are ints, however they were written."""
+    """A proposal whose form is valid. Whole numbers that the schema knows are ints, however they were written."""
 
     tool: ProposalTool
     args: Mapping[str, Any]
@@ -110,7 +111,7 @@ def check_form(value: Any) -> tuple[Proposal | None, list[FormProblem]]:
         return None, found
     if tool is None:
         return None, found
-    clean = _check_args(tool, args, found)
+    clean = args if tool.open else check_arguments(tool, args, found)
     if found:
         return None, found
     return Proposal(tool, clean, risk, value), found
@@ -134,7 +135,8 @@ def sound_part(value: Any, problems: list[FormProblem]) -> Proposal | None:
     return Proposal(tool, args, known, {"task": task} if type(task) is str else {})
 
 
-def _check_args(tool: ProposalTool, args: dict[str, Any], found: list[FormProblem]) -> Mapping[str, Any]:
+def check_arguments(tool: ProposalTool, args: dict[str, Any], found: list[FormProblem]) -> Mapping[str, Any]:
+    """The arguments with whole numbers as ints; what is wrong with them is added to `found`."""
     clean = args
     fields = tool.fields
     for key, item in args.items():

@@ -32,14 +32,20 @@ class ProposalVerdict(NamedTuple):
     urls: Mapping[str, URL] = _NONE
 
     @property
+    def schema_valid(self) -> bool:
+        """Whether the published schema (formats asserted) accepts it, whatever the verdict says."""
+        return self.proposal is not None
+
+    @property
     def allowed(self) -> bool:
         """Whether it may become a draft."""
         return isinstance(self, AllowedProposal)
 
     def to_json(self) -> dict[str, Any]:
-        """`{verdict, risk, errors, reasons, becomes}`, and the tool if it is known."""
+        """`{verdict, schema_valid, risk, errors, reasons, becomes}`, and the tool if it is known."""
         return {
             "verdict": self.verdict,
+            "schema_valid": self.schema_valid,
             "risk": self.risk,
             "tool": self.proposal.tool.name if self.proposal else None,
             "errors": [problem.to_json() for problem in self.errors],

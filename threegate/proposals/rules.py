@@ -7,15 +7,17 @@ everything that is wrong, and rejects what it does not understand. `reject` take
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from threegate.changes.project_paths import PathBlocked, ProjectPath, read_path
+from threegate.core import limits
 from threegate.core.settings import Settings
 from threegate.proposals.argv import judge_argv, judge_command
 from threegate.proposals.dangerous_words import names_secret, says_submit, types_secret
-from threegate.proposals.form import FormProblem, Proposal, check_form, read_json, sound_part
+from threegate.proposals.form import FormProblem, Proposal, check_arguments, check_form, read_json, sound_part
 from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
 from threegate.proposals.tools import RISKS, TOOLS, Lane, ProposalRisk, ProposalTool, VerdictName, strictest
 from threegate.proposals.urls import URL, URLError, reach, read_url
@@ -135,6 +137,8 @@ def _conclude(at: _Judging) -> ProposalVerdict:
         errors = (*at.rejected, *at.blocked)
         return ProposalVerdict(verdict, at.risk, errors, tuple(at.reasons), "nothing", at.proposal)
     verdict, why = tool.verdict, "reads what it may read; nothing runs without an approval"
+    if verdict == "auto" and tool.lane != "verdict only" and RISKS.index(at.declared) > RISKS.index(tool.risk):
+        at.ask(f"the proposal declares {at.declared} risk", at.declared)
     if verdict == "approval" or at.raised:
         verdict, why = "approval", "is drafted for a human's approval"
         if RISKS.index(at.risk) < RISKS.index(tool.risk):
@@ -148,7 +152,8 @@ def _check_blanks(at: _Judging) -> None:
     if task is not None and not _says(task):
         at.reject("/task", "blank", "must say something")
     for name in at.tool.not_blank:
-        if name in at.args and not _says(at.text(name)):
+        # Only an open tool's argument can be no text here, and then it is refused for that.
+        if isinstance(at.args.get(name), str) and not _says(at.text(name)):
             at.reject(f"/args/{name}", "blank", "must say something")
 
 
@@ -279,6 +284,18 @@ def _check_type(at: _Judging) -> None:
         at.block("/args/text", "sensitive", "the text looks like a secret; proposals never type one")
 
 
+def _check_delegate(at: _Judging) -> None:
+    """What we know of a delegation is checked as strictly as other tools' arguments; all else a person must read."""
+    known = {key: item for key, item in at.args.items() if key in at.tool.fields}
+    at.args = {**at.args, **check_arguments(at.tool, known, at.rejected)}
+    at.proposal = at.proposal._replace(args=at.args)
+    # As in args.json, which has the arguments twice: that file must fit on the screen.
+    if len(json.dumps([[[at.args]]], indent=1)) > limits.PROPOSAL_DELEGATED_BYTES:
+        at.reject("/args", "length", f"more than {limits.PROPOSAL_DELEGATED_BYTES} bytes cannot be shown; shorten them")
+    elif len(known) < len(at.args):
+        at.reasons.append("it has arguments that ThreeGate does not know: read all of args.json")
+
+
 _SPECIAL: Final = {
     "shell.dry_run": _check_dry_run,
     "shell.execute_approved": _check_execute,
@@ -286,6 +303,7 @@ _SPECIAL: Final = {
     "skill.install_guarded": _check_install,
     "browser.click_proposed": _check_click,
     "browser.type_proposed": _check_type,
+    "subagent.delegate": _check_delegate,
 }
 
 

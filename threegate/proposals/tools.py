@@ -1,7 +1,8 @@
 """The 25 tools of an action proposal: what each takes, what it may become, and how dangerous it is by itself.
 
-Invariant: this table is the only place that knows a tool; the published schema, the fast checks, the verdicts,
-the lanes and docs/proposals.md are all made from it. Source: docs/spec/5-proposals.md.
+Invariant: this table is the only place that knows a tool; the fast checks, the verdicts, the lanes and
+docs/proposals.md are all made from it, and tests compare it with the published schema, which nothing makes. Source:
+docs/spec/5-proposals.md.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class ProposalTool:
 
     `verdict` is the base verdict, `risk` what a proposal without one counts as, `least` the risk that a proposal
     must declare (None: any), `lane` what an allowed proposal becomes, `not_blank` the arguments that must say
-    something.
+    something. `open`: the published schema says nothing about its arguments, so `fields` are rules of the gate, and it
+    may have others.
     """
 
     name: str
@@ -59,6 +61,7 @@ class ProposalTool:
     not_blank: tuple[str, ...] = ()
     paths: tuple[str, ...] = field(default=())
     """Arguments that are paths in the project."""
+    open: bool = False
 
 
 TEXT: Final = ToolField("string")
@@ -286,25 +289,11 @@ _TABLE = (
         "dry-run record",
         {"task": TEXT, "profile": TEXT, "maxSteps": _whole(1, 100)},
         not_blank=("task",),
+        open=True,
     ),
 )
 
 TOOLS: Final[Mapping[str, ProposalTool]] = MappingProxyType({tool.name: tool for tool in _TABLE})
-
-TOP_LEVEL: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "schemaVersion": "",
-        "id": "Optional client-generated proposal id.",
-        "source": "Who speaks: the client or bridge that wrote this proposal.",
-        "task": "The user's task that the action serves.",
-        "tool": "",
-        "args": "Arguments of the tool.",
-        "reason": "Why the action is proposed.",
-        "risk": "",
-        "createdAt": "",
-    }
-)
-"""The keys of a proposal with a description where one helps."""
 
 
 def strictest(*risks: ProposalRisk) -> ProposalRisk:

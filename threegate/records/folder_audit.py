@@ -516,12 +516,12 @@ class FolderAudit:
         self, event: Event, stopped: payloads.Stopped, request_id: str, path: str, data: bytes
     ) -> bool:
         """A result that no digest is known of: form, and agreement with its event."""
-        import yaml  # an empty trail has no results
+        from threegate.results.front import read_result  # an empty trail has no results
 
         if problems := results.validate_result(data):
             self.result.add(self.workspace.tool_exec / path, problems[0].line, problems[0].message)
             return False
-        front: dict[str, Any] = yaml.load(data.split(b"\n---\n", 1)[0][4:], Loader=yaml.CSafeLoader)
+        front = read_result(data.decode()).read
         end = stopped if isinstance(stopped, payloads.End) else payloads.Refused()
         wanted = {
             "request_id": request_id,

@@ -28,6 +28,7 @@ from threegate.trail.payloads import (
     Waiting,
     under_grant,
 )
+from threegate.trail.story import readable
 
 _MOST_BARS = 62
 _PROBLEMS_SHOWN = 20
@@ -47,7 +48,7 @@ class _Told:
 
     def take(self, event: Event) -> None:
         payload = event.payload
-        self.story.append((event.seq, event.time, event.actor, payload.sentence()))
+        self.story.append((event.seq, event.time, event.actor, readable(payload.sentence())))
         if isinstance(payload, (Approved, Waiting, Claimed, Started)) and self.group == "open":
             self.state = event.type
         match payload:

@@ -14,7 +14,13 @@ from decimal import Decimal
 from threegate.core import limits
 from threegate.core.strict_yaml import YamlNode
 
-_TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)")
+TIME = (
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,6}))?)?(?:Z|\+00:00)",
+    r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})(?:([0-9]{2})(?:\.([0-9]{1,6}))?)?(?:Z|\+00:00)",
+)
+"""The forms of a moment in UTC, ISO 8601's extended and basic one: a calendar date, hours and minutes, and perhaps
+seconds with a fraction. Neither mixes with the other."""
+_TIMES = tuple(map(re.compile, TIME))
 _DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,5})(?:\.[0-9]{1,6})?")
 FILE_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.FILE_NAME_CHARS}}}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -69,7 +75,7 @@ def read_cores(node: YamlNode, rule: str, *, most: float) -> Decimal:
     if isinstance(node.value, bool) or not isinstance(node.value, str | int | float):
         raise FieldError("TG122", 'must be a decimal number of cores, such as "0.5"')
     if not _DECIMAL.fullmatch(node.text):
-        raise FieldError(rule, 'must be a plain decimal number of cores, such as "0.5" or "2"')
+        raise FieldError(rule, 'must be a plain decimal number of cores, such as "0.5" or "2"; 500m is "0.5"')
     cores = Decimal(node.text)
     if not Decimal("0.05") <= cores <= Decimal(str(most)):
         raise FieldError(rule, f"must lie between 0.05 and {most:g} cores")
@@ -77,11 +83,12 @@ def read_cores(node: YamlNode, rule: str, *, most: float) -> Decimal:
 
 
 def read_time(node: YamlNode, rule: str) -> datetime:
-    """An ISO-8601 moment in UTC: ``2026-11-22T05:00:00Z`` or with ``+00:00``."""
-    match = _TIME.fullmatch(node.value) if isinstance(node.value, str) else None
+    """An ISO-8601 moment in UTC: ``2026-11-22T05:00:00Z``, also without seconds, in basic form, or with ``+00:00``."""
+    written = node.value if isinstance(node.value, str) else ""
+    match = next((found for form in _TIMES if (found := form.fullmatch(written))), None)
     if match is None:
-        raise FieldError(rule, "must be a UTC time such as 2026-11-22T05:00:00Z")
-    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+        raise FieldError(rule, "must be a UTC time such as 2026-11-22T05:00:00Z or 20261122T050000Z")
+    year, month, day, hour, minute, second = (int(part or "0") for part in match.groups()[:6])
     try:
         return datetime(year, month, day, hour, minute, second, int((match[7] or "").ljust(6, "0")), tzinfo=UTC)
     except ValueError:

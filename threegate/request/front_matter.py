@@ -73,7 +73,10 @@ def check_together(root: YamlNode, values: Mapping[str, Any], backend: Backend, 
         message = f"network must be none for backend {backend}, which has no network"
         findings.at("TG138", place("network"), message)
     if "network" in values and (values["network"] == "allowlist") != ("network_allowlist" in root.value):
-        message = "network_allowlist is there exactly when network is allowlist"
+        message = (
+            "network_allowlist is there exactly when network is allowlist: write 'network_allowlist:' and below it a "
+            "line '  - api.example.com:443' for each host, or network: none"
+        )
         there = "network_allowlist" if "network_allowlist" in root.value else "network"
         findings.at("TG158", place(there), message)
     created, approved = values.get("created_utc"), values.get("approved_utc")

@@ -134,10 +134,7 @@ def _workdir(node: YamlNode, bounds: Bounds) -> str:
 
 
 _TEXT = {"type": "string", "minLength": 1}
-_MOMENT = {
-    "type": "string",
-    "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|\+00:00)$",
-}
+_MOMENT = {"type": "string", "pattern": f"^(?:{'|'.join(fields.TIME)})$"}
 
 
 def _named(most: int) -> dict[str, Any]:

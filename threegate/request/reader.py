@@ -36,8 +36,8 @@ from threegate.request.front_matter_keys import Bounds, GateSettings
 from threegate.request.masking import mask_lines, tell
 from threegate.request.model import Changes, OutputFile, Request, Stage, ToolCall
 from threegate.request.report import Finding, Report
-from threegate.request.source import Source, SourceRefused, find_front_matter, read_source
-from threegate.request.yaml_nodes import YAMLRefused, read_mapping, scalars
+from threegate.request.source import Source, SourceRefused, read_front, read_source
+from threegate.request.yaml_nodes import YAMLRefused, scalars
 from threegate.secretscan import Found, find_secrets, has_secret
 
 warnings.filterwarnings("ignore", module="<unknown>")
@@ -156,7 +156,12 @@ class _Reading:
         if is_request_name(name):
             self.findings.add("TG102", 1, 1, "the file's name is not TR-YYYYMMDD-HHMMSSZ-<slug>.md")
         else:
-            self.findings.add("TG101", 1, 1, "a request's file name is TR-<A-Z a-z 0-9 . _ ->.md; rename it")
+            self.findings.add(
+                "TG101",
+                1,
+                1,
+                "a request's file name is TR-<A-Z a-z 0-9 . _ ->.md; rename it, such as TR-20261122-050000Z-<slug>.md",
+            )
 
     def _check_text(self, source: Source) -> None:
         """Rules for the whole text: hidden characters, secrets, words that no request may have."""
@@ -181,10 +186,9 @@ class _Reading:
         return "\n".join(lines)
 
     def _read(self, source: Source) -> None:
-        end = find_front_matter(source)
-        front = "\n".join(source.lines[1:end])
-        root = read_mapping(front, first_line=2, max_depth=limits.FRONT_MATTER_DEPTH)
-        if "\\" in front:
+        front = read_front(source)
+        root, end = front.read, front.end
+        if "\\" in front.text:
             self._check_decoded(root, end)
         self.values = read_keys(root, self.stage, self.bounds)
         backend = self._backend(root)

@@ -33,7 +33,13 @@ _WORDS = {
     "risk level": ("low", "medium", "high"),
     "data sensitivity": ("public", "internal", "confidential"),
 }
-_NO_RATIONALE = frozenset({"", "none", "none.", "n/a", "na", "-", "no", "not needed", "tbd"})
+_SAYS_NOTHING = frozenset(
+    "a access an and any applicable be here is it its known n na necessary need needed needs network nil no none not "
+    "nothing null of ok reason required requires so that the there this to tbd tbc todo unknown unspecified use used "
+    "uses yes".split()
+)
+"""Words that give no reason, however they are put together: "none needed", "n/a", "the network is required"."""
+_WORD = re.compile(r"[^\W_]+")
 _CANONICAL = "write it as RFC 8785 does: one line, no blanks, keys sorted, no escapes that are not needed"
 
 
@@ -261,7 +267,7 @@ def read_risk(section: BodySection, network: str | None, findings: Findings) -> 
     if line and not justification:
         findings.add("TG252", line, 1, "the justification is empty; say why the run is worth its risk")
     line, rationale = answers.get("network rationale", (section.heading, ""))
-    if network == "allowlist" and rationale.casefold() in _NO_RATIONALE:
+    if network == "allowlist" and _SAYS_NOTHING.issuperset(_WORD.findall(rationale.casefold())):
         findings.add("TG253", line, 1, "network is allowlist: 'Network rationale:' must say why it is needed")
     return RiskLines(
         answers.get("risk level", (0, ""))[1],

@@ -11,9 +11,11 @@ import re
 from dataclasses import dataclass
 
 from threegate.core import limits
+from threegate.core.front_matter_handler import FrontMatter, FrontMatterRefused, read_front_matter
+from threegate.core.strict_yaml import YamlNode
 from threegate.request.problem import Problem
+from threegate.request.yaml_nodes import read_mapping
 
-FENCE = "---"
 _LONE_CR = re.compile(r"\r(?!\n)")
 
 
@@ -56,19 +58,16 @@ def read_source(data: bytes) -> Source:
     return Source(text, tuple(text.split("\n")))
 
 
-def find_front_matter(source: Source) -> int:
-    """Index in `lines` of the line that closes the front matter (its first line has index 1). Raises SourceRefused."""
-    lines = source.lines
-    if lines[0] != FENCE:
-        raise _refused("TG108", 1, 1, "line 1 must be exactly --- (no blanks, no further dashes)")
+def read_front(source: Source) -> FrontMatter[YamlNode]:
+    """The front matter as a tree of nodes. Raises SourceRefused, YAMLRefused."""
     try:
-        end = lines.index(FENCE, 1)
-    except ValueError:
-        raise _refused("TG108", 1, 1, "no line that is exactly --- closes the front matter") from None
-    size = len("\n".join(lines[1:end]).encode())
-    if size > limits.FRONT_MATTER_BYTES:
-        raise _refused("TG109", 1, 1, f"{size} bytes of front matter; at most {limits.FRONT_MATTER_BYTES} are read")
-    return end
+        return read_front_matter(source.text, _tree, max_bytes=limits.FRONT_MATTER_BYTES)
+    except FrontMatterRefused as error:
+        raise _refused("TG109" if error.too_long else "TG108", 1, 1, str(error)) from None
+
+
+def _tree(front: str) -> YamlNode:
+    return read_mapping(front, first_line=2, max_depth=limits.FRONT_MATTER_DEPTH)
 
 
 def _refused(rule: str, line: int, column: int, message: str) -> SourceRefused:

@@ -70,7 +70,7 @@ def scalars(node: YamlNode) -> Iterator[YamlNode]:
             yield item
 
 
-def read_mapping(text: str, *, first_line: int, max_depth: int) -> YamlNode:
+def read_mapping(text: str, *, first_line: int, max_depth: int, max_nodes: int = limits.FRONT_MATTER_BYTES) -> YamlNode:
     """Read a block mapping at column 0. `first_line` is the line of the file that `text` starts on.
 
     `text` has no hidden characters' worth of trust: the reader refuses most, the caller refuses the rest.
@@ -81,7 +81,7 @@ def read_mapping(text: str, *, first_line: int, max_depth: int) -> YamlNode:
             text,
             plain=_plain,
             max_depth=max_depth,
-            max_nodes=limits.FRONT_MATTER_BYTES,
+            max_nodes=max_nodes,
             first_line=first_line,
             bare=True,
         )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from threegate.results.space import reserve_result
     from threegate.results.validate import ResultProblem, validate_result
-    from threegate.results.verdict import Verdict, put_verdict, read_verdict, verdict_path, write_verdict
+    from threegate.results.verdict import State, Verdict, put_verdict, read_verdict, verdict_path, write_verdict
 else:
     __getattr__ = on_demand(
         __name__,
@@ -32,7 +32,7 @@ else:
             "result_facts": "STATUSES ResultFacts check_record read_record render_record result_name write_record",
             "space": "reserve_result",
             "validate": "ResultProblem validate_result",
-            "verdict": "Verdict put_verdict read_verdict verdict_path write_verdict",
+            "verdict": "State Verdict put_verdict read_verdict verdict_path write_verdict",
         },
     )
 
@@ -40,6 +40,7 @@ __all__ = [
     "STATUSES",
     "ResultFacts",
     "ResultProblem",
+    "State",
     "Verdict",
     "check_record",
     "deliver_result",

@@ -10,10 +10,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from threegate.core import limits
+from threegate.core.front_matter_handler import FrontMatterRefused, read_front_matter
+from threegate.request.yaml_nodes import YAMLRefused, plain_value
+from threegate.results.front import result_tree
 from threegate.results.model import ToolResult
 from threegate.results.text import visible
 from threegate.secretscan import find_secrets
@@ -21,7 +23,6 @@ from threegate.secretscan import find_secrets
 _SECTIONS = ("Summary", "Provenance", "Outputs", "Stdout", "Stderr", "Safety Notes")
 _LABELS = ("Untrusted Output Statement:", "Unexpected behavior:", "Network confirmation:")
 _FENCE = re.compile(r"(`{3,})([A-Za-z]*)")
-_KEY = re.compile(r"([A-Za-z0-9_]+):")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,11 @@ def validate_result(data: bytes) -> list[ResultProblem]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         return [ResultProblem(data[: error.start].count(b"\n") + 1, "not UTF-8")]
+    try:
+        front = read_front_matter(text, _front_matter, max_bytes=limits.RESULT_BYTES // 2)
+    except FrontMatterRefused as error:
+        return [ResultProblem(1, f"no front matter: {error}")]
     lines = text.split("\n")
-    if lines[0] != "---" or "---" not in lines[1:]:
-        return [ResultProblem(1, "has no front matter between two lines of exactly ---")]
-    end = lines.index("---", 1)
     if lines[-1] != "":
         return [ResultProblem(len(lines), "does not end with a newline")]
     problems = [
@@ -57,45 +59,29 @@ def validate_result(data: bytes) -> list[ResultProblem]:
     ]
     for found in find_secrets(text):
         problems.append(ResultProblem(text.count("\n", 0, found.start) + 1, f"has a secret ({found.kind})"))
-    problems += _front_matter(lines[1:end])
-    problems += _body(lines[end + 1 : -1], end + 2)
+    problems += front.read
+    problems += _body(lines[front.end + 1 : -1], front.end + 2)
     return sorted(problems, key=lambda problem: problem.line)
 
 
-def _front_matter(lines: list[str]) -> list[ResultProblem]:
-    if sum(map(len, lines)) > limits.RESULT_BYTES // 2:
-        return [ResultProblem(2, "the front matter is too long")]
-    places: dict[str, int] = {}
-    problems = []
-    for number, line in enumerate(lines, start=2):
-        if line and not line.startswith(" "):
-            match = _KEY.match(line)
-            if match is None:
-                problems.append(ResultProblem(number, "is no unquoted key with a colon"))
-            elif match[1] in places:
-                problems.append(ResultProblem(number, f"the key {match[1]} stands twice"))
-            else:
-                places[match[1]] = number
-        if re.search(r"(^|[\s:\-])[&*!][A-Za-z0-9]", line.split('"')[0]):
-            problems.append(ResultProblem(number, "has an anchor, an alias or a tag"))
-    if problems:
-        return problems
+def _front_matter(front: str) -> list[ResultProblem]:
     try:
-        value = yaml.load("\n".join(lines), Loader=yaml.CSafeLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        return [ResultProblem(2 + (mark.line if mark else 0), "the front matter is no YAML")]
-    if not isinstance(value, dict):
-        return [ResultProblem(2, "the front matter is no mapping")]
+        root = result_tree(front)
+    except YAMLRefused as error:
+        return [ResultProblem(error.problem.line, error.problem.message)]
+    places = {key: node.line for key, (node, _) in root.value.items()}
+    problems = [
+        ResultProblem(node.line, "is not an unquoted key with a colon") for node, _ in root.value.values() if node.style
+    ]
     try:
-        result = ToolResult.model_validate(value)
+        result = ToolResult.model_validate(plain_value(root))
     except ValidationError as error:
         for item in error.errors(include_input=False, include_context=False, include_url=False):
             key = ".".join(str(part) for part in item["loc"])
             place = places.get(str(item["loc"][0]), 1) if item["loc"] else 1
             problems.append(ResultProblem(place, f"{visible(key)}: {item['msg']}"))
         return problems
-    return _agreement(result, places)
+    return problems or _agreement(result, places)
 
 
 def _agreement(result: ToolResult, places: dict[str, int]) -> list[ResultProblem]:

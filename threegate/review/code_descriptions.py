@@ -152,7 +152,7 @@ STATES: Final[dict[str, str]] = {
     "approved": "signed, and waiting for the daemon",
     "waiting": "signed, and waiting for what `reason` names",
     "running": "the daemon claimed it and it is running",
-    "finished": "it ran; its result says how",
+    "finished": "it ran, and its result says how; a proposal without a draft: its verdict is the answer",
     "rejected": "the operator rejected the draft",
 }
 """States of a verdict, apart from the statuses."""

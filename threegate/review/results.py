@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from threegate.core import durable, limits
+from threegate.core.front_matter_handler import FrontMatterRefused, read_front_matter
 from threegate.core.workspace import RequesterFolders
 
 _LINE = re.compile(r'^(status|reason|request_id|result_id|created_utc): (?:"([^"\\]*)"|([a-z_]+))$', re.MULTILINE)
@@ -61,8 +62,10 @@ def list_results(
             text = data.decode("utf-8", "backslashreplace")
         except OSError as error:
             text = f"(cannot be read: {error.strerror or error})"
-        head = text[4:].partition("\n---\n")[0]
-        values = {match[1]: match[2] if match[2] is not None else match[3] for match in _LINE.finditer(head)}
+        try:
+            values = read_front_matter(text, _short_values, max_bytes=limits.RESULT_BYTES).read
+        except FrontMatterRefused:
+            values = {}
         reason = values.get("reason", "")
         row = ResultRow(
             file=name,
@@ -76,3 +79,9 @@ def list_results(
         if wanted is None or wanted in (row.request_id, row.result_id, name):
             rows.append(row)
     return rows
+
+
+def _short_values(front: str) -> dict[str, str]:
+    """What a row shows, from the lines that we write: a folder has thousands of results, and YAML takes a hundred times
+    as long."""
+    return {match[1]: match[2] if match[2] is not None else match[3] for match in _LINE.finditer(front)}

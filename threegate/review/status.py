@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, ThreeGateError
-from threegate.core.file_names import is_agent_run_id
+from threegate.core.file_names import README, is_agent_run_id
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import Exposure, exposure_json
 from threegate.results import Verdict, read_verdict
@@ -290,7 +290,7 @@ def files_in(workspace: Workspace, folder: str) -> list[RequestEntry]:
         for entry in entries:
             if entry.name.startswith(".") or not entry.name.endswith((".md", ".json")):
                 continue
-            if entry.name.endswith((".proposal.json", ".manifest.json")):
+            if entry.name == README or entry.name.endswith((".proposal.json", ".manifest.json")):
                 continue
             with suppress(FileNotFoundError):  # moved on meanwhile
                 facts = entry.stat(follow_symlinks=False)
@@ -367,7 +367,8 @@ def line_of(workspace: Workspace, entry: RequestEntry, reader: AskedReader | Non
     if verdict is not None:
         request_id = verdict.request_id
         same_place = {"inbox": ("draft", "invalid"), "drafts": ("draft", "invalid"), "approved": ("waiting",)}
-        if verdict.state in same_place.get(entry.path.parent.name, ()):
+        done = verdict.reason == "verdict_only"  # a proposal without a draft, in the inbox until the agent removes it
+        if verdict.state in same_place.get(entry.path.parent.name, ()) or (draft and done):
             state = verdict.state
         if verdict.state == state or (folder == "approved" and verdict.reason == "approval_void"):
             reason = verdict.reason

@@ -24,6 +24,7 @@ _WEAK: Final = frozenset(
         "aws-secret-key", "azure-shared-signature", "ibm-cloud-key", "ibm-cos-secret", "cloudant-key", "softlayer-key",
         "artifactory-token", "discord-token", "mailchimp-key", "twilio-key", "json-web-token", "registry-credentials",
         "user-credentials", "basic-credentials", "sshpass-password", "authorization-header",
+        "bearer-token",
     }
 )  # fmt: skip
 """Forms that honest text has too."""

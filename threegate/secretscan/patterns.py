@@ -170,6 +170,7 @@ FORMS: Final[tuple[SecretForm, ...]] = (
         "authorization-header",
         r"(?i)\bauthorization[\"']?\s{0,3}[:=,]\s{0,3}[\"']?(?:bearer|basic|token|apikey)\s{1,3}([a-z0-9._~+/=-]{8,})",
     ),
+    SecretForm("bearer-token", r"(?i)\bbearer\s{1,3}([a-z0-9._~+/=-]{20,})"),
 )
 
 ASSIGNED_NAME: Final = (

@@ -37,7 +37,7 @@ _MADE: Final = frozenset(
     {
         "aws-access-key", "aws-secret-key", "azure-shared-signature", "ibm-cloud-key", "ibm-cos-secret", "cloudant-key",
         "softlayer-key", "artifactory-token", "discord-token", "mailchimp-key", "twilio-key", "registry-credentials",
-        "user-credentials", "authorization-header",
+        "user-credentials", "authorization-header", "bearer-token",
     }
 )  # fmt: skip
 """Kinds whose values programs make, in forms that other values have, too."""

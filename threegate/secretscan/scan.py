@@ -135,6 +135,12 @@ def _is_header_value(data: bytes, start: int, end: int) -> bool:
     return not is_metavariable(data[start:end].decode("latin-1"))
 
 
+def _is_bearer(data: bytes, start: int, end: int) -> bool:
+    """Whether what follows the word Bearer is a token: with digits, or longer without a break than words are."""
+    value = data[start:end]
+    return _is_header_value(data, start, end) and _UNBROKEN.search(value) is not None
+
+
 def _is_of_a_web_client(data: bytes, start: int, end: int) -> bool:
     """Whether user:password is an option of a web client; -u means other things elsewhere (docker run -u 1000:1000)."""
     before = data[max(0, start - _CLIENT_BYTES) : start].lower()
@@ -151,6 +157,7 @@ def _is_registry_auth(data: bytes, start: int, end: int) -> bool:
 
 
 _PLACEHOLDERS: Final = frozenset({b"password", b"pass", b"xxx", b"PASSWORD", b"PASS", b"..."})
+_UNBROKEN: Final = re.compile(rb"[0-9]|[A-Za-z_+=~]{20}")
 _CLIENT_BYTES: Final = 400
 """How far before its user:password a web client is looked for."""
 _WEB_CLIENT: Final = re.compile(rb"(?:^|[^a-z0-9_.-])(?:curl(?:\.exe)?|https?|xh)[\s\"',]")
@@ -162,6 +169,7 @@ _GENUINE: Final[dict[str, Callable[[bytes, int, int], bool]]] = {
     "basic-credentials": _is_credential,
     "sshpass-password": _is_credential,
     "authorization-header": _is_header_value,
+    "bearer-token": _is_bearer,
     "registry-credentials": _is_registry_auth,
 }
 """What a linear pattern cannot say about a form."""

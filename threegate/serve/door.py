@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import yaml
 
 from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import OperatorDecision
@@ -34,11 +33,14 @@ from threegate.changes.change_draft import left_out_lines
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
+from threegate.core.front_matter_handler import FrontMatterRefused
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.jail import Account
 from threegate.launch.context import open_context
 from threegate.request import read_request
+from threegate.request.yaml_nodes import YAMLRefused
 from threegate.results import Verdict, read_verdict
+from threegate.results.front import read_result
 from threegate.review.results import list_results
 from threegate.runners.live_output import PROGRESS, live_output
 from threegate.serve.call_ledger import CallLedger, MadeRequest
@@ -428,14 +430,12 @@ def _refused(what: str, findings: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _told(text: str) -> dict[str, Any]:
     """The content of a result, from its front matter and its streams."""
-    head, _, body = text.partition("\n---\n")
     try:
-        front = yaml.load(head.removeprefix("---\n"), Loader=yaml.CSafeLoader)
-    except yaml.YAMLError:
-        front = None
-    if not isinstance(front, dict):
-        front = {}
-    found = {key: front.get(key) for key in ("exit_code", "reason", "runtime_sec", "network_used")}
+        front = read_result(text)
+        values, body = front.read, text.split("\n", front.end + 1)[-1]
+    except (FrontMatterRefused, YAMLRefused):
+        values, body = {}, text
+    found = {key: values.get(key) for key in ("exit_code", "reason", "runtime_sec", "network_used")}
     for name in ("Stdout", "Stderr"):
         match = re.search(_STREAM.format(name), body, re.DOTALL | re.MULTILINE)
         found[name.lower()] = match[2] if match else ""

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final, get_args
 
-from threegate.proposals.schema import published_schema
+from threegate.core.version import shipped
 from threegate.proposals.tools import RISKS, TOOLS, Lane, VerdictName
 
 _TEXT: Final = {"type": "string"}
@@ -35,7 +36,8 @@ _OUTCOME: Final = {
 
 def proposal_schema() -> dict[str, Any]:
     """A proposal, as part of a document with its own `$schema`."""
-    schema = {key: value for key, value in published_schema().items() if key not in ("$schema", "$id")}
+    file = shipped("schemas") / "agent-action-proposal.schema.json"
+    schema = {key: value for key, value in json.loads(file.read_bytes()).items() if key not in ("$schema", "$id")}
     return dict(_with_format(schema))
 
 
@@ -45,6 +47,10 @@ def proposal_verdict_schema() -> dict[str, Any]:
     return _object(
         {
             "verdict": {"enum": list(get_args(VerdictName))},
+            "schema_valid": {
+                "type": "boolean",
+                "description": "Whether the published schema accepts the proposal, whatever the verdict is.",
+            },
             "risk": {"enum": [*RISKS, None]},
             "tool": {"enum": [*TOOLS, None]},
             "errors": {"type": "array", "items": _object(problem)},

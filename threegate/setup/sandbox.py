@@ -13,6 +13,7 @@ from pathlib import Path
 
 from threegate.core.errors import Unavailable
 from threegate.core.extras import require_extra
+from threegate.core.version import shipped
 from threegate.core.workspace import Workspace
 from threegate.setup.run_tool import run_tool
 from threegate.setup.settings_file import set_values
@@ -38,10 +39,9 @@ def sandbox_folder() -> Path:
     """Where the build files of the images are: next to the package in a checkout, inside it when
     installed.
     """
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package.parent / "sandbox", package / "_data" / "sandbox"):
-        if (folder / "bootstrap").is_file():
-            return folder
+    folder = shipped("sandbox")
+    if (folder / "bootstrap").is_file():
+        return folder
     raise Unavailable("the folder sandbox/ is missing from this installation; install threegate again")
 
 

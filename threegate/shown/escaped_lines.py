@@ -12,25 +12,13 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-from threegate.core.printable import escape_of, is_plain
+from threegate.core.printable import escape_of, is_plain, stands_alone
 
 WIDTH = 80
 LEAST_WIDTH = 40
 """Columns. On a narrower terminal, no question is asked."""
 GUTTER = "| "
 _MORE = "--full shows all"
-_ESCAPE_TOO = frozenset(("R", "AL", "AN"))
-"""Bidirectional classes that make some terminals reverse a whole line, our gutter included."""
-_UNSURE = (
-    ("\u1100", "\u11ff"), ("\ua960", "\ua97f"), ("\ud7b0", "\ud7ff"),  # parts of Hangul syllables
-    ("\u2630", "\u2637"), ("\u268a", "\u268f"), ("\u4dc0", "\u4dff"), ("\U0001d300", "\U0001d37f"),  # wide since Unicode 16  # noqa: E501
-    ("\U0001f1e6", "\U0001f1ff"), ("\U0001f3fb", "\U0001f3ff"),  # halves of flags, skin tones
-)  # fmt: skip
-"""Characters that join with a neighbour, or whose width depends on the terminal's version of Unicode. A line
-with them could be longer than counted and continue in the next row, where our own words begin.
-"""
-
-
 _ODD = re.compile(r"[^ -~]")
 
 
@@ -76,7 +64,7 @@ def _safe(char: str) -> str:
 
 @lru_cache(4096)
 def _shown(char: str) -> str:
-    return char if is_plain(char) and _stands_alone(char) else escape_of(char)
+    return char if is_plain(char) and stands_alone(char) else escape_of(char)
 
 
 def _safe_char(found: re.Match[str]) -> str:
@@ -90,14 +78,6 @@ def _shown_char(found: re.Match[str]) -> str:
 def shown(text: str) -> str:
     """Like `safe`, and also write as an escape what reverses lines or joins with its neighbour."""
     return _ODD.sub(_shown_char, text)
-
-
-def _stands_alone(char: str) -> bool:
-    if char <= "~":
-        return True
-    if any(first <= char <= last for first, last in _UNSURE):
-        return False
-    return unicodedata.bidirectional(char) not in _ESCAPE_TOO
 
 
 def cells(text: str) -> int:

@@ -41,6 +41,7 @@ export function validateProposal(proposal: unknown): Problem[] {
 function rejected({ code, message }: Failure): ProposalVerdict {
   return {
     verdict: "reject",
+    schema_valid: false,
     risk: null,
     tool: null,
     errors: [{ path: "", code, message }],

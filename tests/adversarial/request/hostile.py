@@ -212,6 +212,9 @@ KEYS_ATTACKS: list[Attack] = [
     ("created at 25 o'clock", era(created_utc="2026-11-22T25:00:00Z"), "TG133"),
     ("created in Arabic digits", era(created_utc='"\u0662026-11-22T05:00:00Z"'), "TG133"),
     ("created in week notation", era(created_utc="2026-W47-7T05:00:00Z"), "TG133"),
+    ("created in half basic form", era(created_utc="20261122T05:00:00Z"), "TG133"),
+    ("created at the other end of a day", era(created_utc="2026-11-21T24:00:00Z"), "TG133"),
+    ("created with a negative zero", era(created_utc="2026-11-22T05:00:00-00:00"), "TG133"),
     ("created with a leap second", era(created_utc="2026-11-22T04:59:60Z"), "TG133"),
     ("requested by nobody", era(requested_by='""'), "TG134"),
     ("requested by blanks", era(requested_by='"\u00a0"'), "TG134"),
@@ -553,6 +556,7 @@ CODES: list[Attack] = [
 CONTENT: list[Attack] = [
     ("AWS key in the purpose", era(purpose=KEY), "TG501"),
     ("AWS key in the command", command(f"python3 a.py --key {KEY}"), "TG501"),
+    ("a bare bearer token in prose", prose("send Bearer " + "abcdefghij" * 2), "TG501"),
     ("forge token in prose", prose(f"use {TOKEN}"), "TG501"),
     ("forge token in a comment of the front matter", front(f"# {TOKEN}"), "TG501"),
     ("secret by YAML escape", era(purpose=f'"{KEY[:4]}\\x{ord(KEY[4]):02x}{KEY[5:]}"'), "TG501"),

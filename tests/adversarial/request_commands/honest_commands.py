@@ -1,6 +1,11 @@
 """Command lines as a working agent writes them. Every one must pass without an error."""
 
 HONEST = r"""
+grep 'a:\d' data.csv
+grep \\bword\\b data.csv
+grep "\\bword\w" data.csv
+sed 's/C:\\a/b/' data.csv
+python a.py '$5/day' '\n' a\ b
 python script.py
 python -u script.py --in /in/input.csv --out /out/output.json
 python3 script.py

@@ -627,6 +627,26 @@ nice mknod a b 1 2
 find /in -exec mount {} +
 """,
     "TG317": r"""
+python a.py C:\Windows
+python a.py c:\a
+python a.py 'C:\a'
+python a.py "C:\a"
+python a.py C:\\a
+python a.py --in=D:\a
+python a.py --in='D:\a'
+python a.py \\host\share
+python a.py "\\host\share"
+python a.py "--in=\\host\share"
+python a.py --in="\\host\share"
+python a.py '\\host\share'
+python a.py '\\?\C:\a'
+python a.py \\\\host\\share
+python a.py $HOME/a
+python a.py "$HOME/a"
+python a.py '$HOME/a'
+python a.py --in=$HOME/a
+python a.py /in/a:$HOME/b
+sort $TMPDIR/a
 xargs -I {} /usr/bin/{}
 cat /etc/passwd
 cat //etc/passwd

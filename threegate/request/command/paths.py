@@ -41,6 +41,13 @@ _OUTSIDE_BY_PARENT: Final = (
 _NULL: Final = re.compile(r"/+null(?![\w./-])")
 _URL: Final = re.compile(r"(?i)\b(?!file\b|unix\b|npipe\b|fd\b)[a-z][a-z0-9+.-]{1,20}://(?=[\w.\[-])[^\s\"'<>]*")
 _HOME: Final = re.compile(r"~[A-Za-z0-9_-]*(?:/|\Z)|(?:-{1,2}[A-Za-z][\w-]*|of|if)=~[A-Za-z0-9_-]*(?:/|\Z)")
+_BEGINS: Final = r"(?:^|[=,;@\"'\s(\[{<>|])"
+WINDOWS: Final = HostPath("host-path", 0, "a path of Windows")
+_ELSEWHERE: Final = (
+    (re.compile(_BEGINS + r"(?:[A-Za-z]:\\|\\\\[\w.?$-]+\\)"), WINDOWS.shown),
+    (re.compile(r"(?:^|[=:,;@\"'\s(\[{<>|])\$[A-Za-z_]\w*/"), "a folder that a variable names"),
+)
+"""Places of a host that no slash begins, whether something reads them or not: no shell expands a variable here."""
 _BEFORE_PATH: Final = re.compile(
     r"(?:^|(?<=[=:,@\"'\s(\[{<>|;])|(?<=\A-[A-Za-z])|(?<=\A-[A-Za-z]{2}))/[^\s\"',;:@()<>|]*"
 )
@@ -55,7 +62,15 @@ _DELIMITER: Final = re.compile(r"-[A-Za-z]?/|--[a-z-]*(?:delim|separator|sep|ifs
 def path_like(text: str) -> bool:
     """Whether a text, or words with blanks between, may name any path: where not, no function here finds one."""
     lower = text.lower()
-    return "/" in text or "~" in text or ".." in text or "sock" in lower or "docker_host" in lower or "file:" in lower
+    return (
+        "/" in text
+        or "\\" in text
+        or "~" in text
+        or ".." in text
+        or "sock" in lower
+        or "docker_host" in lower
+        or "file:" in lower
+    )
 
 
 def place_in_argument(value: str, *, slash_is_text: bool = False) -> HostPath | None:
@@ -67,6 +82,9 @@ def place_in_argument(value: str, *, slash_is_text: bool = False) -> HostPath | 
     plain = _URL.sub(lambda match: " " * len(match[0]), value)
     if match := _HOME.match(plain):
         return HostPath("host-path", match.start(), "a home folder")
+    for pattern, words in _ELSEWHERE:
+        if match := pattern.search(plain):
+            return HostPath("host-path", match.start(), words)
     if match := _PARENT.search(plain):
         return HostPath("parent-segment", match.start(), "..")
     for match in _BEFORE_PATH.finditer(plain):

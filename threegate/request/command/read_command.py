@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from threegate.request.command.data_tools import TOOLS, tool_of, why_opaque
 from threegate.request.command.inline_code import INTERPRETERS, code_words
 from threegate.request.command.installs import installs, names_installer
-from threegate.request.command.paths import path_like, place_in_argument
+from threegate.request.command.paths import WINDOWS, path_like, place_in_argument
 from threegate.request.command.pinned_script import script_word
 from threegate.request.command.programs import (
     INSTALLING,
@@ -100,7 +100,7 @@ def _read(words: Sequence[Word], problems: tuple[Problem, ...], programs: Collec
     for rule, word, message in (
         *_program(words[0], programs),
         *_started(words, values, line),
-        *(_arguments(words, values) if path_like(line) or MARK.search(line) else ()),
+        *(_arguments(words, values) if path_like(line) or MARK.search(line) or any(map(_WINDOWS, words)) else ()),
     ):
         if rule not in found:
             found[rule] = Problem(rule, 1, word.column, mask_secrets(message))
@@ -111,6 +111,7 @@ def _read(words: Sequence[Word], problems: tuple[Problem, ...], programs: Collec
 
 
 _VALUE: Final = attrgetter("value")
+_WINDOWS: Final = attrgetter("windows")
 _BY_PLACE: Final = attrgetter("column", "rule")
 _Found = tuple[str, Word, str]
 """A rule, the offending word, the message."""
@@ -183,6 +184,8 @@ def _arguments(words: Sequence[Word], values: Sequence[str]) -> Iterator[_Found]
             )
         look = code.get(index)
         found = look(word.value) if look else place_in_argument(word.value, slash_is_text=slash)
+        if found is None and word.windows and look is None:
+            found = WINDOWS
         if found is not None:
             rule, why = _PATH_RULES[found.rule]
             shift = 0 if word.quoted_start else found.place

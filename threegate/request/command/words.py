@@ -34,6 +34,9 @@ _TOKENS: Final = 5 * limits.COMMAND_WORDS
 """Pieces (blanks, quoted parts, single marks) that are read: about what the longest honest line has."""
 _NEEDS_QUOTES: Final = re.compile(r"[^A-Za-z0-9_@%+=:,./-]")
 _REFUSED_IN_QUOTES: Final = re.compile(r"[\n\r\0`]|\$[({]")
+_SHARE: Final = re.compile(r"\\\\[\w.$-]+\\\w")
+_QUOTED_SHARE: Final = re.compile(r"(?:^|[=,;@])" + _SHARE.pattern)
+_DRIVE: Final = re.compile(r"(?:^|[=,;@])[A-Za-z]:\Z")
 _CHAIN: Final = {";": "chains commands", "&": "runs or chains in the background", "|": "is a pipeline"}
 
 
@@ -45,6 +48,8 @@ class Word(NamedTuple):
     quoted_mark: str = ""
     quoted_start: bool = False
     """The word begins with a quote or a backslash: its first character is text in any case."""
+    windows: bool = False
+    r"""It is written ``C:\x`` or ``\\host\x``: a shell takes backslashes away, so `value` does not show it."""
 
 
 class _Splitter:
@@ -57,7 +62,7 @@ class _Splitter:
         self.parts: list[str] | None = None
         self.start = 0
         self.mark = ""
-        self.quoted_start = False
+        self.quoted_start = self.windows = False
         self.bracket = self.brace = -1
         self.brace_list = False
 
@@ -67,6 +72,7 @@ class _Splitter:
     def add(self, part: str, index: int, *, quoted: bool) -> None:
         if self.parts is None:
             self.parts, self.start, self.mark, self.quoted_start = [], index, "", quoted
+            self.windows = False
             self.bracket = self.brace = -1
             self.brace_list = False
         self.parts.append(part)
@@ -82,7 +88,7 @@ class _Splitter:
         value = "".join(self.parts)
         if found := _SUBSTITUTION.search(value):
             self.tell("TG306", self.start, f"{found[0]} is a substitution, in quotes too; write the value itself")
-        self.words.append(Word(value, self.start + 1, self.mark, self.quoted_start))
+        self.words.append(Word(value, self.start + 1, self.mark, self.quoted_start, self.windows))
         self.parts = None
 
     def run(self) -> None:
@@ -107,8 +113,11 @@ class _Splitter:
                 if _VARIABLE.search(inner.replace("\\$", "")):
                     self._variable(index)
                 self.add(_DOUBLE_ESCAPE.sub(r"\1", inner), index, quoted=True)
+                self.windows = self.windows or _QUOTED_SHARE.search(inner) is not None
             elif kind == "escape":
+                drive = match["escape"].isalnum() and self.parts is not None and _DRIVE.search(self.parts[-1])
                 self.add(match["escape"], index, quoted=True)
+                self.windows = self.windows or bool(drive) or _SHARE.match(self.text, index) is not None
             elif self.special(match[0], index):
                 break
         self.end_word()

@@ -371,6 +371,7 @@ RULES = (
         (
             f"network: allowlist\nnetwork_allowlist: [api.example.com]\n\n{_RISK}",
             f"network: allowlist\nnetwork_allowlist: [api.example.com]\n\n{_RISK}Network rationale: none\n",
+            f"network: allowlist\nnetwork_allowlist: [api.example.com]\n\n{_RISK}Network rationale: Not needed.\n",
         ),
     ),
 )

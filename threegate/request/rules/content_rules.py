@@ -26,6 +26,7 @@ RULES = (
             "token ghp_" + "a1B2" * 9,
             "-----BEGIN RSA PRIVATE" + " KEY-----",
             "see https://bob:s3cr3t@example.org/",
+            "send Bearer " + "abcdefghij" * 3,
         ),
     ),
     _rule(
