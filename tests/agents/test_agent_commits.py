@@ -105,10 +105,8 @@ def test_a_branch_that_is_checked_out_is_proposed_as_it_is(user: Person) -> None
     with_repository(user)
     script = f"git checkout -qb feat; echo b >>README; {GIT} commit -qam 'on feat'; git stash list; {GIT} gc -q"
     done = user.run("/bin/sh", "-c", script, options=["--propose", "always"])
-    assert (
-        "1 changed (README)" in done.stderr
-        and "left out: the messages of 1 commit that the agent packed" in done.stderr
-    )
+    assert "1 changed (README)" in done.stderr, done
+    assert "1 commit of the agent: the messages are in the draft" in done.stderr, "packed commits are read too"
     script = f"git checkout -qb feat; echo c >>app.py; {GIT} commit -qam 'password=\"hunter2hunter2-Zq8\" \u202e'"
     done = user.run("/bin/sh", "-c", script, options=["--propose", "always"])
     assert "drafted TR-" in done.stderr, "a message never keeps the change from being drafted"

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,12 +19,34 @@ from tests.changes.trees_on_disk import Spec, build, made
 from tests.runners.applying import OWNER, own
 from tests.support import Done, Place, make_place, request_id
 from threegate.changes.change_draft import draft_change_set
+from threegate.changes.change_tar import change_tar
+from threegate.changes.commit_chain import commits_tar
+from threegate.changes.table import FILE, Mode, Row, TableNode
+from threegate.core.canonical import sha256_hex
 from threegate.core.workspace import AgentRun
 from threegate.request import DefaultSettings
 
 AUTHOR = {
     f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "a"), ("EMAIL", "a@b"))
 }
+
+
+Files = Mapping[str, "tuple[bytes | None, bytes | None]"]
+"""path → the bytes before and after; None for no file."""
+
+
+def step(files: Files, mode: Mode = FILE) -> bytes:
+    """The change set of one commit."""
+
+    def node(data: bytes | None) -> TableNode | None:
+        return None if data is None else TableNode(mode, sha256_hex(data))
+
+    rows = [Row(path, node(before), node(after)) for path, (before, after) in files.items()]
+    return change_tar(rows, lambda row: files[row.path][1] or b"")
+
+
+def archive(*steps: Files, message: str = "Do it") -> bytes:
+    return commits_tar([(message, step(files)) for files in steps])
 
 
 @dataclass
@@ -47,6 +69,7 @@ class Branching:
         purpose: str = "Change it.",
         messages: Sequence[str] = (),
         run: AgentRun | None = None,
+        commits: bytes = b"",
     ) -> Path:
         """The draft of a change set in the inbox of a run: of a copy of the project that `edit` changed."""
         from threegate.changes.commit_message import commit_lines
@@ -59,15 +82,16 @@ class Branching:
         draft = draft_change_set(
             found, project="app", request_id=request_id(f"branch-{secrets.token_hex(3)}"), requested_by="codex",
             purpose=purpose, justification="It was wrong.", now=datetime.now(UTC).replace(microsecond=0),
-            settings=DefaultSettings(), constraints=tuple(commit_lines(messages)),
+            settings=DefaultSettings(), constraints=tuple(commit_lines(messages)), commits=commits,
         )  # fmt: skip
-        files = run.files / hashlib.sha256(found.data).hexdigest()
-        if not files.exists():
-            files.write_bytes(found.data)
+        for data in (found.data, *([commits] if commits else ())):
+            files = run.files / hashlib.sha256(data).hexdigest()
+            if not files.exists():
+                files.write_bytes(data)
         return drop(run.inbox, draft.data.decode(), draft.name)
 
-    def approve(self, draft: Path, *, expect: int = 0) -> Done:
-        return self.place.approve(draft, expect=expect)
+    def approve(self, draft: Path, *more: str, expect: int = 0) -> Done:
+        return self.place.approve(draft, *more, expect=expect)
 
     def deliver(self, edit: Callable[[Path], object], **more: object) -> str:
         """Propose, sign, and run the daemon once; the request's id."""
@@ -106,7 +130,11 @@ def git(folder: Path, *words: str, ok: bool = True, given: bytes = b"", home: Pa
 
 @contextmanager
 def branching(
-    spec: Spec, *, init: Sequence[str] = (), before: Callable[[Branching], object] | None = None
+    spec: Spec,
+    *,
+    init: Sequence[str] = (),
+    before: Callable[[Branching], object] | None = None,
+    deliver: str = "branch",
 ) -> Iterator[Branching]:
     """A project with these files in its first commit. It is below /tmp, where its owner can reach it."""
     folder = Path(tempfile.mkdtemp(prefix="threegate-branching-", dir="/tmp"))
@@ -121,7 +149,7 @@ def branching(
             before(here)
         here.git("add", "-A")
         here.git("commit", "-qm", "first")
-        added = here.place.run("project", "add", "app", str(project), "--deliver", "branch")
+        added = here.place.run("project", "add", "app", str(project), "--deliver", deliver)
         assert added.code == 0, added.err
         here.run = make_run(here.place, project="app")
         yield here

@@ -163,8 +163,8 @@ class Place:
         path.write_text(monty_draft(rid, "1 + 1", inputs={"data.json": digest}))
         return path
 
-    def approve(self, name: str) -> int:
-        return self.signed("approve", str(self.workspace.inbox / f"{self.ids[name]}.md"))
+    def approve(self, name: str, *more: str) -> int:
+        return self.signed("approve", str(self.workspace.inbox / f"{self.ids[name]}.md"), *more)
 
     def reject(self, name: str) -> int:
         draft = self.workspace.inbox / f"{self.ids[name]}.md"

@@ -4,6 +4,7 @@ recovery.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -23,6 +24,9 @@ from threegate.acts.signing_key import Acting
 from threegate.acts.standing_grants import list_grants
 from threegate.acts.tool_servers import LookedAt, add_server, remove_server, take_up
 from threegate.changes.change_draft import draft_change_set
+from threegate.changes.change_tar import change_tar, read_change_set
+from threegate.changes.commit_chain import commits_tar
+from threegate.changes.make import MadeChangeSet
 from threegate.core.canonical import sha256_hex
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES
@@ -419,7 +423,35 @@ def put_back_branches(place: Place) -> None:
         git_of(place, "update-ref", "-d", name)
 
 
-def prepare_branch(place: Place) -> None:
+def two_commits(found: MadeChangeSet) -> bytes:
+    """A change set as two commits of the agent's, of the files that are changed and of those that come and go."""
+    change, archive = read_change_set(found.data), io.BytesIO(found.data)
+    leaves = [row for row in found.rows if row.after is None or row.after.file]
+    halves = (
+        [row for row in leaves if row.before and row.after],
+        [row for row in leaves if not (row.before and row.after)],
+    )
+    tars = [change_tar(rows, lambda row: change.read(archive, row.path)) for rows in halves]
+    return commits_tar([("What is there", tars[0]), ("What comes and goes", tars[1])])
+
+
+def prepare_commits(place: Place) -> None:
+    """The same, with two commits that are delivered one by one."""
+    prepare_branch(place, one_by_one=True)
+
+
+def after_commits(place: Place) -> list[str]:
+    """Both commits are on the branch, or there is no branch."""
+    wrong = after_branch(place)
+    names, _ = whole_branch(place)
+    for name in names:
+        subjects = git_of(place, "log", "--format=%s", "--reverse", f"main..{name}").splitlines()
+        if subjects != ["What is there", "What comes and goes"]:
+            wrong.append(f"the branch has the commits {subjects}")
+    return wrong
+
+
+def prepare_branch(place: Place, *, one_by_one: bool = False) -> None:
     """A change set is approved that is delivered as a branch."""
     for path in (place.base, place.base.parent):  # git goes there by its path, as the project's owner
         path.chmod(path.stat().st_mode | 0o011)
@@ -430,14 +462,16 @@ def prepare_branch(place: Place) -> None:
         git_of(place, *words)
     assert place.command("project", "add", "app", str(project), "--deliver", "branch") == 0
     found = made(project, build(place.base / "branched-work", NEW_TREE))
+    commits = two_commits(found) if one_by_one else b""
     place.ids["change"] = rid = request_id("change")
     draft = draft_change_set(
         found, project="app", request_id=rid, requested_by="core", purpose="A change.", justification="A test.",
-        now=datetime.now(UTC).replace(microsecond=0), settings=DefaultSettings(),
+        now=datetime.now(UTC).replace(microsecond=0), settings=DefaultSettings(), commits=commits,
     )  # fmt: skip
     (place.workspace.files / "changes.tar").write_bytes(found.data)
+    (place.workspace.files / "commits.tar").write_bytes(commits)
     (place.workspace.inbox / f"{rid}.md").write_bytes(draft.data)
-    assert place.approve("change") == 0
+    assert place.approve("change", *(["--deliver", "commits"] if one_by_one else ())) == 0
     place.save()
 
 
@@ -567,6 +601,7 @@ SCENARIOS = {
     "change": Scenario(prepare_change, change_project, after_change, by_inode=True),
     "undo": Scenario(prepare_undo, undo, after_undo, by_inode=True),
     "branch": Scenario(prepare_branch, deliver_branch, after_branch, by_inode=True),
+    "commits": Scenario(prepare_commits, deliver_branch, after_commits, by_inode=True),
     "branch_undo": Scenario(prepare_branch_undo, undo_branch, after_branch_undo, by_inode=True),
     "pass": Scenario(prepare_pass, Place.daemon, after_pass),
     "recovery": Scenario(prepare_recovery, Place.daemon, after_recovery),

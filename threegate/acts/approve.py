@@ -86,7 +86,7 @@ def seal(
     approved_utc: datetime | None = None,
     nonce: str = "",
 ) -> Sealed:
-    """Write the two lines, read the result with the same reader, and make the statement about it.
+    """Write the lines, read the result with the same reader, and make the statement about it.
 
     Raises Refused if the result would differ in meaning from what was shown, or if the judgement on trial is
     neither a yes nor a contract checkpoint: such a request could never run.
@@ -95,7 +95,7 @@ def seal(
         raise Refused("drill", f"{reviewed.draft.path.name}: is a drill; drills are never signed")
     refuse_judged(reviewed)
     moment = approved_utc or moment_for(reviewed)
-    data = insert_approval(reviewed.draft.data, approved_by, moment)
+    data = insert_approval(reviewed.draft.data, approved_by, moment, reviewed.request.deliver)
     report = context.read(data, reviewed.draft.path.name, "approved", max(reviewed.now, moment))
     request = report.request
     if request is None or _as_draft(request, reviewed.request) != reviewed.request:

@@ -1,21 +1,21 @@
 """The commits that an agent made in its copy: their messages, and which of them its files do not have.
 
-Invariant: git never reads the copy. References and loose objects are read by ourselves, below a held descriptor and
-through no link, while the agent is frozen or gone; sizes and numbers are bounded. What was in the repository at the
-start is in the index of the pack that the launcher made, which the agent cannot write. A commit that cannot be
-read so, because the agent packed it, is counted.
+Invariant: git never reads the copy. References and objects are read by ourselves (`copy_objects.py`), below a held
+descriptor and through no link, while the agent is frozen or gone; sizes and numbers are bounded. What was in the
+repository at the start is in the index of the pack that the launcher made, which the agent cannot write. A commit that
+cannot be read so is counted.
 """
 
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from threegate.agents.copy_objects import CopyObjects
 from threegate.agents.work_copy import TREE, UPPER, WorkCopy
 from threegate.changes.git_objects import is_id
 from threegate.core import durable, limits
@@ -25,8 +25,6 @@ from threegate.core.workspace import AgentRun
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HEADS: Final = "refs/heads/"
 _PACK_INDEX: Final = b"\xfftOc\0\0\0\2"
-_PACKED_MORE: Final = 1 << 16
-"""What an object may take on the disk beyond its size, and with the head that says its kind."""
 _NAMED: Final = 8
 """Branches that a line names."""
 
@@ -52,6 +50,10 @@ class AgentCommits:
     """The branches of those elsewhere, with the commit that each is at."""
     unread: int = 0
     """Commits that HEAD or a branch leads to, and that cannot be read."""
+    archive: bytes = b""
+    """`commits.tar` of those of HEAD, where they can be delivered one by one (`carried_commits.py`)."""
+    only_as_one: str = ""
+    """Why they cannot."""
 
     @property
     def messages(self) -> tuple[str, ...]:
@@ -66,6 +68,9 @@ class AgentCommits:
         """What to say of them, without their messages: how many there are, and where the files do not have them."""
         if self.checked_out:
             yield f"{_many(len(self.checked_out))} of the agent: the messages are in the draft"
+            if self.archive:
+                yield "they can be delivered one by one: threegate approve --deliver commits"
+        yield from self.as_one()
         if names := self._elsewhere():
             yield f"{_many(len(self.elsewhere))} of the agent on {names}, which is not checked out"
         yield from self._not_read()
@@ -79,6 +84,12 @@ class AgentCommits:
             )
         yield from self._not_read()
 
+    def as_one(self) -> Iterator[str]:
+        """Why they can only be delivered as one commit."""
+        if self.only_as_one:
+            text = f"commits: only as one commit: {self.only_as_one}"
+            yield "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)[: limits.LIST_TEXT_CHARS]
+
     def _elsewhere(self) -> str:
         branches = dict.fromkeys(name for commit in self.elsewhere for name in commit.branches)
         names = ", ".join(ascii(name)[1:-1] for name in list(branches)[:_NAMED])
@@ -86,7 +97,7 @@ class AgentCommits:
 
     def _not_read(self) -> Iterator[str]:
         if self.unread:
-            yield f"left out: the messages of {_many(self.unread)} that the agent packed"
+            yield f"left out: the messages of {_many(self.unread)} that cannot be read"
 
 
 NO_COMMITS: Final = AgentCommits()
@@ -100,31 +111,10 @@ def read_commits(copy: WorkCopy) -> AgentCommits:
     """The commits of a copy; none without a repository, or one that cannot be read."""
     place = copy.run.work / (UPPER if copy.kind == "overlay" else TREE)
     try:
-        with HeldFolder(os.open(place, _FOLDER), place) as top:
-            return _Reading(top, known_objects(copy.run)).commits()
+        with HeldFolder(os.open(place, _FOLDER), place) as top, CopyObjects(top) as objects:
+            return _Reading(top, objects, known_objects(copy.run)).commits()
     except OSError:
         return NO_COMMITS
-
-
-class LooseObjects:
-    """The loose objects of a copy's repository; `top` is the held folder of the copy."""
-
-    def __init__(self, top: HeldFolder) -> None:
-        self._top = top
-
-    def read(self, oid: str, kind: bytes, most: int) -> bytes | None:
-        """The bytes of an object, at most `most`, not compared with its id; None if there is no loose one of the kind,
-        or it is larger.
-        """
-        if not is_id(oid):
-            return None
-        with suppress(OSError, zlib.error):
-            packed = _bytes(self._top, f"objects/{oid[:2]}/{oid[2:]}", most + _PACKED_MORE)
-            unpacking = zlib.decompressobj()
-            head, _, body = unpacking.decompress(packed, most + _PACKED_MORE).partition(b"\0")
-            if head.startswith(kind + b" ") and unpacking.eof and len(body) <= most:
-                return body
-        return None
 
 
 def _bytes(top: HeldFolder, path: str, most: int) -> bytes:
@@ -138,9 +128,9 @@ def _bytes(top: HeldFolder, path: str, most: int) -> bytes:
 class _Reading:
     """One reading of the commits of a copy."""
 
-    def __init__(self, top: HeldFolder, known: frozenset[str]) -> None:
+    def __init__(self, top: HeldFolder, objects: CopyObjects, known: frozenset[str]) -> None:
         self._top = top
-        self._loose = LooseObjects(top)
+        self._objects = objects
         self._known = known
         self._left = limits.COMMITS_READ
         self._unread: set[str] = set()
@@ -169,7 +159,7 @@ class _Reading:
                 continue
             seen.add(oid)
             self._left -= 1
-            data = self._loose.read(oid, b"commit", limits.COMMIT_OBJECT_BYTES)
+            data = self._objects.read(oid, b"commit", limits.COMMIT_OBJECT_BYTES)
             if data is None:
                 self._unread.add(oid)
                 continue

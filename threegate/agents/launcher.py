@@ -23,6 +23,7 @@ from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
 from threegate.agents.agent_home import take_over_state, write_files
+from threegate.agents.carried_commits import carry_commits
 from threegate.agents.continued_copy import TakenCopy, refuse_continuing, take_over_copy
 from threegate.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
 from threegate.agents.file_findings import Finding
@@ -709,7 +710,7 @@ class _Launch:
                 self._process.wait_empty()
             release_headroom(self._run)
             changes = read_changes(self._copy)
-            commits = read_commits(self._copy)
+            commits = carry_commits(self._copy, read_commits(self._copy), changes)
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
             problem = str(error)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from threegate.acts.registered_projects import add_project
 from threegate.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
+from threegate.agents.carried_commits import carry_commits
 from threegate.agents.runs import RunFacts, read_frozen
 from threegate.agents.work_changes import keep_bases, read_changes, remember_proposed, was_proposed
 from threegate.agents.work_copy import WorkCopy
@@ -48,7 +49,7 @@ def propose_again(
         raise InvalidInput(f"{run.run_id}: its copy is that of the run {facts.continued} now; propose that one")
     root = Path(facts.root)
     copy = WorkCopy.of(run, root, facts.copy, Account(facts.account, facts.uid, facts.gid))
-    made, commits = read_frozen(run, lambda: (read_changes(copy, paths=paths, merging=True), read_commits(copy)))
+    made, commits = read_frozen(run, lambda: read_proposed(copy, paths, merging=True))
     for path in paths:
         named = [*(row.path for row in made.rows), *(item.path for item in made.left_out)]
         if not any(name == path or name.startswith(f"{path}/") for name in named):
@@ -70,6 +71,16 @@ def propose_again(
         commits=NO_COMMITS if paths else commits,
     )
     return name, made
+
+
+def read_proposed(
+    copy: WorkCopy, paths: tuple[str, ...] = (), *, merging: bool = False
+) -> tuple[MadeChangeSet, AgentCommits]:
+    """The change set of a copy, or of some paths in it, and its commits; all of them can be delivered one by one, or
+    none. Raises as `read_changes`.
+    """
+    made, commits = read_changes(copy, paths=paths, merging=merging), read_commits(copy)
+    return made, commits if paths else carry_commits(copy, commits, made)
 
 
 def _waits(run: AgentRun, sha256: str) -> bool:
@@ -134,10 +145,11 @@ def draft_changes(
             now=now,
             settings=settings.request,
             constraints=constraints,
+            commits=commits.archive,
         )
 
     try:
-        draft = drafted((*commit_lines(commits.messages), *commits.left_out()))
+        draft = drafted((*commit_lines(commits.messages), *commits.as_one(), *commits.left_out()))
     except InvalidInput:
         if not commits.messages:
             raise
@@ -146,6 +158,9 @@ def draft_changes(
     remember_proposed(run, made)
     with workspace.hold(run.files) as files, suppress(FileExistsError):
         files.deliver(sha256_hex(made.data), made.data, 0o644)
+    if commits.archive:
+        with workspace.hold(run.files) as files, suppress(FileExistsError):
+            files.deliver(sha256_hex(commits.archive), commits.archive, 0o644)
     with workspace.hold(run.inbox) as inbox:
         inbox.deliver(draft.name, draft.data, 0o644)
     return draft.name

@@ -1,19 +1,22 @@
-"""What a change set becomes as one commit on the project's HEAD: computed from the verified bytes, nothing written.
+"""What a change set becomes as one commit on the project's HEAD, or as each of the agent's commits: computed from the
+verified bytes, nothing written.
 
 Invariant: the commit's difference to its parent is the change set, path by path, or there is no plan: what the project
 has at a changed path must be what HEAD has there. Every other entry, hidden ones among them, is HEAD's. The tree's id
-is in the Job, so it is what a person signs. Source: docs/spec/8-agents.md, "A branch".
+is in the Job, so it is what a person signs. Commits one by one begin at HEAD's tree, each at the tree of the one
+before, and end at the very tree of the one commit. Source: docs/spec/8-agents.md, "A branch".
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
 from threegate.changes.change_tar import ChangeSet
+from threegate.changes.commit_chain import CarriedCommit
 from threegate.changes.git_objects import Entry, object_id, tree_entries
 from threegate.changes.project_repository import BranchRefused, ObjectStore, ProjectRepository
 from threegate.changes.stored_form import Stored, how_stored, stored_bytes
@@ -39,6 +42,15 @@ class _Change:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedCommit:
+    """One of the agent's commits: its tree, and each path that differs from the one before, as in a `BranchPlan`."""
+
+    commit: CarriedCommit
+    tree: str
+    entries: Mapping[str, Entry | None]
+
+
+@dataclass(frozen=True, slots=True)
 class BranchPlan:
     """The commit's parent and tree, and what is new in the repository."""
 
@@ -54,6 +66,8 @@ class BranchPlan:
     """The blob that HEAD has, where that decides how a new file is stored."""
     notes: tuple[str, ...]
     """What of the change set is not in the commit."""
+    commits: tuple[PlannedCommit, ...] = ()
+    """The agent's commits, oldest first, where they are delivered one by one."""
 
     def blob(self, change: ChangeSet, archive: BinaryIO, path: str) -> bytes:
         """The bytes of a new blob, from the archive."""
@@ -64,15 +78,20 @@ class BranchPlan:
 
 @contextmanager
 def planned(
-    repository: ProjectRepository, tree: Tree, change: ChangeSet, archive: BinaryIO, base: str = ""
+    repository: ProjectRepository,
+    tree: Tree,
+    change: ChangeSet,
+    archive: BinaryIO,
+    base: str = "",
+    commits: Sequence[CarriedCommit] = (),
 ) -> Iterator[tuple[BranchPlan, ObjectStore]]:
     """The plan for a change set whose every "before" is the state of `tree`, and the open object store. `base` is the
-    commit to build on, otherwise HEAD. Raises BranchRefused, OSError.
+    commit to build on, otherwise HEAD; `commits` are delivered one by one instead. Raises BranchRefused, OSError.
     """
     base = base or repository.head()
     settings = repository.settings()
     with ObjectStore(repository, base, settings) as store:
-        yield _Planning(repository, store, settings, tree, change, archive, base).plan(), store
+        yield _Planning(repository, store, settings, tree, change, archive, base).plan(commits), store
 
 
 class _Planning:
@@ -93,14 +112,16 @@ class _Planning:
         self._raw = len(base) // 2
         self._read: dict[str, dict[bytes, Entry]] = {}
         self._new: dict[str, bytes] = {}
+        self._blobs: dict[str, bytes] = {}
+        """Those of the agent's commits."""
 
-    def plan(self) -> BranchPlan:
+    def plan(self, commits: Sequence[CarriedCommit]) -> BranchPlan:
         """Raises BranchRefused, OSError."""
         _, commit = self._store.read(self._base, limits.COMMIT_OBJECT_BYTES)
         top = commit.split(b"\n", 1)[0].removeprefix(b"tree ").decode()
         leaves = [row for row in self._change.rows if _is_leaf(row.before) or _is_leaf(row.after)]
         was = {row.path: self._find(top, row.path) for row in leaves}
-        old, new = self._forms(top, leaves)
+        old, new = self._forms(top, [row.path for row in leaves], leaves)
         entries: dict[str, Entry | None] = {}
         present: dict[str, bytes] = {}
         for row in leaves:
@@ -119,7 +140,7 @@ class _Planning:
         tree = self._build(top, changes, "") or self._add({})
         return BranchPlan(
             self._base, tree, entries, self._new, {path: new[path] for path in entries}, present,
-            tuple(self._notes(leaves, entries)),
+            tuple(self._notes(leaves, entries)), self._chain(top, commits, leaves, tree),
         )  # fmt: skip
 
     def _notes(self, leaves: list[Row], entries: Mapping[str, Entry | None]) -> Iterator[str]:
@@ -130,6 +151,56 @@ class _Planning:
         filled = {"/".join(path.split("/")[:depth]) for path in entries for depth in range(1, path.count("/") + 1)}
         if empty := len(folders - filled):
             yield f"{empty} empty folders are not in the commit, because git keeps none"
+
+    # ---- the agent's commits, one by one
+
+    def _chain(
+        self, top: str, commits: Sequence[CarriedCommit], leaves: list[Row], end: str
+    ) -> tuple[PlannedCommit, ...]:
+        """Each commit on the tree of the one before; the last has the tree `end`. Raises BranchRefused."""
+        if not commits:
+            return ()
+        paths = {row.path: None for commit in commits for row in commit.change.rows}
+        for path, how in self._forms(top, [*paths], leaves)[1].items():
+            if how == "lfs":
+                raise self._as_one(f"{path}: is kept by git-lfs, which needs the content of each version")
+        planned, tree = [], top
+        for number, commit in enumerate(commits, 1):
+            entries: dict[str, Entry | None] = {}
+            for row in commit.change.rows:
+                entries[row.path] = self._step(tree, number, commit, row)
+            changes = _Change()
+            for path, entry in entries.items():
+                _note(changes, path, entry)
+            tree = self._build(tree, changes, "") or self._add({})
+            planned.append(PlannedCommit(commit, tree, entries))
+        if tree != end:
+            raise self._as_one("after the last commit the files are not those of the change that is shown")
+        return tuple(planned)
+
+    def _step(self, tree: str, number: int, commit: CarriedCommit, row: Row) -> Entry | None:
+        """What a row of a commit makes of the entry that the tree before it has."""
+        if any(node is not None and node.folder for node in (row.before, row.after)):
+            raise self._as_one(f"{row.path}: commit {number} has a folder of its own, and git keeps none")
+        entry = self._find(tree, row.path)
+        if row.before is None or entry is None:
+            fits = row.before is None and entry is None
+        else:
+            fits = entry[0] == _MODES[row.before.mode] and sha256_hex(self._blob(entry[1])) == row.before.sha256
+        if not fits:
+            raise self._as_one(f"{row.path}: commit {number} was not made on what the project has in HEAD")
+        if row.after is None:
+            return None
+        data = commit.content(row.path)
+        oid = self._id(b"blob", data)
+        self._blobs[oid] = data
+        return _MODES[row.after.mode], oid
+
+    def _blob(self, oid: str) -> bytes:
+        return self._blobs[oid] if oid in self._blobs else self._store.read(oid, limits.AGENT_GIT_OBJECT_BYTES)[1]
+
+    def _as_one(self, why: str) -> BranchRefused:
+        return BranchRefused(f"{why}; deliver them as one commit (threegate approve --deliver branch)")
 
     # ---- what HEAD has, and what is stored
 
@@ -157,7 +228,7 @@ class _Planning:
         what = "is not in HEAD" if row.before is not None and self._find_base(row.path) is None else "differs from HEAD"
         return BranchRefused(
             f"{row.path}: {what}, so the commit would not be what is shown; commit your own changes first, or deliver "
-            "this project's changes as files (threegate project add --deliver tree)"
+            "it as files (threegate approve --deliver tree)"
         )
 
     def _find_base(self, path: str) -> Entry | None:
@@ -178,9 +249,10 @@ class _Planning:
             mode = entry[0]  # where core.fileMode is false, the file's own bit says nothing
         return mode, self._id(b"blob", stored_bytes(data, how, present))
 
-    def _forms(self, top: str, leaves: list[Row]) -> tuple[dict[str, Stored], dict[str, Stored]]:
-        """How each path is stored before and after the change. Raises BranchRefused for one that a program decides."""
-        paths = [row.path for row in leaves]
+    def _forms(self, top: str, paths: list[str], leaves: list[Row]) -> tuple[dict[str, Stored], dict[str, Stored]]:
+        """How each path is stored before and after the change, whose rows are `leaves`. Raises BranchRefused for one
+        that a program decides.
+        """
         folders = {"/".join(path.split("/")[:depth]) for path in paths for depth in range(path.count("/") + 1)}
         files: dict[str, bytes] = {}
         for folder in folders:
@@ -203,9 +275,7 @@ class _Planning:
         for path, attributes in self._attributes(files, paths).items():
             found[path], why = how_stored(attributes, autocrlf)
             if why:
-                raise BranchRefused(
-                    f"{path}: {why}; deliver this project's changes as files (threegate project add --deliver tree)"
-                )
+                raise BranchRefused(f"{path}: {why}; deliver it as files (threegate approve --deliver tree)")
             if found[path] == "lfs" and "lfs.storage" in self._settings:
                 raise BranchRefused(f"{path}: git-lfs keeps its files elsewhere here (lfs.storage); deliver as files")
         return found
@@ -237,6 +307,8 @@ class _Planning:
     # ---- trees
 
     def _entries(self, tree: str) -> dict[bytes, Entry]:
+        if tree not in self._read and tree in self._new:
+            self._read[tree] = tree_entries(self._new[tree], self._raw)
         if tree not in self._read:
             kind, data = self._store.read(tree, limits.TREE_OBJECT_BYTES)
             if kind != "tree":

@@ -20,7 +20,7 @@ from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.request import GateSettings, read_request
-from threegate.request.changes_section import ARCHIVE
+from threegate.request.changes_section import ARCHIVE, COMMITS
 from threegate.request.characters import visible
 from threegate.request.model import Changes, InputFile, Risk, Sensitivity
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
@@ -34,7 +34,7 @@ _DATED: Final = re.compile(r"^TR-[0-9]{8}-[0-9]{6}Z-")
 @dataclass(frozen=True, slots=True)
 class ChangeDraft:
     """A draft's file name and bytes. Beside it, in `files/`, belongs `changes.tar` with exactly the bytes of the
-    change set.
+    change set, and `commits.tar` where there is one.
     """
 
     name: str
@@ -57,9 +57,10 @@ def draft_change_set(
     session_id: str | None = None,
     tool: str | None = None,
     constraints: tuple[str, ...] = (),
+    commits: bytes = b"",
 ) -> ChangeDraft:
-    """Write the request. `now` is an aware datetime in UTC. Raises InvalidInput if there is nothing to
-    propose, or if gate 1 refuses one of the given words.
+    """Write the request. `now` is an aware datetime in UTC; `commits` is `commits.tar`, empty for none. Raises
+    InvalidInput if there is nothing to propose, or if gate 1 refuses one of the given words.
     """
     if not made.rows:
         raise InvalidInput(f"{project}: nothing was changed that could be proposed")
@@ -70,7 +71,10 @@ def draft_change_set(
         requested_by=requested_by,
         purpose=purpose,
         time_limit_sec=min(time_limit_sec, settings.max_time_sec),
-        inputs=(InputFile(ARCHIVE, sha256_hex(made.data)),),
+        inputs=(
+            InputFile(ARCHIVE, sha256_hex(made.data)),
+            *((InputFile(COMMITS, sha256_hex(commits)),) if commits else ()),
+        ),
         constraints=(*constraints, *left_out_lines(made)),
         session_id=session_id,
         tool=tool,

@@ -9,7 +9,7 @@ are read by us. A path without a diff has words that say why; one odd character 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
@@ -101,15 +101,19 @@ def changed_paths(change: ChangeSet, stream: BinaryIO) -> list[ChangedPath]:
 
 
 def job_change(paths: Sequence[ChangedPath], change: ChangeSet, project: ProjectPlace) -> JobChange:
-    """The Job's facts about it."""
+    """The Job's facts about it. A path that several commits change counts once for each fact."""
+
+    def count(which: Callable[[ChangedPath], object]) -> int:
+        return len({item.row.path for item in paths if which(item)})
+
     return JobChange(
         project=project,
         sha256=change.sha256,
-        paths=len(paths),
-        deletions=sum(1 for item in paths if item.row.change in ("delete", "type")),
-        run_later=sum(1 for item in paths if item.later is not None),
-        unseen=sum(1 for item in paths if item.unseen),
-        hidden=sum(1 for item in paths if item.hidden),
+        paths=count(lambda item: True),
+        deletions=count(lambda item: item.row.change in ("delete", "type")),
+        run_later=count(lambda item: item.later is not None),
+        unseen=count(lambda item: item.unseen),
+        hidden=count(lambda item: item.hidden),
     )
 
 

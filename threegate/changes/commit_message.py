@@ -1,4 +1,4 @@
-"""The words of a commit that ThreeGate makes for a change set, and the agent's commits as a request's constraints.
+"""The words of the commits that ThreeGate makes for a change set, and the agent's commits as a request's constraints.
 
 Invariant: pure. All of it is the agent's words: bounded, without a character that hides, and whatever forges or tools
 would act on is named for the card. The last paragraph is ours, so nothing that the agent wrote is a trailer to git.
@@ -18,6 +18,7 @@ from threegate.request.characters import is_hidden
 _COMMIT: Final = "commit: "
 """Before the message of a commit of the agent's, in a request's constraints; a line break is written as ``\\n``."""
 _SUBJECT_CHARS: Final = 72
+_NOT_COMMITTED: Final = "What the agent changed and did not commit"
 _SKIPS: Final = re.compile(
     r"\[(?:(?:skip|no)[ -](?:ci|actions|azp|appveyor|travis|netlify|vercel)|(?:ci|actions|azp|travis)[ -]skip)[^\]]*\]"
     r"|\*\*\*NO_CI\*\*\*|^\s*skip-checks:",
@@ -48,8 +49,13 @@ def commit_message(purpose: str, constraints: Iterable[str], *, run: str, reques
             first, *more = _unescaped(line.removeprefix(_COMMIT)).split("\n")
             paragraphs.append("\n".join([f"* {first}", *(f"  {one}".rstrip() for one in more)]))
     text = _cut("\n\n".join(paragraphs), limits.COMMIT_MESSAGE_CHARS)
-    ours = [*([f"ThreeGate-Run: {run}"] if run else ()), f"ThreeGate-Request: {request_id}"]
-    return f"{text}\n\n" + "\n".join(ours) + "\n"
+    return f"{text}\n\n{_ours(run, request_id)}"
+
+
+def one_message(text: str, *, run: str, request_id: str) -> str:
+    """The message of one of the agent's commits: its words, and our last paragraph. Ends with a line end."""
+    said = _cut(_shown(text).strip() or _NOT_COMMITTED, limits.COMMIT_MESSAGE_CHARS)
+    return f"{said}\n\n{_ours(run, request_id)}"
 
 
 def message_warnings(message: str) -> Iterator[str]:
@@ -62,6 +68,10 @@ def message_warnings(message: str) -> Iterator[str]:
         yield f"the message has lines that look like trailers: {', '.join(list(names)[:8])}"
     if found := _CLOSES.search(text):
         yield f"the message closes an issue on a forge: {found[0]}"
+
+
+def _ours(run: str, request_id: str) -> str:
+    return "".join([*([f"ThreeGate-Run: {run}\n"] if run else ()), f"ThreeGate-Request: {request_id}\n"])
 
 
 def _shown(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The commit that an apply request becomes, where its project's changes are delivered as a branch.
+"""The commits that an apply request becomes, where its project's changes are delivered as a branch.
 
 Invariant: the branch names the run that owns the draft, which no text of the draft decides; the tree is computed from
 the verified bytes and HEAD.
@@ -7,12 +7,14 @@ the verified bytes and HEAD.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from threegate.changes.branch_plan import BRANCHES, planned
 from threegate.changes.change_tar import ChangeSet
-from threegate.changes.commit_message import commit_message
+from threegate.changes.commit_chain import CarriedCommit
+from threegate.changes.commit_message import commit_message, one_message
 from threegate.changes.project_repository import BranchRefused, ProjectRepository
 from threegate.changes.projects import hold_project
 from threegate.changes.trees import HeldTree
@@ -26,9 +28,16 @@ if TYPE_CHECKING:
 
 
 def requested_branch(
-    place: ProjectPlace, request: Request, change: ChangeSet, archive: BinaryIO, owner: Owner | None
+    place: ProjectPlace,
+    request: Request,
+    change: ChangeSet,
+    archive: BinaryIO,
+    owner: Owner | None,
+    commits: Sequence[CarriedCommit] = (),
 ) -> JobBranch:
-    """The branch and commit of a change set. Raises Refused (project_changed, input_unfit)."""
+    """The branch of a change set, and its one commit, or the agent's `commits`. Raises Refused (project_changed,
+    input_unfit).
+    """
     run = owner if isinstance(owner, str) else ""
     name = _name(run or request.request_id)
     try:
@@ -37,14 +46,19 @@ def requested_branch(
             raise BranchRefused(
                 f"the branch {BRANCHES} is in the way of {BRANCHES}/{name}; rename it: git branch -m {BRANCHES} NAME"
             )
-        with hold_project(place) as held, planned(repository, HeldTree(held), change, archive) as (plan, _):
+        said = {"run": run, "request_id": request.request_id}
+        with (
+            hold_project(place) as held,
+            planned(repository, HeldTree(held), change, archive, commits=commits) as (plan, _),
+        ):
             return JobBranch(
                 f"{BRANCHES}/{name}",
                 plan.base,
                 plan.tree,
                 f"ThreeGate {'run' if run else 'request'} {name} <{name}@threegate.invalid>",
-                commit_message(request.purpose, request.constraints, run=run, request_id=request.request_id),
+                "" if commits else commit_message(request.purpose, request.constraints, **said),
                 plan.notes,
+                tuple((item.tree, one_message(item.commit.message, **said)) for item in plan.commits),
             )
     except BranchRefused as error:
         raise Refused("project_changed" if error.moved else "input_unfit", f"as a branch: {error}") from None

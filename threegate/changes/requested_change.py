@@ -7,6 +7,8 @@ a code (`input_unfit`, `project_unknown`, `project_changed`).
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,11 +20,14 @@ from threegate.changes.projects import find_project, hold_project
 from threegate.changes.table import ChangeSetError
 from threegate.changes.trees import HeldTree
 from threegate.core.errors import Refused
+from threegate.request.changes_section import COMMITS
+from threegate.request.model import CHOICES, Delivery
 
 if TYPE_CHECKING:
+    from threegate.changes.commit_chain import CarriedCommit
     from threegate.core.settings import Settings
     from threegate.core.workspace import Workspace
-    from threegate.request.job import JobChange
+    from threegate.request.job import JobChange, ProjectPlace
     from threegate.request.model import Request
     from threegate.request.shown_whole import OpenInput
     from threegate.trail import Owner
@@ -36,7 +41,19 @@ class RequestedChange:
     paths: tuple[ChangedPath, ...]
     job: JobChange
     unfit: Refused | None = None
-    """Why it cannot be delivered as a branch, where the project wants that."""
+    """Why it cannot be delivered as a branch, where that is wanted."""
+    way: Delivery = "tree"
+    """What it becomes: what the person chose, otherwise what the project's setting says."""
+    ways: tuple[Delivery, ...] = ("tree",)
+    """What a person may choose from. A branch among them may still be refused (`unfit`)."""
+    commits: tuple[tuple[CarriedCommit, tuple[ChangedPath, ...]], ...] = ()
+    """The agent's commits with the facts of each path, where they are delivered one by one."""
+
+    @property
+    def next_way(self) -> Delivery:
+        """The choice after this one, the first again after the last."""
+        at = self.ways.index(self.way) if self.way in self.ways else -1
+        return self.ways[(at + 1) % len(self.ways)]
 
 
 def requested_change(
@@ -48,6 +65,8 @@ def requested_change(
     if request.project is None or request.changes is None:
         return None
     place = find_project(workspace, settings, request.project)
+    way: Delivery = request.deliver or place.deliver
+    place = replace(place, deliver="tree" if way == "tree" else "branch")
     with open_input(request.inputs[0]) as stream:
         try:
             change = read_change_set(stream)
@@ -56,15 +75,47 @@ def requested_change(
         except ChangeSetError as error:
             raise Refused("input_unfit", f"changes.tar: {error}") from None
         paths = tuple(changed_paths(change, stream))
-        job, unfit = job_change(paths, change, place), None
+        commits, unfit = _commits(request, way, open_input, settings.agents.protected), None
+        job = job_change((*paths, *(path for _, some in commits for path in some)), change, place)
         if place.deliver == "branch":  # late: most projects get files
             from threegate.changes.requested_branch import requested_branch
 
             try:
-                job = replace(job, branch=requested_branch(place, request, change, stream, owner))
+                if way == "commits" and not commits:
+                    raise Refused(
+                        "input_unfit", "has no commits that could be delivered one by one; see its constraints"
+                    )
+                carried = [commit for commit, _ in commits]
+                job = replace(job, branch=requested_branch(place, request, change, stream, owner, carried))
             except Refused as error:
                 unfit = error
-    return RequestedChange(change, paths, job, unfit)
+    return RequestedChange(change, paths, job, unfit, way, _ways(place, request), commits)
+
+
+def _commits(
+    request: Request, way: Delivery, open_input: OpenInput, protected: Sequence[str]
+) -> tuple[tuple[CarriedCommit, tuple[ChangedPath, ...]], ...]:
+    """The agent's commits, if they are wanted one by one. Raises Refused, OSError."""
+    item = next((item for item in request.inputs if item.name == COMMITS), None)
+    if way != "commits" or item is None:
+        return ()
+    from threegate.changes.commit_chain import read_commits_tar
+
+    try:
+        with open_input(item) as stream:
+            commits = read_commits_tar(stream)
+        for commit in commits:
+            _refuse_protected(commit.change, protected)
+        return tuple((one, tuple(changed_paths(one.change, io.BytesIO(one.data)))) for one in commits)
+    except ChangeSetError as error:
+        raise Refused("input_unfit", f"{COMMITS}: {error}") from None
+
+
+def _ways(place: ProjectPlace, request: Request) -> tuple[Delivery, ...]:
+    """What a change of this project can become, as far as is seen without git."""
+    if not os.path.lexists(os.path.join(place.path, ".git")):
+        return ("tree",)
+    return CHOICES if any(item.name == COMMITS for item in request.inputs) else CHOICES[:2]
 
 
 def _refuse_protected(change: ChangeSet, patterns: Sequence[str]) -> None:

@@ -224,6 +224,7 @@ def _propose_branch(
 ) -> None:
     """Draft, if wanted, what a branch has that the files of the copy do not have."""
     from threegate.agents.branch_files import read_branch
+    from threegate.agents.carried_commits import carry_commits
     from threegate.agents.propose import draft_changes
     from threegate.agents.work_changes import keep_bases, was_proposed
     from threegate.core.errors import ThreeGateError
@@ -246,7 +247,7 @@ def _propose_branch(
             changes,
             profile=facts.profile,
             purpose=f"Changes that {facts.profile} committed on {name} in {facts.project or facts.root}",
-            commits=finished.commits.of(branch[0]),
+            commits=carry_commits(finished.copy, finished.commits.of(branch[0]), changes),
         )
     except (ThreeGateError, OSError) as error:
         say(f"what it committed on {name} could not be proposed: {error}")

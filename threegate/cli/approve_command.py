@@ -50,6 +50,14 @@ def approve(
         Path | None,
         typer.Option("--signature", metavar="FILE.sig", help="A signature made elsewhere."),
     ] = None,
+    deliver: Annotated[
+        str,
+        typer.Option(
+            "--deliver",
+            metavar="WAY",
+            help="What a change becomes: tree (files), branch (one commit) or commits (each of the agent's).",
+        ),
+    ] = "",
     group: Annotated[
         bool,
         typer.Option("--group", help="Decide on all drafts of the same shape at once, with one signature."),
@@ -62,11 +70,18 @@ def approve(
 
     Examples: threegate approve TR-20261122-101500Z-sum
               threegate approve TR-20261122-101500Z-sum --group --as alice
+              threegate approve TR-20261122-101500Z-fix --deliver branch
     """
     from threegate.acts.approve import known_operators, read_signature, seal, seal_as, sign
     from threegate.acts.signing_key import acting_operator
+    from threegate.request.model import CHOICES
     from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
 
+    chosen = next((way for way in CHOICES if way == deliver), None)
+    if chosen != (deliver or None):
+        raise InvalidInput(f"--deliver {deliver}: must be {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
+    if group and chosen is not None:
+        raise NoWorkspace("--group cannot be combined with --deliver; approve the drafts one by one")
     if print_statement and signature is not None:
         raise NoWorkspace("--print-statement and --signature are separate steps; give one of them")
     if group and (print_statement or signature is not None):
@@ -85,7 +100,7 @@ def approve(
         acting = acting_operator(operators, name=name, key=key)
         _approve_group(context, draft, acting, yes=yes, reason=reason, full=full, quiet=quiet)
         return
-    with open_reviewed_draft(context, draft) as reviewed:
+    with open_reviewed_draft(context, draft, deliver=chosen) as reviewed:
         if print_statement:
             if not name:
                 raise NoWorkspace("--print-statement needs --as NAME: the statement names who approves")

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from threegate.acts.signing_key import Acting
     from threegate.core.workspace import Workspace
     from threegate.launch.context import Context
+    from threegate.request.model import Delivery
     from threegate.review.reviewed_draft import Draft
     from threegate.shown.time_read import Reading
 
 app = typer.Typer()
 _QUESTION = "[a]pprove  [r]eject  [f]ull  [s]kip  [q]uit > "
+_CHANGE_QUESTION = "[a]pprove  [r]eject  [f]ull  [d]eliver otherwise  [s]kip  [q]uit > "
 _INVALID = "[r]eject  [s]kip  [q]uit > "
 
 
@@ -94,8 +96,10 @@ def in_application(name: str, key: Path | None, *, undecided: bool, ended: int =
         say(f"{len(done.approved)} approved, {len(done.rejected)} rejected, {done.left} left")
 
 
-def _one(context: Context, acting: Acting, path: Path) -> str:
-    """Show one draft and carry out the answer; return approved, rejected, skipped or quit."""
+def _one(context: Context, acting: Acting, path: Path, deliver: Delivery | None = None) -> str:
+    """Show one draft and carry out the answer; return approved, rejected, skipped or quit. `deliver` is what the person
+    chose that its change becomes.
+    """
     from threegate.acts.approve import seal, sign
     from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft
     from threegate.review.screen import render_invalid
@@ -104,11 +108,13 @@ def _one(context: Context, acting: Acting, path: Path) -> str:
     reading: Reading | None = None
     try:
         draft = read_draft(context.workspace, path)
-        with open_reviewed_draft(context, draft) as reviewed:
-            full = False
+        with open_reviewed_draft(context, draft, deliver=deliver) as reviewed:
+            full, change = False, reviewed.change
+            more = change is not None and len(change.ways) > 1
+            question, letters = (_CHANGE_QUESTION, "arfdsq") if more else (_QUESTION, "arfsq")
             while True:
                 reader = show(reviewed, context, acting.name, full=full)
-                answer = _answer(_QUESTION, "arfsq")
+                answer = _answer(question, letters)
                 full = answer == "f"
                 if not full:
                     break
@@ -121,6 +127,8 @@ def _one(context: Context, acting: Acting, path: Path) -> str:
                 done = finish(context, reviewed, sealed, sign(sealed, acting.key), "", reading)
                 tell(done, daemon_runs=context.workspace.daemon_lock_held())
                 return "approved"
+        if answer == "d" and change is not None:
+            return _one(context, acting, path, change.next_way)
     except TrailError:
         raise
     except InvalidDraft as error:

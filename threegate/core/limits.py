@@ -115,6 +115,16 @@ COMMITS_READ: Final = 1_000
 """Commits that an agent made in one run and that are looked at."""
 COMMIT_BRANCHES: Final = 8
 """Branches of an agent that are not checked out and whose files are proposed at the end of its run."""
+COMMITS_CARRIED: Final = 24
+"""Commits of an agent that can be delivered one by one; more are one commit."""
+COMMITS_TAR_BYTES: Final = 8 * MIB
+"""Of `commits.tar`, which has these commits with the bytes of what each changed."""
+COPY_OBJECTS_BYTES: Final = 1024 * MIB
+"""Unpacked bytes of git's objects that are read of one copy."""
+PACKS_READ: Final = 64
+"""Packs of a copy's repository that are looked at."""
+PACK_DELTAS: Final = 250
+"""Deltas that an object in a pack may be built from; git makes 50 unless it is told otherwise."""
 COMMIT_OBJECT_BYTES: Final = 1 * MIB
 TREE_OBJECT_BYTES: Final = 64 * MIB
 GIT_ATTRIBUTES_BYTES: Final = 1 * MIB

@@ -35,6 +35,8 @@ class BackendRules:
     """The `schema_version` of its requests."""
     keys: tuple[str, ...] = ()
     """Front matter keys that its requests need besides those of their version."""
+    optional: tuple[str, ...] = ()
+    """Keys that they may have besides."""
 
 
 BACKENDS: Final[Mapping[Backend, BackendRules]] = {
@@ -60,6 +62,7 @@ BACKENDS: Final[Mapping[Backend, BackendRules]] = {
         data_inputs=True,
         version="2",
         keys=("project",),
+        optional=("deliver",),
     ),
     "mcp": BackendRules(
         sections=("Arguments (JSON)", "Output Expectations", "Risk Assessment"),

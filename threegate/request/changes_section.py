@@ -19,7 +19,9 @@ from threegate.request.model import Changes
 KINDS: Final = ("add", "modify", "delete", "mode", "type")
 """The kinds of changes, in the order in which they are counted."""
 ARCHIVE: Final = "changes.tar"
-"""The name of the one input of an apply request."""
+"""The name of the first input of an apply request."""
+COMMITS: Final = "commits.tar"
+"""The name of the second one, which has the commits that the agent made."""
 
 _DIGEST: Final = re.compile(r"- digest: sha256:([0-9a-f]{64})")
 _COUNT: Final = re.compile(rf"- ({'|'.join(KINDS)}): (0|[1-9][0-9]{{0,5}})")

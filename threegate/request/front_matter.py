@@ -12,7 +12,7 @@ from typing import Any
 
 from threegate.core.strict_yaml import YamlNode
 from threegate.request.backend_rules import BACKENDS, Backend
-from threegate.request.changes_section import ARCHIVE
+from threegate.request.changes_section import ARCHIVE, COMMITS
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
 from threegate.request.front_matter_keys import KEYS, TOOL_AT_SERVER, TOOL_TO_CALL, Bounds
@@ -20,6 +20,8 @@ from threegate.request.model import Stage
 
 APPROVAL_KEYS = ("approved_by", "approved_utc")
 _RULES = {"approved_by": "TG143", "approved_utc": "TG144"}
+_CHOICE = "deliver"
+"""The key that only an approval writes, where the person chose."""
 
 
 def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
@@ -35,7 +37,10 @@ def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
         if version not in key.versions:
             findings.at("TG170", key_node, f"{name} is no key of a request of version {version}; leave it out")
             continue
-        if name in APPROVAL_KEYS and not _is_filled(root, name):
+        if name in (*APPROVAL_KEYS, _CHOICE) and not _is_filled(root, name):
+            continue
+        if name == _CHOICE and stage == "draft":
+            findings.at("TG177", key_node, f"{name} is chosen by the person who approves; leave it out of a draft")
             continue
         if name in APPROVAL_KEYS and stage == "draft":
             # Read only for its position: threegate approve replaces this line with its own.
@@ -112,10 +117,11 @@ def _check_version(root: YamlNode, values: Mapping[str, Any], backend: Backend, 
             findings.add("TG121", 1, 1, f"the key {name} is missing; {what}")
     if rules.runs == "changes":
         inputs = values.get("inputs", ())
-        if "inputs" not in root.value or ("inputs" in values and [item.name for item in inputs] != [ARCHIVE]):
-            findings.at("TG172", place("inputs"), f"inputs must be exactly one, {ARCHIVE}")
+        names = [item.name for item in inputs]
+        if "inputs" not in root.value or ("inputs" in values and names not in ([ARCHIVE], [ARCHIVE, COMMITS])):
+            findings.at("TG172", place("inputs"), f"inputs must be {ARCHIVE}, and perhaps {COMMITS} after it")
         elif any(item.unpack for item in inputs):
-            findings.at("TG172", place("inputs"), f"{ARCHIVE} is not unpacked; leave unpack out")
+            findings.at("TG172", place("inputs"), f"{' and '.join(names)} is not unpacked; leave unpack out")
     elif rules.runs == "call":
         if values.get("inputs"):
             findings.at("TG176", place("inputs"), "inputs must be left out: a call has its arguments only")
@@ -126,7 +132,7 @@ def _check_version(root: YamlNode, values: Mapping[str, Any], backend: Backend, 
         if "tool" in values and not TOOL_AT_SERVER.fullmatch(values["tool"]):
             findings.at("TG174", place("tool"), "tool must be a name of A-Z a-z 0-9 _ . - at the server")
     for name, key in KEYS.items():
-        if key.versions == rules.version == "2" and name in root.value and name not in rules.keys:
+        if key.versions == rules.version == "2" and name in root.value and name not in (*rules.keys, *rules.optional):
             findings.at("TG170", root.value[name][0], f"{name} is no key of backend {backend}; leave it out")
 
 

@@ -19,6 +19,7 @@ from threegate.request import fields, lists
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
+from threegate.request.model import CHOICES
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 _LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")
@@ -198,6 +199,14 @@ _TABLE = (
         _matching("TG171", _PROJECT, "must be the name of a registered project: 1 to 64 of A-Z a-z 0-9 . _ -"),
         {"type": "string", "pattern": f"^{_PROJECT.pattern}$"},
         "the registered name of the project to change",
+        versions="2",
+    ),
+    Key(
+        "deliver",
+        False,
+        _word("TG177", *CHOICES),
+        {"anyOf": [{"type": "null"}, {"enum": ["", *CHOICES]}]},
+        "what the change becomes, where who approves chose it; written by threegate approve",
         versions="2",
     ),
     Key(

@@ -98,7 +98,7 @@ class ProjectPlace:
 
 @dataclass(frozen=True, slots=True)
 class JobBranch:
-    """The one commit that a change set becomes, where the project's changes are delivered as a branch."""
+    """What a change set becomes, one commit or several, where the project's changes are delivered as a branch."""
 
     name: str
     """The new branch, without `refs/heads/`; a number follows where a branch of this name exists."""
@@ -110,11 +110,16 @@ class JobBranch:
     message: str
     notes: tuple[str, ...] = ()
     """What of the change set is not in the commit."""
+    commits: tuple[tuple[str, str], ...] = ()
+    """Tree and message of each commit, oldest first, where the agent's are delivered one by one: `tree` is the last
+    one's, and `message` is empty.
+    """
 
     def to_json(self) -> dict[str, Any]:
         """As the Job has it."""
         texts = {name: getattr(self, name) for name in ("name", "base", "tree", "author", "message")}
-        return {**texts, "notes": list(self.notes)}
+        commits = {"commits": [list(item) for item in self.commits]} if self.commits else {}
+        return {**texts, "notes": list(self.notes), **commits}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from threegate.core import canonical, limits
 from threegate.request.backend_rules import BACKENDS
@@ -18,6 +18,9 @@ Network = Literal["none", "allowlist"]
 Stage = Literal["draft", "approved"]
 Risk = Literal["low", "medium", "high"]
 Sensitivity = Literal["public", "internal", "confidential"]
+Delivery = Literal["tree", "branch", "commits"]
+CHOICES: Final[tuple[Delivery, ...]] = ("tree", "branch", "commits")
+"""What an approved change set becomes: new files, one commit on a new branch, or there each of the agent's commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,8 @@ class Request:
     """apply: its claims about the change set."""
     call: ToolCall | None = None
     """mcp: which tool is called, with what."""
+    deliver: Delivery | None = None
+    """apply: what the person who approves chose; None for what the project's setting says."""
 
     def drafted_again(self, file_name: str, request_id: str, created_utc: datetime) -> Request:
         """The same request as an unapproved draft with another name and time."""
@@ -149,6 +154,7 @@ class Request:
             created_utc=created_utc,
             approved_by=None,
             approved_utc=None,
+            deliver=None,
         )
 
     @property

@@ -312,6 +312,7 @@ class _Reading:
             project=values.get("project"),
             changes=self.changes,
             call=call,
+            deliver=values.get("deliver"),
         )
         self.exposure = exposure_of(self.request)
         if self.exposure.opaque:

@@ -109,6 +109,7 @@ def _front_matter(request: Request) -> Iterator[str]:
         yield f"approved_by: {scalar(request.approved_by)}"
     if request.approved_utc is not None:
         yield f"approved_utc: {render_time(request.approved_utc)}"
+    yield from _optional("deliver", request.deliver)
     yield f"purpose: {scalar(request.purpose)}"
     yield f"backend: {request.backend}"
     yield from _optional("project", request.project)

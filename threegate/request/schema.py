@@ -68,13 +68,14 @@ def request_schema_2() -> dict[str, Any]:
 
 def _inputs_of(rules: BackendRules) -> dict[str, Any]:
     if rules.runs == "changes":
-        return {"inputs": {"minItems": 1, "maxItems": 1}}
+        return {"inputs": {"minItems": 1, "maxItems": 2}}
     return {"inputs": {"maxItems": 0}, "outputs_expected": {"maxItems": 0}}
 
 
 def _keys_of_others(name: Backend) -> dict[str, Any]:
     """The keys of version 2 that another backend needs: none of them is in a request of this one."""
-    return {key.name: False for key in KEYS.values() if key.versions == "2" and key.name not in BACKENDS[name].keys}
+    own = (*BACKENDS[name].keys, *BACKENDS[name].optional)
+    return {key.name: False for key in KEYS.values() if key.versions == "2" and key.name not in own}
 
 
 def _keys(version: str) -> list[Key]:

@@ -3,25 +3,29 @@
 Invariant: every path of the change set has a line, in this order: links, changes of type or mode, deletions
 and hidden characters; files that are later run automatically; program source; the rest. A path without a diff
 (not text, too large) is shown by size and digest, with the reason, and the card counts it. What cannot be read
-of one path takes nothing of the others away.
+of one path takes nothing of the others away. Of commits that are delivered one by one, each path of each has a line.
 """
 
 from __future__ import annotations
 
+import errno
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import BinaryIO, Final
 
 from threegate.changes.change_facts import ChangedPath, path_diff
 from threegate.changes.change_tar import ChangeSet
+from threegate.changes.commit_chain import CarriedCommit
 from threegate.changes.projects import hold_project
 from threegate.changes.requested_change import RequestedChange
 from threegate.changes.run_later import PACKAGES, LinkNames
-from threegate.changes.table import LINK, Change
-from threegate.changes.trees import HeldTree, Tree, TreeTooLarge
+from threegate.changes.table import EXECUTABLE, LINK, Change, Row
+from threegate.changes.trees import HeldTree, Tree, TreeEntry, TreeTooLarge
 from threegate.core import limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
 from threegate.review.input_copies import InputCopy
 from threegate.shown.parts import Field, Item, Note, Quote
@@ -46,6 +50,70 @@ def change_items(requested: RequestedChange, copy: InputCopy) -> tuple[Item, ...
             return tuple(_items(HeldTree(held), requested, stream))
     except (Refused, OSError) as error:
         return (Note(f"the project cannot be read, so no diff can be shown: {error}"),)
+
+
+def commit_items(requested: RequestedChange) -> tuple[Item, ...]:
+    """The agent's commits, each with its diff, where they are delivered one by one; otherwise one line about them."""
+    if not requested.commits:
+        return (Note("the agent's commits one by one, which are not what is delivered"),)
+    try:
+        with hold_project(requested.job.project) as held:
+            return tuple(_commits(HeldTree(held), requested))
+    except (Refused, OSError) as error:
+        return (Note(f"the project cannot be read, so no diff can be shown: {error}"),)
+
+
+def _commits(project: Tree, requested: RequestedChange) -> Iterator[Item]:
+    before, branch = _Before(project), requested.job.branch
+    for number, (commit, paths) in enumerate(requested.commits, 1):
+        said = commit.message if branch is None else branch.commits[number - 1][1]
+        yield Field(f"commit {number}", said.partition("\n")[0])  # the whole message is on the card
+        before.rows = {item.row.path: item.row for item in paths}
+        for item in sorted(paths, key=ChangedPath.order):
+            yield from _path(before, commit.change, io.BytesIO(commit.data), item)
+        for item in paths:
+            before.commits[item.row.path] = commit
+
+
+class _Before:
+    """The files before a commit, as git stores them: what earlier commits made of them, otherwise the project's."""
+
+    def __init__(self, project: Tree) -> None:
+        self._project = project
+        self.commits: dict[str, CarriedCommit] = {}
+        """path → the last commit before that changed it."""
+        self.rows: Mapping[str, Row] = {}
+        """What the commit changes."""
+
+    def names(self, path: str) -> Mapping[str, TreeEntry]:
+        return self._project.names(path)
+
+    def look(self, path: str) -> TreeEntry | None:
+        node = self.rows[path].before if path in self.rows else None
+        if node is None:
+            return None
+        return TreeEntry("link" if node.mode == LINK else "file", node.mode == EXECUTABLE, len(self._data(path)))
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        return iter([self._data(path)])
+
+    def target(self, path: str) -> bytes:
+        return self._data(path)
+
+    def _data(self, path: str) -> bytes:
+        """Raises OSError."""
+        if path in self.commits:
+            try:
+                return self.commits[path].content(path)
+            except KeyError:  # then the commits do not fit together, and are refused
+                raise FileNotFoundError(errno.ENOENT, "an earlier commit removed it", path) from None
+        present = self._project.look(path)
+        if present is not None and present.kind == "link":
+            return self._project.target(path)
+        data = b"".join(self._project.chunks(path))
+        before = self.rows[path].before
+        # In the project's file git may have put CRLF for each LF.
+        return data if before is None or sha256_hex(data) == before.sha256 else data.replace(b"\r\n", b"\n")
 
 
 def _items(project: HeldTree, requested: RequestedChange, stream: BinaryIO) -> Iterator[Item]:

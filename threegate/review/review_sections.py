@@ -13,6 +13,7 @@ from threegate.approval import format_utc
 from threegate.core.errors import Refused
 from threegate.core.settings import Settings
 from threegate.request.backend_rules import BACKENDS
+from threegate.request.changes_section import ARCHIVE, COMMITS
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
 from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
@@ -57,6 +58,10 @@ def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
         yield Fact("can run", f"no: {refusal.code}")
     else:
         yield Fact("can run", _can_run(reviewed))
+    if reviewed.change is not None and reviewed.request.stage == "draft":
+        others = [way for way in reviewed.change.ways if way != reviewed.change.way]
+        if others:
+            yield Fact("or deliver", f"{' or '.join(others)}: threegate approve … --deliver {others[0]}")
     if draft_ttl and reviewed.request.stage == "draft":
         until = format_utc(reviewed.draft.expires_utc(draft_ttl))
         yield Fact("undecided", f"refused at {until}, if nobody decides before")
@@ -72,9 +77,10 @@ def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[
     """What is shown of each input, and a warning for each that is not shown in full."""
     request = reviewed.request
     if reviewed.change is not None:  # late: most requests change no project
-        from threegate.review.change_screen import change_items
+        from threegate.review.change_screen import change_items, commit_items
 
-        return {request.inputs[0].name: change_items(reviewed.change, reviewed.inputs[0])}, []
+        changed = change_items(reviewed.change, reviewed.inputs[0])
+        return {ARCHIVE: changed, COMMITS: commit_items(reviewed.change)}, []
     most = _PREVIEW if BACKENDS[request.backend].data_inputs else None
     shown: dict[str, tuple[Item, ...]] = {}
     warnings: list[Warning_] = []

@@ -27,7 +27,7 @@ from threegate.launch.context import Context
 from threegate.proposals.in_workspace import check_proposal_draft, input_place
 from threegate.request import Report, read_request
 from threegate.request.job import Job, build_job
-from threegate.request.model import Request
+from threegate.request.model import Delivery, Request
 from threegate.request.shown_whole import unread_inputs
 from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
@@ -168,17 +168,26 @@ def _identity(facts: os.stat_result) -> tuple[int, ...]:
 
 @contextmanager
 def open_reviewed_draft(
-    context: Context, draft: Draft, valid: ValidDraft | None = None, *, compared: bool = True
+    context: Context,
+    draft: Draft,
+    valid: ValidDraft | None = None,
+    *,
+    compared: bool = True,
+    deliver: Delivery | None = None,
 ) -> Iterator[ReviewedDraft]:
     """Validate, copy the inputs, build the Job, judge on trial. The copies exist until the block ends.
 
     `valid` is what `validate_draft` read from this very draft; then the draft is not read again, and the type
     check of its code, which is only for a screen, is skipped. `compared`: also look for differences from the
-    last request of its shape, for a screen.
+    last request of its shape, for a screen. `deliver` is what the person chooses that the change becomes.
 
     Raises Refused (with a reason code), InvalidInput for a draft that is not valid, Unavailable, TrailError.
     """
     report, request = valid or _validate_for_screen(context, draft)
+    if deliver is not None:
+        if request.changes is None:
+            raise InvalidInput(f"{draft.path.name}: changes no project, so there is nothing to deliver as {deliver}")
+        request = replace(request, deliver=deliver)
     with copied_inputs(context.workspace, _places(context, draft, request), request.inputs) as copies:
         yield _reviewed(context, draft, report, request, copies, compared)
 

@@ -24,10 +24,9 @@ import anyio
 
 from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import OperatorDecision
-from threegate.agents.agent_commits import read_commits
-from threegate.agents.propose import draft_changes
+from threegate.agents.propose import draft_changes, read_proposed
 from threegate.agents.runs import RunFacts, read_frozen
-from threegate.agents.work_changes import keep_bases, read_changes
+from threegate.agents.work_changes import keep_bases
 from threegate.agents.work_copy import WorkCopy
 from threegate.changes.change_draft import left_out_lines
 from threegate.core import limits
@@ -255,7 +254,7 @@ class Door:
         root = Path(facts.root)
         account = Account(facts.account, facts.uid, facts.gid)
         copy = WorkCopy.of(self._run, root, facts.copy, account)
-        changes, commits = read_frozen(self._run, lambda: (read_changes(copy, paths=asked.paths), read_commits(copy)))
+        changes, commits = read_frozen(self._run, lambda: read_proposed(copy, asked.paths))
         if not changes.rows:
             left = "; ".join((*left_out_lines(changes), *commits.left_out()))
             raise InvalidInput(f"no changes that could be proposed{f': {left}' if left else ''}")

@@ -242,10 +242,11 @@ def _projects(
             continue
         if place.uid == account.uid != 0:
             found.append(Path(place.path))
-            if place.deliver == "branch":
-                with suppress(BranchRefused):  # a linked worktree's repository is elsewhere
-                    common = ProjectRepository.of(Path(place.path), place.uid).common
-                    found += [] if common.is_relative_to(place.path) else [common]
+            with suppress(
+                BranchRefused
+            ):  # a linked worktree's repository is elsewhere; who approves may choose a branch
+                common = ProjectRepository.of(Path(place.path), place.uid).common
+                found += [] if common.is_relative_to(place.path) else [common]
         elif place.uid == 0 or not era:
             notes.append(
                 f"project {name}: belongs to uid {place.uid}, so its change sets will wait (project_not_writable); "

@@ -19,7 +19,7 @@ from threegate.changes.commit_message import message_warnings
 from threegate.core import limits
 from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.job import Job, JobBranch, JobChange, JobInput, JobLimits, JobServer, ServerState, risk_reasons
-from threegate.request.model import Request, ToolCall
+from threegate.request.model import Delivery, Request, ToolCall
 from threegate.runners.egress.secret_header import secret_name
 from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
 
@@ -61,6 +61,11 @@ class Beside:
 
 
 _NOTHING: Final = Beside()
+_CHOSEN: Final[Mapping[Delivery, str]] = {
+    "tree": "new files in the project",
+    "branch": "one commit on a new branch",
+    "commits": "each commit of the agent on a new branch",
+}
 
 
 def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Section]:
@@ -125,6 +130,8 @@ def _card(view: ShownRequest) -> Iterator[Item]:
     yield from exposure_items(exposure)
     if view.job.change is not None:
         yield from change_facts(view.job.change)
+        if view.request.deliver is not None:
+            yield Fact("chosen", f"{_CHOSEN[view.request.deliver]} (deliver: {view.request.deliver})")
     yield Fact("risk", _risk(view, exposure))
     if view.named_by_text:
         yield Field("asked by", f"{view.requester} (as the file says)")
@@ -260,10 +267,13 @@ def change_facts(change: JobChange) -> Iterator[Item]:
 
 def _branch_facts(branch: JobBranch) -> Iterator[Item]:
     """What arrives where the change is delivered as a branch, and what of its message something could act on."""
-    yield Fact("delivers", f"one commit on the new branch {branch.name}; the project's files stay as they are")
-    yield Quote(branch.message, "the commit's message:", None, "the message")
-    for warning in message_warnings(branch.message):
-        yield Note(f"LOOK CLOSELY: {warning}")
+    many = f"{len(branch.commits)} commits" if len(branch.commits) > 1 else "one commit"
+    yield Fact("delivers", f"{many} on the new branch {branch.name}; the project's files stay as they are")
+    for number, message in enumerate((message for _, message in branch.commits or (("", branch.message),)), 1):
+        head = f"the message of commit {number}:" if branch.commits else "the commit's message:"
+        yield Quote(message, head, None, "the message")
+        for warning in message_warnings(message):
+            yield Note(f"LOOK CLOSELY: {warning}")
     for note in branch.notes:
         yield Note(note)
 
@@ -290,7 +300,7 @@ def _change(job: Job) -> list[Item]:
 def _branch_ids(branch: JobBranch) -> list[Item]:
     return [
         Fact("base", branch.base),
-        Fact("tree", branch.tree),
+        *(Fact("tree", tree) for tree, _ in branch.commits or ((branch.tree, ""),)),
         Fact("author", branch.author),
         Fact("committer", "the operator who approves it"),
     ]

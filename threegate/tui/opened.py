@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
+from threegate.request.model import Delivery
 from threegate.review.countersign import open_waiting
 from threegate.review.request_view import RequestView, view_request, view_sections
 from threegate.review.review_sections import review_sections
@@ -60,9 +61,11 @@ class Opened:
 
 
 @contextmanager
-def open_request(context: Context, entry: RequestEntry, operator: str) -> Iterator[Opened]:
-    """Read a request; copies of inputs exist until the block ends. `operator` is empty without a key. Raises
-    TrailError.
+def open_request(
+    context: Context, entry: RequestEntry, operator: str, deliver: Delivery | None = None
+) -> Iterator[Opened]:
+    """Read a request; copies of inputs exist until the block ends. `operator` is empty without a key, `deliver` is what
+    they choose that a change becomes. Raises TrailError.
     """
     opened = Opened(entry, context, operator)
     with ExitStack() as held:
@@ -70,7 +73,8 @@ def open_request(context: Context, entry: RequestEntry, operator: str) -> Iterat
             if operator and is_draft_folder(entry.folder) and entry.path.suffix == ".md":
                 draft = read_draft(context.workspace, entry.path)
                 opened = replace(opened, draft=draft)
-                opened = replace(opened, reviewed=held.enter_context(open_reviewed_draft(context, draft)))
+                reviewed = held.enter_context(open_reviewed_draft(context, draft, deliver=deliver))
+                opened = replace(opened, reviewed=reviewed)
             else:
                 view = view_request(context, entry)
                 opened = replace(opened, view=view)

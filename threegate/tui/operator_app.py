@@ -31,6 +31,7 @@ from threegate.acts.signing_key import Acting, acting_operator
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
+from threegate.request.model import Delivery
 from threegate.review.compare import compare_with_last
 from threegate.review.countersign import countersign
 from threegate.review.readiness import Readiness
@@ -66,6 +67,7 @@ _KEYS: Final = (
     ("i", "page through all inputs"),
     ("d", "differences from the last approved request of the same shape"),
     ("a", "approve a draft; asks y or n, then ssh-keygen asks"),
+    ("v", "what a change becomes: files, one commit, or each of the agent's commits; opens it again"),
     ("c", "countersign a request that waits for further operators"),
     ("r", "reject a draft, with a reason for the agent"),
     ("x", "cancel what is approved or runs"),
@@ -219,6 +221,7 @@ class RequestsScreen(Screen[None]):
         Binding("question_mark", "help", "Help"),
         Binding("a", "approve", "Approve"),
         Binding("c", "countersign", "Countersign"),
+        Binding("v", "deliver", "Deliver"),
         Binding("r", "reject", "Reject"),
         Binding("x", "cancel", "Cancel"),
         Binding("n", "next_unseen", "Next"),
@@ -286,6 +289,7 @@ class RequestsScreen(Screen[None]):
         needs = {
             "approve": is_draft_folder(folder),
             "reject": is_draft_folder(folder),
+            "deliver": len(self._ways()) > 1,
             "countersign": self._opened is not None and self._opened.approved is not None,
             "cancel": folder in ("approved", "running"),
             "ask_filter": not folder,
@@ -299,7 +303,7 @@ class RequestsScreen(Screen[None]):
         """Read it completely."""
         self._open(event.line)
 
-    def _open(self, line: Line) -> None:
+    def _open(self, line: Line, deliver: Delivery | None = None) -> None:
         self._close("")
         self._line, self._full, self._output = line, False, None
         self.add_class("opened")
@@ -307,14 +311,14 @@ class RequestsScreen(Screen[None]):
         self.say("reading …")
         self.refresh_bindings()
         # Copying inputs may take a while, so the screen does not wait for it.
-        self.run_worker(partial(self._read, line), thread=True, exclusive=True)
+        self.run_worker(partial(self._read, line, deliver), thread=True, exclusive=True)
 
-    def _read(self, line: Line) -> None:
+    def _read(self, line: Line, deliver: Delivery | None) -> None:
         worker = get_current_worker()
         held = ExitStack()
         operator = self.app.acting.name if self.app.acting else ""
         try:
-            opened = held.enter_context(open_request(self.app.fresh_context(), line.entry, operator))
+            opened = held.enter_context(open_request(self.app.fresh_context(), line.entry, operator, deliver))
         except TrailError as error:
             self.app.call_from_thread(self.app.stop, error)
             return
@@ -469,6 +473,19 @@ class RequestsScreen(Screen[None]):
             self.say("no request of this shape was approved before")
             return
         self.app.push_screen(TextScreen("DIFFERENCE", lambda width: render_comparison(found, width=width, full=True)))
+
+    def _ways(self) -> tuple[Delivery, ...]:
+        """What the change of the open draft may become."""
+        opened = self._opened
+        if opened is None or opened.draft is None or opened.reviewed is None or opened.reviewed.change is None:
+            return ()
+        return opened.reviewed.change.ways
+
+    def action_deliver(self) -> None:
+        """Open the draft again, with the next choice of what its change becomes."""
+        reviewed = self._opened.reviewed if self._opened is not None else None
+        if self._line is not None and reviewed is not None and reviewed.change is not None:
+            self._open(self._line, reviewed.change.next_way)
 
     # ---- keys that decide
 

@@ -483,18 +483,19 @@ RULES = (
     _rule(
         "TG172",
         "changes-input",
-        "the one input of an apply request is changes.tar",
+        "the inputs of an apply request are changes.tar and perhaps commits.tar",
         (
-            "The archive is the change: its first member is the table, and it is read by ThreeGate, never unpacked by a "  # noqa: E501
-            "run."
+            "The archive is the change: its first member is the table. commits.tar has the agent's commits one by one. "
+            "ThreeGate reads both; no run unpacks them."
         ),
-        ("{apply}",),
+        ("{apply}", f"{{apply}}\ninputs: [{{name: changes.tar, sha256: {_A}}}, {{name: commits.tar, sha256: {_B}}}]"),
         (
             "{apply}\n-inputs",
             "{apply}\ninputs: []",
             f"{{apply}}\ninputs: [{{name: tree.tar, sha256: {_A}}}]",
             f"{{apply}}\ninputs: [{{name: changes.tar, sha256: {_A}, unpack: true}}]",
             f"{{apply}}\ninputs: [{{name: changes.tar, sha256: {_A}}}, {{name: a, sha256: {_B}}}]",
+            f"{{apply}}\ninputs: [{{name: commits.tar, sha256: {_A}}}]",
         ),
     ),
     _rule(
@@ -534,5 +535,13 @@ RULES = (
             f"{{mcp}}\ninputs: [{{name: a, sha256: {_A}}}]",
             "{mcp}\noutputs_expected: [{path: a}]",
         ),
+    ),
+    _rule(
+        "TG177",
+        "deliver",
+        "deliver is what the person who approves chose: tree, branch or commits",
+        "threegate approve --deliver writes it. Leave it out of a draft: then it is what the project's setting says.",
+        ("{apply}", "{apply}\ndeliver:"),
+        ("{apply}\ndeliver: branch", "{apply}\ndeliver: tree"),
     ),
 )

@@ -27,6 +27,7 @@ from threegate.core.held_folder import HeldFolder, open_beneath, open_inside
 from threegate.runners.apply.apply_journal import STAGE, ApplyPlan, ApplyStep, Do, write_plan
 
 if TYPE_CHECKING:
+    from threegate.changes.commit_chain import CarriedCommit
     from threegate.request.job import ProjectPlace
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY
@@ -73,6 +74,8 @@ class Work:
     originals: BinaryIO | None
     exact: Mapping[str, tuple[int, int]]
     stop: Callable[[], Ending | None] = lambda: None
+    commits: tuple[CarriedCommit, ...] = ()
+    """What is delivered one by one instead of the change set as one commit."""
 
 
 def carry_out(project: HeldFolder, place: ProjectPlace, work: Work) -> Done:

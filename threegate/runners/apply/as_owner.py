@@ -22,9 +22,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from threegate.changes.change_tar import read_change_set
+from threegate.changes.commit_chain import CarriedCommit, read_commits_tar
 from threegate.changes.table import ChangeSetError
 from threegate.core import canonical, limits
 from threegate.core.held_folder import HeldFolder
@@ -58,13 +59,17 @@ class Order:
     exact: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     stays: tuple[str, ...] = ()
     """Paths of the change set that are left as they are: for an undo, folders in which is something else."""
-    branch: Mapping[str, str] = field(default_factory=dict)
+    branch: Mapping[str, Any] = field(default_factory=dict)
     """For a change that is delivered as a branch: the texts of a `BranchOrder`, or of the `BranchStep` to remove."""
+    commits: int = -1
+    """The open `commits.tar`, where commits are delivered one by one."""
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         """The open descriptors."""
-        return tuple(item for item in (self.project, self.journal, self.archive, self.originals) if item >= 0)
+        return tuple(
+            item for item in (self.project, self.journal, self.archive, self.commits, self.originals) if item >= 0
+        )
 
 
 def perform(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done:
@@ -128,6 +133,13 @@ def obey(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done
                 return Done("failed", f"changes.tar: {error}")
             if change.sha256 != order.sha256:
                 return Done("failed", "changes.tar is not the change set that was approved")
+            commits: tuple[CarriedCommit, ...] = ()
+            if order.commits >= 0:
+                with os.fdopen(os.dup(order.commits), "rb") as carried:
+                    try:
+                        commits = read_commits_tar(carried)
+                    except ChangeSetError as error:
+                        return Done("failed", f"commits.tar: {error}")
             change = replace(change, rows=tuple(row for row in change.rows if row.path not in order.stays))
             originals = None if order.originals < 0 else os.fdopen(os.dup(order.originals), "wb")
             try:
@@ -139,9 +151,10 @@ def obey(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done
                     originals,
                     order.exact,
                     lambda: stop() or ("timed_out" if time.monotonic() > until else None),
+                    commits,
                 )
                 if order.branch:
-                    return make_branch(project, order.place, work, BranchOrder(**order.branch))
+                    return make_branch(project, order.place, work, BranchOrder.of(order.branch))
                 return carry_out(project, order.place, work)
             finally:
                 if originals is not None:
@@ -195,6 +208,7 @@ def _in_child(order: Order, stop: Callable[[], Ending | None]) -> Done | _Failed
         "token": order.token,
         "journal": order.journal,
         "archive": order.archive,
+        "commits": order.commits,
         "originals": order.originals,
         "sha256": order.sha256,
         "seconds": order.seconds,

@@ -1,4 +1,4 @@
-"""Deliver a change set as one commit on a new branch of the project's repository, or remove that branch again.
+"""Deliver a change set as commits on a new branch of the project's repository, or remove that branch again.
 
 Invariant: this runs as the project's owner. Nothing in the project's folder is touched: no file, no index, no `HEAD`.
 The objects come as one pack, the branch by one reference transaction that needs it to be absent, after git itself has
@@ -13,14 +13,15 @@ import hashlib
 import os
 import secrets
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from threegate.changes.branch_plan import BranchPlan, planned
 from threegate.changes.checks import check_project, moved_on
-from threegate.changes.git_objects import object_id, pack_head, packed
+from threegate.changes.commit_chain import CarriedCommit
+from threegate.changes.git_objects import Entry, object_id, pack_head, packed
 from threegate.changes.project_repository import HEADS, BranchRefused, ObjectStore, ProjectRepository
 from threegate.changes.stored_form import is_pointer
 from threegate.changes.table import ChangeSetError
@@ -37,7 +38,7 @@ BRANCH_LEFT: Final = "branch "
 
 @dataclass(frozen=True, slots=True)
 class BranchOrder:
-    """The signed facts of the commit. `committer` is an operator, `seconds` the moment of the approval, since 1970."""
+    """The signed facts of the commits. `committer` is an operator, `seconds` the moment of the approval, since 1970."""
 
     name: str
     base: str
@@ -46,14 +47,27 @@ class BranchOrder:
     committer: str
     seconds: str
     message: str
+    commits: tuple[tuple[str, str], ...] = ()
+    """Tree and message of each commit, oldest first; empty for the one with `tree` and `message`."""
 
-    def commit(self) -> bytes:
-        """The bytes of the commit."""
-        head = (
-            f"tree {self.tree}\nparent {self.base}\nauthor {self.author} {self.seconds} +0000\n"
-            f"committer {self.committer} {self.seconds} +0000\n\n"
-        )
-        return (head + self.message).encode()
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> BranchOrder:
+        """The order as it comes through JSON."""
+        commits = tuple((tree, message) for tree, message in told["commits"])
+        return cls(**{**told, "commits": commits})
+
+    def made(self, algorithm: str) -> list[tuple[str, bytes]]:
+        """Id and bytes of each commit, oldest first."""
+        found: list[tuple[str, bytes]] = []
+        parent = self.base
+        for tree, message in self.commits or ((self.tree, self.message),):
+            data = (
+                f"tree {tree}\nparent {parent}\nauthor {self.author} {self.seconds} +0000\n"
+                f"committer {self.committer} {self.seconds} +0000\n\n{message}"
+            ).encode()
+            parent = object_id(algorithm, b"commit", data)
+            found.append((parent, data))
+        return found
 
 
 def make_branch(project: HeldFolder, place: ProjectPlace, work: Work, order: BranchOrder) -> Done:
@@ -80,18 +94,22 @@ def _made(project: HeldFolder, place: ProjectPlace, work: Work, order: BranchOrd
         raise ChangeStopped("project_changed", f"{moved[0]}: differs from what the change was made from")
     check_project(tree, work.change, place.uid)
     repository = ProjectRepository.of(Path(place.path), place.uid)
-    with planned(repository, tree, work.change, work.archive, order.base) as (plan, store):
-        if plan.tree != order.tree:
+    with planned(repository, tree, work.change, work.archive, order.base, work.commits) as (plan, store):
+        if plan.tree != order.tree or [item.tree for item in plan.commits] != [tree for tree, _ in order.commits]:
             raise BranchRefused("the commit would have another tree than the one that was approved", moved=True)
-        commit = object_id(store.algorithm, b"commit", order.commit())
+        made = order.made(store.algorithm)
+        commit = made[-1][0]
         name = _free_name(repository, order.name)
         step = BranchStep("make", name, commit)
         write_plan(work.journal, ApplyPlan((), {}, step), "journal")
         _stop(work)
         _keep_large_files(repository, plan, work)
         with durable.announced("pack", repository.common / "objects" / "pack"):
-            store.take_pack(_pack(store, plan, work, order))
-        _compare(store, plan, order.base, commit)
+            store.take_pack(_pack(store, plan, work, [data for _, data in made]))
+        parent = order.base
+        for (oid, _), entries in zip(made, [item.entries for item in plan.commits] or [plan.entries], strict=True):
+            _compare(store, entries, parent, oid)
+            parent = oid
         _stop(work)
         try:
             _move(repository, f"create {HEADS}{name} {commit}", place)
@@ -117,25 +135,30 @@ def _free_name(repository: ProjectRepository, wanted: str) -> str:
     raise BranchRefused(f"there are {limits.BRANCH_NAMES} branches {wanted}-…; delete those that were merged")
 
 
-def _pack(store: ObjectStore, plan: BranchPlan, work: Work, order: BranchOrder) -> Iterator[bytes]:
+def _pack(store: ObjectStore, plan: BranchPlan, work: Work, commits: list[bytes]) -> Iterator[bytes]:
     """The new objects as a pack (git, Documentation/gitformat-pack), one blob in memory at a time."""
-    blobs: dict[str, str] = {}
-    for path, entry in plan.entries.items():
-        if entry is not None:
-            blobs.setdefault(entry[1], path)
+    blobs: dict[str, tuple[str, CarriedCommit | None]] = {}
+    steps: list[tuple[Mapping[str, Entry | None], CarriedCommit | None]] = [(plan.entries, None)]
+    if plan.commits:
+        steps = [(item.entries, item.commit) for item in plan.commits]
+    for entries, carried in steps:
+        for path, entry in entries.items():
+            if entry is not None:
+                blobs.setdefault(entry[1], (path, carried))
     digest = hashlib.new(store.algorithm)
 
     def pieces() -> Iterator[bytes]:
-        yield pack_head(len(blobs) + len(plan.trees) + 1)
-        for oid, path in blobs.items():
+        yield pack_head(len(blobs) + len(plan.trees) + len(commits))
+        for oid, (path, carried) in blobs.items():
             _stop(work)
-            data = plan.blob(work.change, work.archive, path)
+            data = plan.blob(work.change, work.archive, path) if carried is None else carried.content(path)
             if object_id(store.algorithm, b"blob", data) != oid:
                 raise BranchRefused(f"{path}: changes.tar changed while it was read", moved=True)
             yield packed(b"blob", data)
         for tree in plan.trees.values():
             yield packed(b"tree", tree)
-        yield packed(b"commit", order.commit())
+        for commit in commits:
+            yield packed(b"commit", commit)
 
     for piece in pieces():
         digest.update(piece)
@@ -143,20 +166,20 @@ def _pack(store: ObjectStore, plan: BranchPlan, work: Work, order: BranchOrder) 
     yield digest.digest()
 
 
-def _compare(store: ObjectStore, plan: BranchPlan, base: str, commit: str) -> None:
+def _compare(store: ObjectStore, entries: Mapping[str, Entry | None], base: str, commit: str) -> None:
     """Let git say what differs between the two commits: exactly what was approved. Raises BranchRefused."""
     listed = store.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", base, commit).split(b"\0")
     found = {}
     for facts, path in zip(listed[:-1:2], listed[1::2], strict=True):
         _, mode, _, oid, kind = facts.split(b" ")
         found[os.fsdecode(path)] = None if kind == b"D" else (mode, oid.decode())
-    if found != dict(plan.entries):
+    if found != dict(entries):
         raise BranchRefused("git does not find the approved change in the new commit")
 
 
 def _keep_large_files(repository: ProjectRepository, plan: BranchPlan, work: Work) -> None:
     """Put the contents that git-lfs has pointers to where git-lfs looks for them. Raises OSError."""
-    for path, how in plan.stored.items():
+    for path, how in plan.stored.items():  # none, where commits are delivered one by one (branch_plan.py)
         entry = plan.entries[path]
         if how != "lfs" or entry is None or path in work.change.targets:
             continue

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from threegate.changes.projects import hold_project
 from threegate.core import durable, limits
@@ -117,12 +117,17 @@ def _order(clearance: Clearance, job: Job, change: JobChange, control: Control, 
     """
     token = secrets.token_hex(8)
     durable.deliver(control.run_folder / JOURNAL, first_line(change.project, token))
-    [item] = job.inputs
+    item = job.inputs[0]
     project = opened.enter_context(hold_project(change.project))
     as_files = change.branch is None
     if as_files != (change.project.deliver == "tree"):
         raise Refused("project_changed", "the project's changes are not delivered as the job says")
     files = opened.enter_context(_opened(control.run_folder, control.inputs_folder / item.sha256, as_files))
+    commits = -1
+    if change.branch is not None and change.branch.commits:
+        pinned = control.inputs_folder / job.inputs[1].sha256
+        commits = os.open(pinned, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened.callback(os.close, commits)
     return Order(
         "apply",
         change.project,
@@ -134,11 +139,12 @@ def _order(clearance: Clearance, job: Job, change: JobChange, control: Control, 
         change.sha256,
         job.limits.time_sec,
         branch={} if change.branch is None else _branch(clearance, change.branch),
+        commits=commits,
     )
 
 
-def _branch(clearance: Clearance, branch: JobBranch) -> dict[str, str]:
-    """The texts of the commit: the operator who approved it is the committer, at the moment of the approval."""
+def _branch(clearance: Clearance, branch: JobBranch) -> dict[str, Any]:
+    """The texts of the commits: the operator who approved it is the committer, at the moment of the approval."""
     who = clearance.approved_by
     order = BranchOrder(
         name=branch.name,
@@ -148,6 +154,7 @@ def _branch(clearance: Clearance, branch: JobBranch) -> dict[str, str]:
         committer=f"{who} <{who}@threegate.invalid>",
         seconds=str(int(clearance.approved_utc.timestamp())),
         message=branch.message,
+        commits=branch.commits,
     )
     return asdict(order)
 
