@@ -178,7 +178,7 @@ KILLING = """
 import os
 rename, left = os.rename, [int(os.environ["RENAMES"])]
 def dying(old, new, **more):
-    moved = os.path.basename(old) in ("tree", "upper", "names", "git", "state")
+    moved = os.path.basename(old) in ("tree", "upper", "git", "state")
     if moved and not left[0]:
         os.kill(os.getpid(), 9)
     left[0] -= moved
@@ -233,3 +233,22 @@ def test_a_run_that_does_not_start_gives_the_copy_back(user: Person) -> None:
         alive.communicate(timeout=30)
     assert "1 changed (app.py)" in user.threegate("agent", "propose", run).stdout
     assert Path(user.workspace / "tool-exec" / "agents" / run / "work").is_dir()
+
+
+def test_the_next_run_takes_over_the_names_of_an_earlier_one(someone: Person) -> None:
+    """Which is still drafted and continued; the next run sees the project as it is now."""
+    large(someone)
+    run = first(someone, "echo 1 >>text; rm other")
+    if someone.facts()["copy"] != "overlay":
+        pytest.skip("no overlay here")
+    (someone.project / "third").write_text("TOKEN\n")
+    os.rename(someone.project / "third", someone.project / ".env")
+    own_project(someone)
+    done = someone.run("sh", "-c", "ls -a; tail -1 text", options=["--propose", "never"])
+    assert ".env" not in done.stdout.split() and "third" not in done.stdout and "other" in done.stdout
+    runs = someone.workspace / "tool-exec" / "agents"
+    assert not (runs / run / "work/names").exists() and (runs / newest(someone) / "work/names").is_dir()
+    done = go_on(someone, run, "tail -1 text; ls -a; echo 2 >>text")
+    assert done.stdout.startswith("1\n") and not {".env", "third", "other"} & set(done.stdout.split())
+    [draft] = (runs / newest(someone) / "inbox").glob("TR-*.md")
+    assert "text" in draft.read_text() and "other" in draft.read_text()

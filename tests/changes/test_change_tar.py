@@ -12,10 +12,12 @@ import pytest
 
 from threegate.changes.change_tar import TABLE, change_tar, read_change_set
 from threegate.changes.table import (
+    EXECUTABLE,
     FILE,
     FOLDER,
     LINK,
     ChangeSetError,
+    Mode,
     Row,
     TableNode,
     read_table,
@@ -77,6 +79,16 @@ def test_what_is_written_is_read() -> None:
     assert read.rows == ROWS
     assert read.read(io.BytesIO(good()), "a") == b"2"
     assert read_change_set(with_table(ROWS, A, D, L)).sha256 == read.sha256
+
+
+@pytest.mark.parametrize("name", ["f", "f" * 94, "f" * 95, "f" * 96, "d/" * 40 + "f", "ä", "é" * 60, "a b", "-x", "~"])
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 20_000])
+@pytest.mark.parametrize("mode", [FILE, EXECUTABLE])
+def test_it_is_byte_for_byte_what_tarfile_writes(name: str, size: int, mode: Mode) -> None:
+    data = b"x" * size
+    rows = (Row(name, None, TableNode(mode, sha256(data).hexdigest())),)
+    member = (f"tree/{name}", data, {"mode": 0o755 if mode == EXECUTABLE else 0o644})
+    assert change_tar(rows, lambda _: data) == with_table(rows, member)
 
 
 def test_a_long_name_and_a_long_target() -> None:

@@ -15,19 +15,21 @@ import pytest
 SCRIPT = """
 import sys, time
 from threegate.cli.progress import busy
-with busy("counting [bold]sheep"):
+with busy("counting [bold]sheep") as progress:
+    if sys.argv[2:]:
+        progress(*map(int, sys.argv[2:]))
     time.sleep(float(sys.argv[1]))
 print("counted")
 print("rich" in sys.modules, file=sys.stderr)
 """
 
 
-def on_terminal(seconds: str, **more: str) -> tuple[str, str]:
+def on_terminal(seconds: str, *counted: str, **more: str) -> tuple[str, str]:
     """stderr is a terminal, stdout a pipe."""
     primary, secondary = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", **more}
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, seconds], stdout=subprocess.PIPE, stderr=secondary, env=environment
+        [sys.executable, "-c", SCRIPT, seconds, *counted], stdout=subprocess.PIPE, stderr=secondary, env=environment
     )
     os.close(secondary)
     shown, until = b"", time.monotonic() + 60
@@ -61,6 +63,11 @@ def test_without_colour_it_can_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("seconds", "term"), [("0", "xterm"), ("1.5", "dumb")])
 def test_a_short_act_and_a_dumb_terminal_show_nothing(seconds: str, term: str) -> None:
     assert on_terminal(seconds, TERM=term) == ("counted\n", "False\r\n")
+
+
+@pytest.mark.parametrize(("counted", "shown"), [(("12", "0"), "sheep: 12 "), (("12", "40"), "sheep: 12 of 40 ")])
+def test_it_shows_how_many_are_done(counted: tuple[str, str], shown: str) -> None:
+    assert shown in on_terminal("2", *counted)[1]
 
 
 def test_off_a_terminal_there_is_nothing() -> None:

@@ -92,6 +92,21 @@ def test_a_tree_of_any_depth_is_removed_and_no_link_is_followed(tmp_path: Path) 
     assert (tmp_path / "kept").exists()
 
 
+def test_many_names_are_removed_and_one_that_cannot_be_is_an_error(tmp_path: Path) -> None:
+    names = [str(number) for number in range(200)]
+    for name in names:
+        (tmp_path / name).write_text(name)
+    (tmp_path / "stays").touch()
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        durable.unlink_all_at(folder, names, tmp_path)
+        assert os.listdir(tmp_path) == ["stays"]
+        with pytest.raises(FileNotFoundError):
+            durable.unlink_all_at(folder, ["stays", *names], tmp_path)
+    finally:
+        os.close(folder)
+
+
 def test_files_that_cannot_all_be_made_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"before")
     with pytest.raises(FileExistsError):

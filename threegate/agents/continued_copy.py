@@ -13,14 +13,13 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from threegate.agents import project_ignores
 from threegate.agents.merge import merge_marked
-from threegate.agents.names_layer import make_stub
 from threegate.agents.project_survey import Original, Survey
 from threegate.agents.runs import RunFacts, lock_ended
 from threegate.agents.start_bytes import start_bytes
@@ -92,11 +91,12 @@ def take_over_copy(
         result = TakenCopy(WorkCopy(run, root, facts.copy, account, before.start), parent)
         moved = result.moved
         taken(result)
-        for name in (UPPER, NAMES) if facts.copy == "overlay" else (TREE,):
-            place = parent.work / name
-            if name != NAMES:  # its top may have any mode by now; no agent can put another folder there
-                os.chmod(place, stat.S_IMODE(os.lstat(place).st_mode) | 0o700)
-            _move(place, run.work / name, moved)
+        name = UPPER if facts.copy == "overlay" else TREE
+        # Its top may have any mode by now; no agent can put another folder there.
+        os.chmod(parent.work / name, stat.S_IMODE(os.lstat(parent.work / name).st_mode) | 0o700)
+        _move(parent.work / name, run.work / name, moved)
+        with suppress(FileNotFoundError):  # another run has it
+            os.rename(parent.work / NAMES, run.work / NAMES)
         if parent.git.is_dir():
             _move(parent.git, run.git, moved)
     (run.work / SCRATCH).mkdir(exist_ok=True)
@@ -110,6 +110,8 @@ def take_over_copy(
         rebasing.hide()
         rebasing.follow()
         rebasing.show(_inside(root, shown))
+    if facts.copy == "overlay":
+        result.copy.make_names()
     durable.deliver(run.ignores, project_ignores.to_bytes(project_ignores.gather(root)))
     durable.deliver(run.manifest, b"".join(result.copy.start.to_lines()))
     return result
@@ -164,8 +166,6 @@ class _Rebasing:
             shown = any(path == item or path.startswith(f"{item}/") for item in self._was_shown)
             if shown or not self._touched(path):
                 self._remove(self._mine, path)
-            if self._overlay:
-                self._remove_name(path)
             del self._start.entries[path]
             self._start.copied.pop(path, None)
         self._start.hidden, self._start.protected = dict(self._now.hidden), self._now.protected
@@ -193,8 +193,6 @@ class _Rebasing:
                     self._remove(self._mine, path)
                 else:
                     self._lines.append(f"{path}: gone or replaced in the project; the copy still has the agent's")
-                if self._overlay:
-                    self._remove_name(path)
                 continue
             self._start.entries[path] = now
             if touched:
@@ -209,8 +207,7 @@ class _Rebasing:
             if not asked or path in self._start.entries or self._look(path) is not None:
                 continue
             if self._overlay:
-                with _folder_of(self._copy.run.work / NAMES, path) as (folder, name), suppress(FileExistsError):
-                    self._name(folder, name, path, entry)
+                pass  # it is in the layer of names
             elif entry.kind == "folder":
                 with self._parent(path) as (folder, name):
                     os.mkdir(name, 0o700, dir_fd=folder)
@@ -259,10 +256,8 @@ class _Rebasing:
         """A path that only the project changed."""
         (self._copy.run.base / base_name(path)).unlink(missing_ok=True)  # no longer the bytes of the start
         if self._overlay:
-            self._remove_name(path)
-            with _folder_of(self._copy.run.work / NAMES, path) as (folder, name):
-                self._name(folder, name, path, now)
-        elif now.kind == "file":
+            return  # it is in the layer of names
+        if now.kind == "file":
             data = b"".join(HeldTree(self._project).chunks(path))
             self._write(path, data, now.mode & 0o777 | 0o600, note=True)
         else:
@@ -271,16 +266,6 @@ class _Rebasing:
                 os.symlink(os.fsdecode(HeldTree(self._project).target(path)), name, dir_fd=folder)
                 os.chown(name, self._account.uid, self._account.gid, dir_fd=folder, follow_symlinks=False)
                 self._note(path, folder, name)
-
-    def _name(self, folder: int, name: str, path: str, entry: Original) -> None:
-        """An entry of the layer of names."""
-        if entry.kind == "file":
-            make_stub(folder, name, path, size=entry.size, mode=entry.mode & 0o777, mtime_ns=entry.mtime_ns)
-        elif entry.kind == "folder":
-            os.mkdir(name, 0o700, dir_fd=folder)
-            os.chmod(name, entry.mode & 0o777 | 0o700, dir_fd=folder)
-        else:
-            os.symlink(os.fsdecode(HeldTree(self._project).target(path)), name, dir_fd=folder)
 
     def _is_hidden(self, path: str) -> bool:
         parts = path.split("/")
@@ -355,23 +340,3 @@ class _Rebasing:
                 durable.remove_tree(aside)
             else:
                 durable.unlink(aside)
-
-    def _remove_name(self, path: str) -> None:
-        with hold_path(self._copy.run.work / NAMES) as names:
-            self._remove(names, path)
-
-
-@contextmanager
-def _folder_of(top: Path, path: str) -> Iterator[tuple[int, str]]:
-    """The folder of a path in the layer of names, made if it is not there, and its name. No link is followed. Raises
-    OSError.
-    """
-    *above, name = path.split("/")
-    with ExitStack() as held:
-        folder = held.enter_context(hold_path(top)).fileno()
-        for part in above:
-            with suppress(FileExistsError):
-                os.mkdir(part, dir_fd=folder)
-            folder = os.open(part, _FOLDER, dir_fd=folder)
-            held.callback(os.close, folder)
-        yield folder, name

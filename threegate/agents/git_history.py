@@ -21,7 +21,7 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -114,18 +114,22 @@ def make_history(
     *,
     hides: Callable[[str], bool],
     shown: Callable[[str], bytes | None],
+    clean: Collection[str] = (),
     kept: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> History:
     """Make `place/objects` with what the agent may have.
 
     `hides` says of a path, whose folders are not hidden, whether it is hidden from the agent; `shown` has the bytes of
-    a visible file of the project now: they stay wherever else they are. `kept` is a folder for what the next run can
-    use: which blobs have a secret, and the objects that were written anew. Raises NoHistory, ProjectError, OSError.
+    a visible file of the project now: they stay wherever else they are. `clean` are ids of blobs, and of beginnings of
+    blobs, that were scanned just now, with the rules of this process, and have no secret. `kept` is a folder for what
+    the next run can use: which blobs have a secret, and the objects that were written anew. `progress` is called with
+    the number of versions of files read and of all. Raises NoHistory, ProjectError, OSError.
     """
     program = find_git()
     if "\n" in str(repository.common):
         raise NoHistory("its path has a line break")
-    with _Making(program, repository, place, hides, shown, kept) as making:
+    with _Making(program, repository, place, hides, shown, clean, kept, progress) as making:
         try:
             return making.whole()
         except _TooLong:
@@ -148,18 +152,22 @@ class _Making:
         place: Path,
         hides: Callable[[str], bool],
         shown: Callable[[str], bytes | None],
+        clean: Collection[str],
         kept: Path | None,
+        progress: Callable[[int, int], None],
     ) -> None:
         self._repository, self._place = repository, place
         self._hides, self._shown = cache(hides), shown
         self._scanned = _Scanned.load(kept, repository)
+        self._clean = clean
+        self._progress = progress
         self._kept = _Kept(kept and kept / f"objects-{_name(repository)}")
         self._program = program
         self._until = time.monotonic() + limits.AGENT_HISTORY_SECONDS
         self._scratch = place / _SCRATCH
         self._index = self._scratch / "index"
         self._config = repository.format()
-        self._algorithm = "sha256" if b"sha256" in self._config else "sha1"
+        self._algorithm = repository.algorithm
         self._partial = ("--missing=allow-any",) if repository.is_partial else ()
         self._raw = hashlib.new(self._algorithm).digest_size
         self._read: dict[str, tuple[bytes, bytes]] = {}
@@ -366,9 +374,16 @@ class _Making:
                 self._hidden.add(row.oid)
         self._hidden.discard(self._id(b"blob", b""))
         left = [oid for oid in self._blobs if oid not in self._hidden]
-        for oid, kind, data in self._many([oid for oid in left if oid not in self._scanned.known]):
+        for oid in left:
+            if oid in self._clean and not self._partial:  # which of its blobs a partial clone has is not known yet
+                self._scanned.note(oid, _NOTHING)
+        unknown = [oid for oid in left if oid not in self._scanned.known]
+        for count, (oid, kind, data) in enumerate(self._many(unknown), 1):
+            self._progress(count, len(unknown))
             if kind == _MISSING:
                 self._gone.add(oid)
+            elif len(data) == limits.AGENT_SCANNED_BYTES and self._id(b"blob", data) in self._clean:
+                self._scanned.note(oid, _NOTHING)
             else:
                 self._scanned.add(oid, data)
         for oid in left:
@@ -764,8 +779,12 @@ class _Scanned:
     def add(self, oid: str, data: bytes) -> None:
         """Note whether a blob has secrets of high confidence."""
         kinds = {found.kind for found in find_certain(text_of(data))}
-        self.known[oid] = _NOTHING if not kinds else _KEYS_ONLY if kinds == {KEY} else _SECRET
-        self.new += 1
+        self.note(oid, _NOTHING if not kinds else _KEYS_ONLY if kinds == {KEY} else _SECRET)
+
+    def note(self, oid: str, hit: int) -> None:
+        """Note what a blob has."""
+        self.new += self.known.get(oid) != hit
+        self.known[oid] = hit
 
     def save(self) -> None:
         """Save what is new; if that fails, it only costs time."""

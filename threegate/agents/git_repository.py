@@ -207,6 +207,11 @@ class Repository:
         """A configuration with nothing but the format. Raises ProjectError."""
         return git_config(Project(self.common), ())
 
+    @property
+    def algorithm(self) -> str:
+        """What its objects are named with: sha1 or sha256. Raises ProjectError."""
+        return "sha256" if b"sha256" in self.format() else "sha1"
+
     def config(self, *, without_cone: bool = False) -> bytes:
         """The configuration of an agent's repository; `without_cone` if the patterns of a sparse checkout are not only
         folders. Raises ProjectError.

@@ -34,7 +34,7 @@ from threegate.agents.program import Program, find_program
 from threegate.agents.project_survey import Survey, scan_cache, survey
 from threegate.agents.propose import register_project
 from threegate.agents.read_folders import ReadFolder
-from threegate.agents.runs import RunFacts, end_dead_runs, run_lock, thaw_forgotten
+from threegate.agents.runs import RunFacts, all_runs, end_dead_runs, lock_ended, run_lock, thaw_forgotten
 from threegate.agents.secret_answers import Answers, keep_answers
 from threegate.agents.side_processes import (
     start_door,
@@ -109,7 +109,10 @@ None.
 """
 
 
-Copying = Callable[[], AbstractContextManager[Callable[[int, int], None]]]
+Busy = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
+"""Called with what is going on: a context manager whose value is called with how many are done, and out of how many or
+0.
+"""
 
 Decide = Callable[[Sequence[Finding]], Mapping[str, bool]]
 """Called with findings that nobody has decided about; returns for the digests that were decided whether they hide."""
@@ -122,7 +125,7 @@ def run_agent(
     actor: str,
     say: Callable[[str], None],
     propose: Propose,
-    copying: Copying,
+    busy: Busy,
     stopped: Callable[[], int],
     decide: Decide | None = None,
 ) -> Finished:
@@ -130,9 +133,8 @@ def run_agent(
     KeyboardInterrupt; TrailError.
 
     `stopped` comes from `stop_signals`. `say` receives lines for the person, before and after the agent,
-    never while it has the terminal. `copying` is a context manager used while the work copy is made; its
-    value is called with the number of files done and of all files. Without `decide` what was found and nobody decided
-    about is hidden if it is of high confidence.
+    never while it has the terminal. `busy` is used while the project is read and its copy made. Without `decide` what
+    was found and nobody decided about is hidden if it is of high confidence.
     """
     end_dead_runs(context, actor=actor)
     plan = _plan(context, wanted)
@@ -141,7 +143,7 @@ def run_agent(
         held.enter_context(run_lock(run))
         launch = _Launch(context, wanted, plan, run, actor, say, stopped)
         try:
-            launch.prepare(held, copying, decide)
+            launch.prepare(held, busy, decide)
             launch.refuse_stopped()
             launch.announce()
         except BaseException:
@@ -332,7 +334,7 @@ class _Launch:
             facts.write(parent)
         durable.remove_tree(self._run.folder)
 
-    def prepare(self, held: ExitStack, copying: Copying, decide: Decide | None) -> None:
+    def prepare(self, held: ExitStack, busy: Busy, decide: Decide | None) -> None:
         """Everything before the agent's first instruction, except the trail's event. Raises the same as
         `run_agent`.
         """
@@ -347,11 +349,11 @@ class _Launch:
                 kind = "overlay"
         shown = _Shown.of(self._wanted.shown, plan)
         said: list[str] = []
-        start = self._survey(shown.project, copying, decide)
+        start = self._survey(shown.project, busy, decide)
         if self._wanted.parent is not None:
             kind = self._take_over(*self._wanted.parent, kind, start, said)
         else:
-            with copying() as progress:
+            with busy("making the work copy") as progress:
 
                 def counted(done: int, of: int) -> None:
                     self.refuse_stopped()
@@ -368,6 +370,7 @@ class _Launch:
                     progress=counted,
                     say=said.append,
                     start=start,
+                    take_names=self._take_names,
                 )
         for number, folder in enumerate(plan.read):
             self.refuse_stopped()
@@ -463,18 +466,35 @@ class _Launch:
         said += self._taken.lines if self._taken else []
         return facts.copy
 
-    def _survey(self, shown: tuple[str, ...], copying: Copying, decide: Decide | None) -> Survey:
+    def _take_names(self, place: Path) -> None:
+        """Take the layer of names of the newest run on the project that has ended, if there is one: to change what
+        differs takes a part of the time.
+        """
+        for run, facts in reversed(all_runs(self._context.workspace)):
+            if not facts.ended or facts.root != str(self._plan.root) or facts.uid != self._plan.account.uid:
+                continue
+            with suppress(OSError), lock_ended(run) as ended:
+                if ended:
+                    os.rename(run.work / NAMES, place)
+                    return
+
+    def _survey(self, shown: tuple[str, ...], busy: Busy, decide: Decide | None) -> Survey:
         """The project at the start; what nobody has decided about is decided now, if there is somebody."""
         context, root = self._context, self._plan.root
         answers = Answers.read(context.workspace, root)
 
         def look() -> Survey:
-            with copying():
+            with busy("reading the project") as progress:
+
+                def counted(count: int) -> None:
+                    self.refuse_stopped()
+                    progress(count, 0)
+
                 return survey(
                     root,
                     shown=shown,
                     cache=scan_cache(context.workspace_id),
-                    progress=lambda count: self.refuse_stopped(),
+                    progress=counted,
                     protected=context.policy.settings.agents.protected,
                     key=answers.key,
                     answers=answers.hides,

@@ -3,7 +3,8 @@
 Invariant: a name that is not in the layer cannot be reached through it, whatever appears in the folder later; the
 bytes of a name that is in it are the folder's own, read when they are asked for. Each file of the layer is empty and
 redirects to its path in a data layer, which an overlay shows only through such redirects (Linux 6.16,
-Documentation/filesystems/overlayfs.rst, "Data-only lower layers").
+Documentation/filesystems/overlayfs.rst, "Data-only lower layers"). A run that has ended needs its layer no more, so the
+next one takes it and changes what differs; each entry is compared with the new start, and no other stays.
 """
 
 from __future__ import annotations
@@ -17,68 +18,149 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from threegate.agents.project_survey import Survey
+from threegate.agents.project_survey import Original, Survey
 from threegate.changes.trees import HeldTree, TreeEntry
-from threegate.core.held_folder import open_inside
+from threegate.core import durable
+from threegate.core.held_folder import hold_path, open_inside
 from threegate.jail.jail import Account, Layered, layers_work
 
 METACOPY: Final = "user.overlay.metacopy"
 REDIRECT: Final = "user.overlay.redirect"
+_KINDS: Final = {"file": TreeEntry("file"), "folder": TreeEntry("folder"), "link": TreeEntry("link")}
+_CLOSED: Final = Original("folder", 0o700, 0, 0, 0, 0)
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_names(start: Survey, source: int, layer: Path, *, exact: bool = False) -> None:
-    """Make the layer of what a survey found visible, in a new folder. `source` is the descriptor of the surveyed
-    folder; what changed meanwhile is left out. `exact` keeps owners and the modes of folders, which only root can.
+    """Make the layer of what a survey found visible, in a new folder or in the layer of an earlier start, of which
+    what is as it was stays. `source` is the descriptor of the surveyed folder; what changed meanwhile is left out.
+    `exact` keeps owners and the modes of folders, which only root can, and is for new folders.
 
     Raises OSError.
     """
-    layer.mkdir(exist_ok=True)
+    children = _by_folder(start)
+    with suppress(FileExistsError):
+        layer.mkdir()
     _alike(layer, os.fstat(source), exact)
-    held, there, parent = os.open(layer, _FOLDER), os.dup(source), ""
+    with hold_path(layer) as top:
+        for above in sorted(children):  # a folder comes before what is in it
+            _make_folder(top.fileno(), above, children[above], _Source(source, above), exact)
+
+
+def _by_folder(start: Survey) -> dict[str, dict[str, Original]]:
+    """The entries of each folder, by its path and by name. A folder that only the agent had is there too, if something
+    of the project is shown in it now.
+    """
+    children: dict[str, dict[str, Original]] = {"": {}}
+    for path, entry in start.entries.items():
+        above, _, name = path.rpartition("/")
+        children.setdefault(above, {})[name] = entry
+        if entry.kind == "folder":
+            children.setdefault(path, {})
+    for path in list(children):
+        while path and path not in start.entries:
+            path, _, name = path.rpartition("/")
+            children.setdefault(path, {})[name] = _CLOSED
+    return children
+
+
+class _Source:
+    """A folder of the project, opened when it is asked for."""
+
+    def __init__(self, top: int, path: str) -> None:
+        self._top = top
+        self._path = path
+        self._descriptor: int | None = None
+
+    def target(self, name: str) -> str | None:
+        """What a link leads to; None if it is not a link any more."""
+        with suppress(OSError):
+            return os.readlink(name, dir_fd=self._open())
+        return None
+
+    def facts(self, name: str) -> os.stat_result:
+        """Raises OSError."""
+        return os.stat(name, dir_fd=self._open(), follow_symlinks=False)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = open_inside(self._top, self._path or ".", _FOLDER)
+        return self._descriptor
+
+
+def _make_folder(top: int, above: str, wanted: Mapping[str, Original], source: _Source, exact: bool) -> None:
+    """Give a folder of the layer exactly the entries that are wanted. Raises OSError."""
+    held = open_inside(top, above or ".", _FOLDER)
     try:
-        for path, entry in start.entries.items():
-            above, _, name = path.rpartition("/")
-            if above != parent:
-                os.close(held)
-                held, parent = os.open(layer / above, _FOLDER), above
-                os.close(there)
-                there = -1
-                there = _open(source, above)
-            if there < 0:
-                continue
-            if entry.kind == "file":
-                make_stub(held, name, path, size=entry.size, mode=entry.mode & 0o777, mtime_ns=entry.mtime_ns)
-            elif entry.kind == "folder":
-                os.mkdir(name, 0o700, dir_fd=held)
-            else:
+        kept = set()
+        with os.scandir(held) as found:
+            for there in list(found):
+                if there.name in wanted and _is_kept(held, there, wanted[there.name], source):
+                    kept.add(there.name)
+                else:
+                    _remove(held, there.name)
+        for name, entry in wanted.items():
+            if name not in kept:
+                _make(held, f"{above}/{name}" if above else name, name, entry, source)
+            if exact:
                 with suppress(OSError):
-                    os.symlink(os.readlink(name, dir_fd=there), name, dir_fd=held)
-            if exact or entry.kind == "folder":
-                with suppress(FileNotFoundError):
-                    _alike(name, os.stat(name, dir_fd=there, follow_symlinks=False), exact, held)
+                    _alike(name, source.facts(name), exact, held)
     finally:
+        source.close()
         os.close(held)
-        if there >= 0:
-            os.close(there)
+
+
+def _make(held: int, path: str, name: str, entry: Original, source: _Source) -> None:
+    if entry.kind == "file":
+        make_stub(held, name, path, size=entry.size, mode=entry.mode & 0o777, mtime_ns=entry.mtime_ns)
+    elif entry.kind == "folder":
+        os.mkdir(name, 0o700, dir_fd=held)
+        os.chmod(name, _folder_mode(entry), dir_fd=held)
+    elif (target := source.target(name)) is not None:
+        os.symlink(target, name, dir_fd=held)
+
+
+def _is_kept(held: int, there: os.DirEntry[str], entry: Original, source: _Source) -> bool:
+    """Whether an entry of the layer of an earlier start is what is made of this one now. A file has its time last, so
+    one that has it is whole.
+    """
+    facts = there.stat(follow_symlinks=False)
+    if entry.kind == "file":
+        same = stat.S_ISREG(facts.st_mode) and facts.st_size == entry.size and facts.st_mtime_ns == entry.mtime_ns
+        return same and stat.S_IMODE(facts.st_mode) == entry.mode & 0o777
+    if entry.kind == "folder":
+        return stat.S_ISDIR(facts.st_mode) and stat.S_IMODE(facts.st_mode) == _folder_mode(entry)
+    return stat.S_ISLNK(facts.st_mode) and os.readlink(there.name, dir_fd=held) == source.target(there.name)
+
+
+def _folder_mode(entry: Original) -> int:
+    """This account must be able to go into the folders of the layer."""
+    return entry.mode & 0o777 | 0o700
+
+
+def _remove(held: int, name: str) -> None:
+    """Remove an entry of the layer, whatever it is. Raises OSError."""
+    try:
+        os.unlink(name, dir_fd=held)
+    except IsADirectoryError:
+        inner = open_inside(held, name, _FOLDER)
+        try:
+            durable.empty_folder(inner)
+        finally:
+            os.close(inner)
+        os.rmdir(name, dir_fd=held)
 
 
 def _alike(place: str | Path, facts: os.stat_result, exact: bool, folder: int | None = None) -> None:
-    """Give an entry of the layer the mode of a folder, and with `exact` its owner. Without, this account must be able
-    to go into its folders.
-    """
+    """Give an entry of the layer the mode of a folder, and with `exact` its owner."""
     if exact:
         os.chown(place, facts.st_uid, facts.st_gid, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISDIR(facts.st_mode):
         os.chmod(place, facts.st_mode & 0o777 | (0 if exact else 0o700), dir_fd=folder)
-
-
-def _open(source: int, path: str) -> int:
-    """A folder below an open one, or -1 if it is none any more."""
-    try:
-        return open_inside(source, path or ".", _FOLDER)
-    except OSError:
-        return -1
 
 
 def make_stub(folder: int, name: str, path: str, *, size: int, mode: int, mtime_ns: int) -> None:
@@ -116,10 +198,33 @@ def names_work(account: Account, folder: Path, place: Path, work: Path | None = 
         return layers_work(account, Layered(names, (folder, data), "/mnt/tree", work), probe)
 
 
+class StartTree:
+    """The names that a survey found visible, as a tree: those of the layer, which another run may have by now."""
+
+    def __init__(self, start: Survey, data: HeldTree) -> None:
+        self._data = data
+        self._folders: dict[str, dict[str, TreeEntry]] = {"": {}}
+        for path, entry in start.entries.items():
+            above, _, name = path.rpartition("/")
+            self._folders.setdefault(above, {})[name] = _KINDS[entry.kind]
+            if entry.kind == "folder":
+                self._folders.setdefault(path, {})
+
+    def names(self, path: str) -> Mapping[str, TreeEntry]:
+        return self._folders.get(path, {})
+
+    def look(self, path: str) -> TreeEntry | None:
+        above, _, name = path.rpartition("/")
+        return self._folders.get(above, {}).get(name) if path else _KINDS["folder"]
+
+    def target(self, path: str) -> bytes:
+        return self._data.target(path)
+
+
 class NamesTree:
     """What such an overlay shows, read without mounting it: the layer's names, with the folder's own entries."""
 
-    def __init__(self, names: HeldTree, data: HeldTree) -> None:
+    def __init__(self, names: HeldTree | StartTree, data: HeldTree) -> None:
         self._names = names
         self._data = data
 

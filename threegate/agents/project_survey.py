@@ -17,23 +17,31 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from threegate.agents.file_findings import Finding, find_in_file
-from threegate.agents.git_repository import tracked_paths
+from threegate.agents.git_repository import NoHistory, Repository, tracked_paths
 from threegate.agents.secret_files import is_secret_path
-from threegate.changes.path_rules import WORKSPACE
+from threegate.changes.git_objects import object_id
+from threegate.changes.path_rules import is_workspace
 from threegate.changes.protected_paths import ProtectedPaths
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.user_state import UserState
+from threegate.proposals.project import ProjectError
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PIECE: Final = 1 << 16
+_ROWS: Final = 1000
+_TOLD: Final = 16
+"""Entries from one call of `progress` to the next."""
 
+_HASHED_BYTES: Final = 4096
+"""From this size on a file's bytes are worth a digest, if that saves a second scan."""
 _RULES: Final = 3
 """Number of the rules by which files are scanned: with others, what was found before does not count."""
 
@@ -92,6 +100,10 @@ class Survey:
     """The setting `agents.protected` at the start."""
     findings: list[Finding] = field(default_factory=list)
     """What looks like a secret, also where nothing is hidden for its sake; not in the manifest."""
+    clean_blobs: set[str] = field(default_factory=set)
+    """The ids that git gives to bytes which this survey scanned, and found nothing in, so that they are not scanned a
+    second time in the history; of a large file to its first AGENT_SCANNED_BYTES. Not in the manifest.
+    """
 
     def hides(self, path: str, shown: Collection[str] = ()) -> bool:
         """Whether a path, also one that the project had once, is hidden from the agent, if its folders are not.
@@ -125,16 +137,17 @@ class Survey:
         return sum(entry.size for entry in self.entries.values() if entry.kind == "file")
 
     def to_lines(self) -> Iterator[bytes]:
-        """The manifest: a line with what is hidden, then one line per entry."""
+        """The manifest: a line with what is hidden, then lines with the rows of many entries each."""
         yield json.dumps({"hidden": self.hidden, "protected": self.protected}).encode() + b"\n"
-        for path, entry in self.entries.items():
-            yield json.dumps([path, *entry, *self.copied.get(path, ())]).encode() + b"\n"
+        rows = ([path, *entry, *self.copied.get(path, ())] for path, entry in self.entries.items())
+        while some := list(islice(rows, _ROWS)):
+            yield json.dumps(some).encode() + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Survey:
         """Parse the output of `to_lines`. Raises ValueError, KeyError, TypeError."""
         first, *rest = data.splitlines()
-        rows = [json.loads(line) for line in rest]
+        rows = [row for line in rest for row in _rows(json.loads(line))]
         head = json.loads(first)
         return cls(
             {row[0]: Original(*row[1:7]) for row in rows},
@@ -142,6 +155,11 @@ class Survey:
             {row[0]: (row[7], row[8]) for row in rows if len(row) > 7},
             tuple(head["protected"]),
         )
+
+
+def _rows(line: list[Any]) -> list[list[Any]]:
+    """The rows in a line of the manifest; earlier versions wrote each in a line of its own."""
+    return [line] if isinstance(line[0], str) else line
 
 
 def survey(
@@ -165,7 +183,7 @@ def survey(
     found = Survey(protected=tuple(protected))
     scanned = _Scanned.load(cache, root, project)
     scanned.key, scanned.answers, scanned.protected = key, answers, _protected(found.protected)
-    scanned.findings = found.findings
+    scanned.findings, scanned.clean_blobs = found.findings, found.clean_blobs
     try:
         top = os.open(root, _FOLDER)
     except OSError as error:
@@ -186,11 +204,16 @@ def _look(
     shown: _Shown,
     scanned: _Scanned,
     progress: Callable[[int], None],
-) -> None:
+) -> bool:
+    """Look at an open folder and everything below it. False, and nothing is noted, if it is a workspace of ThreeGate,
+    which has the drafts, keys and trail of a person; the top is none.
+    """
     if prefix.count("/") > limits.AGENT_PATH_DEPTH:
         raise InvalidInput(f"the project has folders deeper than {limits.AGENT_PATH_DEPTH}; move them elsewhere")
     with os.scandir(folder) as entries:
         listed = sorted(entries, key=lambda entry: entry.name)
+    if prefix and is_workspace({entry.name for entry in listed}):
+        return False
     for entry in listed:
         path = prefix + entry.name
         try:
@@ -208,7 +231,8 @@ def _look(
         found.entries[path] = original
         if len(found.entries) > limits.AGENT_COPY_ENTRIES:
             raise InvalidInput(f"the project has more than {limits.AGENT_COPY_ENTRIES} entries; use one of its folders")
-        progress(len(found.entries))
+        if len(found.entries) % _TOLD == 0:
+            progress(len(found.entries))
         if original.kind != "folder":
             continue
         try:
@@ -218,22 +242,11 @@ def _look(
             found.hidden[path] = "unreadable"
             continue
         try:
-            if _is_workspace(below):
+            if not _look(found, below, f"{path}/", device, shown, scanned, progress):
                 del found.entries[path]
                 found.hidden[path] = "ours"
-            else:
-                _look(found, below, f"{path}/", device, shown, scanned, progress)
         finally:
             os.close(below)
-
-
-def _is_workspace(folder: int) -> bool:
-    """Whether an open folder is a workspace of ThreeGate: it has the drafts, keys and trail of a person."""
-    for name in WORKSPACE:
-        try:
-            os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except OSError:
-            return False
     return True
 
 
@@ -262,7 +275,7 @@ class _Shown:
 
     def asked(self, path: str) -> bool:
         """Whether a path is one of them, or below one."""
-        return any(path == shown or path.startswith(f"{shown}/") for shown in self.paths)
+        return bool(self.paths) and any(path == shown or path.startswith(f"{shown}/") for shown in self.paths)
 
     def leads(self, path: str) -> bool:
         """Whether one of them is below a path."""
@@ -278,6 +291,7 @@ class _Scanned:
         self.key = b""
         self.answers: Mapping[str, bool] = {}
         self.findings: list[Finding] = []
+        self.clean_blobs: set[str] = set()
         self._root = root
         self._file = file
         self._known = known
@@ -287,6 +301,21 @@ class _Scanned:
     @cached_property
     def _tracked(self) -> frozenset[str]:
         return tracked_paths(self._root)
+
+    @cached_property
+    def _algorithm(self) -> str:
+        """What the repository names its objects with; empty without one."""
+        try:
+            return Repository.of(self._root).algorithm
+        except (NoHistory, ProjectError):
+            return ""
+
+    def _note_clean(self, path: str, data: bytes) -> None:
+        """Note the id of a tracked file's bytes, those that were scanned, in which nothing was found. To hash a small
+        one takes longer than it is worth.
+        """
+        if len(data) >= _HASHED_BYTES and path in self._tracked and self._algorithm:
+            self.clean_blobs.add(object_id(self._algorithm, b"blob", data))
 
     @classmethod
     def load(cls, folder: Path | None, root: Path, project: bool) -> _Scanned:
@@ -298,14 +327,14 @@ class _Scanned:
         known: dict[str, list[int]] = {}
         with suppress(OSError, ValueError, TypeError, AttributeError):
             value = json.loads(durable.read_regular(file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES))
-            known = {path: row for path, row in value.items() if len(row) == 5}
+            known = dict(value)
         return cls(file, known, root, project)
 
     def reason(self, path: str, name: str, facts: os.stat_result, folder: int) -> Reason | None:
         """Whether a file is a secret, or has one in its first AGENT_SCANNED_BYTES, or cannot be read."""
         key = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
         before = self._known.get(path)
-        if before is not None and before[:4] == key and not before[4]:
+        if before == [*key, 0]:
             self._now[path] = before
             return None
         try:
@@ -316,6 +345,8 @@ class _Scanned:
         self._now[path] = [*key, int(bool(found))]
         self._changed = self._changed or before != self._now[path]
         self.findings += found
+        if not found:
+            self._note_clean(path, data)
         return "secret" if any(self.answers.get(item.digest, item.hides) for item in found) else None
 
     def save(self) -> None:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-from threegate.agents.work_copy import NAMES, TREE, UPPER
+from threegate.agents.work_copy import TREE, UPPER
 from threegate.core import durable, limits
 from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, ThreeGateError, Unavailable
@@ -220,7 +220,7 @@ def _close_unstarted(workspace: Workspace, run: AgentRun, facts: RunFacts) -> No
 
 def _return_copy(run: AgentRun, parent: AgentRun) -> None:
     known = RunFacts.read(parent)
-    places = [(run.work / name, parent.work / name) for name in (UPPER, NAMES, TREE)]
+    places = [(run.work / name, parent.work / name) for name in (UPPER, TREE)]
     for mine, theirs in (*places, (run.git, parent.git)):
         if mine.is_dir() and not theirs.exists():
             os.rename(mine, theirs)

@@ -108,6 +108,8 @@ def text_of(data: bytes) -> str:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace")
     head = data[:_GUESSED_BYTES]
+    if b"\0" not in head:
+        return data.decode("utf-8", "replace")
     for first, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
         zeros, others = head[first::2], head[1 - first :: 2]
         if zeros and zeros.count(0) * 5 > len(zeros) * 4 and others.count(0) * 5 < len(others):

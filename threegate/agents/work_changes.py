@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from threegate.agents.merge import MergedFile, MergedTree, merge_files
-from threegate.agents.names_layer import NamesTree
+from threegate.agents.names_layer import NamesTree, StartTree
 from threegate.agents.project_survey import Original
 from threegate.agents.start_bytes import start_bytes
-from threegate.agents.work_copy import NAMES, TREE, UPPER, WorkCopy
+from threegate.agents.work_copy import TREE, UPPER, WorkCopy
 from threegate.changes.ignored import IgnoreRules
 from threegate.changes.make import LeftOut, MadeChangeSet, make_change_set, refuse_exhausted, utf_8
 from threegate.changes.path_rules import is_repository
@@ -160,9 +160,8 @@ def _trees(copy: WorkCopy) -> Iterator[tuple[Tree, Tree, list[str]]]:
     with _held(copy.root) as root, _held(place) as top:
         project, mine = HeldTree(root), HeldTree(top)
         if copy.kind == "overlay":
-            with _held(copy.run.work / NAMES) as names:
-                work = OverlayTree(mine, NamesTree(HeldTree(names), project))
-                yield project, work, list(_touched_above(copy, mine))
+            work = OverlayTree(mine, NamesTree(StartTree(copy.start, project), project))
+            yield project, work, list(_touched_above(copy, mine))
         else:
             yield project, mine, list(_touched_in(copy, mine, top))
 

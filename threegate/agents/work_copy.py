@@ -123,12 +123,14 @@ class WorkCopy:
         progress: Callable[[int, int], None] = lambda done, of: None,
         say: Callable[[str], None] = lambda line: None,
         start: Survey | None = None,
+        take_names: Callable[[Path], None] = lambda place: None,
     ) -> WorkCopy:
-        """Write the manifest of a survey, and make the copy; without `start` the project is surveyed now.
+        """Write the manifest of a survey, and make the copy; without `start` the project is surveyed now. `take_names`
+        may put the layer of an earlier run at a path, whatever it has.
 
         With `plain_if_small` it is an overlay only where a plain copy is not cheap: in an overlay no folder of the
-        project can be renamed by one call. `progress` is called with the number of files done and of all files, `say`
-        with a line about the repository if it is not as in the project.
+        project can be renamed by one call. `progress` is called with the number of files, and of versions in the
+        history, that are done and of all, `say` with a line about the repository if it is not as in the project.
 
         Raises InvalidInput, Unavailable (no space, not readable); the run's folder may then be removed.
         """
@@ -139,11 +141,12 @@ class WorkCopy:
         copy = cls(run, root, kind, account, start)
         try:
             if kind == "overlay":
+                take_names(run.work / NAMES)
                 copy._make_overlay()
             else:
                 copy._make_plain(progress)
             tree = run.work / (UPPER if kind == "overlay" else TREE)
-            copy._make_git(tree, shown, cache, say)
+            copy._make_git(tree, shown, cache, say, progress)
             if not account.is_own and (tree / ".git").is_dir():
                 _give(tree / ".git", account)
             durable.deliver(run.ignores, project_ignores.to_bytes(project_ignores.gather(root)))
@@ -197,6 +200,10 @@ class WorkCopy:
         for folder in (upper, self.run.work / SCRATCH):
             folder.mkdir(exist_ok=True)
         os.chmod(upper, stat.S_IMODE(os.stat(self.root).st_mode) | 0o700)
+        self.make_names()
+
+    def make_names(self) -> None:
+        """The layer of what is visible, for an overlay. Raises OSError."""
         source = os.open(self.root, _FOLDER)
         try:
             make_names(self.start, source, self.run.work / NAMES)
@@ -222,7 +229,14 @@ class WorkCopy:
         finally:
             os.close(source)
 
-    def _make_git(self, tree: Path, shown: Collection[str], cache: Path | None, say: Callable[[str], None]) -> None:
+    def _make_git(
+        self,
+        tree: Path,
+        shown: Collection[str],
+        cache: Path | None,
+        say: Callable[[str], None],
+        progress: Callable[[int, int], None],
+    ) -> None:
         """A `.git` with what reading and committing need, without hidden files: none of the operator's configuration,
         hooks, remotes or credentials. `say` gets what is not as in the project.
         """
@@ -242,7 +256,9 @@ class WorkCopy:
                 self.run.git,
                 hides=lambda path: self.start.hides(path, shown),
                 shown=self._visible_bytes,
+                clean=self.start.clean_blobs,
                 kept=cache,
+                progress=progress,
             )
             history.write(repository, tree / ".git", _GIT_OBJECTS)
             keep_index(repository, self.run)

@@ -157,7 +157,7 @@ def _start(
             actor=own_account(),
             say=tell,
             propose=lambda ended: _proposed(context, ended, when, stopped, tell),
-            copying=lambda: busy("making the work copy"),
+            busy=busy,
             stopped=stopped,
             decide=(lambda new: decide_findings(new, stopped)) if invocation.on_terminal() else None,
         )

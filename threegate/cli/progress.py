@@ -21,7 +21,7 @@ _END_SECONDS = 1.0
 def busy(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show `what` with the elapsed time, from the second second until the block is left.
 
-    The block may report its progress: how many are done, and out of how many.
+    The block may report its progress: how many are done, and out of how many, or 0 where that is not known.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         yield lambda done, of: None
@@ -29,7 +29,7 @@ def busy(what: str) -> Iterator[Callable[[int, int], None]]:
     text = [what]
 
     def tell(done: int, of: int) -> None:
-        text[0] = f"{what}: {done} of {of}"
+        text[0] = f"{what}: {done} of {of}" if of else f"{what}: {done}"
 
     done = threading.Event()
     thread = threading.Thread(target=_show, args=(text, done), name="progress", daemon=True)

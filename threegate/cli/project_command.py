@@ -19,6 +19,7 @@ from threegate.cli.invocation import (
     warn,
     workspace_here,
 )
+from threegate.cli.progress import busy
 from threegate.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -150,14 +151,16 @@ def survey(
     answers = Answers.read(context.workspace, root)
 
     def look() -> Survey:
-        return survey_project(
-            root,
-            shown=tuple(path.rstrip("/") for path in with_ or ()),
-            cache=scan_cache(context.workspace_id),
-            protected=context.policy.settings.agents.protected,
-            key=answers.key,
-            answers=answers.hides,
-        )
+        with busy("reading the project") as progress:
+            return survey_project(
+                root,
+                shown=tuple(path.rstrip("/") for path in with_ or ()),
+                cache=scan_cache(context.workspace_id),
+                progress=lambda count: progress(count, 0),
+                protected=context.policy.settings.agents.protected,
+                key=answers.key,
+                answers=answers.hides,
+            )
 
     found = look()
     if ask:

@@ -53,7 +53,12 @@ def _is_plain(value: Any, depth: int) -> bool:
     if depth == 0:
         return False
     if kind is dict:
-        return all(type(key) is str and key.isascii() and _is_plain(item, depth - 1) for key, item in value.items())
+        for key, item in value.items():  # a loop: a change of many files renders many small objects
+            if type(key) is not str or not key.isascii():
+                return False
+            if type(item) is not str and item is not None and not _is_plain(item, depth - 1):
+                return False
+        return True
     return (kind is list or kind is tuple) and all(_is_plain(item, depth - 1) for item in value)
 
 

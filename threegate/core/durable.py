@@ -18,6 +18,7 @@ import fcntl
 import os
 import re
 import secrets
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,6 +38,7 @@ _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _AT_ONCE = 64
+_REMOVED_AT_ONCE = 16
 _FEW = 8
 """Up to this many files are synced one by one; for more, their whole file system is synced."""
 _temporary = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
@@ -168,6 +170,46 @@ def unlink_at(folder: int, name: str, path: Path) -> None:
     _tell("after", "unlink", path)
 
 
+def unlink_all_at(folder: int, names: Sequence[str], path: Path) -> None:
+    """Remove many names in an open folder, in no order. `path` is that of the folder, and only for observers. Raises
+    OSError; other names may then be left.
+    """
+    failed: list[OSError] = []
+
+    def remove(name: str) -> None:
+        try:
+            if not failed:
+                unlink_at(folder, name, path / name)
+        except OSError as error:
+            failed.append(error)
+
+    _several_at_once(remove, names)
+    if failed:
+        raise failed[0]
+
+
+def _several_at_once(act: Callable[[str], None], names: Sequence[str]) -> None:
+    """Call `act`, which raises nothing, for each name: a disk that frees the blocks of a file at once takes a
+    millisecond for each, and takes many together. Observers see one operation after the other.
+    """
+    left = iter(names)
+
+    def some() -> None:
+        for name in left:
+            act(name)
+
+    threads = []
+    if len(names) > _AT_ONCE and not _observers:
+        with suppress(RuntimeError):  # the account may have no more threads
+            for _ in range(_REMOVED_AT_ONCE):
+                threads.append(threading.Thread(target=some, name="removing"))
+                threads[-1].start()
+    some()
+    for thread in threads:
+        if thread.ident is not None:
+            thread.join()
+
+
 def make_folder(path: Path, mode: int = 0o700, *, settled: bool = True) -> None:
     """Make one folder and make its name durable; with `settled` false the caller syncs the folder that it is in.
     Raises FileExistsError, OSError.
@@ -246,16 +288,19 @@ def empty_folder(folder: int) -> None:
     """Remove everything in an open folder, without following links. What cannot be removed stays, and keeps nothing
     else.
 
-    Without recursion, and with two open folders at most: a run makes more levels than Python has frames, or a process
-    has descriptors.
+    Without recursion, and with two open folders for each thread at most: a run makes more levels than Python has
+    frames, or a process has descriptors.
     """
     stuck: set[str] = set()
+
+    def remove(name: str) -> None:
+        try:
+            _remove_or_lift(folder, name)
+        except OSError:
+            stuck.add(name)
+
     while names := set(os.listdir(folder)) - stuck:
-        for name in names:
-            try:
-                _remove_or_lift(folder, name)
-            except OSError:
-                stuck.add(name)
+        _several_at_once(remove, list(names))
 
 
 def _remove_or_lift(folder: int, name: str) -> None:

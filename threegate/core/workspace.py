@@ -425,7 +425,7 @@ class AgentRun:
 
     @property
     def manifest(self) -> Path:
-        """What the project had at the start, one JSON line an entry; not in the jail."""
+        """What the project had at the start, in lines of JSON with many entries each; not in the jail."""
         return self.folder / "manifest.jsonl"
 
     @property

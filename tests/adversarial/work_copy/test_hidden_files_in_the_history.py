@@ -17,6 +17,7 @@ from threegate.agents.git_repository import NoHistory, Repository
 from threegate.agents.work_changes import read_changes
 from threegate.agents.work_copy import CopyKind, WorkCopy
 from threegate.core import limits
+from threegate.secretscan import Found, find_certain
 
 TOKEN = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 GIT = "git -c user.name=a -c user.email=a@b.c"
@@ -87,6 +88,36 @@ def test_no_object_of_the_agents_repository_has_a_hidden_file(tmp_path: Path, pr
         )
         assert changed(read_changes(copy)) == {"a.txt": "modify"}
     assert files(project) == before
+
+
+SIZES = {"whole": 10_000, "only its beginning is scanned": limits.AGENT_SCANNED_BYTES + 10_000}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("script", "scanned"),
+    [
+        ("true", 0),
+        (f"cp a.txt kept; sed -i '1s/^/CANARY {TOKEN} /' a.txt; git add a.txt; cp kept a.txt; rm kept", 1),
+        (f"cp a.txt kept; sed -i '1s/^/CANARY {TOKEN} /' a.txt; {TWO}; cp kept a.txt; rm kept", 1),
+    ],
+)
+def test_a_clean_file_speaks_only_for_its_own_bytes(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, script: str, scanned: int, size: str
+) -> None:
+    """Bytes that were scanned in the project are not scanned again as a blob. Other bytes of the same path are."""
+    (project / "a.txt").write_text("value = 1\n" * (SIZES[size] // 10))
+    history(project, f"git add a.txt; {GIT} commit -qm a; {script}")
+    texts = []
+
+    def counted(text: str) -> list[Found]:
+        texts.append(text)
+        return find_certain(text)
+
+    monkeypatch.setattr(git_history, "find_certain", counted)
+    with in_copy(tmp_path, "overlay") as copy:
+        assert len([text for text in texts if "value = 1" in text]) == scanned
+        assert "CANARY" not in inside(copy, f"{DUMP}")
 
 
 def test_odd_objects_keep_their_bytes(tmp_path: Path, project: Path) -> None:

@@ -470,14 +470,15 @@ def _is_ours(stage: HeldFolder, token: str) -> bool:
 
 def _empty(folder: HeldFolder, last: str = "") -> None:
     with folder.entries() as entries:
-        names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in sorted(names, key=lambda item: item[0] == last):
-        if is_folder:
-            with folder.folder(name) as inner:
-                _empty(inner)
-            durable.remove_folder_at(folder.fileno(), name, folder.path / name)
-        else:
-            durable.unlink_at(folder.fileno(), name, folder.path / name)
+        names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+    for name in (name for name, is_folder in names.items() if is_folder):
+        with folder.folder(name) as inner:
+            _empty(inner)
+        durable.remove_folder_at(folder.fileno(), name, folder.path / name)
+    files = [name for name, is_folder in names.items() if not is_folder and name != last]
+    durable.unlink_all_at(folder.fileno(), files, folder.path)
+    if last in names:
+        durable.unlink_at(folder.fileno(), last, folder.path / last)
 
 
 def _stat(project: HeldFolder, path: str) -> os.stat_result:
