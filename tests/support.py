@@ -14,6 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
 THREEGATE = [sys.executable, "-m", "threegate"]
 Seen = TypeVar("Seen")
 
@@ -169,9 +172,17 @@ def children(pid: int, name: str = "", state: str = "") -> set[int]:
     return found
 
 
-def make_key(path: Path, kind: Sequence[str] = ("-t", "ed25519")) -> Path:
-    """A real key pair without a passphrase."""
-    subprocess.run(["ssh-keygen", "-q", *kind, "-N", "", "-C", path.name, "-f", str(path)], check=True)
+def make_key(path: Path, kind: Sequence[str] = ()) -> Path:
+    """A real key pair without a passphrase: ed25519, or what ssh-keygen makes with these options."""
+    if kind:
+        subprocess.run(["ssh-keygen", "-q", *kind, "-N", "", "-C", path.name, "-f", str(path)], check=True)
+        return path
+    key = Ed25519PrivateKey.generate()
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    path.touch(0o600)
+    path.write_bytes(secret)
+    path.with_name(f"{path.name}.pub").write_bytes(public + f" {path.name}\n".encode())
     return path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -12,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from tests import support
 from threegate.approval import (
     NAMESPACE_APPROVAL,
     Countersignature,
@@ -45,11 +45,8 @@ DATA_SHA = hashlib.sha256(DATA).hexdigest()
 
 def make_key(folder: Path, name: str, kind: str = "ed25519", bits: int | None = None) -> Path:
     """A real key pair without a passphrase; the path of the private key."""
-    path = folder / name
     size = ["-b", str(bits)] if bits else []
-    command = ["/usr/bin/ssh-keygen", "-q", "-t", kind, *size, "-N", "", "-C", name, "-f", str(path)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    return path
+    return support.make_key(folder / name, [] if kind == "ed25519" else ["-t", kind, *size])
 
 
 def public(key: Path) -> str:

@@ -29,7 +29,6 @@ SLEEPS = {
     "agents/npm_agents.py": "between two questions to a registry: nothing says when it is back",
     "agents/terminal.py": "keys as a person presses them: a page that is passed over in a hurry was not seen",
     "cluster/test_soak.py": "looks for a file that is there for some milliseconds only",
-    "runners/test_monty_watch.py": "a look that takes longer than removing would, if it did not wait",
     "runners/test_slow_engine.py": "a moment within a run that neither the engine nor the run shows",
     "setup/test_systemd.py": "nothing may happen for longer than the watchdog waits",
     "support.py": "the one function that waits for a condition",

@@ -5,7 +5,6 @@ removed.
 from __future__ import annotations
 
 import threading
-import time
 
 from tests.support import wait_until
 from threegate.runners.monty.run_watch import BEAT, RunWatch
@@ -49,19 +48,24 @@ def test_what_was_removed_is_never_looked_at_again() -> None:
 
 
 def test_removing_waits_for_the_look_that_is_taken() -> None:
-    class Slow(Run):
-        taken = threading.Event()
+    class Held(Run):
+        taken, ends = threading.Event(), threading.Event()
 
         def look(self) -> None:
             self.taken.set()
-            time.sleep(10 * BEAT)  # longer than removing would take if it did not wait
+            assert self.ends.wait(30)
             super().look()
 
-    watch, run = RunWatch(), Slow()
+    watch, run = RunWatch(), Held()
     watch.add(run)
     assert run.taken.wait(30)
-    watch.remove(run)
-    assert run.looks == 1
+    removing = threading.Thread(target=watch.remove, args=(run,))
+    removing.start()
+    removing.join(10 * BEAT)  # longer than removing would take if it did not wait
+    assert removing.is_alive() and run.looks == 0
+    run.ends.set()
+    removing.join(30)
+    assert not removing.is_alive() and run.looks > 0
 
 
 def watchers() -> int:

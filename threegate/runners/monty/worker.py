@@ -6,6 +6,7 @@ MONTY_BIN or PATH), and what this machine cannot restrict is listed in `Isolatio
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import itertools
 import os
@@ -117,9 +118,10 @@ class Wrapper:
         os.close(self._descriptor)
 
 
+@functools.cache
 def find_isolation(binary: Path) -> Isolation:
-    """The strongest way to start a worker that works on this machine, tested by starting one. Raises
-    Unavailable.
+    """The strongest way to start a worker that works on this machine, tested by starting one, once in the life of this
+    process. Raises Unavailable.
     """
     for isolation in _candidates():
         with Wrapper(isolation, binary) as wrapper, suppress(OSError, subprocess.SubprocessError):
