@@ -11,9 +11,9 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -24,6 +24,7 @@ from tests.commands import forked
 
 support.start = forked
 
+Test = TypeVar("Test", bound=Callable[..., None])
 REQUIRED = os.environ.get("THREEGATE_REQUIRE_ENGINE") == "1"
 
 
@@ -95,6 +96,23 @@ def few(values: Iterable[Any], count: int) -> list[Any]:
     return cases[:count] + [slow(*case) if isinstance(case, tuple) else slow(case) for case in cases[count:]]
 
 
+SLOW = os.environ.get("THREEGATE_SLOW") == "1"
+"""Whether these are the slow tests, as `make test-slow` says it."""
+
+
+def examples(count: int, **more: Any) -> Callable[[Test], Test]:
+    """For a property test: a third of the examples always, and all of them with the slow tests. `more` are further
+    settings of hypothesis.
+    """
+    from hypothesis import settings
+
+    def with_examples(test: Test) -> Test:
+        test = settings(max_examples=count if SLOW else count // 3, **more)(test)
+        return pytest.mark.slow(test) if SLOW else test
+
+    return with_examples
+
+
 LONG = (
     "adversarial/cluster",
     "agents",
@@ -104,6 +122,7 @@ LONG = (
     "setup",
     "tools/test_foreign",
     "tools/test_real",
+    "tui/test_review",
 )
 """Where single tests take half a minute, most of it waiting for other processes."""
 

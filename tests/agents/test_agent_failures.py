@@ -198,6 +198,7 @@ def test_a_project_that_may_not_be_written_waits(user: Person) -> None:
     assert [event["status"] for event in user.events("finished")] == ["succeeded"]
 
 
+@pytest.mark.slow
 def test_a_change_of_a_gigabyte(user: Person) -> None:
     """It is named in one line, and by its size alone: it is not read. The rest is drafted."""
     done = user.run("/bin/sh", "-c", "truncate -s 1G big.bin; echo x >x", options=["--propose", "always"])

@@ -90,6 +90,7 @@ def test_the_account_outside_is_the_agents(somebody: Person) -> None:
     wait_until_nothing_lives(somebody)
 
 
+@pytest.mark.slow
 def test_processes_and_memory_are_limited_or_that_is_said(somebody: Person) -> None:
     """Processes for everybody; memory as root by a cgroup that is gone afterwards, and an ordinary account reads that
     it has no such limit.

@@ -97,6 +97,7 @@ def test_a_link_stays_a_link_and_other_bytes_are_refused(tmp_path: Path) -> None
         ClientEntry.plan(target, JSON)
 
 
+@pytest.mark.slow
 def test_the_command_shows_asks_and_says_that_there_is_no_wall(user: Person) -> None:
     unasked = user.threegate("agent", "connect", "codex", "--write")
     assert unasked.returncode == 64 and "--yes to write it" in unasked.stderr

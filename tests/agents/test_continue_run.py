@@ -235,6 +235,7 @@ def test_a_run_that_does_not_start_gives_the_copy_back(user: Person) -> None:
     assert Path(user.workspace / "tool-exec" / "agents" / run / "work").is_dir()
 
 
+@pytest.mark.slow
 def test_the_next_run_takes_over_the_names_of_an_earlier_one(someone: Person) -> None:
     """Which is still drafted and continued; the next run sees the project as it is now."""
     large(someone)

@@ -262,7 +262,7 @@ def test_the_providers_refusals_reach_the_agent(relay: Start, endpoint: Endpoint
     assert (status, heads["retry-after"], body) == (429, "7", b'{"error":"slow down"}')
 
 
-@pytest.mark.parametrize(("budget", "value"), [("requests", 2), ("bytes", 120), ("tokens", 10)])
+@pytest.mark.parametrize(("budget", "value"), few([("requests", 2), ("bytes", 120), ("tokens", 10)], 1))
 def test_a_budget_ends_it(relay: Start, endpoint: Endpoint, budget: str, value: int) -> None:
     client = relay(**{budget: value})
     statuses = [client.post(PATHS["chat"], GOOD["chat"])[0] for _ in range(4)]

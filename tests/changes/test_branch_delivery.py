@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent_runs import make_run
 from tests.changes.branches import Branching, branching
-from tests.conftest import few
+from tests.conftest import few, slow
 from tests.runners.applying import own
 from tests.support import wait_until
 
@@ -163,8 +163,8 @@ def test_no_program_of_the_repository_or_the_person_runs() -> None:
     ("attributes", "why"),
     [
         ("*.txt filter=x", "a.txt: has the filter 'x'"),
-        ("*.txt ident", "a.txt: has the attribute ident"),
-        ("*.txt working-tree-encoding=UTF-16", "a.txt: has the attribute working-tree-encoding"),
+        slow("*.txt ident", "a.txt: has the attribute ident"),
+        slow("*.txt working-tree-encoding=UTF-16", "a.txt: has the attribute working-tree-encoding"),
     ],
 )
 def test_what_a_program_would_convert_is_refused_by_name(attributes: str, why: str) -> None:

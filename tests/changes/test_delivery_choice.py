@@ -71,6 +71,7 @@ def test_a_choice_that_is_refused_is_refused_before_the_signature(here: Branchin
     assert (here.project / "app.py").read_text() == "print(2)\n"
 
 
+@pytest.mark.slow
 def test_a_signature_made_elsewhere_is_for_one_choice(here: Branching) -> None:
     """The statement names the bytes with the choice; with another choice it is about something else."""
     draft = here.propose(edit)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import examples
 from tests.contracts.material import NOW, call, compiled
 from threegate.contracts import CallOutcome, Session, engine
 from threegate.contracts.document import Document, read_document
@@ -117,7 +118,7 @@ def again(metric: str, values: list[Any]) -> Any:
     return {"sum": sum, "max": max, "min": min}[metric](numbers)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(st.tuples(NUMBERS, OUTCOMES, st.booleans()), min_size=1, max_size=20))
 def test_aggregates_and_envelopes_are_what_the_history_says(history: list[tuple[Any, str, bool]]) -> None:
     spec = {
@@ -143,14 +144,14 @@ def test_aggregates_and_envelopes_are_what_the_history_says(history: list[tuple[
     assert session.tally.steps == len(counted) and not session.pending
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(JSON)
 def test_what_is_written_as_json_is_read_as_the_same_value(value: Any) -> None:
     found = read_document("t.yaml", json.dumps({"value": value}).encode())
     assert isinstance(found, Document) and found.value == {"value": value}
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.text("ab:-#&*!|>'\"%@`{}[], \n\t0123.~?", max_size=40))
 def test_any_text_is_read_or_told(text: str) -> None:
     found = read_document("t.yaml", text.encode())
@@ -158,7 +159,7 @@ def test_any_text_is_read_or_told(text: str) -> None:
         assert found.line >= 1 and found.column >= 1 and found.message
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     JSON,
     st.lists(

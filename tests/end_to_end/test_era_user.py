@@ -135,6 +135,7 @@ ON_PID_1 = {
 
 
 @pytest.mark.parametrize("name", few(ON_PID_1, 2))
+@pytest.mark.slow
 def test_what_a_run_does_to_pid_1_does_not_change_the_end(name: str, folder: Path) -> None:
     code = f"{ON_PID_1[name]}\nopen('/out/x', 'w').write('kept')\nraise SystemExit(7)"
     outcome = as_user(run_python, folder, code, {})
@@ -193,6 +194,7 @@ def each_wall_away(folder: Path) -> list[tuple[str, str, int]]:
     return found
 
 
+@pytest.mark.slow
 def test_each_wall_that_is_not_there_is_seen(folder: Path) -> None:
     for words, found in zip(WALLS, as_user(each_wall_away, folder), strict=True):
         assert (found[0], found[2]) == ("failed", 0), (words, found)
@@ -309,6 +311,7 @@ def run_with_allowlist(folder: Path) -> Outcome:
 
 
 @pytest.mark.skipif(not EGRESS_IMAGE, reason=WANTING + "the egress image (scripts/engine up)")
+@pytest.mark.slow
 def test_the_way_out_of_a_users_run(folder: Path) -> None:
     outcome = as_user(run_with_allowlist, folder)
     assert outcome.stdout.kept == b"403\n", outcome

@@ -168,6 +168,7 @@ def test_the_issue_is_created_with_the_token_that_the_run_never_saw(
     nowhere(place)
 
 
+@pytest.mark.slow
 def test_a_server_with_another_certificate_gets_nothing(
     server: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def test_the_seeds_own_example_runs(era_place: Place) -> None:
         1,
     ),
 )
+@pytest.mark.slow
 def test_a_limit_ends_a_run_and_the_next_one_goes_on(era_place: Place, name: str, script: bytes, status: str) -> None:
     bad, good = request_id(f"bad-{name}"), request_id(f"good-{name}")
     sha = era_place.input("s.py", script)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import examples
 from threegate.proposals.argv import judge_argv
 
 DESTROYING = re.compile(r"-[A-Za-z]*(?:[rR][A-Za-z]*f|f[A-Za-z]*[rR])[A-Za-z]*")
@@ -36,6 +37,7 @@ def codes(*argv: str) -> set[str]:
         ("argv_critical", r"drop\s(?:table|database|[a-z]{1,5})|truncate|delete\sfrom"),
     ],
 )
+@examples(100)
 @given(data=st.data())
 def test_everything_that_a_pattern_describes_is_found(code: str, pattern: str, data: st.DataObject) -> None:
     text = data.draw(st.from_regex(pattern, fullmatch=True))

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from jsonschema import Draft202012Validator, FormatChecker
 
+from tests.conftest import examples
 from tests.proposals.strategies import TIMES, URLS, bent_proposals
 from threegate.core.settings import Settings
 from threegate.proposals import judge_proposal
@@ -33,7 +34,7 @@ def test_the_schema_is_one() -> None:
     assert len(TOOLS) == 25
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, deadline=None)
 @given(bent_proposals())
 @pytest.mark.slow
 def test_the_fast_checks_agree_with_the_jsonschema_library(value: Any) -> None:
@@ -43,7 +44,7 @@ def test_the_fast_checks_agree_with_the_jsonschema_library(value: Any) -> None:
     assert (proposal is None) == bool(problems)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300, deadline=None)
 @given(bent_proposals())
 def test_every_place_that_the_library_names_is_named(value: Any) -> None:
     _, problems = check_form(value)
@@ -56,13 +57,13 @@ def test_every_place_that_the_library_names_is_named(value: Any) -> None:
             assert place in named, (place, named)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300, deadline=None)
 @given(URLS)
 def test_uri_is_what_the_library_says(text: str) -> None:
     assert is_uri(text) == FORMATS.conforms(text, "uri")
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300, deadline=None)
 @given(TIMES)
 def test_date_time_is_what_the_library_says(text: str) -> None:
     assert is_date_time(text) == FORMATS.conforms(text, "date-time")
@@ -170,7 +171,7 @@ def test_what_breaks_a_rule_is_told_together_with_what_breaks_the_schema(value: 
     assert len(verdict.errors) == len({(problem.path, problem.code) for problem in verdict.errors})
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, deadline=None)
 @given(bent_proposals())
 def test_any_value_gets_exactly_one_verdict(value: Any) -> None:
     verdict = judge_proposal(json.dumps(value).encode(), settings=Settings())

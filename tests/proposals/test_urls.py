@@ -6,9 +6,10 @@ import ipaddress
 
 import ada_url
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import examples
 from threegate.proposals.formats import is_uri
 from threegate.proposals.urls import URLError, reach, read_url
 
@@ -34,7 +35,7 @@ TEXTS = st.builds(
 )
 
 
-@settings(max_examples=700)
+@examples(700)
 @given(TEXTS)
 def test_hosts_are_those_that_a_browser_would_ask(text: str) -> None:
     if not is_uri(text):

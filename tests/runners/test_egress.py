@@ -366,6 +366,7 @@ class TestPrivate:
         assert outcome.destinations == (Destination("inside.example", 8080, outcome.destinations[0].bytes, False),)
 
     @pytest.mark.parametrize("second", [True, False], ids=["the routes hold", "without them all is reached"])
+    @pytest.mark.slow
     def test_without_squids_rules_the_routes_stop_what_is_not_public(
         self, second: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -153,6 +153,7 @@ def test_it_ends_when_told(which: str, era_runner, tmp_path: Path) -> None:
     nothing_left(tmp_path)
 
 
+@pytest.mark.slow
 def test_programs_that_are_not_there_or_argv_that_is_no_program(era_runner, tmp_path: Path) -> None:
     gone = run_job(era_runner, era_job("no-such-program"), tmp_path / "a")
     assert (gone.status, gone.exit_code) == ("failed", 127)
@@ -186,6 +187,7 @@ def test_what_is_missing_is_said_and_nothing_runs(tmp_path: Path) -> None:
     assert EraRunner(era_settings()).available() is None
 
 
+@pytest.mark.slow
 def test_an_image_with_a_volume_or_a_health_check_is_refused(tmp_path: Path) -> None:
     for number, change in enumerate(("VOLUME /data", 'HEALTHCHECK CMD ["true"]', "ONBUILD USER 0")):
         made = docker("create", era_settings().image, "true").strip()
@@ -248,6 +250,7 @@ def test_each_wall_that_is_not_there_is_seen(
     assert outcome.artifacts == ()
 
 
+@pytest.mark.slow
 def test_orphans_of_older_boots_go_and_no_others(tmp_path: Path) -> None:
     mine, other = (f"ws-{uuid.uuid4().hex}" for _ in range(2))
 
@@ -295,6 +298,7 @@ def test_a_volume_that_cannot_be_made_ends_the_request(era_runner, tmp_path: Pat
     nothing_left(tmp_path)
 
 
+@pytest.mark.slow
 def test_runs_at_the_same_time_do_not_meet(tmp_path: Path) -> None:
     """Four at once, each with its own input and output."""
     outcomes: dict[int, Outcome] = {}
@@ -316,6 +320,7 @@ def test_runs_at_the_same_time_do_not_meet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [slow("x = bytearray(b'x') * (300 << 20)"), slow("while True: pass"), "print('fine')"])
+@pytest.mark.slow
 def test_gvisor_holds_the_same_limits(code: str, tmp_path: Path) -> None:
     # Now and then the kernel kills a helper of gVisor and not the program, which then stands still until its time is
     # up.

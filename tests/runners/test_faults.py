@@ -240,6 +240,7 @@ def test_the_container_is_removed_by_somebody_else(own: Engine, folder: Path, wh
     assert (outcome.status, outcome.detail) == told[outcome.exit_code] and settled(mark)
 
 
+@pytest.mark.slow
 def test_the_container_is_killed_by_somebody_else(own: Engine, folder: Path, who: str) -> None:
     def kill() -> None:
         own.docker("kill", own.docker("ps", "-q", "--filter", "label=threegate.workspace=ws-faults"))

@@ -151,6 +151,7 @@ print(json.dumps({
 
 @engine
 @root
+@pytest.mark.slow
 def test_inside_nothing_tells_it_from_one_that_was_made_for_the_run(warm: Warm) -> None:
     words = ("a b", "$HOME", "`id`", "x\ny", "", "é“", "--", "-c")
     job = with_inputs(era_job("/usr/bin/python3", "-I", "-c", LOOK, *words), warm.folder, {"a": b"in"})
@@ -202,6 +203,7 @@ def test_every_wall_is_tried_from_inside(warm: Warm) -> None:
     ("code", "status"),
     [("while True: pass", "timed_out"), ("import os; os.kill(1, 9); os.kill(1, 19); print(1)", "succeeded")],
 )
+@pytest.mark.slow
 def test_the_keeper_is_the_runs_own(code: str, status: str, warm: Warm) -> None:
     job = python(code, time_sec=1)
     warm.learn(job)
@@ -224,6 +226,7 @@ def test_the_keeper_is_the_runs_own(code: str, status: str, warm: Warm) -> None:
     ],
     ids=lambda words: next(iter(words)),
 )
+@pytest.mark.slow
 def test_each_wall_that_is_not_there_is_seen(
     words: dict[str, object], warm: Warm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +265,7 @@ def test_one_that_becomes_something_else_is_seen_before_the_go(warm: Warm, monke
 
 @engine
 @root
+@pytest.mark.slow
 def test_what_is_dead_or_other_is_not_used(warm: Warm) -> None:
     job = python("print('ran')")
     warm.learn(job)
@@ -290,6 +294,7 @@ def test_inputs_that_changed_end_it_and_the_container_goes(warm: Warm) -> None:
 
 @engine
 @root
+@pytest.mark.slow
 def test_one_that_waits_ends_with_the_daemon_and_is_swept(tmp_path: Path) -> None:
     """kill -9 of the daemon: what waits reads the end of its input and ends; the next boot takes the rest away."""
     workspace = f"ws-{uuid.uuid4().hex}"

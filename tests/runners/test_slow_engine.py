@@ -105,6 +105,7 @@ def test_slow_and_wrong_answers(
 
 
 @pytest.mark.parametrize("patience", [1.5, pytest.param(container_engine.ANSWER_SECONDS, marks=pytest.mark.soak)])
+@pytest.mark.slow
 def test_an_engine_that_never_answers_the_start_is_not_waited_for_longer_than_said(
     patience: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_an_engine_that_never_answers_the_start_is_not_waited_for_longer_than_sa
         1,
     ),
 )
+@pytest.mark.slow
 def test_the_engine_says_nothing_after_the_go(code: str, rule: str, status: str, says: str, tmp_path: Path) -> None:
     workspace = f"ws-{uuid.uuid4().hex}"
     with tempfile.TemporaryDirectory() as short, between(ENGINE, Path(short)) as (url, proxy):

@@ -202,6 +202,7 @@ def test_a_daemon_that_is_killed_leaves_no_container(number: int) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.slow
 def test_what_nobody_could_remove_the_next_start_does() -> None:
     """As after a power cut: the process beside the container is killed with everything else."""
     workspace, before = new_workspace_id(), helpers()

@@ -10,16 +10,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.aana import generated
 from tests.aana.generated import DOMAINS, KINDS, NOW
 from tests.aana.reference import IDENTITY_KEYS, IDENTITY_NAMES, ROUTES, STATES, decide
+from tests.conftest import examples
 from threegate import aana
 from threegate.aana import vocabulary
 
-FEW = settings(max_examples=400, deadline=None, derandomize=True)
+FEW = examples(400, deadline=None, derandomize=True)
 
 WORDS = [
     *vocabulary.CONFIRMATION_WORDS, *vocabulary.RESULT_VALIDATION_WORDS, *vocabulary.POLICY_VALIDATION_WORDS,

@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 
 from tests.adversarial.request.builders import command, prose
 from tests.adversarial.request.mutations import corpus, mutate
+from tests.conftest import examples
 from tests.request.examples import era, ids, monty, read
 from threegate.request import Report, Request
 from threegate.request.backend_rules import BACKENDS
@@ -90,14 +91,14 @@ def same_again(request: Request) -> None:
     assert replace(again.request, data=b"", sha256="") == replace(request, data=b"", sha256="")
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(max_size=400))
 def test_any_bytes_give_a_report(data: bytes) -> None:
     well(read(data))
     well(read(b"---\n" + data + b"\n---\n"))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.text(max_size=300))
 def test_any_text_in_any_place_gives_a_report(text: str) -> None:
     well(read(era(purpose=text).encode("utf-8", "surrogatepass")))
@@ -107,7 +108,7 @@ def test_any_text_in_any_place_gives_a_report(text: str) -> None:
     well(read(monty().replace('{"limit": 3}', text).encode("utf-8", "surrogatepass")))
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(st.integers(0, 2**32))
 def test_mutated_files_give_a_report_and_valid_ones_mean_the_same_when_rendered(seed: int) -> None:
     source = random.Random(seed)
@@ -146,7 +147,7 @@ def test_what_runs_never_changes_without_the_digest() -> None:
     assert met >= 10
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(LINES)
 def test_the_two_heading_readers_agree_or_the_file_is_refused(lines: list[str]) -> None:
     findings = Findings()

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.adversarial.request.mutations import corpus, mutate
+from tests.conftest import examples
 from tests.contracts.material import compiled
 from tests.request.examples import ids, monty, read
 from threegate.contracts import Call
@@ -68,7 +69,7 @@ def every_gate(request: Request) -> None:
     render_request(request)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.dictionaries(st.sampled_from(["a", "b", "rows"]), _VALUES, max_size=3))
 def test_inputs_that_gate_1_takes_are_taken_by_all(value: dict[str, Any]) -> None:
     for ascii_only in (True, False):
@@ -78,7 +79,7 @@ def test_inputs_that_gate_1_takes_are_taken_by_all(value: dict[str, Any]) -> Non
             every_gate(report.request)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.integers(0, 2**32))
 def test_mutated_requests_that_gate_1_takes_are_taken_by_all(seed: int) -> None:
     source = random.Random(seed)

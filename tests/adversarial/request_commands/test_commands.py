@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.adversarial.request_commands import honest_commands, hostile_commands, opaque_commands
+from tests.conftest import examples
 from threegate.core import limits
 from threegate.core.settings import RequestSettings
 from threegate.request.command import WARNINGS, read_command
@@ -117,7 +118,7 @@ def test_a_host_path_is_found_in_any_argument(program: str, path: str, shape: st
     assert {problem.rule for problem in command.problems} & {"TG317", "TG318", "TG319"}
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300, deadline=None)
 @given(st.text(max_size=120))
 def test_any_text_gives_an_answer(text: str) -> None:
     command = read_command(text, programs=PROGRAMS)
@@ -156,7 +157,7 @@ def test_any_mixture_of_pieces_gives_an_answer() -> None:
     assert met >= 10
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300, deadline=None)
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=6))
 def test_an_accepted_argv_survives_being_written_and_read_again(argv: list[str]) -> None:
     line = shlex.join(["python", *argv])
