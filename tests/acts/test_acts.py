@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -124,6 +124,21 @@ def test_retry_means_the_same_with_a_new_id(bench: Bench) -> None:
     assert all(check.ok for check in verify_approval(bench.context, promoted.path))
     third = retry_request(bench.context, promoted.path)
     assert third.request_id == "req-1.r3"
+
+
+def test_what_is_retried_within_a_second_has_a_name_of_its_own(bench: Bench) -> None:
+    """A file's name is used once, too; the names of two drafts of one second differ by a number."""
+    done = bench.approve(bench.draft())
+    now = datetime.now(UTC)
+    first = retry_request(bench.context, done.path, now=now)
+    names = [first.path.name]
+    promoted = bench.approve(first.path)
+    for _ in range(2):
+        again = retry_request(bench.context, promoted.path, now=now)
+        names.append(again.path.name)
+        promoted = bench.approve(again.path)
+    stem = names[0].removesuffix(".md")
+    assert names == [f"{stem}.md", f"{stem}-2.md", f"{stem}-3.md"]
 
 
 def test_retry_takes_the_pinned_bytes_and_sets_another_file_aside(bench: Bench) -> None:

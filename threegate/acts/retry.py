@@ -6,6 +6,7 @@ any other and carries no approval.
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -53,9 +54,9 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
     with context.trail.locked() as held:
         request_id = free_request_id(held, request.request_id)
         requester_folders = context.workspace.requester_folders(draft_owner(held.index.history(request.request_id)))
+        name = free_file_name(held, requester_folders.inbox, moment, slug)
     if not requester_folders.inbox.is_dir():
         raise Unavailable(f"{requester_folders.inbox}: the run that asked for this was removed; write a new draft")
-    name = file_name(moment, slug)
     fresh = request.drafted_again(name, request_id, moment)
     data = render_request(fresh)
     report = context.read(data, name, "draft", moment)
@@ -89,6 +90,18 @@ def free_request_id(held: LockedTrail, request_id: str) -> str:
         if held.index.history(candidate) is None:
             return candidate
     raise Unavailable(f"{request_id}: has already been retried {_MOST} times; write a new draft")
+
+
+def free_file_name(held: LockedTrail, inbox: Path, moment: datetime, slug: str) -> str:
+    """A name of this moment and slug that is neither in the trail nor in the inbox: what is asked for again within a
+    second has another one. Raises Unavailable.
+    """
+    slug = slug[:58].strip("-")
+    for number in range(1, _MOST):
+        name = file_name(moment, slug if number == 1 else f"{slug}-{number}")
+        if not held.index.name_used(name) and not os.path.lexists(inbox / name):
+            return name
+    raise Unavailable(f"{slug}: {_MOST} drafts of one second; try again")
 
 
 def _restore(context: Context, requester_folders: RequesterFolders, name: str, sha256: str) -> bool:

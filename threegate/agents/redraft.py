@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from threegate.acts.retry import free_request_id
+from threegate.acts.retry import free_file_name, free_request_id
 from threegate.agents.merge import merge_files
 from threegate.agents.work_changes import base_name
 from threegate.changes.change_draft import said_changes
@@ -34,7 +34,7 @@ from threegate.core.workspace import AgentRun
 from threegate.launch.context import Context
 from threegate.request.changes_section import ARCHIVE
 from threegate.request.model import InputFile, Request
-from threegate.request.render_draft import file_name, render_request, slug_of
+from threegate.request.render_draft import render_request, slug_of
 from threegate.review.reviewed_draft import ReviewedDraft
 
 _AGAIN: Final = "drafted again from "
@@ -76,7 +76,7 @@ def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
     data = _merged(merging, reviewed, change)
     if not merging.moved:
         raise InvalidInput(f"{name}: the project has not changed since; approve the draft itself")
-    request = _request(context, reviewed.request, merging, data)
+    request = _request(context, reviewed.request, merging, data, requester_folders.inbox)
     with context.workspace.hold(requester_folders.files) as files, suppress(FileExistsError):
         files.deliver(sha256_hex(data), data, 0o644)
     with context.workspace.hold(requester_folders.inbox) as inbox:
@@ -202,15 +202,15 @@ def _content(merging: _Merging, change: ChangeSet, stream: BinaryIO, row: Row) -
     return change.read(stream, row.path) if found is None else found
 
 
-def _request(context: Context, old: Request, merging: _Merging, data: bytes) -> Request:
+def _request(context: Context, old: Request, merging: _Merging, data: bytes, inbox: Path) -> Request:
     """The new draft, read by gate 1; without the paths if it refuses the words in one. Raises
     InvalidInput.
     """
     now = datetime.now(UTC).replace(microsecond=0)
     with context.trail.locked() as held:
         request_id = free_request_id(held, old.request_id)
-    slug = old.file_name[len("TR-20260101-000000Z-") : -len(".md")].removesuffix("-merged")
-    name = file_name(now, slug_of(f"{slug}-merged"))
+        slug = old.file_name[len("TR-20260101-000000Z-") : -len(".md")].removesuffix("-merged")
+        name = free_file_name(held, inbox, now, slug_of(f"{slug}-merged"))
     told = (
         f"{_AGAIN}{old.request_id}: {len(merging.merged)} files merged with the project, "
         f"{len(merging.there)} already there"

@@ -339,7 +339,9 @@ def test_a_request_is_not_changed_under_a_readers_eyes(shown: Shown) -> None:
     browser.open(shown.address_of("reading"))
     look = "document.dispatchEvent(new Event('visibilitychange'))"
     browser.js(look)
-    path.write_text(path.read_text().replace("before", "after!"))
+    other = path.with_name(".other")
+    other.write_text(path.read_text().replace("before", "after!"))
+    other.rename(path)  # at once: the page says so where it finds a file that is being written
     browser.until(f"({look}, !document.getElementById('changed').hidden)")
     text = browser.js("document.getElementById('main').textContent")
     assert "print('before')" in text and "This changed since you opened it." in text
