@@ -73,7 +73,7 @@ def read_card(screen: Terminal, tool: str) -> str:
     """Open the call of a tool when it waits, and page to its end; all of its screens, with single blanks."""
     screen.wait_for(f"reaches the tool {tool[:8]}", 90)  # a granted one may be in the list just before it is made
     screen.type("\r")
-    screen.wait_for("== REQUEST")
+    screen.wait_for(r"lines 1-\d+ of")  # the list has the beginning of a card, too
     pages = [screen.shown()]
     while not re.search(r"of [1-9]\d*, all seen", pages[-1]):
         assert len(pages) < 60, pages[-1]

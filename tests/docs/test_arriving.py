@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -56,27 +57,17 @@ def test_the_example_cases_through_the_command_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_mcp_lines_as_printed(tmp_path: Path) -> None:
-    lines = blocks("from-aana.md", "json")[0].splitlines()
-    call = {
-        "jsonrpc": "2.0",
-        "id": 2,
-        "method": "tools/call",
-        "params": {"name": "aana_pre_tool_check", "arguments": {}},
-    }
-    command = [sys.executable, "-m", "threegate", "serve", "mcp", "--log", str(tmp_path / "d.jsonl")]
+def test_the_mcp_line_as_printed(tmp_path: Path) -> None:
+    (line,) = [block for block in blocks("from-aana.md", "") if "tools/list" in block]
 
-    def answers(sent: list[str]) -> list[dict[str, object]]:
-        done = subprocess.run(
-            command, input="\n".join(sent) + "\n", capture_output=True, text=True, timeout=60, cwd=tmp_path
-        )
-        return [json.loads(line) for line in done.stdout.splitlines()]
+    def answer(line: str) -> dict[str, Any]:
+        command = line.replace("threegate serve mcp", f"{sys.executable} -m threegate serve mcp --log d.jsonl")
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+        answered: dict[str, Any] = json.loads(done.stdout)
+        return answered
 
-    _, listed, called = answers([*lines, json.dumps(call)])
-    assert listed["result"]["tools"][0]["name"] == "aana_pre_tool_check"  # type: ignore[index]
-    assert called["result"]["structuredContent"]["route"] == "refuse"  # type: ignore[index]
-    (bare,) = answers([lines[-1]])
-    assert bare["error"]["code"] == -32602  # type: ignore[index]
+    assert answer(line)["result"]["tools"][0]["name"] == "aana_pre_tool_check"
+    assert answer(line.replace("tools/list", "resources/list"))["error"]["code"] == -32602
 
 
 def test_the_proposal_as_curl_sends_it(tmp_path: Path) -> None:
