@@ -32,6 +32,7 @@ def verdict_of(bench: Bench, path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("case", ["right", slow("missing"), "other", slow("link"), slow("folder")])
+@pytest.mark.slow
 def test_validate_and_the_daemon_agree(bench: Bench, case: str, capfd: pytest.CaptureFixture[str]) -> None:
     path = bench.draft()
     place = bench.workspace.files / "data.csv"

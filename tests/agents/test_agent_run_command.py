@@ -316,6 +316,7 @@ def test_ctrl_c_at_every_moment_of_the_start(user: Person) -> None:
     assert len(left) == len(user.events("agent_started"))
 
 
+@pytest.mark.slow
 def test_stop_ends_a_run(somebody: Person) -> None:
     process = somebody.start("/bin/sh", "-c", ": >ready; sleep 60")
     somebody.wait_for_file("ready")

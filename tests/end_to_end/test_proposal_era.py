@@ -99,6 +99,7 @@ def out(ran: tuple[Place, Path, dict[str, str]], name: str, file: str) -> str:
 
 
 @pytest.mark.parametrize("name", few(PROPOSALS, 1))
+@pytest.mark.slow
 def test_every_era_lane_runs(ran: tuple[Place, Path, dict[str, str]], name: str) -> None:
     place, _, ids = ran
     text = place.result(ids[name])

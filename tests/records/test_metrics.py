@@ -90,6 +90,7 @@ def test_the_textfile_tells_what_happened(place: Place) -> None:
     assert findings and all(re.fullmatch(r"threegate_findings_total\{rule=[A-Z]+[0-9]+\}", name) for name in findings)
 
 
+@pytest.mark.slow
 def test_the_numbers_of_the_dashboard_and_of_the_page_exist(place: Place) -> None:
     text = (place.root.parent / "gate.prom").read_text()
     real = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}

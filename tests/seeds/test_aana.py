@@ -96,6 +96,7 @@ def test_aana_bridge_token_is_read_and_the_post_of_the_page_is_answered(bridge: 
     assert post("another-token").status_code == 401
 
 
+@pytest.mark.slow
 def test_the_one_line_tools_list_smoke_as_printed(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "threegate", "serve", "mcp", "--log", str(tmp_path / "d.jsonl")],

@@ -14,6 +14,7 @@ from tests.serve.test_workspace_gates import RULES, lay
 from tests.support import make_place
 
 
+@pytest.mark.slow
 def test_a_client_asks_the_contracts_and_says_how_its_calls_ended(tmp_path: Path) -> None:
     place = make_place(tmp_path)
     lay(place.root, RULES)

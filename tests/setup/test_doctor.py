@@ -34,6 +34,7 @@ def test_without_an_engine_its_lines_are_warnings(tmp_path: Path) -> None:
     assert found["monty: no sockets"] == "ok" and answer["ok"] is True
 
 
+@pytest.mark.slow
 def test_without_a_workspace_the_machine_is_looked_at(tmp_path: Path) -> None:
     done = threegate("doctor", "--no-probes", cwd=tmp_path, env={"DOCKER_HOST": "unix:///none"})
     assert done.code == 0 and "warning  workspace: none here" in done.out

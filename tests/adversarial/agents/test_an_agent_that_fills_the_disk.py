@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.agents.people import Person, as_account, person
-from tests.conftest import few
+from tests.conftest import few, slow
 from tests.contracts.material import folder
 from tests.small_disk import FILL, small_disk
 from tests.support import monty_draft, request_id, wait_until
@@ -126,9 +126,9 @@ def test_it_is_ended_and_everything_else_works(who: Person, what: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "script", "reason"),
     [
-        ("disk_mb = 16", "dd if=/dev/zero of=big bs=1M count=20 2>/dev/null; sleep 60", "disk_bytes"),
+        slow("disk_mb = 16", "dd if=/dev/zero of=big bs=1M count=20 2>/dev/null; sleep 60", "disk_bytes"),
         ("disk_mb = 16", "mkdir x; dd if=/dev/zero of=x/big bs=1M count=20; chmod 0 x; sleep 60", "disk_bytes"),
-        ("disk_mb = 16", "dd if=/dev/zero of=/run/inbox/big bs=1M count=20; sleep 60", "disk_bytes"),
+        slow("disk_mb = 16", "dd if=/dev/zero of=/run/inbox/big bs=1M count=20; sleep 60", "disk_bytes"),
         ("disk_files = 100", "mkdir $HOME/x; touch $(seq -f $HOME/x/%g 200); sleep 60", "disk_names"),
     ],
     ids=["copy", "a folder that nobody may list", "inbox", "names in the home"],

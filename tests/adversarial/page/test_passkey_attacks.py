@@ -16,6 +16,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.approval.soft_passkey import SoftPasskey
+from tests.conftest import slow
 from tests.serve.page_client import Clock
 from tests.serve.passkey_client import HOST, ORIGIN, PasskeyClient, data_of, enrol, statement_of
 from threegate.acts.operator import record_operators, revoke_operator
@@ -312,21 +313,21 @@ def test_an_enrolment_link_works_once_and_for_its_person(client: PasskeyClient, 
     "headers",
     [
         {"Host": "localhost:8443"},
-        {"Host": "approve.example.org"},
-        {"Host": "127.0.0.1:8443"},
+        slow({"Host": "approve.example.org"}),
+        slow({"Host": "127.0.0.1:8443"}),
         {"Host": ""},
         {"Origin": "https://evil.example"},
-        {"Origin": "https://approve.example.org:9443"},
+        slow({"Origin": "https://approve.example.org:9443"}),
         {"Origin": "null"},
-        {"Origin": ""},
+        slow({"Origin": ""}),
         {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
+        slow({"Sec-Fetch-Site": "same-site"}),
         {"Sec-Fetch-Dest": "iframe", "Sec-Fetch-Mode": "navigate"},
-        {"Sec-Fetch-Mode": "no-cors"},
+        slow({"Sec-Fetch-Mode": "no-cors"}),
         {"X-Forwarded-For": "10.0.0.1"},
         {"Content-Type": "text/plain"},
         {"Cookie": "threegate_page=wrong"},
-        {"Cookie": ""},
+        slow({"Cookie": ""}),
     ],
 )
 def test_where_an_approval_may_come_from(client: PasskeyClient, headers: dict[str, str]) -> None:
