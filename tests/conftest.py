@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -50,6 +51,8 @@ def _seed_property_tests() -> None:
 
 
 WANTING = "not on this machine: "
+NO_JAIL = "not installed, so there is no jail"
+_NO_PROGRAM = re.compile(r"(/usr/bin/\w+): cannot be read, so the program cannot be pinned")
 
 
 def missing(reason: str) -> None:
@@ -220,11 +223,33 @@ def own_state(
     monkeypatch.delenv("THREEGATE_WORKSPACE", raising=False)
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A test that failed because the program said that this machine has no jail, or no such interpreter, and it has
+    none, could not run here. Where every part is required it fails.
+    """
+    outcome: Any = yield
+    report = outcome.get_result()
+    if not report.failed or REQUIRED:
+        return
+    said = str(report.longrepr)
+    wanting = ""
+    if NO_JAIL in said and not (shutil.which("bwrap") and shutil.which("socat")):
+        wanting = "a jail (apt-get install bubblewrap socat)"
+    elif (found := _NO_PROGRAM.search(said)) and not os.path.lexists(found[1]):
+        wanting = found[1]
+    if wanting:
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {WANTING}{wanting}")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Apply the markers `engine`, `browser`, `certutil`, `root` and `soak`, before any fixture is made."""
+    """Apply the markers `engine`, `browser`, `certutil`, `jail`, `root` and `soak`, before any fixture is made."""
     if item.get_closest_marker("root") and os.geteuid() != 0:
         missing("root")
+    if item.get_closest_marker("jail") and not (shutil.which("bwrap") and shutil.which("socat")):
+        missing("a jail (apt-get install bubblewrap socat)")
     if item.get_closest_marker("browser") and not shutil.which("chromium"):
         missing("chromium (apt-get install chromium)")
     if item.get_closest_marker("certutil") and not shutil.which("certutil"):

@@ -39,6 +39,7 @@ def test_what_is_measured_is_what_is_required() -> None:
     assert tuple(measured) == WALLS and all(measured.values())
 
 
+@pytest.mark.jail
 def test_a_jail_that_cannot_be_made_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(account: jail.Account) -> dict[str, bool]:
         raise Unavailable("no jail is possible here")
@@ -65,6 +66,7 @@ def test_missing_packages_and_libraries_are_named_with_what_installs_them(
         jail.measure_walls(jail.Account.own())
 
 
+@pytest.mark.jail
 def test_a_wall_that_does_not_hold_is_a_failure_and_stops_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jail_doctor, "measure_walls", lambda account: {"seccomp": False})
     monkeypatch.setattr(jail, "measure_walls", lambda account: {"seccomp": False, "net namespace": True})

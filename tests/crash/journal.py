@@ -137,6 +137,7 @@ def lose(folder: Path, *, torn: bool) -> bool:
             os.rename(path + ".swap", str(other))
         elif operation in ("replace", "unlink"):
             if other is not None:
+                os.makedirs(os.path.dirname(path), exist_ok=True)  # that it was removed afterwards is lost, too
                 shutil.copy2(other, path)
             elif os.path.exists(path):
                 os.unlink(path)

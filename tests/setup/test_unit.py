@@ -105,6 +105,7 @@ def test_only_a_daemon_that_sends_notices_has_a_network() -> None:
     assert "PrivateNetwork=no" in render_unit(facts(network=True))
 
 
+@pytest.mark.root
 def test_a_unit_is_opened_for_jails_only_where_a_server_was_added(place: Place) -> None:
     """Its folders are seen, and those that it may write to can be written; a host of its own needs a network."""
     said = server_of(
@@ -168,6 +169,7 @@ def test_what_cannot_be_is_said_in_one_line(place: Place) -> None:
             assert "systemd is not running here" in done.err and "threegate -w DIR run" in done.err
 
 
+@pytest.mark.root
 def test_the_account_may_write_its_own_projects_and_is_told_of_the_others(tmp_path: Path) -> None:
     own = pwd.getpwuid(os.geteuid() or 65534)
     place = make_place(tmp_path)

@@ -66,6 +66,7 @@ def test_the_workspace_of_the_first_version_is_kept() -> None:
 
 
 @pytest.mark.parametrize("archive", KEPT, ids=lambda path: path.name)
+@pytest.mark.root  # the account that made the fixture
 def test_a_copy_is_adopted_and_goes_on(archive: Path, tmp_path: Path) -> None:
     place = unpacked(archive, tmp_path)
     before = results(place)
