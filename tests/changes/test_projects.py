@@ -34,7 +34,7 @@ def test_names_and_folders(tmp_path: Path) -> None:
     for name, path in (("web", str(folder)), ("default", str(folder)), ("../x", str(folder)), ("x", "web"), ("x", str(folder / "no")),  # noqa: E501
                        ("x", str(bench.keys["alice"])), ("x", str(workspace.root)), ("x", str(workspace.inbox)),  # noqa: E501
                        ("x", "/"), *[("x", str(tmp_path))] * (os.geteuid() == 0)):  # fmt: skip
-        # The last is root's; an ordinary user's folder with a workspace in it may be a project (the workspace is hidden).
+        # The last is root's: a person's folder with a workspace in it may be a project, and the workspace is hidden.
         with pytest.raises(InvalidInput):
             add_project(workspace, name, path, actor="test")
     bench.settings(project__root=str(folder))
