@@ -52,7 +52,7 @@ def _seed_property_tests() -> None:
 
 WANTING = "not on this machine: "
 NO_JAIL = "not installed, so there is no jail"
-_NO_PROGRAM = re.compile(r"(/usr/bin/\w+): cannot be read, so the program cannot be pinned")
+_NO_PROGRAM = re.compile(r"/usr/bin/(\w+): cannot be read, so the program|needs (\w+), which is not installed")
 
 
 def missing(reason: str) -> None:
@@ -236,8 +236,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     wanting = ""
     if NO_JAIL in said and not (shutil.which("bwrap") and shutil.which("socat")):
         wanting = "a jail (apt-get install bubblewrap socat)"
-    elif (found := _NO_PROGRAM.search(said)) and not os.path.lexists(found[1]):
-        wanting = found[1]
+    elif (found := _NO_PROGRAM.search(said)) and not shutil.which(found[1] or found[2]):
+        wanting = found[1] or found[2]
     if wanting:
         report.outcome = "skipped"
         report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {WANTING}{wanting}")

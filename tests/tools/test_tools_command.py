@@ -26,6 +26,7 @@ def answered(person: Person, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.jail
 def test_a_server_is_added_shown_changed_and_removed(somebody: Person, folder: Path) -> None:
     path = write_server(folder)
     command = ("--", PYTHON, str(path))
@@ -103,6 +104,7 @@ def test_a_server_is_added_shown_changed_and_removed(somebody: Person, folder: P
         (["notes", "--secret", "TOKEN"], "secrets.TOKEN"),
     ],
 )
+@pytest.mark.jail
 def test_what_cannot_be_is_said_in_one_line(words: list[str], why: str, folder: Path, plain_person: Person) -> None:
     done = plain_person.threegate("tools", "add", *words, "--yes", "--", PYTHON, str(write_server(folder)))
     if why == "added":
