@@ -62,6 +62,14 @@ def missing(reason: str) -> None:
     pytest.skip(WANTING + reason, allow_module_level=True)
 
 
+def lacks_jail() -> str:
+    """The program that a jail needs and this machine lacks; empty if it lacks none."""
+    for program, package in (("bwrap", "bubblewrap"), ("socat", "socat")):
+        if not shutil.which(program):
+            return f"{program} (apt-get install {package})"
+    return ""
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Which families could not run for want of what, so that nobody takes a small machine's run for a whole one."""
     families: dict[str, Counter[str]] = {}
@@ -234,8 +242,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         return
     said = str(report.longrepr)
     wanting = ""
-    if NO_JAIL in said and not (shutil.which("bwrap") and shutil.which("socat")):
-        wanting = "a jail (apt-get install bubblewrap socat)"
+    if NO_JAIL in said:
+        wanting = lacks_jail()
     elif (found := _NO_PROGRAM.search(said)) and not shutil.which(found[1] or found[2]):
         wanting = found[1] or found[2]
     if wanting:
@@ -248,8 +256,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Apply the markers `engine`, `browser`, `certutil`, `jail`, `root` and `soak`, before any fixture is made."""
     if item.get_closest_marker("root") and os.geteuid() != 0:
         missing("root")
-    if item.get_closest_marker("jail") and not (shutil.which("bwrap") and shutil.which("socat")):
-        missing("a jail (apt-get install bubblewrap socat)")
+    if item.get_closest_marker("jail") and (wanting := lacks_jail()):
+        missing(wanting)
     if item.get_closest_marker("browser") and not shutil.which("chromium"):
         missing("chromium (apt-get install chromium)")
     if item.get_closest_marker("certutil") and not shutil.which("certutil"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +13,7 @@ from tests.agents.npm_agents import Unavailable, install
 from tests.agents.people import Person, person
 from tests.agents.real_agents import AGENTS, Agent, BareAgent
 from tests.agents.scripted_model import Model, NextStep
-from tests.conftest import missing, slow
+from tests.conftest import lacks_jail, missing, slow
 from tests.support import THREEGATE, Place, make_place
 
 _LICENSED = pytest.mark.skipif(
@@ -104,6 +103,5 @@ def user() -> Iterator[Person]:
 
 def jail_programs() -> None:
     """Skip, or fail where everything is required, without what the jail is made of."""
-    for program, package in (("bwrap", "bubblewrap"), ("socat", "socat")):
-        if not shutil.which(program):
-            missing(f"{program} (apt-get install {package})")
+    if wanting := lacks_jail():
+        missing(wanting)

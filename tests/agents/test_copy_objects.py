@@ -116,6 +116,20 @@ def test_a_damaged_pack_gives_nothing_wrong(small: Path) -> None:
     assert wrong, "the damage was noticed"
 
 
+def test_an_index_with_an_offset_that_no_file_has_gives_nothing(small: Path) -> None:
+    """Of 8 bytes, all of them set: more than the system takes for a place in a file."""
+    right = objects(small)
+    [index] = small.glob(".git/objects/pack/*.idx")
+    data = bytearray(index.read_bytes())
+    count = int.from_bytes(data[8 + 255 * 4 : 8 + 256 * 4], "big")
+    offsets = 8 + 256 * 4 + count * 24
+    for at in range(offsets, offsets + count * 4, 4):
+        data[at : at + 4] = b"\x80\0\0\0"
+    index.write_bytes(data[: offsets + count * 4] + b"\xff" * 48)
+    with held(small) as top, CopyObjects(top) as own:
+        assert {own.read(oid, kind, MOST) for oid, (kind, _) in right.items()} == {None}
+
+
 def test_a_pack_that_is_small_and_holds_much_is_bounded(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = objects(small)
     monkeypatch.setattr(limits, "COPY_OBJECTS_BYTES", 10_000)

@@ -49,6 +49,11 @@ def archive(*steps: Files, message: str = "Do it") -> bytes:
     return commits_tar([(message, step(files)) for files in steps])
 
 
+def edit(work: Path) -> None:
+    """A change of one file."""
+    (work / "app.py").write_text("print(2)\n")
+
+
 @dataclass
 class Branching:
     """A workspace, and a registered project with one commit."""

@@ -9,13 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.changes.branches import Branching, branching
+from tests.changes.branches import Branching, branching, edit
 from tests.support import THREEGATE
 from threegate.approval import NAMESPACE_APPROVAL
-
-
-def edit(work: Path) -> None:
-    (work / "app.py").write_text("print(2)\n")
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ OWN = {
     "aana/decision_log.py": {"_SALT_BYTES"},
     "agents/model_counts.py": {"_COUNTS_BYTES"},
     "agents/project_survey.py": {"_HASHED_BYTES", "_ROWS"},
-    "agents/start_bytes.py": {"_SHA256_CHARS"},
     "cluster/notes.py": {"_TAIL_BYTES"},
     "cluster/raw_transport.py": {"_FIXED_HEADER_BYTES"},
     "cluster/remote_run.py": {"_SAID_CHARS"},

@@ -96,9 +96,8 @@ def free_file_name(held: LockedTrail, inbox: Path, moment: datetime, slug: str) 
     """A name of this moment and slug that is neither in the trail nor in the inbox: what is asked for again within a
     second has another one. Raises Unavailable.
     """
-    slug = slug[:58].strip("-")
     for number in range(1, _MOST):
-        name = file_name(moment, slug if number == 1 else f"{slug}-{number}")
+        name = file_name(moment, slug if number == 1 else f"{slug[:58].strip('-')}-{number}")
         if not held.index.name_used(name) and not os.path.lexists(inbox / name):
             return name
     raise Unavailable(f"{slug}: {_MOST} drafts of one second; try again")

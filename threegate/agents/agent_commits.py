@@ -17,14 +17,14 @@ from typing import Final
 
 from threegate.agents.copy_objects import CopyObjects
 from threegate.agents.work_copy import TREE, UPPER, WorkCopy
-from threegate.changes.git_objects import is_id
+from threegate.changes.git_objects import PACK_INDEX, is_id
 from threegate.core import durable, limits
 from threegate.core.held_folder import HeldFolder, open_inside
 from threegate.core.workspace import AgentRun
+from threegate.request.characters import visible
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HEADS: Final = "refs/heads/"
-_PACK_INDEX: Final = b"\xfftOc\0\0\0\2"
 _NAMED: Final = 8
 """Branches that a line names."""
 
@@ -87,8 +87,8 @@ class AgentCommits:
     def as_one(self) -> Iterator[str]:
         """Why they can only be delivered as one commit."""
         if self.only_as_one:
-            text = f"commits: only as one commit: {self.only_as_one}"
-            yield "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)[: limits.LIST_TEXT_CHARS]
+            line = visible(f"commits: only as one commit: {self.only_as_one}")
+            yield line.replace("\t", " ").replace("\n", " ")[: limits.LIST_TEXT_CHARS]
 
     def _elsewhere(self) -> str:
         branches = dict.fromkeys(name for commit in self.elsewhere for name in commit.branches)
@@ -216,9 +216,9 @@ def known_objects(run: AgentRun) -> frozenset[str]:
     found: set[str] = set()
     for path in sorted(Path(run.git / "objects" / "pack").glob("*.idx")):
         data = durable.read_regular(path, max_bytes=limits.AGENT_MANIFEST_BYTES)
-        if not data.startswith(_PACK_INDEX):
+        if not data.startswith(PACK_INDEX):
             continue
-        start = len(_PACK_INDEX) + 256 * 4
+        start = len(PACK_INDEX) + 256 * 4
         count = int.from_bytes(data[start - 4 : start], "big")
         # The index ends with two checksums; before these, each object has its id, a CRC, an offset of 4 bytes, and the
         # larger packs some of 8. Ids of 32 bytes are told by their pack's name.

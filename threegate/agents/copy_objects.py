@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Final
 
-from threegate.changes.git_objects import is_id, object_id
+from threegate.changes.git_objects import PACK_INDEX, is_id, object_id
 from threegate.core import durable, limits
 from threegate.core.held_folder import HeldFolder, open_inside
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_INDEX: Final = b"\xfftOc\0\0\0\2"
 _FAN: Final = 256
 _KINDS: Final = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 _BY_OFFSET, _BY_ID = 6, 7
@@ -30,6 +29,8 @@ _HEAD: Final = 64
 _PIECE: Final = 1 << 16
 _WIDE: Final = 1 << 31
 """In an index, the bit that says that an offset is in the table of 8-byte ones."""
+_FARTHEST: Final = 1 << 62
+"""No file is so long, and the system takes no offset from twice this on."""
 
 
 class _Malformed(Exception):
@@ -127,10 +128,10 @@ class _Pack:
 
     def __init__(self, index: int, pack: int, raw: int) -> None:
         self._index, self._pack, self._raw = index, pack, raw
-        head = os.pread(index, len(_INDEX) + _FAN * 4, 0)
-        if not head.startswith(_INDEX) or len(head) != len(_INDEX) + _FAN * 4:
+        head = os.pread(index, len(PACK_INDEX) + _FAN * 4, 0)
+        if not head.startswith(PACK_INDEX) or len(head) != len(PACK_INDEX) + _FAN * 4:
             raise _Malformed
-        fan = head[len(_INDEX) :]
+        fan = head[len(PACK_INDEX) :]
         self._fan = [int.from_bytes(fan[at : at + 4], "big") for at in range(0, len(fan), 4)]
         self._ids = len(head)
 
@@ -153,9 +154,10 @@ class _Pack:
 
     def _number(self, at: int, size: int) -> int:
         data = os.pread(self._index, size, at)
-        if len(data) != size:
+        number = int.from_bytes(data, "big")
+        if len(data) != size or number >= _FARTHEST:
             raise _Malformed
-        return int.from_bytes(data, "big")
+        return number
 
     def read(self, place: int, spend: Callable[[int], None]) -> tuple[bytes, bytes]:
         """Kind and bytes of the object at a place, built from the deltas that it is stored as."""

@@ -1,25 +1,24 @@
 """The bytes that tracked files had when a run began, for merging what the person changed while the agent worked.
 
 Invariant: they come from the objects that the launcher made for the agent's repository, which the agent cannot write,
-and count only for a file that was as git's index knew it. git runs in an empty repository of our own.
+and count only for a file that was as git's index knew it.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from threegate.agents.git_index import read_index
-from threegate.agents.git_repository import PROGRAMS, Repository, find_program, scratch_repository
+from threegate.agents.git_repository import Repository
 from threegate.agents.project_survey import Original
+from threegate.changes.project_repository import BranchRefused, ObjectStore, ProjectRepository
 from threegate.core import durable, limits
 from threegate.core.workspace import AgentRun
 
 _INDEX: Final = "index"
 _SECOND: Final = 1_000_000_000
-_SHA256_CHARS: Final = 64
 
 
 def keep_index(repository: Repository, run: AgentRun) -> None:
@@ -32,24 +31,17 @@ def start_bytes(run: AgentRun, files: Mapping[str, Original]) -> dict[str, bytes
     """The bytes at the start of a run of those of some files that were clean then, and that git stores as they are;
     none without git.
     """
-    program = find_program("git")
+    found: dict[str, bytes] = {}
     try:
         wanted = dict(_clean(run, files)) if files else {}
-    except (OSError, ValueError, IndexError):
-        return {}
-    if program is None or not wanted:
-        return {}
-    found = {}
-    with scratch_repository(sha256=len(next(iter(wanted.values()))) == _SHA256_CHARS) as place:
-        (place / "objects/info/alternates").write_bytes(os.fsencode(f"{run.git / 'objects'}\n"))
-        for path, oid in wanted.items():
-            done = subprocess.run(
-                [program, "cat-file", "blob", oid],
-                env={"PATH": PROGRAMS, "HOME": "/nonexistent", "GIT_DIR": str(place), "GIT_CONFIG_NOSYSTEM": "1"},
-                cwd=place, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=limits.MERGE_SECONDS,
-            )  # fmt: skip
-            if done.returncode == 0 and len(done.stdout) == files[path].size:
-                found[path] = done.stdout
+        if wanted:
+            with ObjectStore(ProjectRepository.at(run.git), next(iter(wanted.values())), {}) as store:
+                for path, oid in wanted.items():
+                    kind, data = store.read(oid, limits.AGENT_BASE_BYTES)
+                    if kind == "blob" and len(data) == files[path].size:
+                        found[path] = data
+    except (BranchRefused, OSError, ValueError, IndexError):  # then what has no bytes is left out by name
+        return found
     return found
 
 

@@ -12,6 +12,8 @@ from typing import Final
 Entry = tuple[bytes, str]
 """Mode and id of an entry of a tree."""
 
+PACK_INDEX: Final = b"\xfftOc\0\0\0\2"
+"""The beginning of a pack's index of version 2."""
 _PACK_KINDS: Final = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 
 

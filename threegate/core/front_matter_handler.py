@@ -1,6 +1,6 @@
 """Front matter: what is between two lines of exactly ``---``, the first of which is line 1 of the file.
 
-python-frontmatter drives the reading, with a handler of ours. By itself it strips a text before it looks for the fence
+python-frontmatter drives the reading, with our handler. By itself it strips a text before it looks for the fence
 and again behind it, and it knows no lines: files of different bytes would be one document, and bytes that nobody saw
 would be signed. So the handler keeps the text as it was given, cuts that one, and keeps what is read from it, with its
 places. What the library returns is not used.

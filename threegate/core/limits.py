@@ -124,7 +124,7 @@ COPY_OBJECTS_BYTES: Final = 1024 * MIB
 PACKS_READ: Final = 64
 """Packs of a copy's repository that are looked at."""
 PACK_DELTAS: Final = 250
-"""Deltas that an object in a pack may be built from; git makes 50 unless it is told otherwise."""
+"""Deltas that an object in a pack may be built from; git's default is 50."""
 COMMIT_OBJECT_BYTES: Final = 1 * MIB
 TREE_OBJECT_BYTES: Final = 64 * MIB
 GIT_ATTRIBUTES_BYTES: Final = 1 * MIB

@@ -18,7 +18,7 @@ TIME = (
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,6}))?)?(?:Z|\+00:00)",
     r"([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})(?:([0-9]{2})(?:\.([0-9]{1,6}))?)?(?:Z|\+00:00)",
 )
-"""The forms of a moment in UTC, ISO 8601's extended and basic one: a calendar date, hours and minutes, and perhaps
+"""A UTC time in ISO 8601's extended and basic form: a calendar date, hours and minutes, and perhaps
 seconds with a fraction. Neither mixes with the other."""
 _TIMES = tuple(map(re.compile, TIME))
 _DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,5})(?:\.[0-9]{1,6})?")

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.changes.branches import Branching, branching
+from tests.changes.branches import Branching, branching, edit
 from tests.support import Done
-
-
-def edit(work: Path) -> None:
-    (work / "app.py").write_text("print(2)\n")
 
 
 @pytest.fixture
