@@ -127,9 +127,9 @@ def examples(count: int, **more: Any) -> Callable[[Test], Test]:
 LONG = (
     "adversarial/cluster",
     "agents",
-    "cluster",
     "crash",
     "human",
+    "plugins/cluster",
     "setup",
     "tools/test_foreign",
     "tools/test_real",
@@ -175,7 +175,7 @@ IN_MEMORY = {
 }
 """Rooms and files where a test's folder is in memory: every change of state is synced to the disk several times, and
 half of the time of these tests was waiting for it. What a disk loses is simulated by tests/crash; whole ways over a
-real disk are those of tests/end_to_end, adversarial, cluster, runners, docs and agents.
+real disk are those of tests/end_to_end, adversarial, plugins, runners, docs and agents.
 """
 
 

@@ -119,10 +119,10 @@ NOT_RUN = {
         "changes the machine: tests of the service run it on a root of their own"
     ),
     "threegate cluster init ~/cluster --worker w1 --worker w2 --host broker.example --enter": (
-        "makes a broker's keys and starts it: tests/cluster"
+        "makes a broker's keys and starts it: tests/plugins/cluster"
     ),
     "threegate worker --broker amqps://broker.example:5671/threegate --operators /etc/threegate-worker/operators \\": (
-        "runs until it is stopped: tests/cluster"
+        "runs until it is stopped: tests/plugins/cluster"
     ),
     "threegate run": "runs until it is stopped: every test with a daemon",
     "sudo apt-get install bubblewrap socat": "changes the machine",

@@ -72,7 +72,7 @@ def test_a_file_that_went_on_is_said_so(bench: Bench) -> None:
     drive(app, script)
 
 
-def test_nothing_is_said_so_and_workers_are_told(bench: Bench) -> None:
+def test_nothing_is_said_so_and_workers_are_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     app = OperatorApp(bench.workspace, undecided=False)
     worker = {"worker": "w\x1b[2J", "machine": None, "cores": 4, "cores_free": 1, "memory_mb": 9, "memory_free_mb": 5,
               "monty": 1, "era": 0, "running": [], "live": True, "reason": ""}  # fmt: skip
@@ -81,7 +81,8 @@ def test_nothing_is_said_so_and_workers_are_told(bench: Bench) -> None:
         assert "nothing here" in "\n".join(rows(app))
         await pilot.press("enter")
         bench.draft(data=None)
-        bench.workspace.workers_file.write_text(json.dumps([worker, {**worker, "live": False, "reason": "gone"}]))
+        found = [worker, {**worker, "live": False, "reason": "gone"}]
+        monkeypatch.setattr("threegate.tui.request_list.worker_lines", lambda workspace: found)
         await until(pilot, lambda: "accepts no work: gone" in "\n".join(rows(app)))
         assert "1 of 4 cores free" in "\n".join(rows(app)) and "w\\x1b[2J" in "\n".join(rows(app))
 

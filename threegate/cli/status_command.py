@@ -40,10 +40,10 @@ def status(
 
     Example: threegate status --watch
     """
-    from threegate.cluster.capacity import worker_lines
     from threegate.review.asked import AskedReader
     from threegate.review.readiness import Readiness
     from threegate.review.status import status_lines
+    from threegate.runners.machine import worker_lines
 
     workspace = workspace_here()
     if watch and on_terminal() and not wants_json(json_) and wants_application(plain):

@@ -14,7 +14,6 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import DataTable, Input, Static
 
-from threegate.cluster.capacity import worker_lines
 from threegate.core.workspace import Workspace
 from threegate.review.asked import AskedReader
 from threegate.review.status import (
@@ -26,6 +25,7 @@ from threegate.review.status import (
     status_lines,
     worker_text,
 )
+from threegate.runners.machine import worker_lines
 from threegate.shown.escaped_lines import LEAST_WIDTH, own, shown
 
 _Drawn = dict[str, tuple[str, ...]]
