@@ -104,14 +104,14 @@ def test_a_request_for_a_new_backend_is_approved_launched_and_recorded(daemon: t
     assert counts.runs["toy", "succeeded"] == 1
 
 
-def test_a_daemon_gives_every_runner_its_secrets_and_its_place(daemon: tuple[Bench, Context]) -> None:
+def test_a_daemon_gives_every_runner_its_secrets(daemon: tuple[Bench, Context]) -> None:
     bench, context = daemon
     runner = context.runners["toy"]
-    assert runner.made_with == ({}, bench.workspace.runs, False)
+    assert runner.made_with == ({}, False)
     context.close()
     assert runner.closed
     again = registry.make_runner("toy", Settings(), once=True)
-    assert again.made_with == ({}, None, True)
+    assert again.made_with == ({}, True)
 
 
 def test_its_rows_and_costs_are_in_the_budget(toy: str) -> None:

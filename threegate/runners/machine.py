@@ -101,10 +101,7 @@ def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
 def _runners(
     workspace: Workspace, settings: Settings, boot: str, say: Callable[[str], None]
 ) -> Mapping[Backend, Runner]:
-    return {
-        name: make_runner(name, settings, secrets=settings.secrets, prepared_in=workspace.runs)
-        for name in backend_names()
-    }
+    return {name: make_runner(name, settings, secrets=settings.secrets) for name in backend_names()}
 
 
 def _never_here(workspace: Workspace, settings: Settings, request: Request) -> str | None:
