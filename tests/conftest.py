@@ -130,10 +130,10 @@ LONG = (
     "crash",
     "human",
     "plugins/cluster",
+    "plugins/tui/test_review",
     "setup",
     "tools/test_foreign",
     "tools/test_real",
-    "tui/test_review",
 )
 """Where single tests take half a minute, most of it waiting for other processes."""
 
@@ -162,6 +162,8 @@ IN_MEMORY = {
     "evidence",
     "judgement",
     "launch",
+    "plugins/cluster/test_journal.py",
+    "plugins/tui",
     "proposals",
     "records",
     "results",
@@ -169,9 +171,7 @@ IN_MEMORY = {
     "runners/test_generated_changes.py",
     "serve",
     "trail",
-    "tui",
     "upgrade",
-    "worker",
 }
 """Rooms and files where a test's folder is in memory: every change of state is synced to the disk several times, and
 half of the time of these tests was waiting for it. What a disk loses is simulated by tests/crash; whole ways over a

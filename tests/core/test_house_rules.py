@@ -84,8 +84,8 @@ PRIVATE = {
         2,
         "how often a process is looked at: at once, or not before the next call",
     ),
-    "tui/terminal.py": (1, "Textual's own: it has no public way to read the screen"),
-    "tui/test_review.py": (1, "the line that is open, whatever its text"),
+    "plugins/tui/terminal.py": (1, "Textual's own: it has no public way to read the screen"),
+    "plugins/tui/test_review.py": (1, "the line that is open, whatever its text"),
 }
 """How often a file uses private names of the package, and what it reaches by them that no public name shows."""
 

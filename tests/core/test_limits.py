@@ -42,7 +42,7 @@ OWN = {
     "secretscan/linear.py": {"_MEMORY"},
     "secretscan/scan.py": {"_CLIENT_BYTES"},
     "serve/page/views.py": {"_FIRST_BYTES"},
-    "tui/screens.py": {"_REASON_CHARS"},
+    "plugins/tui/screens.py": {"_REASON_CHARS"},
 }
 """Sizes of our own: of a format, a chunk, a shown line; and of the forwarder, which runs without this package."""
 

@@ -112,7 +112,7 @@ NOT_RUN = {
     "pip install 'threegate[notify]'": "the same as below: changes the environment",
     "threegate notify test": "sends to the URLs of the settings; tests/daemon/test_notices.py does",
     "pip install 'threegate[tui]'": "changes the environment: the tests run in one that has it",
-    "threegate status --watch": "runs until it is stopped: tests/tui",
+    "threegate status --watch": "runs until it is stopped: tests/plugins/tui",
     "curl -s http://127.0.0.1:8766/pre-tool-check \\": "needs that server: tests/serve/test_http.py",
     "curl -s http://127.0.0.1:8766/proposals/validate \\": "needs that server: tests/docs/test_arriving.py sends it",
     "sudo threegate -w /srv/gate/ws service install": (

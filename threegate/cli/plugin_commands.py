@@ -29,7 +29,7 @@ PLUGIN_COMMANDS: Final = Place[Mapping[str, PluginCommand]]("commands")
 
 def listed_commands(workspace: str) -> dict[str, PluginCommand]:
     """Those that can be used in this workspace, which is given as for --workspace."""
-    given = PLUGIN_COMMANDS.given(_off_in(workspace)).values()
+    given = PLUGIN_COMMANDS.given(off_in(workspace)).values()
     return {name: command for commands in given for name, command in commands.items()}
 
 
@@ -40,7 +40,7 @@ def find_command(name: str, workspace: str) -> PluginCommand | None:
     for plugin, commands in _with_code():
         if name not in commands:
             continue
-        if plugin.name in _off_in(workspace):
+        if plugin.name in off_in(workspace):
             raise NoWorkspace(f"{name} is a command of the plugin {plugin.name}, which {OFF}")
         if (absent := plugin.why_absent()) is not None:
             raise Unavailable(absent)
@@ -56,7 +56,7 @@ def _with_code() -> list[tuple[Plugin, Mapping[str, PluginCommand]]]:
     return found
 
 
-def _off_in(workspace: str) -> tuple[str, ...]:
+def off_in(workspace: str) -> tuple[str, ...]:
     """The plugins that are off there: none without a workspace, or with settings that the command itself refuses."""
     from threegate.core.workspace import find_workspace
 

@@ -68,6 +68,12 @@ PLUGINS: tuple[Plugin, ...] = (
             "needs": "section:unit_needs",
         },
     ),
+    Plugin(
+        "tui",
+        "`review` and `status --watch` as an application on the terminal",
+        needs=("tui",),
+        offers={"application": "operator_app:run_operator"},
+    ),
 )
 """All of them. A new plugin is a folder and an entry here."""
 

@@ -13,10 +13,10 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.changes.branches import Branching, branching
-from tests.tui.terminal import drive, open_first, read_all, rows, until
+from tests.plugins.tui.terminal import drive, open_first, read_all, rows, until
 from threegate.core.workspace import Workspace
-from threegate.tui.lines import Lines
-from threegate.tui.operator_app import OperatorApp, RequestsScreen
+from threegate.plugins.tui.lines import Lines
+from threegate.plugins.tui.operator_app import OperatorApp, RequestsScreen
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable
 
 from tests.acts.bench_workspace import Bench, make_bench
-from tests.tui.terminal import drive, open_first, read_all, rows, until
+from tests.plugins.tui.terminal import drive, open_first, read_all, rows, until
 from threegate import cli
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import OperatorDecision
-from threegate.cli import invocation
-from threegate.tui.lines import Lines
-from threegate.tui.operator_app import OperatorApp
-from threegate.tui.request_list import RequestList
+from threegate.cli.application import application_here
+from threegate.plugins.tui.lines import Lines
+from threegate.plugins.tui.operator_app import OperatorApp, run_operator
+from threegate.plugins.tui.request_list import RequestList
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_nothing_is_said_so_and_workers_are_told(bench: Bench, monkeypatch: pyte
         await pilot.press("enter")
         bench.draft(data=None)
         found = [worker, {**worker, "live": False, "reason": "gone"}]
-        monkeypatch.setattr("threegate.tui.request_list.worker_lines", lambda workspace: found)
+        monkeypatch.setattr("threegate.plugins.tui.request_list.worker_lines", lambda workspace: found)
         await until(pilot, lambda: "accepts no work: gone" in "\n".join(rows(app)))
         assert "1 of 4 cores free" in "\n".join(rows(app)) and "w\\x1b[2J" in "\n".join(rows(app))
 
@@ -138,7 +138,15 @@ def test_when_the_application_is_taken(
         monkeypatch.setenv("TERM", terminal)
     if not there:
         monkeypatch.setitem(sys.modules, "textual", None)
-    assert invocation.wants_application(plain) is wanted
+    assert (application_here(plain) is run_operator) is wanted
+
+
+def test_it_is_not_taken_where_it_is_off(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.chdir(bench.workspace.root)
+    assert application_here(plain=False) is run_operator
+    bench.settings(plugins__off=("tui",))
+    assert application_here(plain=False) is None
 
 
 @pytest.mark.slow

@@ -15,10 +15,15 @@ from textual.widgets import DataTable, Input, Static
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.page.hostile_texts import MARK, fill
 from tests.conftest import slow
-from tests.tui.terminal import SCREENS, drive, open_first, read_all, rows, until
+from tests.plugins.tui.terminal import SCREENS, drive, open_first, read_all, rows, until
 from threegate.acts.list_drafts import drafts_of
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, TrailError
+from threegate.plugins.tui.input_screen import InputScreen
+from threegate.plugins.tui.lines import Lines
+from threegate.plugins.tui.operator_app import OperatorApp, RequestsScreen, run_operator
+from threegate.plugins.tui.request_list import RequestList
+from threegate.plugins.tui.screens import Confirm, TextScreen
 from threegate.results import Verdict, write_verdict
 from threegate.review import readiness
 from threegate.review.countersign import verify_approval
@@ -26,11 +31,6 @@ from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, r
 from threegate.review.screen import render_invalid, render_reviewed_draft
 from threegate.review.status import Line
 from threegate.runners.description import DoctorLine
-from threegate.tui.input_screen import InputScreen
-from threegate.tui.lines import Lines
-from threegate.tui.operator_app import OperatorApp, RequestsScreen, run_operator
-from threegate.tui.request_list import RequestList
-from threegate.tui.screens import Confirm, TextScreen
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeVar
@@ -22,15 +21,21 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Static
 from textual.worker import get_current_worker
 
-from threegate.acts.approve import Promoted, known_operators, promote, seal, sign
+from threegate.acts.approve import known_operators, promote, seal, sign
 from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
 from threegate.acts.drills import answer_drill, told_drill
 from threegate.acts.reject import REJECT, reject_about, reject_draft
 from threegate.acts.signed_acts import decide
 from threegate.acts.signing_key import Acting, acting_operator
+from threegate.cli.application import Decided
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
+from threegate.plugins.tui.input_screen import InputScreen
+from threegate.plugins.tui.lines import LEAST_HEIGHT, Lines
+from threegate.plugins.tui.opened import Opened, open_request
+from threegate.plugins.tui.request_list import RequestList, is_undecided
+from threegate.plugins.tui.screens import Confirm, ReasonScreen, TextScreen
 from threegate.request.model import Delivery
 from threegate.review.compare import compare_with_last
 from threegate.review.countersign import countersign
@@ -44,11 +49,6 @@ from threegate.shown.escaped_lines import GUTTER, LEAST_WIDTH, WIDTH, Title, own
 from threegate.shown.messages import say
 from threegate.shown.time_read import Reader, Reading
 from threegate.trail import Trail
-from threegate.tui.input_screen import InputScreen
-from threegate.tui.lines import LEAST_HEIGHT, Lines
-from threegate.tui.opened import Opened, open_request
-from threegate.tui.request_list import RequestList, is_undecided
-from threegate.tui.screens import Confirm, ReasonScreen, TextScreen
 
 EVERY_SECONDS: Final = 1.0
 SPLIT_COLUMNS: Final = 120
@@ -74,15 +74,6 @@ _KEYS: Final = (
     ("Esc, s", "back to the list, undecided"),
     ("q", "quit"),
 )
-
-
-@dataclass
-class Decided:
-    """What was decided, in order."""
-
-    approved: list[Promoted] = field(default_factory=list)
-    rejected: list[Path] = field(default_factory=list)
-    left: int = 0
 
 
 def run_operator(

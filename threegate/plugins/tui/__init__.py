@@ -4,9 +4,3 @@ rules.
 Invariant: foreign words reach the terminal only as the lines that review/screen.py makes, never as markup;
 what is signed is the request all of whose lines were on the screen.
 """
-
-from __future__ import annotations
-
-from threegate.tui.operator_app import run_operator
-
-__all__ = ["run_operator"]

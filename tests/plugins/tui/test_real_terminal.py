@@ -172,7 +172,7 @@ def test_without_colours_a_draft_is_shown_all_the_same(bench: Bench) -> None:
 def test_a_mistake_of_ours_is_one_line_without_values(bench: Bench) -> None:
     """Textual prints all variables of each frame, requests and settings among them."""
     bench.draft(data=None, code="print('words of the request')")
-    broken = "import threegate.tui.lines as lines; lines.segments_of = lambda line: 1 / 0"
+    broken = "import threegate.plugins.tui.lines as lines; lines.segments_of = lambda line: 1 / 0"
     (bench.workspace.root / "sitecustomize.py").write_text(broken)
     terminal = Terminal(bench, "review", "--key", str(bench.keys["alice"]), PYTHONPATH=str(bench.workspace.root))
     terminal.wait("UNDECIDED: 1")

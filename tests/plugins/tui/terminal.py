@@ -9,8 +9,8 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from threegate.tui.lines import Lines
-from threegate.tui.operator_app import OperatorApp
+from threegate.plugins.tui.lines import Lines
+from threegate.plugins.tui.operator_app import OperatorApp
 
 Script = Callable[[Pilot[None]], Awaitable[None]]
 SCREENS = Path(__file__).parent / "screens"
