@@ -57,15 +57,10 @@ def line(name: str, ours: list[float], reference: str, theirs: list[float]) -> N
 
 
 def era(rounds: int) -> None:
-    """An ERA run, in a container made for it and in one prepared ahead, beside `docker run` with the same walls.
-
-    What is prepared ahead is waited for between the rounds and not counted: it is made while nothing is asked.
-    """
+    """An ERA run beside `docker run` with the same walls."""
     runner = EraRunner(era_settings())
     job = era_job("cat", "/etc/debian_version")
     with tempfile.TemporaryDirectory() as name:
-        (Path(name) / "ahead").mkdir()
-        ahead = EraRunner(era_settings().but(warm=1), prepared_in=Path(name) / "ahead")
         profile = Path(name) / "seccomp.json"
         profile.write_text(SECCOMP_JSON)
         (Path(name) / "in").mkdir()
@@ -105,29 +100,12 @@ def era(rounds: int) -> None:
         ]
         number = iter(range(100_000))
 
-        def prepared() -> object:
-            outcome = run_job(ahead, job, Path(name) / str(next(number)))
-            assert "container" in outcome.effective_limits, "none was prepared"
-            return outcome
-
-        def wait_prepared() -> object:
-            until = time.monotonic() + 20
-            while not ahead.prepared.has(job) and time.monotonic() < until:
-                time.sleep(0.01)
-            return time.sleep(0.05)
-
-        run_job(ahead, job, Path(name) / str(next(number)))
-        wait_prepared()
-        ours, taken, theirs, _ = in_turn(
+        ours, theirs = in_turn(
             rounds,
             lambda: run_job(runner, job, Path(name) / str(next(number))),
-            prepared,
             lambda: subprocess.run(bare, check=True, capture_output=True),
-            wait_prepared,
         )
-        ahead.close()
     line("ERA run, whole", ours, "docker run, same flags", theirs)
-    line("ERA run, prepared ahead", taken, "docker run, same flags (aim: 0.6)", theirs)
 
 
 def monty(rounds: int) -> None:

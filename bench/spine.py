@@ -5,8 +5,8 @@
 1. drop to verdict: a draft appears in the inbox of a running daemon, its verdict file appears.
 2. approve to result, Monty: beside a worker that is started for the same code through the same wrapper (ours minus
    bare; aim: at most 25 ms more). A worker that a bare pool starts, with the user's own rights, stands below it.
-3. approve to result, ERA: beside `docker run` of the same argv (ratio; aim: at most 1.25), and with a container
-   prepared ahead (aim: at most 0.6). Needs an engine (eval "$(scripts/engine up)").
+3. approve to result, ERA: beside `docker run` of the same argv (ratio; aim: at most 1.25). Needs an engine
+   (eval "$(scripts/engine up)").
 """
 
 from __future__ import annotations
@@ -150,26 +150,16 @@ def measure_monty(folder: Path, runs: int) -> None:
 
 
 def measure_era(folder: Path, runs: int, engine: str, image: str) -> None:
-    """Approve to result for ERA, by two daemons: one makes a container for each run, one has one ready."""
+    """Approve to result for ERA."""
     settings = {"runners.era.engine": engine, "runners.era.image": image}
-    (folder / "made").mkdir()
-    (folder / "ahead").mkdir()
-    place = make_place(folder / "made", settings=settings)
-    ahead = make_place(folder / "ahead", settings={**settings, "runners.era.warm": 1})
-    daemons = [place.daemon(), ahead.daemon()]
+    place = make_place(folder, settings=settings)
+    daemon = place.daemon()
 
-    def run(where: Place, number: int) -> float:
+    def ours(number: int) -> float:
         rid = f"TR-era-{number}"
-        where.approve(where.drop(era_draft(rid, "echo hello")))
-        wait_result(where, rid)
-        return from_approval(where, rid)
-
-    def prepared(number: int) -> float:
-        seconds = run(ahead, number)
-        if number >= 0 and "prepared ahead" not in ahead.result(f"TR-era-{number}"):
-            sys.exit("bench: no container was prepared")
-        wait_prepared(ahead)
-        return seconds
+        place.approve(place.drop(era_draft(rid, "echo hello")))
+        wait_result(place, rid)
+        return from_approval(place, rid)
 
     def bare(_number: int) -> float:
         started = time.perf_counter()
@@ -181,31 +171,14 @@ def measure_era(folder: Path, runs: int, engine: str, image: str) -> None:
         return time.perf_counter() - started
 
     try:
-        time.sleep(1)
-        prepared(-1)
-        found = in_turn(runs, lambda number: run(place, number), prepared, bare)
+        ours(-1)
+        found = in_turn(runs, ours, bare)
     finally:
-        for daemon in daemons:
-            daemon.terminate()
-            daemon.communicate()
+        daemon.terminate()
+        daemon.communicate()
     print("approve to result, ERA")
-    mine, taken, theirs = (
-        show("threegate (approved → finished)", found[0]),
-        show("the same, prepared ahead", found[1]),
-        show("docker run of the same argv", found[2]),
-    )
+    mine, theirs = show("threegate (approved → finished)", found[0]), show("docker run of the same argv", found[1])
     print(f"  ratio: {mine / theirs:.2f} (aim: at most 1.25)")
-    print(f"  ratio, prepared ahead: {taken / theirs:.2f} (aim: at most 0.6)")
-
-
-def wait_prepared(place: Place) -> None:
-    """Wait until a container is ready: its folder is there, and a moment for its start."""
-    until = time.monotonic() + 60
-    while not list((place.root / "tool-exec" / "runs").glob(".prepared-*/out")):
-        if time.monotonic() > until:
-            sys.exit("bench: no container was prepared")
-        time.sleep(0.01)
-    time.sleep(1.5)
 
 
 if __name__ == "__main__":

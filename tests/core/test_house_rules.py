@@ -77,7 +77,6 @@ PRIVATE = {
     "review/test_status_rows.py": (1, "what is kept must stay small"),
     "runners/test_egress.py": (1, "a kernel that takes no route"),
     "runners/test_other_engines.py": (1, "what is missing of one image, without a run"),
-    "runners/test_prepared_containers.py": (4, "a container that somebody changed while it waited"),
     "serve/test_http_app.py": (1, "what is kept must stay small"),
     "serve/test_page.py": (1, "serving would not return"),
     "serve/test_passkey_in_a_browser.py": (2, "what the page hands to a passkey, before it signs"),

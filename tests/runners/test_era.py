@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 import uuid
@@ -25,7 +26,7 @@ from tests.engine_fixtures import (
 )
 from threegate.core.settings import EraSettings
 from threegate.request.job import ERA_ENVIRONMENT
-from threegate.runners.era import spec
+from threegate.runners.era import container_run, spec
 from threegate.runners.era.orphans import remove_orphans
 from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
@@ -248,6 +249,32 @@ def test_each_wall_that_is_not_there_is_seen(
     outcome = run_job(era_runner, python("open('/out/ran', 'w')"), tmp_path)
     assert outcome.status == "failed" and outcome.detail.startswith("limits_not_enforced: "), outcome.detail
     assert outcome.artifacts == ()
+
+
+def test_another_first_process_is_seen_before_the_go(
+    era_runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spec, "KEEPER_WORDS", (*spec.KEEPER_WORDS[:-1], spec.KEEPER_WORDS[-1] + "#"))
+    outcome = run_job(era_runner, python("open('/out/ran', 'w')"), tmp_path)
+    assert "the engine is running a PID 1 that is not ours; PID 1 is not the keeper" in outcome.detail
+    assert outcome.status == "failed" and outcome.artifacts == ()
+
+
+def test_the_folder_of_another_run_is_seen_before_the_go(
+    era_runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = container_run.greeting
+
+    def exchanged(connection: socket.socket) -> object:
+        (folder,) = tmp_path.rglob("work/in")
+        folder.rename(folder.with_name("other"))
+        folder.mkdir()
+        return real(connection)
+
+    monkeypatch.setattr(container_run, "greeting", exchanged)
+    outcome = run_job(era_runner, python("open('/out/ran', 'w')"), tmp_path)
+    assert outcome.status == "failed" and outcome.artifacts == ()
+    assert outcome.detail == "limits_not_enforced: /in is not this run's folder."
 
 
 @pytest.mark.slow

@@ -19,8 +19,8 @@ class ToyRunner:
 
     starts_late = False
 
-    def __init__(self, secrets: Mapping[str, SecretReference], prepared_in: Path | None, once: bool) -> None:
-        self.made_with = (dict(secrets), prepared_in, once)
+    def __init__(self, secrets: Mapping[str, SecretReference], once: bool) -> None:
+        self.made_with = (dict(secrets), once)
         self.closed = False
 
     def available(self, job: Job | None = None) -> str | None:
@@ -46,10 +46,8 @@ class ToyRunner:
         self.closed = True
 
 
-def _make(
-    settings: Settings, *, secrets: Mapping[str, SecretReference], prepared_in: Path | None, once: bool
-) -> Runner:
-    return ToyRunner(secrets, prepared_in, once)
+def _make(settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
+    return ToyRunner(secrets, once)
 
 
 def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:

@@ -159,7 +159,6 @@ class EraSettings(Table):
         description="OCI runtime; empty: the engine's default (runc, runsc, kata, krun)",
     )
     parallel: int = setting(default=1, ge=1, le=64, description="containers that run at once")
-    warm: int = setting(default=0, ge=0, le=16, description="containers prepared ahead, each used once; 0: none")
     require_readback: bool = setting(
         default=False, description="refuse a run of which a wall cannot be read back on this machine"
     )

@@ -157,7 +157,4 @@ def _runners(
             say=say,
         )
         return dict.fromkeys(backend_names(), cluster)
-    return {
-        name: make_runner(name, settings, secrets=settings.secrets, prepared_in=workspace.runs)
-        for name in backend_names()
-    }
+    return {name: make_runner(name, settings, secrets=settings.secrets) for name in backend_names()}

@@ -81,7 +81,6 @@ _REPLAY = re.compile(r"runs/[^/]+/replay-[1-9][0-9]{0,4}").fullmatch
 _RELEASED = re.compile(r"results/[^/]+").fullmatch
 _OUT = re.compile(r"runs/[^/]+/(replay-[0-9]+/)?out(/.*)?", re.DOTALL).fullmatch
 _CONTRACT = re.compile(r"contracts/(?!.*(^|/)\.).*\.(yaml|yml|json)", re.DOTALL).fullmatch
-_PREPARED = re.compile(r"runs/\.prepared-[0-9a-f]{12}").fullmatch
 _NOTES = "memory/notes.jsonl"
 _CHANGED_WHOLE = re.compile(r"memory/[^/]+\.jsonl|tools/[^/]+\.json").fullmatch
 """Files whose next bytes are stored next to them before the event that announces them."""
@@ -711,9 +710,7 @@ class FolderAudit:
         return False
 
     def _in_flight(self, folder: str) -> bool:
-        """Whether a run, or a container that is prepared for one, works in this folder now."""
-        if _PREPARED(folder):
-            return self.workspace.daemon_lock_held()
+        """Whether a run works in this folder now."""
         request = self._open.get(folder.removeprefix("runs/")) if _RUN(folder) else None
         return request is not None and request.claimed
 

@@ -79,13 +79,9 @@ class Budget:
 
     @classmethod
     def of(cls, settings: RunnersSettings) -> Budget:
-        """The budget in the settings; 0 means three quarters of the memory, and all cores.
-
-        Prepared containers and workers get their part of the memory before any run.
-        """
-        memory = settings.memory_budget_mb or machine_memory_mb() * 3 // 4
+        """The budget in the settings; 0 means three quarters of the memory, and all cores."""
         return cls(
-            max(memory - sum(backend.ahead_mb(settings) for backend in backends()), 0),
+            settings.memory_budget_mb or machine_memory_mb() * 3 // 4,
             settings.cpu_budget or (os.cpu_count() or 1),
             {backend.name: backend.rows(settings) for backend in backends()},
         )

@@ -50,13 +50,9 @@ class MakeRunner(Protocol):
         settings: Settings,
         *,
         secrets: Mapping[str, SecretReference],
-        prepared_in: Path | None,
         once: bool,
     ) -> Runner:
-        """`secrets`: those that runs may get, by name. `prepared_in`: the folder for containers prepared
-        ahead, which recovery searches; None: none are prepared. `once`: for a single run, so nothing is kept
-        ready.
-        """
+        """`secrets`: those that runs may get, by name. `once`: for a single run, so nothing is kept ready."""
 
 
 class RemoveOrphans(Protocol):
@@ -86,8 +82,6 @@ class BackendDescription:
     """Whether the service that its runs depend on answers now, within seconds; None: they depend on none."""
     most_cpus: Decimal | None = None
     """The most cores that a run can use, whatever its limit is; None: as many as the limit says."""
-    ahead_mb: Callable[[RunnersSettings], int] = lambda settings: 0
-    """MiB used by what is prepared ahead, before any run."""
     remove_orphans: RemoveOrphans | None = None
     """For recovery; None for a backend whose runs cannot outlive the daemon."""
     policy_facts: Callable[[], Mapping[str, str]] = dict

@@ -46,11 +46,10 @@ def make_runner(
     settings: Settings,
     *,
     secrets: Mapping[str, SecretReference] | None = None,
-    prepared_in: Path | None = None,
     once: bool = False,
 ) -> Runner:
     """The runner of one backend; see `MakeRunner`. Without `secrets`, runs get none."""
-    return describe(name).make(settings, secrets=secrets or {}, prepared_in=prepared_in, once=once)
+    return describe(name).make(settings, secrets=secrets or {}, once=once)
 
 
 def policy_facts() -> dict[str, str]:

@@ -69,14 +69,6 @@ def stage_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None
         _fill(inputs, pinned, folder)
 
 
-def fill_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None:
-    """`stage_inputs` into an existing empty folder. Raises StagingError, OSError."""
-    with open_folder(target) as folder:
-        if os.listdir(folder):
-            raise StagingError(f"{target}: not empty; inputs are staged only into an empty folder")
-        _fill(inputs, pinned, folder)
-
-
 def _fill(inputs: Sequence[JobInput], pinned: Path, folder: int) -> None:
     for item in inputs:
         name = PurePosixPath(item.name)

@@ -18,12 +18,10 @@ import pytest
 from tests.adversarial.escapes.era_attempts import ATTEMPTS, DRIVER, GVISOR_DIFFERS
 from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, with_inputs
 from tests.ordinary_user import as_user, home
-from tests.support import wait_until
-from threegate.request.job import ERA_ENVIRONMENT, Job
-from threegate.runners.era.prepared_containers import Kind, PreparedContainers
+from threegate.request.job import ERA_ENVIRONMENT
 from threegate.runners.era.readback import NOT_READ
 from threegate.runners.era.runner import EraRunner
-from threegate.runners.interface import Control, Outcome
+from threegate.runners.interface import Outcome
 
 pytestmark = [pytest.mark.engine, pytest.mark.root]
 SECRET = "canary-5d21be77"
@@ -41,8 +39,8 @@ class Tried:
     containers: str
 
 
-def attempt_all(folder: Path, runtime: str, ahead: bool = False) -> Tried:
-    """Run every attempt in one container (prepared ahead, or made for it) and look at the host around it."""
+def attempt_all(folder: Path, runtime: str) -> Tried:
+    """Run every attempt in one container and look at the host around it."""
     host = folder / "host"
     host.mkdir(parents=True)
     canary = host / "canary"
@@ -85,10 +83,7 @@ def attempt_all(folder: Path, runtime: str, ahead: bool = False) -> Tried:
         )
         job = with_inputs(job, folder, {"driver": script.encode(), "input": b"approved"})
         steer = control(folder, workspace_id=workspace)
-        settings = era_settings(runtime=runtime).but(warm=int(ahead))
-        runner = EraRunner(settings, prepared_in=host if ahead else None)
-        if runner.prepared is not None:
-            prepare(runner.prepared, job, steer)
+        runner = EraRunner(era_settings(runtime=runtime))
         outcome = runner.run(clearance(job), job, steer)
         runner.close()
         lives = sleeper.poll() is None
@@ -101,14 +96,6 @@ def attempt_all(folder: Path, runtime: str, ahead: bool = False) -> Tried:
     answers = json.loads(text) if text else {}
     left = docker("ps", "-aq", "--filter", f"label=threegate.workspace={workspace}")
     return Tried(outcome, answers, folder, same and os.listdir(host) == ["canary"], lives, left)
-
-
-def prepare(pool: PreparedContainers, job: Job, steer: Control) -> None:
-    """Have a container wait for this job."""
-    kind = Kind.of(job, "runc")
-    assert kind is not None
-    pool.learn(kind, steer)
-    wait_until(lambda: pool.has(job), "a container that waits", 30)
 
 
 @pytest.fixture(scope="module")
@@ -152,30 +139,11 @@ def test_gvisor(name: str, tried_gvisor: Tried) -> None:
     assert re.fullmatch(ATTEMPTS[name][1], tried_gvisor.answers[name])
 
 
-def test_prepared_ahead(tmp_path: Path) -> None:
-    """Every attempt again in a container that waited for its command: each meets the same wall."""
-    tried = attempt_all(tmp_path, "", ahead=True)
-    assert tried.outcome.effective_limits["container"] == "prepared ahead, used once"
-    passed = {
-        name: tried.answers[name] for name in ATTEMPTS if not re.fullmatch(ATTEMPTS[name][1], tried.answers[name])
-    }
-    assert passed == {} and len(tried.answers) == len(ATTEMPTS)
-    test_the_host_is_as_it_was(tried)
-    test_what_came_out_is_plain(tried)
-
-
 def test_of_an_ordinary_user(tried_by_user: Tried) -> None:
-    """Outside, too, all is as it was; and the same in a container that was prepared ahead."""
+    """Outside, too, all is as it was."""
     assert NOT_READ not in tried_by_user.outcome.effective_limits.values()
     test_the_host_is_as_it_was(tried_by_user)
     test_what_came_out_is_plain(tried_by_user)
-    with home() as folder:
-        ahead = as_user(attempt_all, folder, "", True)
-        assert ahead.outcome.effective_limits["container"] == "prepared ahead, used once"
-        odd = [name for name in ATTEMPTS if not re.fullmatch(ATTEMPTS[name][1], ahead.answers[name])]
-        assert odd == []
-        test_the_host_is_as_it_was(ahead)
-        test_what_came_out_is_plain(ahead)
 
 
 def test_the_host_is_as_it_was(tried: Tried) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from pathlib import Path
 
 from threegate.core import limits
 from threegate.core.settings import SecretReference, Settings
@@ -12,9 +11,7 @@ from threegate.runners.description import BackendDescription, DoctorLine
 from threegate.runners.interface import Runner
 
 
-def _make(
-    settings: Settings, *, secrets: Mapping[str, SecretReference], prepared_in: Path | None, once: bool
-) -> Runner:
+def _make(settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
     from threegate.runners.apply.runner import ApplyRunner
 
     return ApplyRunner()

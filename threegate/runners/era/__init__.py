@@ -44,14 +44,12 @@ class _NoLibrary:
         """Nothing was started."""
 
 
-def _make(
-    settings: Settings, *, secrets: Mapping[str, SecretReference], prepared_in: Path | None, once: bool
-) -> Runner:
+def _make(settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
     if (problem := missing_extra("ERA", "era")) is not None:
         return _NoLibrary(problem)
     from threegate.runners.era.runner import EraRunner
 
-    return EraRunner(settings.runners.era, secret_references=secrets, prepared_in=prepared_in)
+    return EraRunner(settings.runners.era, secret_references=secrets)
 
 
 def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
@@ -103,7 +101,6 @@ BACKEND = BackendDescription(
     rows=lambda settings: settings.era.parallel,
     overhead_mb=OVERHEAD_MB,
     doctor=_doctor,
-    ahead_mb=lambda settings: settings.era.warm * OVERHEAD_MB,
     answers=_answers,
     remove_orphans=_remove_orphans,
     policy_facts=lambda: {"seccomp": SECCOMP_SHA256},

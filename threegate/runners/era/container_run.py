@@ -1,8 +1,7 @@
-"""One container's run: created or taken over, read back, started, watched, collected, removed.
+"""One container's run: created, read back, started, watched, collected, removed.
 
-Invariant: no byte of the request's code runs before every restriction was read back, however the container
-was created. /out is collected while only PID 1 is still alive and is paused; the container is removed before
-the answer.
+Invariant: no byte of the request's code runs before every restriction was read back. /out is collected while only PID 1
+is still alive and is paused; the container is removed before the answer.
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ from threegate.runners.egress.proxy_chain import EgressChain
 from threegate.runners.era import container_engine, spec
 from threegate.runners.era.container_watch import ContainerWatch
 from threegate.runners.era.out_archive import collect_archive
-from threegate.runners.era.prepared_containers import PreparedContainer
 from threegate.runners.era.readback import Walls, read_back
-from threegate.runners.era.waiting_container import Greeting, attach, greeting
+from threegate.runners.era.waiting_container import attach, greeting
 from threegate.runners.interface import Control, Destination, Outcome, Status
 from threegate.runners.staging import Collected, fresh_folder
 from threegate.runners.streams import EMPTY, nothing_ran
@@ -61,7 +59,6 @@ class EraRun:
         self._runtime = runtime
         self._container = ""
         self._connection: socket.socket | None = None
-        self._greeting: Greeting | None = None
         self._watch: ContainerWatch | None = None
         self._walls = Walls()
         self._state: dict[str, Any] | None = None
@@ -92,20 +89,11 @@ class EraRun:
             container_engine.remove_container(self._api, name)
             raise Unavailable(f"the container could not be created ({container_engine.reason(error)})") from None
 
-    def take_over(self, prepared: PreparedContainer) -> None:
-        """Use a container that was prepared ahead for this run."""
-        self._container, self._connection = prepared.release(), prepared.connection
-        self._greeting = prepared.greeting
-        self._walls.effective["container"] = "prepared ahead, used once"
-
     def execute(self) -> None:
-        """Start it (one that was taken over is running), read the restrictions back, start the command, watch
-        until the end.
-        """
-        taken_over = self._connection is not None
+        """Start it, read the restrictions back, start the command, watch until the end."""
         try:
             self._hurry()
-            connection = self._connection or attach(self._api, self._container)
+            connection = attach(self._api, self._container)
         except container_engine.FAULTS as error:
             self._silent = True
             self._ended = (
@@ -117,9 +105,8 @@ class EraRun:
         # it.
         self._connection = connection
         try:
-            if not taken_over:
-                self._hurry()
-                self._api.start(self._container)
+            self._hurry()
+            self._api.start(self._container)
             self._hurry()
             state = self._api.inspect_container(self._container)
         except docker.errors.APIError as error:
@@ -148,7 +135,7 @@ class EraRun:
         relay = (self._chain.relay, self._chain.relay_pid) if self._chain else None
         walls = self._walls
         try:
-            said = self._greeting or greeting(connection)
+            said = greeting(connection)
             read_back(walls, self._job, state, said, self._work / "in", relay=relay, runtime=self._runtime)
             self._watch = ContainerWatch(self._job, self._control, int(state["State"]["Pid"]), connection)
         except (OSError, ValueError, KeyError, StopIteration) as error:

@@ -14,9 +14,6 @@ from threegate.core.errors import Unavailable
 from threegate.core.extras import has_extra
 from threegate.runners.staging import remove_folder
 
-PREPARED = ".prepared-"
-"""Prefix of the folders of prepared containers, by which a later boot recognizes them."""
-
 
 def remove_orphans(workspace_id: str, boot_nonce: str, *, url: str = "", runs_folder: Path | None = None) -> list[str]:
     """Kill and remove the containers, networks and volumes of older boots, and the work folders below
@@ -65,7 +62,7 @@ def remove_orphans(workspace_id: str, boot_nonce: str, *, url: str = "", runs_fo
 
 def _remove_folders(runs_folder: Path) -> list[str]:
     removed = []
-    for work in sorted([*runs_folder.glob("*/work"), *runs_folder.glob(f"{PREPARED}*")]):
+    for work in sorted(runs_folder.glob("*/work")):
         remove_folder(work)
         removed.append(f"removed {work}")
     return removed

@@ -1,8 +1,7 @@
 """The container sandbox: runs a request's argv in its own hardened container.
 
-Invariant: one container serves one request, created for it or prepared ahead; the container, its volume and
-its folder are removed whatever happens, by any user with access to the engine; every wait for the engine is
-bounded.
+Invariant: one container serves one request and is created for it; the container, its volume and its folder are removed
+whatever happens, by any user with access to the engine; every wait for the engine is bounded.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ from threegate.runners.egress.secret_header import secret_for
 from threegate.runners.era import container_engine
 from threegate.runners.era.container_run import EraRun
 from threegate.runners.era.era_probe import era_probe_job
-from threegate.runners.era.prepared_containers import Kind, PreparedContainers
 from threegate.runners.interface import Control, Outcome
-from threegate.runners.staging import StagingError, fill_inputs, remove_folder, stage_inputs
+from threegate.runners.staging import StagingError, remove_folder, stage_inputs
 from threegate.runners.streams import nothing_ran
 
 LOOK_SECONDS = 2.0
@@ -32,8 +30,7 @@ LOOK_SECONDS = 2.0
 class EraRunner:
     """Runs ERA jobs according to `settings` (``[runners.era]``).
 
-    `egress_network` is the engine's network for the proxies. With `prepared_in` (a folder that recovery
-    searches), `settings.warm` containers are prepared ahead there; without it none are.
+    `egress_network` is the engine's network for the proxies.
     """
 
     starts_late = False
@@ -44,28 +41,18 @@ class EraRunner:
         *,
         egress_network: str = "bridge",
         secret_references: Mapping[str, SecretReference] | None = None,
-        prepared_in: Path | None = None,
     ) -> None:
         self._settings = settings
         self._secrets = secret_references or {}
         self._url = container_engine.engine_url(settings.engine)
         self._egress_network = egress_network
-        self.prepared = (
-            PreparedContainers(self._url, settings.warm, prepared_in)
-            if settings.warm and prepared_in is not None
-            else None
-        )
-        """The containers waiting for a command, if the settings request any."""
         self._looked: tuple[float, str | None] = (0.0, None)
 
     def available(self, job: Job | None = None) -> str | None:
         """None if a run can start now, else one line (``no container engine…``, ``no image…``).
 
-        With a job, also what only that job needs. The engine's answer is cached for LOOK_SECONDS; a prepared
-        container that is alive is answer enough.
+        With a job, also what only that job needs. The engine's answer is cached for LOOK_SECONDS.
         """
-        if job is not None and self.prepared is not None and self.prepared.has(job):
-            return None
         moment, missing = self._looked
         if time.monotonic() - moment >= LOOK_SECONDS or moment == 0.0:
             missing = self._missing(self._settings.image, "image")
@@ -88,10 +75,7 @@ class EraRunner:
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Run `job.argv` once; see Runner.run. Never raises because of the command."""
         clearance.must_cover(job)
-        outcome = self._from_prepared(job, control) or self._contained(clearance.request_id, job, control)
-        if self.prepared is not None and outcome.runtime and (kind := Kind.of(job, outcome.runtime)):
-            self.prepared.learn(kind, control)
-        return outcome
+        return self._contained(clearance.request_id, job, control)
 
     def prove(self, control: Control, *, network: bool = False) -> Outcome:
         """Run the probe of `era_probe`, which is ours and fixed, instead of a request: it measures the
@@ -110,35 +94,7 @@ class EraRunner:
             remove_folder(work)
 
     def close(self) -> None:
-        """Remove what was prepared and not used."""
-        if self.prepared is not None:
-            self.prepared.close()
-
-    def _from_prepared(self, job: Job, control: Control) -> Outcome | None:
-        """The outcome of a run in a container that was prepared ahead; None if there is none, and nothing
-        ran.
-        """
-        prepared = self.prepared.take(job) if self.prepared is not None and _has_command(job) else None
-        if prepared is None:
-            return None
-        with ExitStack() as stack:
-            stack.callback(prepared.discard)
-            run = EraRun(
-                prepared.api,
-                job,
-                control,
-                prepared.folder,
-                prepared.kind.runtime,
-                None,
-                require_readback=self._settings.require_readback,
-            )
-            stack.callback(run.remove)
-            try:
-                fill_inputs(job.inputs, control.inputs_folder, prepared.folder / "in")
-            except StagingError as error:
-                return nothing_ran(str(error))
-            run.take_over(prepared)
-            return _completed(run, control)
+        """Nothing is started ahead."""
 
     def _run(self, request_id: str, job: Job, control: Control, work: Path) -> Outcome:
         if not _has_command(job):

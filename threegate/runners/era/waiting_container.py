@@ -1,4 +1,4 @@
-"""A started container whose PID 1 waits for a run: created for one request, or prepared ahead.
+"""A started container whose PID 1 waits for its run.
 
 Invariant: it contains nothing of any request; its standard input, which only we hold, is the only way to send
 it one.

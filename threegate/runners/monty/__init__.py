@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from pathlib import Path
 
 from threegate.core.settings import SecretReference, Settings
 from threegate.runners.description import BackendDescription, DoctorLine, guarded
@@ -14,9 +13,7 @@ OVERHEAD_MB = 32
 """An idle worker and the copy of one frame; measured: 10 MiB resident."""
 
 
-def _make(
-    settings: Settings, *, secrets: Mapping[str, SecretReference], prepared_in: Path | None, once: bool
-) -> Runner:
+def _make(settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
     from threegate.runners.monty.runner import MontyRunner
 
     return MontyRunner(0 if once else settings.runners.monty.workers)
