@@ -49,12 +49,15 @@ def test_together_and_one_by_one_are_the_same(tmp_path: Path, monkeypatch: pytes
 
 
 def test_what_is_scanned_together_is_scanned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of others' files with nothing in them none is looked at alone; of those with a secret only these."""
+    """Of others' small files only those with a secret are looked at alone, and large ones."""
     folder = tmp_path / "node_modules" / "a"
     folder.mkdir(parents=True)
     for number in range(300):
-        (folder / f"{number}.js").write_text(CODE)
-    (folder / "123.js").write_text(f"x = '{TOKENS['github'](random.Random(3))}'\n")
+        (folder / f"{number}.js").write_text(CODE * 60)  # more than is scanned at once
+    secret = f"x = '{TOKENS['github'](random.Random(3))}'\n"
+    for name in ("123.js", "298.js"):
+        (folder / name).write_text(secret)
+    (folder / "large.js").write_text(CODE * 10_000 + secret)
     alone: list[str] = []
     find = project_survey.find_in_file
 
@@ -63,8 +66,9 @@ def test_what_is_scanned_together_is_scanned_once(tmp_path: Path, monkeypatch: p
         return find(path, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(project_survey, "find_in_file", found)
-    assert survey(tmp_path).hidden == {"node_modules/a/123.js": "secret"}
-    assert alone == ["node_modules/a/123.js"]
+    secrets = [f"node_modules/a/{name}.js" for name in ("123", "298", "large")]
+    assert survey(tmp_path).hidden == dict.fromkeys(secrets, "secret")
+    assert alone == secrets
 
 
 def test_no_secret_is_put_together_from_two_files(tmp_path: Path) -> None:
