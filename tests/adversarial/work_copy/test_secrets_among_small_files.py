@@ -59,7 +59,7 @@ def test_what_is_scanned_together_is_scanned_once(tmp_path: Path, monkeypatch: p
         (folder / name).write_text(secret)
     (folder / "large.js").write_text(CODE * 10_000 + secret)
     alone: list[str] = []
-    find = project_survey.find_in_file
+    find = file_findings.find_in_file
 
     def found(path: str, *rest: object, **more: object) -> object:
         alone.append(path)
