@@ -337,7 +337,8 @@ class _Scanned:
 
     def scan_together(self, prefix: str, entries: list[os.DirEntry[str]], device: int, folder: int) -> None:
         """Scan the small new files of a folder together, if only what is certain counts in them. `reason` scans those
-        of which this does not show that they are clean.
+        of which this does not show that they are clean. An entry keeps what `lstat` said first, so `reason` notes what
+        held before the bytes were read, and a file that changed since is scanned again the next time.
         """
         files: dict[str, bytes] = {}
         left = _TOGETHER_BYTES
