@@ -1,5 +1,6 @@
 """Writes what is made from the code: docs/rules.md, settings.md, codes.md, events.md, cli.md, the man page, and the
-schemas of gate 1, of gate 3a, of contracts, of verdicts and of what the HTTP server answers. ``--check`` only compares.
+schemas of gate 1, of gate 3a, of contracts, of verdicts, of results and of what the HTTP server answers. ``--check``
+only compares.
 
 Usage: python scripts/generate_docs.py [--check]; exit 1 when a file is not current.
 """
@@ -24,6 +25,7 @@ from threegate.contracts.model_workflow import WorkflowContract
 from threegate.core.record import published, schema_of
 from threegate.request.rules.rules_page import rules_page
 from threegate.request.schema import report_schema, request_schema, request_schema_2
+from threegate.results.model import schema as result_schema
 from threegate.results.verdict_schema import verdict_schema
 from threegate.serve.answers import ContractDecision, ContractLine, Decision, ProposalVerdict
 
@@ -47,6 +49,7 @@ def made() -> dict[str, str]:
         "schemas/tool-request-2.schema.json": _json(request_schema_2()),
         "schemas/report.schema.json": _json(report_schema()),
         "schemas/verdict.schema.json": _json(verdict_schema()),
+        "schemas/tool-result.schema.json": _json(result_schema()),
         **{
             f"schemas/{name}.schema.json": _json(published(name, title, model.model_json_schema(by_alias=True)))
             for name, title, model in (

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from threegate.core.record import Record
+from threegate.core.record import DIALECT, Record
 from threegate.request.backend_rules import Backend
 from threegate.results.result_facts import ResultStatus
 
@@ -76,7 +76,7 @@ def schema() -> dict[str, Any]:
     """The JSON Schema of the front matter."""
     value = ToolResult.model_json_schema()
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": DIALECT,
         "$id": "https://threegate.local/schemas/tool-result.schema.json",
         **value,
         "title": "ThreeGate tool result, front matter",
