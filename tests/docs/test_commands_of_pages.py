@@ -23,7 +23,7 @@ import pytest
 from tests.support import make_key, monty_draft, request_id
 from threegate import cli
 from threegate.cli import invocation
-from threegate.serve.openapi import EXAMPLES
+from threegate.serve.event_examples import EXAMPLES
 from threegate.setup.agent_examples import proposal_example
 from threegate.setup.settings_file import set_values
 

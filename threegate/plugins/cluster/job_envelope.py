@@ -12,10 +12,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from threegate.core import limits
 from threegate.core.errors import Refused
+from threegate.core.record import Record
 from threegate.plugins.cluster.seal import NONCE, WORKER, seal, unseal
 from threegate.request.job import Job, Platform
 from threegate.runners.interface import Evidence
@@ -29,18 +30,14 @@ _BASE64: Final = r"^[A-Za-z0-9+/]*={0,2}$"
 _LAST_SECOND: Final = 253_402_300_799
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
-
-
-class EnvelopeInput(_Part):
+class EnvelopeInput(Record):
     """A pinned input, by digest and bytes."""
 
     sha256: str = Field(pattern=_SHA256)
     size: int = Field(ge=0, le=limits.INPUT_FILE_BYTES)
 
 
-class EnvelopePlatform(_Part):
+class EnvelopePlatform(Record):
     """What the daemon's settings say of the sandbox; part of the Job's digest."""
 
     image: str = Field(max_length=100)
@@ -49,7 +46,7 @@ class EnvelopePlatform(_Part):
     seccomp_sha256: str = Field(max_length=64)
 
 
-class JobEnvelope(_Part):
+class JobEnvelope(Record):
     """One request for one worker. Times are whole seconds since 1970."""
 
     type: Literal["threegate-job/1"] = "threegate-job/1"

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
 from threegate.core.errors import Refused
+from threegate.core.record import Record
 from threegate.plugins.cluster.seal import NONCE, WORKER, unseal
 from threegate.trail.workspace_key import VerifierKey
 
@@ -30,9 +31,13 @@ _TAIL_BYTES: Final = 256
 """Type, worker's name, newline and signature fit."""
 
 
-class _Note(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
+class _Part(Record):
+    """Open: a note of a later version may say more."""
 
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Note(_Part):
     worker: str = Field(pattern=rf"^{WORKER.pattern}$")
     boot: str = Field(pattern=r"^[0-9a-f]{1,32}$")
     seq: _Whole
@@ -42,12 +47,10 @@ class _Run(_Note):
     nonce: _Nonce
 
 
-class Status(BaseModel):
+class Status(_Part):
     """What a worker offers and runs, except its rows per backend, which the ledger reads using the
     registry.
     """
-
-    model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
 
     machine: str = Field(pattern=rf"^[A-Za-z0-9._-]{{0,{limits.CLUSTER_NAME_CHARS}}}$")
     boot: str = Field(pattern=r"^[0-9a-f]{1,32}$")
@@ -91,14 +94,14 @@ class _Result(_Run):
     inline: dict[_Sha256, str] = Field(max_length=limits.OUT_FILES)
 
 
-_FROM_WORKER: Final[Mapping[str, type[BaseModel]]] = {
+_FROM_WORKER: Final[Mapping[str, type[Record]]] = {
     "status": _StatusNote,
     "may-start": _MayStart,
     "want": _Chunk,
     "refused": _Refused,
     "result": _Result,
 }
-_TO_WORKER: Final[Mapping[str, type[BaseModel]]] = {
+_TO_WORKER: Final[Mapping[str, type[Record]]] = {
     "beat": _Note,
     "go": _Go,
     "no": _Run,

@@ -14,21 +14,18 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
 from threegate.core.errors import InvalidInput
+from threegate.core.record import Record
 from threegate.request.job import JobLimits
 from threegate.results import ResultFacts, check_record
 from threegate.runners.interface import Artifact, Destination, Outcome, Status, Stream
 from threegate.runners.unpack import odd_name
 
 _SHA256 = r"^[0-9a-f]{64}$"
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 
 
 _Whole = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
@@ -38,19 +35,19 @@ _Name = Annotated[str, Field(max_length=limits.TRAIL_STRING_CHARS)]
 _Moment = Annotated[str, Field(max_length=40)]
 
 
-class _Stream(_Part):
+class _Stream(Record):
     kept: str
     size: _Whole
     sha256: str = Field(pattern=_SHA256)
 
 
-class _Artifact(_Part):
+class _Artifact(Record):
     path: str = Field(min_length=1, max_length=4096)
     size: _Whole
     sha256: str = Field(pattern=_SHA256)
 
 
-class _Destination(_Part):
+class _Destination(Record):
     host: str = Field(max_length=255)
     port: int = Field(ge=0, le=65535)
     bytes: _Whole
@@ -58,7 +55,7 @@ class _Destination(_Part):
     busy: bool
 
 
-class _Outcome(_Part):
+class _Outcome(Record):
     status: Status
     detail: _Text
     exit_code: int | None = Field(ge=-(2**31), lt=2**31)
