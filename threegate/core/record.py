@@ -6,18 +6,27 @@ types, no change afterwards, and no error that repeats a value.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _NULL: Final = {"type": "null"}
+_PLAIN: Final = re.compile(r"[a-z_]{1,32}").fullmatch
 
 
 class Record(BaseModel):
     """Base of all models: frozen, strict, no unknown field. A value that is derived is a `cached_property`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+def first_problem(error: ValidationError) -> str:
+    """What is wrong first, in one line that repeats no value, and no name that could be one."""
+    first = error.errors(include_input=False, include_context=False, include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or _PLAIN(part))
+    return f"{where or 'the value'}: {first['msg'][:1].lower()}{first['msg'][1:]}"
 
 
 def without_null(schema: dict[str, Any]) -> None:
