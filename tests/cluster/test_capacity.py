@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,10 @@ from tests.support import Place, make_place, monty_draft, request_id
 from threegate.cluster.capacity import never_fits
 from threegate.core.settings import ClusterSettings, RunnersSettings
 from threegate.core.workspace import Workspace
+from threegate.request.action import Command
 from threegate.request.model import Request
 
-ERA = {"backend": "ERA", "argv": ("true",), "code": None}
+ERA: dict[str, Any] = {"backend": "ERA", "action": Command(("true",))}
 CLUSTER = RunnersSettings(cluster=ClusterSettings(broker="amqps://broker", workers=("one+0+a", "two+0+b")))
 
 
