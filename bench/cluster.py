@@ -27,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.cluster.machines import Cluster, inside, missing_parts
+from tests.plugins.cluster.machines import Cluster, inside, missing_parts
 from tests.support import era_draft, monty_draft, request_id
 from threegate.cli import execute
 from threegate.setup.settings_file import set_values
@@ -148,7 +148,7 @@ def short_requests(cluster: Cluster, state: Path, count: int, alone: int) -> Non
         if workers:
             restart_workers(cluster, workers, rows)
         else:
-            set_values(broker, {"runners.cluster.broker": "", "runners.monty.workers": rows})
+            set_values(broker, {"cluster.broker": "", "runners.monty.workers": rows})
             restart_workers(cluster, [], rows)
         one[name] = told(name, serve(cluster, cluster.daemon_space if workers else None, number))[0]
     ours, theirs = one["1 worker, one at a time"], one["local, one at a time"]
@@ -174,7 +174,7 @@ def large_files(cluster: Cluster, sizes: list[int]) -> None:
             hashlib.sha256(data).hexdigest()
         bare = time.perf_counter() - begin
         for name, broker in (("local", ""), ("worker", cluster.url)):
-            set_values(cluster.place.root / "threegate.toml", {"runners.cluster.broker": broker})
+            set_values(cluster.place.root / "threegate.toml", {"cluster.broker": broker})
             restart_workers(cluster, [], 1)
             if broker:
                 worker = cluster.workers["w1"]

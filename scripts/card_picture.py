@@ -33,8 +33,8 @@ _DIFFERS = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}Z|\d{8}-\d{6}Z|\d{14}-[0-9a-f]{8
 def screen() -> str:
     """The SVG of the card of a fresh draft, in a workspace that is gone afterwards."""
     from threegate.core.workspace import Workspace
-    from threegate.tui.lines import Lines
-    from threegate.tui.operator_app import OperatorApp
+    from threegate.plugins.tui.lines import Lines
+    from threegate.plugins.tui.operator_app import OperatorApp
 
     async def card(app: OperatorApp) -> str:
         async with app.run_test(size=SIZE) as pilot:

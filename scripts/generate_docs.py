@@ -1,5 +1,6 @@
 """Writes what is made from the code: docs/rules.md, settings.md, codes.md, events.md, cli.md, the man page, and the
-schemas of gate 1, of gate 3a, of contracts, of verdicts and of what the HTTP server answers. ``--check`` only compares.
+schemas of gate 1, of gate 3a, of contracts, of verdicts, of results and of what the HTTP server answers. ``--check``
+only compares.
 
 Usage: python scripts/generate_docs.py [--check]; exit 1 when a file is not current.
 """
@@ -13,21 +14,20 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts.pages.codes import codes_page
-from scripts.pages.contract_schemas import SCHEMAS, schema_text
 from scripts.pages.events import events_page
 from scripts.pages.manual import cli_page, man_page
 from scripts.pages.settings import settings_page
 from threegate import __version__
 from threegate.aana import event_schema
+from threegate.contracts.model_session import SessionContract
+from threegate.contracts.model_tool import ToolContract
+from threegate.contracts.model_workflow import WorkflowContract
+from threegate.core.record import published, schema_of
 from threegate.request.rules.rules_page import rules_page
 from threegate.request.schema import report_schema, request_schema, request_schema_2
+from threegate.results.model import schema as result_schema
 from threegate.results.verdict_schema import verdict_schema
-from threegate.serve.gate_schemas import (
-    contract_decision_schema,
-    contract_line_schema,
-    proposal_verdict_schema,
-)
-from threegate.serve.openapi import result_schema
+from threegate.serve.answers import ContractDecision, ContractLine, Decision, ProposalVerdict
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -49,27 +49,25 @@ def made() -> dict[str, str]:
         "schemas/tool-request-2.schema.json": _json(request_schema_2()),
         "schemas/report.schema.json": _json(report_schema()),
         "schemas/verdict.schema.json": _json(verdict_schema()),
-        **{f"schemas/{name}": schema_text(name) for name in SCHEMAS},
+        "schemas/tool-result.schema.json": _json(result_schema()),
         **{
-            f"schemas/{name}.schema.json": _json(_published(name, title, schema))
-            for name, title, schema in (
-                ("agent_action_result", "AANA Agent Action Contract v1 result", result_schema()),
-                ("proposal-verdict", "ThreeGate proposal verdict", proposal_verdict_schema()),
-                ("contract-line", "ThreeGate contract line", contract_line_schema()),
-                ("contract-decision", "ThreeGate contract decision", contract_decision_schema()),
+            f"schemas/{name}.schema.json": _json(published(name, title, model.model_json_schema(by_alias=True)))
+            for name, title, model in (
+                ("tool-contract", "ThreeGate tool contract", ToolContract),
+                ("session-contract", "ThreeGate session contract", SessionContract),
+                ("workflow-contract", "ThreeGate workflow contract", WorkflowContract),
+            )
+        },
+        **{
+            f"schemas/{name}.schema.json": _json(published(name, title, schema_of(kind)))
+            for name, title, kind in (
+                ("agent_action_result", "AANA Agent Action Contract v1 result", Decision),
+                ("proposal-verdict", "ThreeGate proposal verdict", ProposalVerdict),
+                ("contract-line", "ThreeGate contract line", ContractLine),
+                ("contract-decision", "ThreeGate contract decision", ContractDecision),
             )
         },
     }
-
-
-def _published(name: str, title: str, schema: dict[str, object]) -> dict[str, object]:
-    """A part of the OpenAPI document as a schema of its own."""
-    head = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"https://threegate.dev/schemas/{name}.schema.json",
-        "title": title,
-    }
-    return {**head, **schema}
 
 
 def _json(value: object) -> str:

@@ -13,10 +13,10 @@ import threegate
 from threegate.core.errors import Unavailable
 from threegate.runners.monty.worker import find_isolation, worker_binary
 
-_APART = ("threegate.serve", "threegate.tui", "threegate.worker", "threegate.__main__")
+_APART = ("threegate.serve", "threegate.plugins", "threegate.__main__")
 
 for found in pkgutil.walk_packages(threegate.__path__, "threegate."):
-    if not found.name.startswith(_APART) and "cluster" not in found.name:
+    if not found.name.startswith(_APART):
         importlib.import_module(found.name)
 
 with suppress(Unavailable):

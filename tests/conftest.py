@@ -127,13 +127,13 @@ def examples(count: int, **more: Any) -> Callable[[Test], Test]:
 LONG = (
     "adversarial/cluster",
     "agents",
-    "cluster",
     "crash",
     "human",
+    "plugins/cluster",
+    "plugins/tui/test_review",
     "setup",
     "tools/test_foreign",
     "tools/test_real",
-    "tui/test_review",
 )
 """Where single tests take half a minute, most of it waiting for other processes."""
 
@@ -162,6 +162,8 @@ IN_MEMORY = {
     "evidence",
     "judgement",
     "launch",
+    "plugins/cluster/test_journal.py",
+    "plugins/tui",
     "proposals",
     "records",
     "results",
@@ -169,13 +171,11 @@ IN_MEMORY = {
     "runners/test_generated_changes.py",
     "serve",
     "trail",
-    "tui",
     "upgrade",
-    "worker",
 }
 """Rooms and files where a test's folder is in memory: every change of state is synced to the disk several times, and
 half of the time of these tests was waiting for it. What a disk loses is simulated by tests/crash; whole ways over a
-real disk are those of tests/end_to_end, adversarial, cluster, runners, docs and agents.
+real disk are those of tests/end_to_end, adversarial, plugins, runners, docs and agents.
 """
 
 

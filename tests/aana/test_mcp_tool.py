@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from threegate import aana
-from threegate.serve.openapi import EXAMPLES
+from threegate.serve.event_examples import EXAMPLES
 
 NOW = datetime.fromisoformat("2026-05-14T00:00:00Z")
 

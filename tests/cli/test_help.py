@@ -28,7 +28,7 @@ def tree(path: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...],
 def commands() -> dict[tuple[str, ...], Any]:
     root: Any = typer.main.get_command(app)
     context = typer.Context(root)
-    return dict(item for name in COMMANDS for item in tree((name,), root.get_command(context, name)))
+    return dict(item for name in root.list_commands(context) for item in tree((name,), root.get_command(context, name)))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,9 @@ def test_every_argument_and_option_is_described(leaves: dict[tuple[str, ...], Co
 
 def test_every_summary_is_one_whole_sentence_that_fits(commands: dict[tuple[str, ...], Any]) -> None:
     root: Any = typer.main.get_command(app)
-    lists: dict[tuple[str, ...], Any] = {(): (root, {name: commands[(name,)] for name in COMMANDS})}
+    lists: dict[tuple[str, ...], Any] = {
+        (): (root, {path[0]: item for path, item in commands.items() if len(path) == 1})
+    }
     lists |= {path: (group, group.commands) for path, group in commands.items() if hasattr(group, "commands")}
     for path, (group, below) in lists.items():
         shown = help_of(path, group).splitlines()

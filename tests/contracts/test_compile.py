@@ -10,7 +10,6 @@ import jsonschema
 import pytest
 import yaml
 
-from scripts.pages.contract_schemas import SCHEMAS, schema_text
 from tests.contracts.material import EXAMPLES, TOOL, codes, compiled, folder
 from threegate.contracts import compile_folder, engine
 from threegate.contracts.codes import CODES
@@ -299,12 +298,12 @@ def test_too_many_files_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         read_folder(tmp_path)
 
 
+SCHEMAS = tuple(f"{kind}-contract.schema.json" for kind in ("tool", "session", "workflow"))
+
+
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_the_published_schemas_are_current(name: str) -> None:
-    assert (ROOT / "schemas" / name).read_text() == schema_text(name), (
-        "write schemas/ again with scripts/generate_docs.py"
-    )
-    schema = json.loads(schema_text(name))
+def test_the_published_schemas_are_valid_and_describe_every_object(name: str) -> None:
+    schema = json.loads((ROOT / "schemas" / name).read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
 
     def described(value: object, path: str) -> None:
@@ -317,7 +316,9 @@ def test_the_published_schemas_are_current(name: str) -> None:
 
 
 def test_the_published_schemas_take_the_examples_and_refuse_what_the_compiler_refuses() -> None:
-    validators = {name: jsonschema.Draft202012Validator(json.loads(schema_text(name))) for name in SCHEMAS}
+    validators = {
+        name: jsonschema.Draft202012Validator(json.loads((ROOT / "schemas" / name).read_text())) for name in SCHEMAS
+    }
     for path in EXAMPLES.glob("*/*.yaml"):
         if not path.name.endswith(".test.yaml"):
             kind = "session" if path.name == "session.yaml" else "tool"

@@ -28,7 +28,7 @@ SLEEPS = {
     ),
     "agents/npm_agents.py": "between two questions to a registry: nothing says when it is back",
     "agents/terminal.py": "keys as a person presses them: a page that is passed over in a hurry was not seen",
-    "cluster/test_soak.py": "looks for a file that is there for some milliseconds only",
+    "plugins/cluster/test_soak.py": "looks for a file that is there for some milliseconds only",
     "runners/test_slow_engine.py": "a moment within a run that neither the engine nor the run shows",
     "setup/test_systemd.py": "nothing may happen for longer than the watchdog waits",
     "support.py": "the one function that waits for a condition",
@@ -59,8 +59,8 @@ PRIVATE = {
         "a write that a server does not read; a call without a daemon",
     ),
     "cli/test_validate.py": (1, "characters that no file name of a test can have"),
-    "cluster/envelopes.py": (1, "raw bytes on the daemon's own channel"),
-    "cluster/test_parts.py": (1, "an internal row: waiting must not have spent anything"),
+    "plugins/cluster/envelopes.py": (1, "raw bytes on the daemon's own channel"),
+    "plugins/cluster/test_parts.py": (1, "an internal row: waiting must not have spent anything"),
     "contracts/test_store.py": (1, "an index that is wrong must not be believed"),
     "daemon/test_supervisor.py": (1, "each single ping, by a clock of the test"),
     "end_to_end/test_proposal_secret.py": (
@@ -84,8 +84,8 @@ PRIVATE = {
         2,
         "how often a process is looked at: at once, or not before the next call",
     ),
-    "tui/terminal.py": (1, "Textual's own: it has no public way to read the screen"),
-    "tui/test_review.py": (1, "the line that is open, whatever its text"),
+    "plugins/tui/terminal.py": (1, "Textual's own: it has no public way to read the screen"),
+    "plugins/tui/test_review.py": (1, "the line that is open, whatever its text"),
 }
 """How often a file uses private names of the package, and what it reaches by them that no public name shows."""
 
@@ -93,7 +93,9 @@ TWO_OUTCOMES = {
     "adversarial/cluster/test_taken_over.py": (
         "two daemons on one broker: which of them hears an answer is the broker's"
     ),
-    "cluster/test_soak.py": "a worker that is killed while its result is on its way: no one sees which was first",
+    "plugins/cluster/test_soak.py": (
+        "a worker that is killed while its result is on its way: no one sees which was first"
+    ),
     "contracts/test_rows.py": "no outcome: the names that a row of the data may have",
     "request/test_rules.py": "no outcome: every rule's name begins with one of the families",
 }

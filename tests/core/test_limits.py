@@ -13,10 +13,10 @@ BOUND = re.compile(r"_?([A-Z0-9]+_)*(BYTES|CHARS|ENTRIES|NESTING|DEPTH|DIGITS|NO
 OWN = {
     "aana/decision_log.py": {"_SALT_BYTES"},
     "agents/model_counts.py": {"_COUNTS_BYTES"},
-    "agents/project_survey.py": {"_HASHED_BYTES", "_ROWS"},
-    "cluster/notes.py": {"_TAIL_BYTES"},
-    "cluster/raw_transport.py": {"_FIXED_HEADER_BYTES"},
-    "cluster/remote_run.py": {"_SAID_CHARS"},
+    "agents/project_survey.py": {"_HASHED_BYTES", "_ROWS", "_TOGETHER_BYTES"},
+    "plugins/cluster/notes.py": {"_TAIL_BYTES"},
+    "plugins/cluster/raw_transport.py": {"_FIXED_HEADER_BYTES"},
+    "plugins/cluster/remote_run.py": {"_SAID_CHARS"},
     "cli/output.py": {"_LINE_CHARS"},
     "daemon/input_hashes.py": {"_READ_BYTES"},
     "daemon/log.py": {"_READ_CHARS", "_TEXT_CHARS"},
@@ -42,7 +42,7 @@ OWN = {
     "secretscan/linear.py": {"_MEMORY"},
     "secretscan/scan.py": {"_CLIENT_BYTES"},
     "serve/page/views.py": {"_FIRST_BYTES"},
-    "tui/screens.py": {"_REASON_CHARS"},
+    "plugins/tui/screens.py": {"_REASON_CHARS"},
 }
 """Sizes of our own: of a format, a chunk, a shown line; and of the forwarder, which runs without this package."""
 

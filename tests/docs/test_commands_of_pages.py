@@ -23,7 +23,7 @@ import pytest
 from tests.support import make_key, monty_draft, request_id
 from threegate import cli
 from threegate.cli import invocation
-from threegate.serve.openapi import EXAMPLES
+from threegate.serve.event_examples import EXAMPLES
 from threegate.setup.agent_examples import proposal_example
 from threegate.setup.settings_file import set_values
 
@@ -112,17 +112,17 @@ NOT_RUN = {
     "pip install 'threegate[notify]'": "the same as below: changes the environment",
     "threegate notify test": "sends to the URLs of the settings; tests/daemon/test_notices.py does",
     "pip install 'threegate[tui]'": "changes the environment: the tests run in one that has it",
-    "threegate status --watch": "runs until it is stopped: tests/tui",
+    "threegate status --watch": "runs until it is stopped: tests/plugins/tui",
     "curl -s http://127.0.0.1:8766/pre-tool-check \\": "needs that server: tests/serve/test_http.py",
     "curl -s http://127.0.0.1:8766/proposals/validate \\": "needs that server: tests/docs/test_arriving.py sends it",
     "sudo threegate -w /srv/gate/ws service install": (
         "changes the machine: tests of the service run it on a root of their own"
     ),
     "threegate cluster init ~/cluster --worker w1 --worker w2 --host broker.example --enter": (
-        "makes a broker's keys and starts it: tests/cluster"
+        "makes a broker's keys and starts it: tests/plugins/cluster"
     ),
     "threegate worker --broker amqps://broker.example:5671/threegate --operators /etc/threegate-worker/operators \\": (
-        "runs until it is stopped: tests/cluster"
+        "runs until it is stopped: tests/plugins/cluster"
     ),
     "threegate run": "runs until it is stopped: every test with a daemon",
     "sudo apt-get install bubblewrap socat": "changes the machine",

@@ -117,8 +117,8 @@ REFUSED = {
     "serve mcp": "this server needs the extra mcp",
     "page": "the page needs the extra http",
     "witness serve --log x.pub": "a witness needs the extra http",
-    "cluster init x": "a cluster needs the extra cluster",
-    "worker --broker amqps://b --operators o --identity i": "a cluster needs the extra cluster",
+    "cluster init x": "the plugin cluster needs the extra cluster",
+    "worker --broker amqps://b --operators o --identity i": "the plugin cluster needs the extra cluster",
     "notify test": "a notice needs the extra notify",
     "agent run generic --project ../project -- sh": "an agent needs the extra mcp",
 }

@@ -34,6 +34,10 @@ def test_its_values() -> None:
     assert list(CALL.values()) == [(("rows", 0), 1), (("rows", 1), {}), (("text",), "a")]
 
 
+def test_what_only_a_call_has() -> None:
+    assert COMMAND.arguments() == {} and CALL.arguments() == {"rows": [1, {}], "text": "a"}
+
+
 def test_by_what_it_is_compared() -> None:
     assert SCRIPT.parts() == {"code": SCRIPT.code, "vars_json": SCRIPT.vars_json}
     assert CALL.parts() == {"call": CALL} and list(CHANGE.parts()) == ["project", "changes"]

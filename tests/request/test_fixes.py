@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from tests.request import examples
 from tests.request.examples import ERA, KEYS, MONTY, NAME, NOW, SETTINGS, era, ids, monty, request
+from threegate.core.record import schema_of
 from threegate.request import Fix, Report, fixes, read_request
 from threegate.request.fixes import MENDED_RULES, apply_fixes, propose_fixes
 from threegate.request.rules import RULES
-from threegate.request.schema import fix_schema
+from threegate.request.schema import ReportFix
 from threegate.results.verdict_schema import verdict_schema
 
 FOUND = "b" * 64
@@ -251,7 +252,7 @@ def test_any_mutation_of_a_draft_is_mended_or_left(data: st.DataObject) -> None:
 def test_a_fix_as_json_is_what_the_schema_says() -> None:
     (fix,) = offered(era(network="off"))
     assert fix.to_json() == {"rule": "TG138", "op": "replace", "line": 10, "text": "network: none"}
-    jsonschema.validate(fix.to_json(), fix_schema())
+    jsonschema.validate(fix.to_json(), schema_of(ReportFix))
 
 
 def test_the_schema_of_verdicts_is_published_and_is_one() -> None:

@@ -15,7 +15,6 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.engine_fixtures import monty_job
 from tests.runners import toy_backend
-from threegate.cluster.ledger import ClusterBudget, Ledger
 from threegate.core.settings import Settings
 from threegate.core.toml_table import read_table
 from threegate.launch.approved_file import Approved, read_approved
@@ -105,14 +104,14 @@ def test_a_request_for_a_new_backend_is_approved_launched_and_recorded(daemon: t
     assert counts.runs["toy", "succeeded"] == 1
 
 
-def test_a_daemon_gives_every_runner_its_secrets_and_its_place(daemon: tuple[Bench, Context]) -> None:
+def test_a_daemon_gives_every_runner_its_secrets(daemon: tuple[Bench, Context]) -> None:
     bench, context = daemon
     runner = context.runners["toy"]
-    assert runner.made_with == ({}, bench.workspace.runs, False)
+    assert runner.made_with == ({}, False)
     context.close()
     assert runner.closed
     again = registry.make_runner("toy", Settings(), once=True)
-    assert again.made_with == ({}, None, True)
+    assert again.made_with == ({}, True)
 
 
 def test_its_rows_and_costs_are_in_the_budget(toy: str) -> None:
@@ -123,16 +122,3 @@ def test_its_rows_and_costs_are_in_the_budget(toy: str) -> None:
     budget = Budget.of(settings.runners)
     leases = [budget.try_take(job) for _ in range(4)]
     assert [lease is not None for lease in leases] == [True, True, True, False]
-
-
-def test_in_a_cluster_a_backend_that_no_worker_runs_waits_and_says_so(toy: str) -> None:
-    ledger = Ledger(("w1",))
-    ledger.hear(
-        "w1",
-        {"cores": "4", "memory_mb": 4096, "monty": 1, "era": 1, "images": [], "healthy": True, "reason": "",
-         "machine": "m", "boot": "b", "running": []},
-    )  # fmt: skip
-    job = replace(monty_job("1"), backend="toy")
-    assert "for toy" in str(ledger.missing(job)) and ledger.reserve(job) is None
-    assert "toy" in ClusterBudget(ledger).free_rows(), "it is checked, to say why it waits"
-    assert set(ledger.seats()[0].to_json()) >= {"monty", "era"} and "toy" not in ledger.seats()[0].to_json()

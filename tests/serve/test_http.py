@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.serve.conftest import TOKEN, TOKEN_VARIABLES, Running
-from threegate.serve.openapi import EXAMPLES
+from threegate.serve.event_examples import EXAMPLES
 
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 ACCEPTED: dict[str, Any] = EXAMPLES["public_read_accept"]["value"]

@@ -10,8 +10,8 @@ import httpx
 
 from threegate.aana import DecisionLog
 from threegate.core import limits
+from threegate.serve.event_examples import EXAMPLES
 from threegate.serve.http_app import HttpOptions, create_app
-from threegate.serve.openapi import EXAMPLES
 from threegate.serve.rate_limit import RateLimit, client_of
 
 

@@ -17,9 +17,9 @@ from mcp import Client, StdioServerParameters
 
 from tests.serve.test_requests import request_text, workspace_in
 from threegate import aana
+from threegate.serve.event_examples import EXAMPLES
 from threegate.serve.mcp_server import ToolServer
 from threegate.serve.mcp_transport import serve_stream
-from threegate.serve.openapi import EXAMPLES
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 

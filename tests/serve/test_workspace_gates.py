@@ -20,8 +20,9 @@ from tests.serve.test_http_app import Clock
 from tests.support import Place, make_place
 from threegate.aana import DecisionLog
 from threegate.core import limits
+from threegate.core.record import schema_of
 from threegate.core.workspace import Workspace
-from threegate.serve import gate_schemas
+from threegate.serve.answers import ContractDecision, ContractLine, ProposalVerdict
 from threegate.serve.http_app import HttpOptions, create_app
 
 DATA = Path(__file__).parents[1] / "data"
@@ -91,7 +92,7 @@ def test_proposals_get_the_verdict_of_the_command(running: Running, place: Place
     file.write_text("\n".join(texts) + "\n")
     done = place.run("proposal", "validate", str(file), "--jsonl")
     told = [json.loads(line) for line in done.out.splitlines()]
-    schema = Draft202012Validator(gate_schemas.proposal_verdict_schema())
+    schema = Draft202012Validator(schema_of(ProposalVerdict))
     verdicts = set()
     with httpx.Client(headers=AUTH, timeout=60) as client:
         for text, expected in zip(texts, told, strict=True):
@@ -136,10 +137,10 @@ def test_contracts_decide_as_the_command_does(running: Running, place: Place, tm
     assert [answer.get("verdict") for answer in answers] == [
         "allow", "block", None, "allow", "block", "block", None, "block", None,
     ]  # fmt: skip
-    schema = Draft202012Validator(gate_schemas.contract_decision_schema())
+    schema = Draft202012Validator(schema_of(ContractDecision))
     for line, answer in zip(CALLS, answers, strict=True):
         schema.validate(answer)
-        Draft202012Validator(gate_schemas.contract_line_schema()).validate(line)
+        Draft202012Validator(schema_of(ContractLine)).validate(line)
     kept = [json.loads(line) for line in running.log.read_text().splitlines()]
     lines = [line for line in kept if line["type"] == "contract_decision/1"]
     assert [line["verdict"] for line in lines[-len(CALLS) :]] == [

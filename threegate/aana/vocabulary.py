@@ -6,7 +6,7 @@ the contract gives one (states, routes, required fields).
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, get_args
 
 
 def split_words(text: str) -> frozenset[str]:
@@ -35,15 +35,18 @@ OPTIONAL_FIELDS: Final = (
     "user_intent",
     "authorization_subject",
 )
-CATEGORIES: Final = ("public_read", "private_read", "write", "unknown")
-STATES: Final = ("none", "user_claimed", "authenticated", "validated", "confirmed")
+Category = Literal["public_read", "private_read", "write", "unknown"]
+CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
+State = Literal["none", "user_claimed", "authenticated", "validated", "confirmed"]
+STATES: Final[tuple[State, ...]] = get_args(State)
 """Authorization states, weakest first."""
 NONE, USER_CLAIMED, AUTHENTICATED, VALIDATED, CONFIRMED = range(5)
 """Ranks of the states."""
-STATE_RANK: Final = {state: rank for rank, state in enumerate(STATES)}
+STATE_RANK: Final[dict[str, int]] = {state: rank for rank, state in enumerate(STATES)}
 ACCEPTED_FROM: Final = {"private_read": AUTHENTICATED, "write": VALIDATED}
 """The least declared state with which a runtime may recommend accept, by category; an unknown one never may."""
-ROUTES: Final = ("accept", "ask", "defer", "refuse")
+Route = Literal["accept", "ask", "defer", "refuse"]
+ROUTES: Final[tuple[Route, ...]] = get_args(Route)
 """Routes, laxest first."""
 BROADER_ROUTES: Final = {
     "revise": "use ask, and check the revised call again",
@@ -52,7 +55,7 @@ BROADER_ROUTES: Final = {
 """Routes of the broader result envelope, which no tool call has, and what to use instead."""
 ACCEPT, ASK, DEFER, REFUSE = range(4)
 """Ranks of the routes."""
-ROUTE_RANK: Final = {route: rank for rank, route in enumerate(ROUTES)}
+ROUTE_RANK: Final[dict[str, int]] = {route: rank for rank, route in enumerate(ROUTES)}
 HIGH_RISK_DOMAINS: Final = frozenset({"finance", "devops", "security", "legal", "pharma", "healthcare"})
 SUBJECT_TYPES: Final = (
     "user",

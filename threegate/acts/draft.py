@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
-from threegate.cluster.capacity import never_fits
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
@@ -28,6 +27,7 @@ from threegate.request.fields import check_file_name
 from threegate.request.hosts import HostError, read_target
 from threegate.request.model import Backend, InputFile, NetworkTarget, OutputFile, Risk, Sensitivity
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
+from threegate.runners.machine import never_fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     data = render_request(request)
     report = read_request(data, path=name, settings=settings.request, now=now, stage="draft")
     lines = [f"{item.rule}: {item.message}" for item in report.findings if item.severity == "error"]
-    if report.request is not None and (never := never_fits(workspace, settings.runners, report.request)) is not None:
+    if report.request is not None and (never := never_fits(workspace, settings, report.request)) is not None:
         lines.append(f"TG905: {never}; ask for less with --cpu or --memory")
     if lines:
         raise InvalidInput(f"the draft was not written because it would be refused: {'; '.join(lines)}")

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from threegate.agents.secret_files import file_secret, is_key_name, is_secret_path, text_of
-from threegate.changes.project_paths import folded
+from threegate.changes.project_paths import folded, folded_parts
 from threegate.core import limits
-from threegate.secretscan import Found, find_certain, mask_secrets
+from threegate.secretscan import Found, find_certain, mask_secrets, may_have_certain
 from threegate.secretscan.possible import find_possible
 
 BY_NAME: Final = "by its name"
@@ -95,18 +95,31 @@ def find_in_file(
     for found in certain:
         hides = not (public and found.kind == KEY and tracked(path))
         yield _finding(path, text, found, key, certain=True, hides=hides)
-    if listing and _may_list(path, data):
+    if listing and may_list(path) and b"\0" not in data:
         for found in find_possible(text)[: limits.AGENT_FINDINGS_LISTED]:
             if not any(other.start < found.end and found.start < other.end for other in certain):
                 yield _finding(path, text, found, key, certain=False, hides=False)
 
 
-def _may_list(path: str, data: bytes) -> bool:
+def without_findings(files: Mapping[str, bytes]) -> list[str]:
+    """The paths of files in which `find_in_file` finds nothing of high confidence. Any other may have nothing, too.
+
+    All are scanned in one pass, which takes a third of the time, and only if that finds something each by itself.
+    """
+    plain = {
+        path: data
+        for path, data in files.items()
+        if data.isascii() and b"\0" not in data and not is_secret_path(path) and file_secret(path, data) is None
+    }
+    if may_have_certain(plain.values()):
+        return [path for path, data in plain.items() if not may_have_certain([data])]
+    return list(plain)
+
+
+def may_list(path: str) -> bool:
     """Whether what may be a secret in a file is worth a person's look: text that people of this project wrote."""
-    *folders, name = map(folded, path.split("/"))
-    if not _OTHERS.isdisjoint(folders) or _LOCKS.fullmatch(name) or _TEMPLATES.fullmatch(name):
-        return False
-    return b"\0" not in data
+    *folders, name = folded_parts(path)
+    return not (_OTHERS.intersection(folders) or _LOCKS.fullmatch(name) or _TEMPLATES.fullmatch(name))
 
 
 def is_fixture(path: str) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
-from threegate.agents.file_findings import Finding, find_in_file
+from threegate.agents.file_findings import Finding, find_in_file, may_list, without_findings
 from threegate.agents.git_repository import NoHistory, Repository, tracked_paths
 from threegate.agents.secret_files import is_secret_path
 from threegate.changes.git_objects import object_id
@@ -42,6 +42,8 @@ _TOLD: Final = 16
 
 _HASHED_BYTES: Final = 4096
 """From this size on a file's bytes are worth a digest, if that saves a second scan."""
+_TOGETHER_BYTES: Final = 1 << 18
+"""What files that are scanned together have at most."""
 _RULES: Final = 3
 """Number of the rules by which files are scanned: with others, what was found before does not count."""
 
@@ -214,6 +216,7 @@ def _look(
         listed = sorted(entries, key=lambda entry: entry.name)
     if prefix and is_workspace({entry.name for entry in listed}):
         return False
+    scanned.scan_together(prefix, listed, device, folder)
     for entry in listed:
         path = prefix + entry.name
         try:
@@ -296,6 +299,8 @@ class _Scanned:
         self._file = file
         self._known = known
         self._now: dict[str, list[int]] = {}
+        self._clean: set[str] = set()
+        """Files that were scanned together, have nothing, and were not looked at since."""
         self._changed = False
 
     @cached_property
@@ -330,12 +335,45 @@ class _Scanned:
             known = dict(value)
         return cls(file, known, root, project)
 
+    def scan_together(self, prefix: str, entries: list[os.DirEntry[str]], device: int, folder: int) -> None:
+        """Scan the small new files of a folder together, if only what is certain counts in them. `reason` scans those
+        of which this does not show that they are clean. An entry keeps what `lstat` said first, so `reason` notes what
+        held before the bytes were read, and a file that changed since is scanned again the next time.
+        """
+        files: dict[str, bytes] = {}
+        left = _TOGETHER_BYTES
+        for entry in entries:
+            path = prefix + entry.name
+            if path in self._known or (self.project and may_list(path)):
+                continue
+            with suppress(OSError):
+                facts = entry.stat(follow_symlinks=False)
+                if not stat.S_ISREG(facts.st_mode) or facts.st_dev != device or facts.st_size > _TOGETHER_BYTES:
+                    continue
+                if facts.st_size > left:
+                    self._scan(files)
+                    left = _TOGETHER_BYTES
+                files[path] = _first_bytes(entry.name, folder, facts.st_size)
+                left -= facts.st_size
+        self._scan(files)
+
+    def _scan(self, files: dict[str, bytes]) -> None:
+        for path in without_findings(files):
+            self._clean.add(path)
+            self._note_clean(path, files[path])
+        files.clear()
+
     def reason(self, path: str, name: str, facts: os.stat_result, folder: int) -> Reason | None:
         """Whether a file is a secret, or has one in its first AGENT_SCANNED_BYTES, or cannot be read."""
         key = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
         before = self._known.get(path)
         if before == [*key, 0]:
             self._now[path] = before
+            return None
+        if path in self._clean:
+            self._clean.remove(path)
+            self._now[path] = [*key, 0]
+            self._changed = True
             return None
         try:
             data = _first_bytes(name, folder, facts.st_size)
@@ -370,8 +408,11 @@ def _first_bytes(name: str, folder: int, size: int) -> bytes:
     descriptor = os.open(name, _FILE, dir_fd=folder)
     try:
         left = limits.AGENT_SCANNED_BYTES
-        pieces = []
         wanted = size + 1
+        pieces = [os.read(descriptor, min(left, wanted))]
+        if len(pieces[0]) == size < wanted:
+            return pieces[0]
+        left -= len(pieces[0])
         while left > 0 and (piece := os.read(descriptor, min(left, wanted))):
             pieces.append(piece)
             left -= len(piece)

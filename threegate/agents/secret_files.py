@@ -10,7 +10,7 @@ import codecs
 import re
 from typing import Final
 
-from threegate.changes.project_paths import folded, is_environment
+from threegate.changes.project_paths import folded_parts, is_environment
 from threegate.secretscan import is_typed_value
 
 _KEY_NAMES: Final = frozenset({"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss", "id_ecdsa_sk", "id_ed25519_sk"})
@@ -54,7 +54,7 @@ _GUESSED_BYTES: Final = 4096
 
 def is_secret_path(path: str) -> bool:
     """Whether a file of this name is a secret whatever is in it."""
-    parts = [folded(part) for part in path.split("/")]
+    parts = folded_parts(path)
     name = parts[-1]
     if name in _ORDINARY:
         return False
@@ -67,12 +67,12 @@ def is_secret_path(path: str) -> bool:
 
 def is_key_name(path: str) -> bool:
     """Whether a file has the name that OpenSSH gives to a private key."""
-    return folded(path.rpartition("/")[2]) in _KEY_NAMES
+    return folded_parts(path)[-1] in _KEY_NAMES
 
 
 def file_secret(path: str, data: bytes) -> str | None:
     """The kind of secret that a file is by its name and its content together; None for any other."""
-    *folders, name = (folded(part) for part in path.split("/"))
+    *folders, name = folded_parts(path)
     if is_key_file(path, data):
         return "private-key"
     if name in (".npmrc", ".yarnrc", ".yarnrc.yml") and _REGISTRIES.search(data):
@@ -90,7 +90,7 @@ def file_secret(path: str, data: bytes) -> str | None:
 
 def is_key_file(path: str, data: bytes) -> bool:
     """Whether a file called ``*.key`` is a key: one long token, or bytes of no known format."""
-    name = folded(path.rpartition("/")[2])
+    name = folded_parts(path)[-1]
     if not name.endswith(".key") or "pub" in name:
         return False
     text = _KEY_TEXT.fullmatch(data)

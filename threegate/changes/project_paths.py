@@ -109,6 +109,12 @@ def folded(name: str) -> str:
     return compatible.partition(":")[0].rstrip(" .") or compatible
 
 
+@lru_cache(maxsize=1 << 10)
+def folded_parts(path: str) -> tuple[str, ...]:
+    """Each part of a path, folded. Kept, because several rules in turn ask about the same path."""
+    return tuple(map(folded, path.split("/")))
+
+
 def _parts(text: str) -> tuple[str, ...]:
     """The parts of a path with `.` and inner `..` taken out. Raises PathBlocked."""
     if text.startswith(("/", "~")) or (":" in text and (_DRIVE.match(text) or "://" in text)):

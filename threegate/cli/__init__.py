@@ -21,6 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo
 
 from threegate.cli import invocation
+from threegate.cli.plugin_commands import find_command, listed_commands
 from threegate.core.errors import EXIT_FAILED, EXIT_USAGE, ThreeGateError, place_of
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -46,8 +47,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "grant": ("grant_command", "Make, list, show and revoke standing grants."),
     "drill": ("drill_command", "Practise reading with drafts that must not be approved."),
     "run": ("run_command", "Run the daemon in the foreground."),
-    "worker": ("worker_command", "Run requests on this machine for a cluster."),
-    "cluster": ("cluster_command", "Make the certificates and broker files of a cluster."),
     "status": ("status_command", "Show what is waiting, running and finished, and who must act."),
     "show": ("show_command", "Show everything known about one request."),
     "results": ("results_command", "List the results, or print those of one request."),
@@ -133,8 +132,9 @@ class LazyGroup(TyperGroup):
     _listing = False
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        """Names in the order of the table."""
-        return [name for name, (module, _) in COMMANDS.items() if _module_exists(module)]
+        """Names in the order of the table; those of plugins are last."""
+        own = [name for name, (module, _) in COMMANDS.items() if _module_exists(module)]
+        return [*own, *listed_commands(_workspace_of(ctx))]
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | TyperGroup | None:  # type: ignore[override]
         """Import the command's module. While `--help` builds its list, return a placeholder with the one-line
@@ -142,19 +142,26 @@ class LazyGroup(TyperGroup):
         """
         entry = COMMANDS.get(cmd_name)
         if entry is None or not _module_exists(entry[0]):
-            return None
+            return self._of_a_plugin(ctx, cmd_name)
         if self._listing:
-            return TyperCommand(cmd_name, help=entry[1], short_help=entry[1])
-        module = importlib.import_module(f"threegate.cli.{entry[0]}")
-        module.app._add_completion = False  # complete the whole command, not its parts
-        module.app.rich_markup_mode = None  # plain text: [HOST] is not markup
-        for registered in module.app.registered_commands:
-            registered.cls = Command
-        command = typer.main.get_command(module.app)
-        command.name = cmd_name
-        if isinstance(command, TyperGroup):
-            command.help = entry[1]
-        return command  # type: ignore[return-value]
+            return _placeholder(cmd_name, entry[1])
+        return _prepared(cmd_name, entry[1], importlib.import_module(f"threegate.cli.{entry[0]}").app)
+
+    def _of_a_plugin(self, ctx: typer.Context, name: str) -> TyperCommand | TyperGroup | None:
+        if self._listing:
+            listed = listed_commands(_workspace_of(ctx)).get(name)
+            return None if listed is None else _placeholder(name, listed.help)
+        try:
+            found = find_command(name, _workspace_of(ctx))
+        except ThreeGateError:
+            if ctx.resilient_parsing:  # completing a line never fails
+                return None
+            raise
+        if found is None:
+            return None
+        if found.stays:
+            gc.set_threshold(*_USUAL_COLLECTION)
+        return _prepared(name, found.help, found.load())
 
     def shell_complete(self, ctx: typer.Context, incomplete: str) -> list[Any]:  # type: ignore[override]
         """Names for the shell's completion, without importing a single command."""
@@ -171,6 +178,28 @@ class LazyGroup(TyperGroup):
             return super().get_help(ctx)
         finally:
             self._listing = False
+
+
+def _workspace_of(ctx: typer.Context) -> str:
+    """The value of --workspace; the root's callback, which keeps it, runs later."""
+    return str(ctx.params.get("workspace") or "")
+
+
+def _placeholder(name: str, summary: str) -> TyperCommand:
+    return TyperCommand(name, help=summary, short_help=summary)
+
+
+def _prepared(name: str, summary: str, own: typer.Typer) -> TyperCommand | TyperGroup:
+    """The command of an application of its own."""
+    own._add_completion = False  # complete the whole command, not its parts
+    own.rich_markup_mode = None  # plain text: [HOST] is not markup
+    for registered in own.registered_commands:
+        registered.cls = Command
+    command = typer.main.get_command(own)
+    command.name = name
+    if isinstance(command, TyperGroup):
+        command.help = summary
+    return command  # type: ignore[return-value]
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=True, rich_markup_mode=None)
@@ -209,8 +238,10 @@ def threegate(
     invocation.ROOT.json = json_
 
 
-_STAYING = frozenset({"run", "serve", "worker"})
+_STAYING = frozenset({"run", "serve"})
 """Names of the commands that keep running; Python's garbage collector stays on for them."""
+_USUAL_COLLECTION = gc.get_threshold()
+"""For a plugin's command that keeps running."""
 _COLLECT_AFTER = 200_000
 """How many new objects a short command may make before the collector runs: about twice what loading its
 modules makes, none of which is garbage. The collector used to take a fifth of such a command's processor

@@ -7,7 +7,6 @@ sequence, an invisible character or markup.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from threegate.core.errors import InvalidInput
-from threegate.core.extras import has_extra
 from threegate.shown import messages
 from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted
 from threegate.shown.messages import emit_data as emit_data
@@ -99,13 +97,6 @@ def put_foreign(text: str) -> None:
     """Print a foreign text of several lines, each made safe: behind the gutter on a terminal, else as it is."""
     text = text.rstrip("\n")
     put(quoted(text, width=screen_width()) if sys.stdout.isatty() else text.split("\n"))
-
-
-def wants_application(plain: bool) -> bool:
-    """Whether a terminal application can be shown: the extra is installed and the terminal is not a dumb
-    one.
-    """
-    return not plain and os.environ.get("TERM", "dumb") != "dumb" and has_extra("tui")
 
 
 def screen_width(*, to_stderr: bool = False) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from threegate.cli.application import Application, application_here
 from threegate.cli.approve_command import finish, reveal, show, tell
 from threegate.cli.invocation import (
     PlainFlag,
@@ -18,7 +19,6 @@ from threegate.cli.invocation import (
     put,
     say,
     screen_width,
-    wants_application,
     warn,
     workspace_here,
 )
@@ -55,8 +55,8 @@ def review(
 
     if not on_terminal():
         raise InvalidInput("review needs a terminal; elsewhere use: threegate approve FILE --yes")
-    if wants_application(plain):
-        return in_application(name, key, undecided=True)
+    if (application := application_here(plain)) is not None:
+        return in_application(application, name, key, undecided=True)
     context = context_here()
     acting = acting_here(context, name, key)
     drafts = drafts_of(context.workspace, drill=True)
@@ -82,12 +82,10 @@ def _list(workspace: Workspace) -> None:
             put(line_rows(line, now=datetime.now(UTC), width=screen_width()))
 
 
-def in_application(name: str, key: Path | None, *, undecided: bool, ended: int = 20) -> None:
+def in_application(application: Application, name: str, key: Path | None, *, undecided: bool, ended: int = 20) -> None:
     """Show the application until its user quits, then print what was decided."""
-    from threegate.tui import run_operator
-
     workspace = workspace_here()
-    done = run_operator(workspace, undecided=undecided, name=name, key=key, ended=ended)
+    done = application(workspace, undecided=undecided, name=name, key=key, ended=ended)
     for promoted in done.approved:
         tell(promoted, daemon_runs=workspace.daemon_lock_held())
     for path in done.rejected:

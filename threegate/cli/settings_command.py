@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
 
-_ADDRESSES = frozenset(("notify.urls", "notify.requester_hook", "runners.cluster.broker"))
+_ADDRESSES = frozenset(("notify.urls", "notify.requester_hook"))
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -25,14 +26,16 @@ def check(
     Example: threegate settings check
     """
     from threegate.core import durable, limits
+    from threegate.core.plugins import PLUGINS
     from threegate.core.settings import parse_settings
 
     if file is None:
-        workspace_here().load_settings()
-        say("the settings are valid")
-        return
-    data = durable.read_named(file, max_bytes=limits.SETTINGS_BYTES)
-    parse_settings(data, file)
+        settings = workspace_here().load_settings()
+    else:
+        settings = parse_settings(durable.read_named(file, max_bytes=limits.SETTINGS_BYTES), file)
+    for plugin in PLUGINS:
+        if plugin.name in settings.unread():
+            warn(f"[{plugin.name}] is not read: {plugin.why_absent()}")
     say("the settings are valid")
 
 
@@ -49,31 +52,37 @@ def show(
     """
     import tomllib
 
+    from threegate.core.settings import SECTIONS
     from threegate.setup.settings_file import toml_value
 
     workspace = workspace_here()
     settings = workspace.load_settings()
     given = dict(_flat(tomllib.loads(workspace.settings_bytes().decode())))
     rows = dict(_flat(settings.to_json()))
+    addresses = _ADDRESSES | {
+        f"{plugin}.{name}" for plugin, section in SECTIONS.given().items() for name in section.addresses
+    }
     if wants_json(json_):
         emit_json(
             {
-                name: {"value": _shown(name, value), "origin": "file" if name in given else "default"}
+                name: {"value": _shown(name, value, addresses), "origin": "file" if name in given else "default"}
                 for name, value in rows.items()
             }
         )
         return
     for name, value in rows.items():
         place = f"   # {workspace.settings_file.name if name in given else 'default'}" if origin else ""
-        say(f"{name} = {toml_value(_shown(name, value))}{place}")
+        say(f"{name} = {toml_value(_shown(name, value, addresses))}{place}")
 
 
-def _shown(name: str, value: Any) -> Any:
+def _shown(name: str, value: Any, addresses: Collection[str]) -> Any:
     """The value; only the scheme of an address that may contain a password or a token."""
-    if name not in _ADDRESSES:
-        return value
+    return _scheme(value) if name in addresses else value
+
+
+def _scheme(value: Any) -> Any:
     if isinstance(value, list):
-        return [_shown(name, item) for item in value]
+        return [_scheme(item) for item in value]
     scheme, mark, _ = str(value).partition("://")
     return f"{scheme}{mark}..." if mark else "..." if value else ""
 

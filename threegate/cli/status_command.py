@@ -17,7 +17,6 @@ from threegate.cli.invocation import (
     redraw,
     say,
     screen_width,
-    wants_application,
     wants_json,
     workspace_here,
 )
@@ -40,16 +39,19 @@ def status(
 
     Example: threegate status --watch
     """
-    from threegate.cluster.capacity import worker_lines
     from threegate.review.asked import AskedReader
     from threegate.review.readiness import Readiness
     from threegate.review.status import status_lines
+    from threegate.runners.machine import worker_lines
 
     workspace = workspace_here()
-    if watch and on_terminal() and not wants_json(json_) and wants_application(plain):
-        from threegate.cli.review_command import in_application
+    if watch and on_terminal() and not wants_json(json_):
+        from threegate.cli.application import application_here
 
-        return in_application("", None, undecided=False, ended=ended)
+        if (application := application_here(plain)) is not None:
+            from threegate.cli.review_command import in_application
+
+            return in_application(application, "", None, undecided=False, ended=ended)
     reader, health = AskedReader(workspace), Readiness(workspace)
     before: object = None
     while True:

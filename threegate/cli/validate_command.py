@@ -124,11 +124,11 @@ def _in_workspace(report: Report, path: Path) -> Report:
     roots = [root for root in path.parents[1:3] if (root / "threegate.toml").is_file()]
     if report.request is None or not roots:
         return report
-    from threegate.cluster.capacity import never_fits
     from threegate.core.workspace import Workspace
     from threegate.daemon.draft_findings import input_findings, never_fits_finding
     from threegate.daemon.input_hashes import hash_now
     from threegate.proposals.in_workspace import input_place
+    from threegate.runners.machine import never_fits
 
     folder = path.parent
     workspace = next((w for w in map(Workspace, roots) if folder in (w.inbox, w.drafts)), None)
@@ -138,7 +138,7 @@ def _in_workspace(report: Report, path: Path) -> Report:
         item.name: hash_now(workspace, input_place(workspace, folder, item.name, item.sha256))
         for item in report.request.inputs
     }
-    never = never_fits(workspace, workspace.load_settings().runners, report.request)
+    never = never_fits(workspace, workspace.load_settings(), report.request)
     found = [
         *input_findings(report.request, digests),
         *([never_fits_finding(report.request, never)] if never else ()),

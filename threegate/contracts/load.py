@@ -9,12 +9,13 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document, KeyPath
+from threegate.core.record import Record
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound=Record)
 
 _OPERATOR_LISTS = frozenset(
     {
@@ -73,7 +74,7 @@ def _locate(value: Any, location: tuple[int | str, ...]) -> tuple[KeyPath, Any]:
     return tuple(path), value
 
 
-def _diagnostic(document: Document, path: KeyPath, item: Any, model: type[BaseModel]) -> Diagnostic:
+def _diagnostic(document: Document, path: KeyPath, item: Any, model: type[Record]) -> Diagnostic:
     name = str(path[-1]) if path else ""
     if item["type"] == "extra_forbidden":
         around = [part for part in path[:-1] if isinstance(part, str)][-1:]
@@ -87,7 +88,7 @@ def _diagnostic(document: Document, path: KeyPath, item: Any, model: type[BaseMo
     return document.error("BAD_TYPE", path, item["msg"][:1].lower() + item["msg"][1:])
 
 
-def _nearest(name: str, model: type[BaseModel]) -> str:
+def _nearest(name: str, model: type[Record]) -> str:
     """The field of the model, or of what is in it, that was probably meant."""
     schema = model.model_json_schema(by_alias=True)
     parts = (schema, *schema.get("$defs", {}).values())

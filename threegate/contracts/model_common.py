@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
+from pydantic import ConfigDict, Field, StrictFloat, StrictInt
 
 from threegate.core import limits
+from threegate.core.record import Record, without_null
 
 SideEffect = Literal["read", "write", "destructive", "admin", "financial"]
 JsonType = Literal["string", "number", "integer", "boolean", "object", "array"]
@@ -22,10 +23,10 @@ JsonPath = Annotated[str, Field(description="JSONPath (RFC 9535), for example $.
 Reason = Annotated[str, Field(min_length=1, max_length=limits.CONTRACT_REASON_CHARS)]
 
 
-class Model(BaseModel):
-    """Base of all contract models: frozen, strict, no unknown field, never repeats a value in an error."""
+class Model(Record):
+    """Base of all contract models."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(json_schema_extra=without_null)
 
 
 class Operators(Model):

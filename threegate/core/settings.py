@@ -12,16 +12,19 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import SETTINGS_FILE, WITNESS_NAME
+from threegate.core.plugins import PLUGINS, Place, plugin_named
 from threegate.core.risk_domains import RiskDomain
 from threegate.core.toml_table import Rule, Table, WrongValueError, is_table, kinds_of, read_table, setting
 from threegate.core.web_origin import parse_origin
 
+_AnyTable = TypeVar("_AnyTable", bound=Table)
 _DURATION = re.compile(r"([1-9][0-9]{0,6})(s|m|h|d)")
 _DURATION_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -164,20 +167,6 @@ class EraSettings(Table):
     )
 
 
-class ClusterSettings(Table):
-    """Runs on other machines, through RabbitMQ; off while `broker` is empty (docs/cluster.md)."""
-
-    broker: str = setting(
-        default="",
-        pattern=r"(amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?)?",
-        description="URL of the broker; runs then go to its workers and none runs here",
-    )
-    identity: str = setting(
-        default="", description="absolute path of the folder with ca.pem, tls.pem and tls.key of this daemon"
-    )
-    workers: tuple[str, ...] = setting(default=(), description="enrolled workers: the verifier key that each printed")
-
-
 class RunnersSettings(Table):
     """Where requests run, and how much of the machine they may take together."""
 
@@ -189,7 +178,6 @@ class RunnersSettings(Table):
     )
     monty: MontySettings = MontySettings()
     era: EraSettings = EraSettings()
-    cluster: ClusterSettings = ClusterSettings()
 
 
 class AuditSettings(Table):
@@ -399,6 +387,59 @@ def _named_uids(value: dict[str, str]) -> None:
             raise ValueError('each line is "uid" = "name"')
 
 
+def _listed_plugins(value: tuple[str, ...]) -> None:
+    for name in value:
+        if plugin_named(name) is None:
+            listed = ", ".join(plugin.name for plugin in PLUGINS) or "none"
+            raise ValueError(f"there is no plugin {name[:40]!r}; the plugins are: {listed}")
+
+
+class PluginsSettings(Table):
+    """Which plugins are not used (docs/architecture.md, "Plugins")."""
+
+    off: tuple[str, ...] = setting(
+        default=(),
+        description="plugins of which nothing new is done: their commands are gone and their sections do nothing",
+        check=_listed_plugins,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What a plugin has in threegate.toml: a table of the plugin's name."""
+
+    table: type[Table]
+    decides: tuple[str, ...] = ()
+    """Its names that are part of the policy digest, once they differ from their defaults."""
+    addresses: tuple[str, ...] = ()
+    """Its names whose values may contain a secret; only their scheme is printed."""
+
+
+SECTIONS: Final = Place[Section]("settings")
+
+
+class UnreadSection(Table):
+    """The section of an absent plugin: it is there, and nothing of it is known."""
+
+
+def _read_sections(values: dict[str, object]) -> dict[str, Table]:
+    """The sections of plugins, from the tables that no setting of the core has. Raises WrongValueError."""
+    read: dict[str, Table] = {}
+    for name, given in values.items():
+        plugin = plugin_named(name)
+        if plugin is None or plugin not in SECTIONS.plugins():
+            raise WrongValueError((name,), "unknown key", unknown_key=True)
+        if given == {}:  # as `init` writes it: every setting is a comment
+            continue
+        if plugin.why_absent() is not None:
+            read[name] = UnreadSection()
+            continue
+        kind = SECTIONS.of(plugin).table
+        if (table := read_table(kind, given, (name,))) != kind():
+            read[name] = table
+    return read
+
+
 class Settings(Table):
     """All settings of a workspace."""
 
@@ -427,12 +468,37 @@ class Settings(Table):
     notify: NotifySettings = NotifySettings()
     drills: DrillSettings = DrillSettings()
     metrics: MetricsSettings = MetricsSettings()
+    plugins: PluginsSettings = PluginsSettings()
+    sections: dict[str, Table] = setting(
+        default={}, description="what the sections of plugins change of their defaults", parse=_read_sections, rest=True
+    )
+
+    def section(self, table: type[_AnyTable]) -> _AnyTable:
+        """A plugin's own section; its defaults if it is not in the file."""
+        return next((given for given in self.sections.values() if isinstance(given, table)), table())
+
+    def unread(self) -> tuple[str, ...]:
+        """The sections that are in the file and say nothing, because their plugins are absent and not off."""
+        return tuple(
+            name
+            for name, table in self.sections.items()
+            if isinstance(table, UnreadSection) and name not in self.plugins.off
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All settings as a JSON value, with those of the plugins that are there."""
+        core = super().to_json()
+        del core["sections"]
+        return core | {name: self.section(section.table).to_json() for name, section in SECTIONS.given().items()}
 
     def deciding(self) -> dict[str, Any]:
-        """The settings that decide what may run, as a JSON value for the policy digest. Cosmetic ones are left out."""
-        whole = self.to_json()
-        for name in ("agents", "audit", "trail", "notify", "metrics", "apply", "drills"):
+        """The settings that decide what may run, as a JSON value for the policy digest. Cosmetic ones are left out, and
+        a plugin that is off or absent has none.
+        """
+        whole = super().to_json()
+        for name in ("agents", "audit", "trail", "notify", "metrics", "apply", "drills", "plugins", "sections"):
             del whole[name]
+        whole |= self._deciding_sections()
         if self.agents.protected:
             whole["agents"] = {"protected": list(self.agents.protected)}
         del whole["approval"]["draft_ttl"]  # it stops what was not approved
@@ -443,6 +509,18 @@ class Settings(Table):
             },
         }
         return _numbers(whole)  # type: ignore[no-any-return]
+
+    def _deciding_sections(self) -> dict[str, Any]:
+        found = {}
+        for name, table in self.sections.items():
+            plugin = plugin_named(name)
+            if plugin is None or name in self.plugins.off or isinstance(table, UnreadSection):
+                continue
+            defaults, values = type(table)().to_json(), table.to_json()
+            decides = {key: values[key] for key in SECTIONS.of(plugin).decides if values[key] != defaults[key]}
+            if decides:
+                found[name] = decides
+        return found
 
 
 def _numbers(value: Any) -> Any:
@@ -478,8 +556,11 @@ def parse_settings(data: bytes, path: Path | str = SETTINGS_FILE) -> Settings:
 
 
 def setting_rows() -> list[tuple[str, Any, Rule]]:
-    """Every setting by its path, with its type and its rule, in the order of the file."""
-    return list(_rows(Settings, ""))
+    """Every setting by its path, with its type and its rule, in the order of the file: those of plugins are last."""
+    rows = list(_rows(Settings, ""))
+    for name, section in SECTIONS.given().items():
+        rows += _rows(section.table, f"{name}.")
+    return rows
 
 
 def _rows(table: type[Table], prefix: str) -> Iterator[tuple[str, Any, Rule]]:
@@ -488,7 +569,8 @@ def _rows(table: type[Table], prefix: str) -> Iterator[tuple[str, Any, Rule]]:
         if is_table(kinds[name]):
             yield from _rows(kinds[name], f"{prefix}{name}.")
         elif rule.rest:
-            yield prefix.removesuffix("."), kinds[name], rule
+            if prefix:  # at the top: the sections of plugins
+                yield prefix.removesuffix("."), kinds[name], rule
         else:
             yield f"{prefix}{name}", kinds[name], rule
 

@@ -237,11 +237,6 @@ class Workspace:
         return self.audit / "decisions.jsonl"
 
     @cached_property
-    def workers_file(self) -> Path:
-        """What a daemon with a cluster knows of its workers, while it runs; derived, for `threegate status`."""
-        return self.control / "workers.json"
-
-    @cached_property
     def output_file(self) -> Path:
         """The last line of output of each running request, while a daemon runs; derived, for who watches."""
         return self.control / "output.json"

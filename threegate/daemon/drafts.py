@@ -21,7 +21,6 @@ from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from threegate.cluster.capacity import never_fits
 from threegate.core import limits
 from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_full, place_of
 from threegate.core.file_names import README, is_request_name
@@ -42,6 +41,7 @@ from threegate.request.report import Finding, Fix, Report
 from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
 from threegate.runners.egress.secret_header import secret_name
+from threegate.runners.machine import never_fits
 from threegate.runners.registry import describe
 from threegate.trail import KnownRun, LockedTrail, Owner, Trail, TrailIndex
 from threegate.trail.payloads import Observed, Validated
@@ -344,7 +344,7 @@ class Inbox:
             if request is not None
             else True
         )
-        never = None if request is None else never_fits(self.workspace, policy.settings.runners, request)
+        never = None if request is None else never_fits(self.workspace, policy.settings, request)
         return _Looked(folder.path / name, run, report, facts, digests, known, never)
 
     def _quarantine(self, path: Path, facts: os.stat_result, owner: Owner, problem: str) -> None:

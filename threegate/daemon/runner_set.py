@@ -18,8 +18,7 @@ from threegate.daemon.log import Log
 from threegate.daemon.notices import Notices
 from threegate.judgement.policy import Policy
 from threegate.launch.context import Context, daemon_context
-from threegate.runners.budget import Budget
-from threegate.runners.registry import backends
+from threegate.runners.machine import machine_of
 from threegate.trail import Trail
 
 
@@ -53,14 +52,13 @@ class RunnerSet:
         )
         notices = Notices(policy.settings, log)
         context = replace(made, on_end=notices.ended)
-        runners = policy.settings.runners
-        cluster = made.cluster
+        machine = machine_of(policy.settings)
         dispatcher = Dispatcher(
             context,
-            Budget.of(runners) if cluster is None else cluster.budget,
+            machine.budget(policy.settings, made.runners),
             log,
             wake,
-            sum(backend.rows(runners) for backend in backends()) if cluster is None else cluster.threads,
+            machine.threads(policy.settings),
             beat=beat,
         )
         return cls(dispatcher, notices, _parts(policy.settings))
@@ -87,4 +85,12 @@ class RunnerSet:
 
 
 def _parts(settings: Settings) -> tuple[Any, ...]:
-    return (settings.workspace, settings.runners, settings.secrets, settings.notify, settings.requesters)
+    return (
+        settings.workspace,
+        settings.runners,
+        settings.secrets,
+        settings.notify,
+        settings.requesters,
+        settings.plugins,
+        settings.sections,
+    )

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
 
 from threegate.aana.decision_log import DecisionLog
 from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_full
-from threegate.core.extras import require_extra
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Judgement
@@ -24,13 +22,11 @@ from threegate.launch.launch_problem import launch_problem
 from threegate.request import Report, read_request
 from threegate.request.model import Backend, Stage
 from threegate.runners.interface import Runner
-from threegate.runners.registry import backend_names, make_runner, policy_facts
+from threegate.runners.machine import machine_of, refuse_absent, why_unused
+from threegate.runners.registry import policy_facts
 from threegate.trail import LockedTrail, Trail
 from threegate.trail.chain import segment_paths
-from threegate.trail.workspace_key import load_key
-
-if TYPE_CHECKING:
-    from threegate.cluster.runner import ClusterRunner
+from threegate.trail.payloads import Started
 
 
 @dataclass(frozen=True)
@@ -53,12 +49,6 @@ class Context:
     def workspace_id(self) -> str:
         """The workspace's id, as the settings name it."""
         return self.policy.settings.workspace.id
-
-    @property
-    def cluster(self) -> ClusterRunner | None:
-        """The runner of a daemon whose requests run on other machines."""
-        runner = next(iter(self.runners.values()), None)
-        return cast("ClusterRunner", runner) if runner is not None and runner.starts_late else None
 
     def read(self, data: bytes, name: str, stage: Stage, now: datetime | None = None) -> Report:
         """Gate 1's report on a file with this name, under the current settings; `now` (UTC) is the reference
@@ -130,31 +120,28 @@ def daemon_context(
         raise Unavailable(f"{workspace.settings_file}: workspace.id is missing; restore it from the trail's first line")
     if not workspace.trail_file.exists() and not segment_paths(workspace.audit):
         raise TrailError(f"{workspace.trail_file}: the trail is missing; nothing is started until it is restored")
+    refuse_absent(settings)
+    _refuse_elsewhere(trail, settings)
     return Context(
         workspace,
         trail,
         policy,
         ContractSessions(workspace),
         DecisionLog(workspace.decisions_file),
-        _runners(workspace, settings, boot_nonce, say),
+        machine_of(settings).runners(workspace, settings, boot_nonce, say),
         boot_nonce,
     )
 
 
-def _runners(
-    workspace: Workspace, settings: Settings, boot_nonce: str, say: Callable[[str], None]
-) -> dict[Backend, Runner]:
-    """The runners of this machine, or the cluster's for every backend. Raises InvalidInput, Unavailable."""
-    if settings.runners.cluster.broker:
-        require_extra("a cluster", "cluster")
-        from threegate.cluster.runner import ClusterRunner
-
-        cluster = ClusterRunner(
-            settings.runners.cluster,
-            load_key(settings.workspace.id),
-            boot=boot_nonce,
-            told_file=workspace.workers_file,
-            say=say,
-        )
-        return dict.fromkeys(backend_names(), cluster)
-    return {name: make_runner(name, settings, secrets=settings.secrets) for name in backend_names()}
+def _refuse_elsewhere(trail: Trail, settings: Settings) -> None:
+    """Raises Unavailable while a request is on another machine, and the plugin that sent it there is off or absent."""
+    if (why := why_unused(settings)) is None:
+        return
+    with trail.locked() as held:
+        for history in held.index.open_histories():
+            started = Started.of(history.started)
+            if started is not None and started.worker is not None and history.end is None:
+                raise Unavailable(
+                    f"{history.request_id} runs on worker {started.worker}, and {why}; "
+                    "start the daemon with the plugin once, which settles it"
+                )

@@ -1,29 +1,27 @@
 """The published JSON Schemas of gate 1, generated from what the reader itself uses.
 
-Invariant: the front matter's schema is the table of keys, the report's is the dataclasses: neither is written
-by hand, and a test compares the files below schemas/ with the generated ones.
+Invariant: the front matter's schema is the table of keys, and every report is valid for its models: neither schema is
+written by hand, and a test compares the files below schemas/ with the generated ones.
 """
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, Literal
 
+from pydantic import Field
+
+from threegate.core.record import Record, published, schema_of
 from threegate.request.backend_rules import BACKENDS, Backend, BackendRules
-from threegate.request.exposure import EXPOSURE_KEYS, Opacity
+from threegate.request.exposure import Opacity
 from threegate.request.front_matter_keys import KEYS, TOOL_TO_CALL, Key
 from threegate.request.model import Stage
-from threegate.request.report import REPORT_SCHEMA, Finding, Op, Severity
-
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
+from threegate.request.report import Op, Severity
 
 
 def request_schema() -> dict[str, Any]:
     """The front matter of a tool request of version 1: what can be said without the settings and the clock."""
     allowlist = {"properties": {"network": {"const": "allowlist"}}, "required": ["network"]}
-    return {
-        "$schema": DIALECT,
-        "$id": "https://threegate.dev/schemas/tool-request.schema.json",
-        "title": "ThreeGate tool request, front matter",
+    schema = {
         "type": "object",
         "additionalProperties": False,
         "required": [key.name for key in _keys("1") if key.required],
@@ -32,16 +30,14 @@ def request_schema() -> dict[str, Any]:
         "then": {"required": ["network_allowlist"]},
         "else": {"not": {"required": ["network_allowlist"]}},
     }
+    return published("tool-request", "ThreeGate tool request, front matter", schema)
 
 
 def request_schema_2() -> dict[str, Any]:
     """The front matter of a tool request of version 2: one branch for each backend that has it."""
     newer = {name: rules for name, rules in BACKENDS.items() if rules.version == "2"}
     required = [key.name for key in _keys("2") if key.required]
-    return {
-        "$schema": DIALECT,
-        "$id": "https://threegate.dev/schemas/tool-request-2.schema.json",
-        "title": "ThreeGate tool request of version 2, front matter",
+    schema = {
         "type": "object",
         "additionalProperties": False,
         "required": [*required, "backend"],
@@ -64,6 +60,7 @@ def request_schema_2() -> dict[str, Any]:
             for name, rules in newer.items()
         ],
     }
+    return published("tool-request-2", "ThreeGate tool request of version 2, front matter", schema)
 
 
 def _inputs_of(rules: BackendRules) -> dict[str, Any]:
@@ -88,65 +85,52 @@ def _properties(version: str) -> dict[str, Any]:
     return {**found, "backend": {**found["backend"], "enum": names, "description": " or ".join(names)}}
 
 
-def report_schema() -> dict[str, Any]:
-    """The output of ``threegate validate --format json``."""
-    file = {
-        "path": {"type": "string"},
-        "stage": {"enum": list(get_args(Stage))},
-        "valid": {"type": "boolean"},
-        **exposure_schema(),
-        "findings": {"type": "array", "items": finding_schema()},
-        "fixes": {"type": "array", "items": fix_schema()},
-    }
-    return {
-        "$schema": DIALECT,
-        "$id": "https://threegate.dev/schemas/report.schema.json",
-        "title": "ThreeGate report",
-        **_object({"schema": {"const": REPORT_SCHEMA}, "files": {"type": "array", "items": _object(file)}}),
-    }
-
-
-def exposure_schema() -> dict[str, Any]:
-    """The four keys of opacity and reach; null for a file that is no valid request."""
-    texts = {"type": ["array", "null"], "items": {"type": "string"}}
-    schemas = (
-        {"enum": [*get_args(Opacity), None], "description": "whether all code that runs can be shown"},
-        {"type": ["string", "null"], "description": "why, in one line"},
-        {**texts, "description": "inputs that have to be shown whole"},
-        {**texts, "description": "network hosts and secrets"},
-    )
-    return dict(zip(EXPOSURE_KEYS, schemas, strict=True))
-
-
-def finding_schema(rules: str = "^TG[1-5][0-9]{2}$") -> dict[str, Any]:
+class ReportFinding(Record):
     """One finding."""
-    properties = {
-        "rule": {"type": "string", "pattern": rules},
-        "severity": {"enum": list(get_args(Severity))},
-        "line": {"type": "integer", "minimum": 1},
-        "column": {"type": "integer", "minimum": 1},
-        "message": {"type": "string"},
-        "help": {"type": "string"},
-    }
-    return _object({name: properties[name] for name in Finding.__slots__})
+
+    rule: str = Field(pattern="^TG[1-5][0-9]{2}$")
+    severity: Severity
+    line: int = Field(ge=1)
+    column: int = Field(ge=1)
+    message: str
+    help: str
 
 
-def fix_schema(rules: str = "^TG[1-5][0-9]{2}$") -> dict[str, Any]:
+class ReportFix(Record):
     """One fix: whole lines, see `threegate.request.report.Fix`."""
-    return _object(
-        {
-            "rule": {"type": "string", "pattern": rules},
-            "op": {"enum": list(get_args(Op))},
-            "line": {"type": "integer", "minimum": 1},
-            "text": {"type": "string"},
-        }
-    )
+
+    rule: str = Field(pattern="^TG[1-5][0-9]{2}$")
+    op: Op
+    line: int = Field(ge=1)
+    text: str
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": properties,
-    }
+class ExposureFacts(Record):
+    """The four keys of opacity and reach; null for a file that is not a valid request."""
+
+    opacity: Opacity | None = Field(description="whether all code that runs can be shown")
+    opacity_reason: str | None = Field(description="why, in one line")
+    scripts: list[str] | None = Field(description="inputs that have to be shown whole")
+    reach: list[str] | None = Field(description="network hosts and secrets")
+
+
+class FileReport(ExposureFacts):
+    """What gate 1 says of one file."""
+
+    path: str
+    stage: Stage
+    valid: bool
+    findings: list[ReportFinding]
+    fixes: list[ReportFix]
+
+
+class ReportOutput(Record):
+    """The output of ``threegate validate --format json``."""
+
+    schema_: Literal["threegate.report/1"] = Field(alias="schema")
+    files: list[FileReport]
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema of `ReportOutput`."""
+    return published("report", "ThreeGate report", schema_of(ReportOutput))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from threegate.core.record import DIALECT, Record
 from threegate.request.backend_rules import Backend
 from threegate.results.result_facts import ResultStatus
 
@@ -16,11 +17,7 @@ Moment = Annotated[
 ]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
-
-
-class ResultArtifact(_Part):
+class ResultArtifact(Record):
     """A collected output file."""
 
     path: str = Field(min_length=1, description="path below /out/")
@@ -28,7 +25,7 @@ class ResultArtifact(_Part):
     size: int = Field(ge=0, description="bytes")
 
 
-class ResultDestination(_Part):
+class ResultDestination(Record):
     """A network destination that was reached or refused."""
 
     host: str
@@ -37,14 +34,14 @@ class ResultDestination(_Part):
     allowed: bool
 
 
-class ResultInput(_Part):
+class ResultInput(Record):
     """A pinned input."""
 
     name: str = Field(min_length=1)
     sha256: Sha256
 
 
-class ToolResult(_Part):
+class ToolResult(Record):
     """The front matter of a tool result. The keys up to `stderr_sha256` are the known format; the others are ours."""
 
     result_type: Literal["tool_result"]
@@ -79,7 +76,7 @@ def schema() -> dict[str, Any]:
     """The JSON Schema of the front matter."""
     value = ToolResult.model_json_schema()
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": DIALECT,
         "$id": "https://threegate.local/schemas/tool-result.schema.json",
         **value,
         "title": "ThreeGate tool result, front matter",

@@ -1,61 +1,58 @@
-"""The published JSON Schema of verdict files, made from what writes them."""
+"""Verdict files as a model; `schemas/verdict.schema.json` is generated from it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, Literal
 
-from threegate.request.schema import DIALECT, exposure_schema, finding_schema, fix_schema
-from threegate.results.verdict import STATES, VERDICT_SCHEMA
+from pydantic import Field
 
-_RULES = "^TG[1-59][0-9]{2}$"
+from threegate.core.record import Record, published, schema_of
+from threegate.request.schema import ExposureFacts, ReportFinding, ReportFix
+from threegate.results.verdict import State
+
+_RULES: Final = "^TG[1-59][0-9]{2}$"
 """The rules of gate 1, and those that need the workspace (TG9xx)."""
 
 
-def verdict_schema() -> dict[str, Any]:
+class VerdictFinding(ReportFinding):
+    """One finding, of gate 1 or of the workspace."""
+
+    rule: str = Field(pattern=_RULES)
+
+
+class VerdictFix(ReportFix):
+    """One fix: whole lines, see `threegate.request.report.Fix`."""
+
+    rule: str = Field(pattern=_RULES)
+
+
+class ProposalFinding(Record):
+    """One problem of a proposal, by JSON pointer."""
+
+    path: str
+    code: str
+    message: str
+
+
+class VerdictFile(ExposureFacts):
     """``tool-exec/verdicts/<file name>.json``."""
-    optional_text = {"type": ["string", "null"]}
-    problem = {name: {"type": "string"} for name in ("path", "code", "message")}
-    proposal = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(problem),
-        "properties": problem,
-    }
-    properties: dict[str, Any] = {
-        "schema": {"const": VERDICT_SCHEMA},
-        "file": {"type": "string", "description": "the request's file name"},
-        "sha256": {
-            "type": "string",
-            "description": "of the bytes that this speaks of; empty when they were not read",
-        },
-        "request_id": optional_text,
-        "stage": {"type": "string"},
-        "valid": {"type": "boolean", "description": "whether gate 1 found no error"},
-        "state": {"enum": list(STATES)},
-        "reason": {**optional_text, "description": "the rule or reason code that decides the state"},
-        **exposure_schema(),
-        "findings": {
-            "type": "array",
-            "items": {"anyOf": [finding_schema(_RULES), proposal]},
-            "description": "what gate 1 found; of a proposal: its problems by JSON pointer",
-        },
-        "judgement": {"type": ["object", "null"], "description": "route, blockers and contract, once judged"},
-        "fixes": {
-            "type": "array",
-            "items": fix_schema(_RULES),
-            "description": "whole lines to change in the bytes of `sha256`, last line first",
-        },
-        "updated_utc": {
-            "type": "string",
-            "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
-        },
-    }
-    return {
-        "$schema": DIALECT,
-        "$id": "https://threegate.dev/schemas/verdict.schema.json",
-        "title": "ThreeGate verdict",
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": properties,
-    }
+
+    schema_: Literal["threegate.verdict/1"] = Field(alias="schema")
+    file: str = Field(description="the request's file name")
+    sha256: str = Field(description="of the bytes that this speaks of; empty when they were not read")
+    request_id: str | None
+    stage: str
+    valid: bool = Field(description="whether gate 1 found no error")
+    state: State
+    reason: str | None = Field(description="the rule or reason code that decides the state")
+    findings: list[VerdictFinding | ProposalFinding] = Field(
+        description="what gate 1 found; of a proposal: its problems by JSON pointer"
+    )
+    judgement: dict[str, Any] | None = Field(description="route, blockers and contract, once judged")
+    fixes: list[VerdictFix] = Field(description="whole lines to change in the bytes of `sha256`, last line first")
+    updated_utc: str = Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")
+
+
+def verdict_schema() -> dict[str, Any]:
+    """The JSON Schema of `VerdictFile`."""
+    return published("verdict", "ThreeGate verdict", schema_of(VerdictFile))

@@ -13,9 +13,10 @@ from typing import Final
 
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError
+from threegate.core.plugins import OFF
 from threegate.core.workspace import Workspace
 from threegate.launch.launch_problem import launch_problem
-from threegate.runners.description import DoctorLine
+from threegate.runners.description import DoctorLine, LineState, plugin_lines
 from threegate.runners.registry import backends
 from threegate.trail import Trail
 
@@ -33,13 +34,27 @@ class Readiness:
         self._looks = (_Look(_ENGINE, self._engine), _Look("trail", self._trail_line))
 
     def look(self, wait: float | None = None) -> list[DoctorLine]:
-        """One line each for daemon, engine and trail, as last seen; waits `wait` (HEALTH_WAIT_SECONDS)
-        seconds for the first check.
+        """One line each for daemon, engine and trail, as last seen, and one about plugins that are off or missing.
+        Waits `wait` (HEALTH_WAIT_SECONDS) seconds for the first check.
         """
         until = time.monotonic() + (limits.HEALTH_WAIT_SECONDS if wait is None else wait)
         for item in self._looks:
             item.begin()
-        return [self._daemon(), *(item.seen(until - time.monotonic()) for item in self._looks)]
+        looked = [self._daemon(), *(item.seen(until - time.monotonic()) for item in self._looks)]
+        return [*looked, *self._plugins()]
+
+    def _plugins(self) -> list[DoctorLine]:
+        """One line about the plugins that are off, or absent and have a section; none if there is no such plugin."""
+        try:
+            settings = self._workspace.load_settings()
+        except ThreeGateError:  # the engine's line says it
+            return []
+        if not settings.plugins.off and not settings.unread():
+            return []
+        lines = [line for line in plugin_lines(settings) if line.seen.endswith(OFF) or line.state != "ok"]
+        fixes = [line.fix for line in lines if line.fix]
+        state: LineState = "warning" if fixes else "ok"
+        return [DoctorLine("plugins", state, "; ".join(line.seen for line in lines), "; ".join(fixes))]
 
     def _daemon(self) -> DoctorLine:
         if self._workspace.daemon_lock_held():

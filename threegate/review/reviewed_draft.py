@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from threegate.cluster.capacity import never_fits
 from threegate.contracts import PASSING
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
@@ -35,6 +34,7 @@ from threegate.request.typecheck import type_findings
 from threegate.review.compare import differs_from_last
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.review.placed_drill import Drill, drill_at, read_drill
+from threegate.runners.machine import never_fits
 from threegate.runners.registry import describe
 from threegate.secretscan import mask_secrets
 from threegate.trail import KnownRun, LockedTrail, Owner, RequestHistory
@@ -348,7 +348,7 @@ def _reviewed(
         change=change,
         call=call,
         unfit=why_unfit(change),
-        never_fits=never_fits(context.workspace, settings.runners, request),
+        never_fits=never_fits(context.workspace, settings, request),
         image_has_program=describe(job.backend).has_program(settings.runners, job.action.program),
     )
 

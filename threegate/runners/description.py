@@ -8,13 +8,14 @@ imports no engine and no interpreter: a function that needs them imports them wh
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal, Protocol
 
 from threegate.core.errors import ThreeGateError
+from threegate.core.plugins import OFF, PLUGINS
 from threegate.core.settings import RunnersSettings, SecretReference, Settings
 from threegate.request.model import Backend
 from threegate.runners.interface import Runner
@@ -40,6 +41,24 @@ def guarded(name: str, check: Callable[[], Iterable[DoctorLine]], failure: LineS
     except (ThreeGateError, OSError, ValueError, subprocess.SubprocessError) as error:
         lines.append(DoctorLine(name, failure, str(error) or type(error).__name__))
     return lines
+
+
+def plugin_lines(settings: Settings) -> Iterator[DoctorLine]:
+    """Which plugins are on, off or absent. A section that is not read because its plugin is absent is a warning."""
+    on = []
+    for plugin in PLUGINS:
+        absent = plugin.why_absent()
+        if plugin.name in settings.plugins.off:
+            yield DoctorLine("plugins", "ok", f"{plugin.name} {OFF}")
+        elif plugin.name in settings.unread():
+            fix = f'install it, remove the section, or set plugins.off = ["{plugin.name}"]'
+            yield DoctorLine("plugins", "warning", f"{absent}; [{plugin.name}] in threegate.toml is not read", fix)
+        elif absent is not None:
+            yield DoctorLine("plugins", "ok", f"{plugin.name} is absent: {absent}")
+        else:
+            on.append(plugin.name)
+    if on:
+        yield DoctorLine("plugins", "ok", f"on: {', '.join(on)}")
 
 
 class MakeRunner(Protocol):

@@ -10,7 +10,7 @@ Any string is taken, lone surrogates included. What was found is never copied in
 
 from __future__ import annotations
 
-from threegate.secretscan.certain import find_certain, has_certain_secret, is_typed_value
+from threegate.secretscan.certain import find_certain, has_certain_secret, is_typed_value, may_have_certain
 from threegate.secretscan.scan import Found, find_secrets, has_secret, mask_secrets
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "has_secret",
     "is_typed_value",
     "mask_secrets",
+    "may_have_certain",
 ]

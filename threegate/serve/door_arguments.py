@@ -9,18 +9,17 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
+from threegate.core.record import Record
 
 _NAME: Final = re.compile(r"[a-z_]{1,32}").fullmatch
 
 
-class Arguments(BaseModel):
+class Arguments(Record):
     """The arguments of one tool."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
 
 
 _A = TypeVar("_A", bound=Arguments)

@@ -16,31 +16,68 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 
+from threegate import __version__
 from threegate.aana import DecisionLog, EvidenceMode, check_bytes
+from threegate.aana.schema import event_part
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, NoWorkspace, ThreeGateError, Unavailable
+from threegate.core.record import Record, schema_of
 from threegate.core.workspace import Workspace
+from threegate.serve.answers import (
+    Alive,
+    ContractDecision,
+    ContractLine,
+    Decision,
+    Error,
+    ProposalVerdict,
+    Ready,
+    proposal_schema,
+)
 from threegate.serve.docs_page import CONTENT_SECURITY_POLICY, render_docs
-from threegate.serve.openapi import openapi_document
+from threegate.serve.event_examples import EXAMPLES
 from threegate.serve.rate_limit import RateLimit
 from threegate.serve.recording import can_record
 from threegate.serve.workspace_gates import WorkspaceGates
 
 _OPEN: Final = frozenset({"/health"})
 """Paths that are not rate-limited: a probe must not use up its host's requests."""
-_METHODS: Final = {
-    "/pre-tool-check": "POST",
-    "/proposals/validate": "POST",
-    "/contracts/decide": "POST",
-    "/health": "GET",
-    "/ready": "GET",
-    "/docs": "GET",
-    "/openapi.json": "GET",
-    "/metrics": "GET",
+_ABOUT: Final[dict[str, Any]] = {
+    "title": "ThreeGate pre-tool check",
+    "description": (
+        "The AANA Agent Action Contract v1: may this tool call run now? And the verdicts on action proposals, "
+        "and the decisions by a workspace's contracts."
+    ),
+    "version": __version__,
+    "license_info": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    "contact": {"name": "The ThreeGate developers", "url": "https://github.com/threegate/threegate"},
+    "servers": [{"url": "/", "description": "The server that returned this document."}],
+    "openapi_tags": [
+        {"name": "decision", "description": "Decisions of the gates."},
+        {"name": "state", "description": "State of the server and its workspace."},
+    ],
+}
+_MEANINGS: Final = {
+    400: "No HTTP/1.1 request.",
+    401: "The token is missing or wrong.",
+    404: "No workspace, or the extra threegate[metrics] is not installed.",
+    408: "The body arrived too slowly.",
+    413: "The body is larger than 64 KiB.",
+    415: "The Content-Type is not application/json.",
+    429: "Too many requests from this address; Retry-After says how long to wait.",
+    503: "Temporarily unavailable: something cannot be recorded or read, or too many connections are open.",
+}
+_TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
+_RETRY_AFTER: Final = {
+    "Retry-After": {
+        "description": "Seconds to wait.",
+        "schema": {"type": "integer", "format": "int32", "minimum": 1, "maximum": 60},
+    }
 }
 
 
@@ -76,11 +113,26 @@ class _Refusal(Exception):
         return JSONResponse(body, status_code=self.status, headers=self.headers)
 
 
+class _Bearer(HTTPBearer):
+    """The token of the server: what the document says of it, and the check itself."""
+
+    def __init__(self, token: str) -> None:
+        about = "The token that the server was started with (THREEGATE_TOKEN)."
+        super().__init__(scheme_name="bearer", description=about)
+        self._token = token
+
+    async def __call__(self, request: HTTPConnection) -> None:
+        """Exactly one Authorization header with exactly the token."""
+        if not _has_token(request, self._token):
+            message = "send the token that the server was started with as: Authorization: Bearer TOKEN"
+            raise _Refusal(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
+
+
 def create_app(options: HttpOptions) -> FastAPI:
     """The application; nothing is bound or read yet."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False)
-    document = openapi_document(token=options.token is not None)
-    app.openapi = lambda: document  # type: ignore[method-assign]
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False, **_ABOUT)
+    secured: dict[str, Any] = {"dependencies": [] if options.token is None else [Depends(_Bearer(options.token))]}
+    wanted = () if options.token is None else (401,)
     everyone, known = (RateLimit(options.per_minute, clock=options.clock) for _ in range(2))
     gates = WorkspaceGates(options.workspace, options.log, clock=options.clock)
 
@@ -101,15 +153,23 @@ def create_app(options: HttpOptions) -> FastAPI:
         return refusal.response()
 
     @app.exception_handler(HTTPException)
-    async def no_route(request: Request, error: HTTPException) -> Response:
+    async def no_route(_request: Request, error: HTTPException) -> Response:
         if error.status_code == 405:
-            allowed = _METHODS.get(request.url.path, "GET")
+            allowed = ", ".join(sorted((error.headers or {})["Allow"].split(", ")))
             message = f"this path accepts {allowed} only"
             return _Refusal(405, "method_not_allowed", message, {"Allow": allowed}).response()
         return _Refusal(error.status_code, "not_found", "no such path").response()
 
-    @app.post("/pre-tool-check")
+    @app.post(
+        "/pre-tool-check",
+        operation_id="preToolCheck",
+        summary="May this call run?",
+        **_judging(Decision, *wanted, unread=("The body is not JSON, and the envelope says refuse", Decision)),
+        **_body(event_part(), examples=EXAMPLES),
+        **secured,
+    )
     async def pre_tool_check(request: Request) -> Response:
+        """Decides on one Agent Action Contract v1 event. Execute only when execution_allowed is true."""
         data = await _body_of(request, options)
         try:
             result = check_bytes(
@@ -124,39 +184,115 @@ def create_app(options: HttpOptions) -> FastAPI:
         unreadable = any("cannot be read as JSON" in item["message"] for item in result["validation_errors"])
         return JSONResponse(result, status_code=400 if unreadable else 200)
 
-    @app.post("/proposals/validate")
+    @app.post(
+        "/proposals/validate",
+        operation_id="validateProposal",
+        summary="What is the verdict on this proposal?",
+        **_judging(ProposalVerdict, *wanted),
+        **_body(proposal_schema()),
+        **secured,
+    )
     async def validate_proposal(request: Request) -> Response:
+        """Judges one JSON action proposal. This runs nothing: auto and approval mean that it may become a draft."""
         return await _verdict(gates.judge_proposal, await _body_of(request, options), options.now())
 
-    @app.post("/contracts/decide")
+    @app.post(
+        "/contracts/decide",
+        operation_id="decideCall",
+        summary="Do the contracts allow this call?",
+        **_judging(
+            ContractDecision,
+            *wanted,
+            404,
+            unread=("The body contains nothing that can be judged: do not execute", Error),
+        ),
+        **_body(schema_of(ContractLine)),
+        **secured,
+    )
     async def decide_call(request: Request) -> Response:
+        """Decides by the workspace's contracts on one call of a tool that you run yourself.
+
+        Execute only when verdict is allow and there is no reason.
+        """
         return await _verdict(gates.decide_call, await _body_of(request, options), options.now())
 
-    @app.get("/health")
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
+    @app.get("/health", operation_id="health", summary="Is the process alive?", **_state())
+    async def health() -> Alive:
+        """Whether the process answers; not rate-limited."""
+        return Alive(status="ok")
 
-    @app.get("/ready")
-    async def ready() -> dict[str, str]:
+    @app.get("/ready", operation_id="ready", summary="Can it decide?", **_state(429))
+    async def ready() -> Ready:
+        """Whether decisions can be made and recorded."""
         if not can_record(options.log.path):
             raise _Refusal(503, "decision_log_not_writable", "decisions cannot be recorded")
-        return {"status": "ready"}
+        return Ready(status="ready")
 
-    @app.get("/metrics")
-    async def metrics(request: Request) -> Response:
-        _authorize(request, options.token)
+    @app.get(
+        "/metrics",
+        operation_id="metrics",
+        summary="The workspace's numbers",
+        response_class=Response,
+        **_state(*wanted, 404, 429, content=_TEXT),
+        **secured,
+    )
+    async def metrics() -> Response:
+        """The workspace's numbers for Prometheus."""
         return await _numbers(options.metrics)
 
-    @app.get("/docs")
+    @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
-        return HTMLResponse(render_docs(document), headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
+        return HTMLResponse(render_docs(app.openapi()), headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
     return app
 
 
+def _answers(*statuses: int) -> dict[int, dict[str, Any]]:
+    """The answers besides 200. Any path can also answer 400 and 503, from the HTTP server itself, as text."""
+    found: dict[int, dict[str, Any]] = {
+        status: {"model": Error, "description": _MEANINGS[status]} for status in sorted((*statuses, 400, 503))
+    }
+    found[400] = {"description": _MEANINGS[400], "content": _TEXT}
+    found[503]["content"] = _TEXT
+    if 429 in found:
+        found[429]["headers"] = _RETRY_AFTER
+    return found
+
+
+def _judging(answer: type[Record], *statuses: int, unread: tuple[str, type[Record]] | None = None) -> dict[str, Any]:
+    """What an operation that judges its body answers; `unread`: what 400 means too, and its model."""
+    found = _answers(*statuses, 408, 413, 415, 429)
+    found[503]["description"] = "The decision could not be made or recorded: do not execute."
+    if unread is not None:
+        found[400] |= {"description": f"{unread[0]}; or not an HTTP/1.1 request.", "model": unread[1]}
+    return {
+        "tags": ["decision"],
+        "response_model": answer,
+        "response_description": "A decision.",
+        "responses": found,
+    }
+
+
+def _body(schema: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What a body must be. The gates read its bytes themselves: of what is wrong with it they decide too."""
+    content = {"application/json": {"schema": schema, **more}}
+    return {"openapi_extra": {"requestBody": {"required": True, "content": content}, "security": []}}
+
+
+def _state(*statuses: int, content: dict[str, Any] | None = None) -> dict[str, Any]:
+    responses = _answers(*statuses)
+    if content is not None:
+        responses[200] = {"content": content}
+    return {
+        "tags": ["state"],
+        "response_description": "The requested data.",
+        "responses": responses,
+        "openapi_extra": {"security": []},
+    }
+
+
 async def _body_of(request: Request, options: HttpOptions) -> bytes:
-    """The JSON body of an authorized caller."""
-    _authorize(request, options.token)
+    """The JSON body."""
     _require_json(request)
     return await _read_body(request, options.body_seconds)
 
@@ -204,18 +340,8 @@ def _count(request: Request, everyone: RateLimit, known: RateLimit, token: str |
         raise _Refusal(429, "rate_limited", message, {"Retry-After": str(seconds)})
 
 
-def _authorize(request: Request, token: str | None) -> None:
+def _has_token(request: HTTPConnection, token: str) -> bool:
     """Exactly one Authorization header with exactly the token, compared in constant time."""
-    if token is not None and not _has_token(request, token):
-        raise _Refusal(
-            401,
-            "unauthorized",
-            "send the token that the server was started with as: Authorization: Bearer TOKEN",
-            {"WWW-Authenticate": "Bearer"},
-        )
-
-
-def _has_token(request: Request, token: str) -> bool:
     given = request.headers.getlist("authorization")
     scheme, _, credentials = (given[0] if len(given) == 1 else "").partition(" ")
     right = hmac.compare_digest(credentials.strip().encode("latin-1"), token.encode())

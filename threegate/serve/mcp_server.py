@@ -31,10 +31,10 @@ from threegate.aana import (
     handle_aana_pre_tool_check,
 )
 from threegate.core.errors import ThreeGateError
-from threegate.serve import openapi
+from threegate.core.record import schema_of
+from threegate.serve.answers import ContractDecision, ContractLine, Decision
 from threegate.serve.door import DOOR_TOOLS, Door
 from threegate.serve.door_tools import OfferedTool, is_tool_name
-from threegate.serve.gate_schemas import contract_decision_schema, contract_line_schema
 from threegate.serve.guide import Guide
 from threegate.serve.requests import RequesterAccess
 from threegate.serve.workspace_gates import WorkspaceGates
@@ -202,7 +202,7 @@ def tools() -> list[Tool]:
             name=CHECK,
             description=AANA_PRE_TOOL_CHECK_TOOL["description"],
             input_schema=AANA_PRE_TOOL_CHECK_TOOL["inputSchema"],
-            output_schema=openapi.result_schema(),
+            output_schema=schema_of(Decision),
             annotations=reading,
         ),
         Tool(
@@ -232,7 +232,7 @@ def tools() -> list[Tool]:
 def decide_tool() -> Tool:
     """The description of `contracts_decide`, the same gate as POST /contracts/decide."""
     properties: dict[str, Any] = {}
-    for option in contract_line_schema()["anyOf"]:
+    for option in schema_of(ContractLine)["anyOf"]:
         properties.update(option["properties"])
     return Tool(
         name=DECIDE,
@@ -241,7 +241,7 @@ def decide_tool() -> Tool:
             "allow. Name the call with claim, and say how it ended with finish and outcome; close ends a session."
         ),
         input_schema=_arguments(properties),
-        output_schema=contract_decision_schema(),
+        output_schema=schema_of(ContractDecision),
         annotations=ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False),
     )
 

@@ -22,7 +22,7 @@ from threegate.core.settings import Settings
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
 from threegate.runners.apply.runner import why_not_now
-from threegate.runners.description import DoctorLine, guarded
+from threegate.runners.description import DoctorLine, guarded, plugin_lines
 from threegate.runners.registry import backends, make_runner
 from threegate.trail import Trail
 
@@ -54,6 +54,7 @@ def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorL
         lines += guarded("disk", lambda: disk_lines(workspace.root))
         lines += guarded("projects", lambda: _projects(workspace, settings))
         lines += guarded("tools", lambda: _tools(workspace))
+    lines += plugin_lines(settings)
     for backend in backends():
         lines += backend.doctor(settings, probes)
     lines += agent_lines(settings, probes)

@@ -18,6 +18,14 @@ WATCHDOG_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
+class UnitNeeds:
+    """What a plugin needs of the unit."""
+
+    network: bool = False
+    """Whether the daemon itself needs a network for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class UnitFacts:
     """What a unit is generated from."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from threegate.core import durable, limits
-from threegate.core.settings import Settings, parse_settings
+from threegate.core.settings import SECTIONS, Settings, parse_settings
 from threegate.core.toml_table import Table, is_table, kinds_of
 
 _EXAMPLES = {
@@ -33,6 +33,8 @@ def render_settings(values: Mapping[str, Any]) -> str:
     """
     lines = [_HEADER]
     _render(Settings, (), dict(values), lines)
+    for name, section in SECTIONS.given().items():
+        _render_inner(section.table, (name,), dict(values), lines)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -43,6 +45,8 @@ def _render(table: type[Table], path: tuple[str, ...], values: dict[str, Any], l
         if name in inner:
             continue
         if rule.rest:
+            if not path:
+                continue  # the sections of plugins, which come last
             lines.extend([f"# {rule.description}", _EXAMPLES[name]])
             continue
         if name in _EXAMPLES:
@@ -55,9 +59,13 @@ def _render(table: type[Table], path: tuple[str, ...], values: dict[str, Any], l
         else:
             lines.append(f"# {name} = {toml_value(rule.default)}")
     for name in inner:
-        summary = (kinds[name].__doc__ or "").strip().splitlines()[0]
-        lines.extend(["", f"[{'.'.join((*path, name))}]", f"# {summary}"])
-        _render(kinds[name], (*path, name), values, lines)
+        _render_inner(kinds[name], (*path, name), values, lines)
+
+
+def _render_inner(table: type[Table], path: tuple[str, ...], values: dict[str, Any], lines: list[str]) -> None:
+    summary = (table.__doc__ or "").strip().splitlines()[0]
+    lines.extend(["", f"[{'.'.join(path)}]", f"# {summary}"])
+    _render(table, path, values, lines)
 
 
 def toml_value(value: Any) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import threegate
 from threegate.changes.project_repository import BranchRefused, ProjectRepository
@@ -24,14 +25,17 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.extras import missing_extra
 from threegate.core.own_process import own_process
+from threegate.core.plugins import Place
 from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
 from threegate.runners.era.engine_answer import engine_line
 from threegate.setup.run_tool import run_tool
-from threegate.setup.service_unit import UnitFacts, render_unit
+from threegate.setup.service_unit import UnitFacts, UnitNeeds, render_unit
 from threegate.tools.manifest import Manifest, parse_manifest
+
+NEEDS: Final = Place[Callable[[Settings], UnitNeeds]]("needs")
 
 UNITS = Path("/etc/systemd/system")
 _USER_UNITS = Path("systemd") / "user"
@@ -272,7 +276,7 @@ def _facts(
         network=bool(
             notify.urls
             or notify.requester_hook
-            or settings.runners.cluster.broker
+            or any(needs(settings).network for needs in NEEDS.given(settings.plugins.off).values())
             or settings.trail.witnesses
             or any(server.allow or server.place == "host" for server in servers)
         ),

@@ -12,11 +12,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.record import first_problem
 from threegate.core.workspace import Workspace
 from threegate.trail import LockedTrail, TrailIndex, moves
 
@@ -28,7 +30,10 @@ TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 IMAGE: Final = re.compile(r"sha256:[0-9a-f]{64}")
 """An image by the digest that the engine uses."""
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_INITIALIZE: Final = {"protocolVersion", "capabilities", "serverInfo", "instructions"}
+_CONFIG: Final = ConfigDict(extra="forbid", hide_input_in_errors=True)
+_Absolute = Annotated[str, Field(pattern="^/")]
+_T = TypeVar("_T")
 _SUFFIX: Final = ".json"
 _ANEW: Final = "restore it, or: threegate tools remove {}, then add the server again"
 
@@ -37,7 +42,9 @@ _ANEW: Final = "restore it, or: threegate tools remove {}, then add the server a
 class PinnedTool:
     """One tool as its server described it; only `name` and the schemas have an effect, the rest is shown."""
 
-    name: str
+    __pydantic_config__ = _CONFIG
+
+    name: Annotated[str, Field(pattern=rf"^{TOOL_NAME.pattern}$")]
     title: str | None
     description: str | None
     input_schema: Mapping[str, Any]
@@ -60,24 +67,16 @@ class PinnedTool:
     @classmethod
     def parse(cls, data: object) -> PinnedTool:
         """Raises ValueError for anything that `to_data` does not produce."""
-        row = _keys(data, "name", "title", "description", "input_schema", "output_schema", "annotations")
-        if not TOOL_NAME.fullmatch(_text(row["name"])):
-            raise ValueError("a tool has an unusable name")
-        return cls(
-            row["name"],
-            None if row["title"] is None else _text(row["title"]),
-            None if row["description"] is None else _text(row["description"]),
-            _object(row["input_schema"]),
-            None if row["output_schema"] is None else _object(row["output_schema"]),
-            None if row["annotations"] is None else _object(row["annotations"]),
-        )
+        return _read(_TOOL, data)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFolder:
     """A folder of this machine that the server sees at the same path."""
 
-    path: str
+    __pydantic_config__ = _CONFIG
+
+    path: _Absolute
     """Absolute and real."""
     writable: bool = False
 
@@ -86,8 +85,10 @@ class ServerFolder:
 class Manifest:
     """A server, how it is started, and everything it reported about itself when the operator signed."""
 
-    server: str
-    argv: tuple[str, ...]
+    __pydantic_config__ = _CONFIG
+
+    server: Annotated[str, Field(pattern=rf"^{SERVER_NAME.pattern}$")]
+    argv: Annotated[tuple[str, ...], Field(min_length=1)]
     """The command line; its first word is an absolute path."""
     place: Place
     account: str
@@ -104,7 +105,7 @@ class Manifest:
     """
     tools: tuple[PinnedTool, ...]
     """All pages of its list, in its order."""
-    program: Mapping[str, str]
+    program: Mapping[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]]
     """Digest of each file or folder that the command line reaches, by real path (`program_tree.tree_digest`)."""
     stateful: bool = False
     """One process for each requester, which keeps the state that calls leave in it; otherwise a new process
@@ -114,7 +115,7 @@ class Manifest:
     """For a server in a container, the image by its digest (``sha256:…``): it contains the program; besides it only
     code in the folders of this machine is pinned.
     """
-    data: tuple[str, ...] = ()
+    data: tuple[_Absolute, ...] = ()
     """Files and folders that the command line or the program's folder has and that are not pinned (`--data`), by
     their real path.
     """
@@ -155,49 +156,21 @@ class Manifest:
 
     @classmethod
     def parse(cls, data: object) -> Manifest:
-        """Raises ValueError for anything that `to_data` does not produce."""
-        given = _object(data)
-        stateful = given.get("stateful", False)
-        if type(stateful) is not bool or ("stateful" in given and not stateful):
-            raise ValueError("stateful is present and not true")
-        row = _keys(
-            {key: value for key, value in given.items() if key not in ("stateful", "image", "data")},
-            *"server argv place account allow binds env secrets initialize tools program".split(),
-        )
-        if not SERVER_NAME.fullmatch(_text(row["server"])):
-            raise ValueError("the server has an unusable name")
-        argv, tools = _texts(row["argv"]), tuple(PinnedTool.parse(item) for item in _list(row["tools"]))
-        if not argv or not Path(argv[0]).is_absolute():
+        """Raises ValueError for what is not a manifest; whether its form is `to_data`'s shows in its bytes."""
+        found = _read(_MANIFEST, data)
+        if not found.argv[0].startswith("/"):
             raise ValueError("argv does not start with an absolute path")
-        image, data = _text(given.get("image", "")), _texts(given.get("data", []))
-        if ("data" in given and not data) or not all(Path(path).is_absolute() for path in data):
-            raise ValueError("data is empty or has a path that is not absolute")
-        if row["place"] not in ("jail", "era", "host"):
-            raise ValueError("place has no known value")
-        if (row["place"] == "era") != bool(IMAGE.fullmatch(image)) or ("image" in given and not image):
+        if (found.place == "era") != bool(IMAGE.fullmatch(found.image)):
             raise ValueError("an image must be given by its digest, for a server in a container and for no other")
-        if len({tool.name for tool in tools}) != len(tools):
+        if len({tool.name for tool in found.tools}) != len(found.tools):
             raise ValueError("two tools have the same name")
-        initialize = _keys(row["initialize"], "protocolVersion", "capabilities", "serverInfo", "instructions")
-        program = _text_map(row["program"])
-        if not all(_DIGEST.fullmatch(digest) for digest in program.values()):
-            raise ValueError("program has a value that is not a digest")
-        return cls(
-            server=row["server"],
-            argv=argv,
-            place=cast(Place, row["place"]),
-            account=_text(row["account"]),
-            allow=_texts(row["allow"]),
-            binds=tuple(_folder(item) for item in _list(row["binds"])),
-            env=_text_map(row["env"]),
-            secrets=_texts(row["secrets"]),
-            initialize=initialize,
-            tools=tools,
-            program=program,
-            stateful=stateful,
-            image=image,
-            data=data,
-        )
+        if found.initialize.keys() != _INITIALIZE:
+            raise ValueError(f"the keys of initialize are not {', '.join(sorted(_INITIALIZE))}")
+        return found
+
+
+_TOOL: Final = TypeAdapter(PinnedTool)
+_MANIFEST: Final = TypeAdapter(Manifest)
 
 
 def manifest_name(server: str) -> str:
@@ -252,41 +225,8 @@ def parse_manifest(data: bytes) -> Manifest:
     return found
 
 
-def _folder(data: object) -> ServerFolder:
-    row = _keys(data, "path", "writable")
-    if not Path(_text(row["path"])).is_absolute() or type(row["writable"]) is not bool:
-        raise ValueError("a bind has a path that is not absolute")
-    return ServerFolder(row["path"], row["writable"])
-
-
-def _keys(data: object, *names: str) -> dict[str, Any]:
-    row = _object(data)
-    if row.keys() != set(names):
-        raise ValueError(f"the keys are not {', '.join(names)}")
-    return row
-
-
-def _object(data: object) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise ValueError("a value is not an object")
-    return data
-
-
-def _list(data: object) -> list[Any]:
-    if not isinstance(data, list):
-        raise ValueError("a value is not a list")
-    return data
-
-
-def _text(data: object) -> str:
-    if not isinstance(data, str):
-        raise ValueError("a value is not a string")
-    return data
-
-
-def _texts(data: object) -> tuple[str, ...]:
-    return tuple(_text(item) for item in _list(data))
-
-
-def _text_map(data: object) -> dict[str, str]:
-    return {name: _text(value) for name, value in _object(data).items()}
+def _read(reader: TypeAdapter[_T], data: object) -> _T:
+    try:
+        return reader.validate_python(data)
+    except ValidationError as error:
+        raise ValueError(first_problem(error)) from None

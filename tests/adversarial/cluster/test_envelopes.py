@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import Bench, bench, signed_place
-from tests.cluster.envelopes import envelope_of, sealed_of
+from tests.plugins.cluster.conftest import Bench, bench, signed_place
+from tests.plugins.cluster.envelopes import envelope_of, sealed_of
 from tests.support import make_key, monty_draft, request_id
 from threegate.approval import load_operators
-from threegate.cluster.job_envelope import open_envelope, seal_envelope
-from threegate.cluster.seal import seal, unseal
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings
+from threegate.plugins.cluster.job_envelope import open_envelope, seal_envelope
+from threegate.plugins.cluster.seal import seal, unseal
 from threegate.trail.workspace_key import SigningKey, load_key
 
 __all__ = ["bench", "signed_place"]

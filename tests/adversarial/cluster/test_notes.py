@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.cluster.test_parts import told
+from tests.plugins.cluster.test_parts import told
 from tests.support import wait_until
-from threegate.cluster.broker import Broker, WorkQueue
-from threegate.cluster.ledger import Ledger
-from threegate.cluster.link import Link
-from threegate.cluster.notes import TO_WORKER, read_note
-from threegate.cluster.seal import seal
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
+from threegate.plugins.cluster.broker import Broker, WorkQueue
+from threegate.plugins.cluster.ledger import Ledger
+from threegate.plugins.cluster.link import Link
+from threegate.plugins.cluster.notes import TO_WORKER, read_note
+from threegate.plugins.cluster.seal import seal
+from threegate.plugins.cluster.worker.heartbeat import Active, Agent
 from threegate.trail.workspace_key import SigningKey
-from threegate.worker.heartbeat import Active, Agent
 
 NONCE = "1" * 32
 DIGEST = "2" * 64
@@ -319,7 +319,7 @@ def test_what_is_left_to_a_thread_is_bounded_and_never_ends_it() -> None:
 
 def test_a_broker_that_is_gone_costs_one_timeout_and_not_one_for_each(tmp_path: Any) -> None:
     """A daemon that stops tells every run's worker: they do not wait behind each other."""
-    from threegate.cluster.broker import Wire
+    from threegate.plugins.cluster.broker import Wire
 
     wire = Wire(Broker("amqps://127.0.0.1:1/x", tmp_path), [], lambda *_: None, lambda line: None)
     tries = 0

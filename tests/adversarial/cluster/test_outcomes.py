@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.test_parts import BOUNDS, outcome
-from threegate.cluster.outcome import read_outcome, write_outcome
+from tests.plugins.cluster.test_parts import BOUNDS, outcome
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
+from threegate.plugins.cluster.outcome import read_outcome, write_outcome
 
 LONG = "x" * 100_000
 ZEROS = "0" * 64

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.cluster.test_parts import outcome, told
 from tests.engine_fixtures import monty_job
-from threegate.cluster.broker import Broker
-from threegate.cluster.ledger import Ledger
-from threegate.cluster.link import Link, Mail
-from threegate.cluster.outcome import write_outcome
-from threegate.cluster.remote_run import RemoteRun
+from tests.plugins.cluster.test_parts import outcome, told
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
+from threegate.plugins.cluster.broker import Broker
+from threegate.plugins.cluster.ledger import Ledger
+from threegate.plugins.cluster.link import Link, Mail
+from threegate.plugins.cluster.outcome import write_outcome
+from threegate.plugins.cluster.remote_run import RemoteRun
 from threegate.request.job import JobInput, Platform
 from threegate.runners.interface import Artifact, Control, Evidence, Outcome
 from threegate.trail.workspace_key import SigningKey

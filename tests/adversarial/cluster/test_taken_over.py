@@ -24,22 +24,23 @@ from typing import Any
 import amqp
 import pytest
 
-from tests.cluster.envelopes import envelope_of, sealed_of
-from tests.cluster.machines import Cluster, entered, inside, missing_parts
-from tests.cluster.test_parts import outcome, told
 from tests.conftest import missing
+from tests.plugins.cluster.envelopes import envelope_of, sealed_of
+from tests.plugins.cluster.machines import Cluster, entered, inside, missing_parts
+from tests.plugins.cluster.test_parts import outcome, told
 from tests.support import monty_draft, request_id, wait_until
 from threegate.cli import execute
-from threegate.cluster.broker import Broker
-from threegate.cluster.ledger import Ledger
-from threegate.cluster.link import Link, Mail
-from threegate.cluster.outcome import write_outcome
-from threegate.cluster.runner import enrolled
-from threegate.cluster.seal import seal
 from threegate.core.workspace import Workspace
+from threegate.plugins.cluster.broker import Broker
+from threegate.plugins.cluster.ledger import Ledger
+from threegate.plugins.cluster.link import Link, Mail
+from threegate.plugins.cluster.outcome import write_outcome
+from threegate.plugins.cluster.runner import enrolled
+from threegate.plugins.cluster.seal import seal
+from threegate.plugins.cluster.section import ClusterSettings
+from threegate.plugins.cluster.worker.service import read_identity
 from threegate.runners.interface import Artifact
 from threegate.trail.workspace_key import load_key
-from threegate.worker.service import read_identity
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
@@ -281,7 +282,7 @@ class Hand:
     def __init__(self, cluster: Cluster) -> None:
         self._root = cluster.place.root
         settings = Workspace(self._root).load_settings()
-        workers = enrolled(settings.runners.cluster)
+        workers = enrolled(settings.section(ClusterSettings))
         self.ledger = Ledger(tuple(workers))
         self.link = Link(
             Broker(cluster.url, cluster.files / "daemon"),

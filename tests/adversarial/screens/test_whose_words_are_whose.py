@@ -14,14 +14,14 @@ from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import rows, terminal_environment, under_a_terminal
 from tests.conftest import slow
 from tests.contracts.material import folder
-from tests.tui.terminal import drive, open_first, read_all, until
+from tests.plugins.tui.terminal import drive, open_first, read_all, until
+from threegate.plugins.tui.lines import LEAST_HEIGHT
+from threegate.plugins.tui.operator_app import OperatorApp
+from threegate.plugins.tui.screens import Confirm
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
 from threegate.shown.parts import Fact, Field
-from threegate.tui.lines import LEAST_HEIGHT
-from threegate.tui.operator_app import OperatorApp
-from threegate.tui.screens import Confirm
 
 ATTACK = "zz " * 17 + "== WARNINGS (0) zz alice approved this zz"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.acts.bench_workspace import make_bench
-from tests.tui.test_real_terminal import Terminal
+from tests.plugins.tui.test_real_terminal import Terminal
 
 
 def test_the_terminal_has_its_own_size_whatever_the_environment_says(tmp_path: Path) -> None:

@@ -1,0 +1,153 @@
+"""Plugins are listed in one place, named there only, and not loaded before a room asks."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from threegate.core import plugins
+from threegate.core.errors import InvalidInput
+from threegate.core.plugins import PLUGINS, Place, Plugin
+from threegate.core.settings import Settings, parse_settings
+from threegate.setup.settings_file import render_settings
+
+PACKAGE = Path(__file__).resolve().parents[2] / "threegate"
+
+IMPORTS_BY_NAME = {
+    "cli/__init__.py": "the table of the core's commands",
+    "core/on_demand.py": "facades whose names are loaded at their first use",
+    "core/plugins.py": "the plugins",
+    "runners/registry.py": "the table of backends",
+}
+"""The files that import a module by a string. The first two and the last go when what they list becomes plugins."""
+
+
+NAMES_MODULES = {
+    "agents/profile.py": "data files of its own room",
+    "agents/side_processes.py": "a process of its own, `python -m`",
+    "cli/__init__.py": "the table of the core's commands",
+    "core/plugins.py": "the plugins",
+    "evidence/how_to_check.py": "data files of its own room",
+    "jail/side_process.py": "a process of its own",
+    "runners/apply/as_owner.py": "a process of its own",
+    "runners/era/container_engine.py": "labels of containers, one of which is also a room's name",
+    "runners/registry.py": "the table of backends",
+    "serve/page/page_templates.py": "data files of its own room",
+    "tools/server_start.py": "a process of its own, in a container",
+}
+"""The files with strings that are names of modules, and what for."""
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text())
+
+
+def module_names(tree: ast.Module) -> set[str]:
+    """Strings that are the dotted name of something in the package, but for docstrings."""
+    texts = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    found = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts
+    }
+    return {text for text in found if re.fullmatch(r"threegate(\.\w+)+\.?", text) and is_module(text)}
+
+
+def is_module(name: str) -> bool:
+    path = PACKAGE.parent / name.rstrip(".").replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def is_import(call: ast.Call) -> bool:
+    return getattr(call.func, "attr", getattr(call.func, "id", "")) in {"import_module", "__import__"}
+
+
+def test_strings_that_name_modules_are_where_they_are_listed() -> None:
+    named = {name: names for name, tree in trees() if (names := module_names(tree))}
+    assert named.keys() == NAMES_MODULES.keys(), named
+    assert [name for name, names in named.items() if any("plugins" in text for text in names)] == ["core/plugins.py"]
+    importing = {
+        name for name, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Call) and is_import(node)
+    }
+    assert importing == IMPORTS_BY_NAME.keys()
+
+
+def test_each_folder_is_listed_and_each_that_is_listed_is_there() -> None:
+    folders = {path.parent.name for path in PACKAGE.glob("plugins/*/__init__.py")}
+    assert folders == {plugin.name for plugin in PLUGINS}
+
+
+@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
+def test_what_a_plugin_offers_is_there(plugin: Plugin) -> None:
+    assert plugin.why_absent() is None
+    for name in plugin.offers:
+        assert Place[object](name).of(plugin) is not None
+
+
+def test_nothing_of_a_plugin_is_loaded_before_it_is_asked_for() -> None:
+    """By a command that reads the settings that `init` writes, where each section is there and empty."""
+    program = (
+        "import sys, threegate.launch.context, threegate.cli; from threegate.core.settings import parse_settings;"
+        "from threegate.runners.machine import machine_of; data = sys.stdin.buffer.read();"
+        "settings = parse_settings(data); settings.deciding(); machine_of(settings);"
+        "print([name for name in sys.modules if name.startswith('threegate.plugins')])"
+    )
+    text = render_settings({})
+    assert all(f"[{plugin.name}]" in text for plugin in PLUGINS if "settings" in plugin.offers)
+    done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_only_listed_plugins_can_be_off() -> None:
+    assert parse_settings(b"[plugins]\noff = []\n") == Settings()
+    with pytest.raises(InvalidInput, match="there is no plugin 'clutser'; the plugins are: "):
+        parse_settings(b"[plugins]\noff = ['clutser']\n")
+
+
+def test_an_absent_plugin_gives_nothing_and_its_section_is_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Plugin("gone", "is not there", offers={"settings": "section:SECTION", "machine": "capacity:MACHINE"})
+    monkeypatch.setattr(plugins, "PLUGINS", (gone,))
+    assert not gone.has_code()
+    assert gone.why_absent() == "the plugin gone is not part of this installation"
+    assert Place[object]("settings").given() == {}
+    settings = parse_settings(b"[gone]\nanything = 'at all'\n")
+    assert settings.unread() == ("gone",)
+    assert settings.deciding() == Settings().deciding()
+    assert "gone" not in settings.to_json() and "[gone]" not in render_settings({})
+    off = parse_settings(b"[gone]\nanything = 1\n[plugins]\noff = []\n")
+    assert off.unread() == ("gone",), "a section says so until it is off"
+    with pytest.raises(InvalidInput, match=r"other: unknown key"):
+        parse_settings(b"[other]\na = 1\n")
+
+
+def test_a_folder_with_nothing_but_caches_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import threegate.plugins
+
+    (tmp_path / "left" / "__pycache__").mkdir(parents=True)
+    monkeypatch.setattr(threegate.plugins, "__path__", [str(tmp_path)])
+    assert not Plugin("left", "had a folder").has_code()
+
+
+def test_no_module_of_the_core_imports_a_plugin() -> None:
+    """Not even late or for its types only; the floors of import-linter say the same."""
+    named = {
+        name
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.ImportFrom) and str(node.module).startswith("threegate.plugins"))
+        or (isinstance(node, ast.Import) and any(item.name.startswith("threegate.plugins") for item in node.names))
+    }
+    assert named and all(name.startswith("plugins/") for name in named)

@@ -1,0 +1,310 @@
+"""The parts of a cluster without a broker: ledger, outcomes, store, outbox, definitions, and the envelope's maker."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from tests.engine_fixtures import era_job, monty_job
+from threegate.core import limits
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.plugins.cluster.cluster_files import definitions
+from threegate.plugins.cluster.job_envelope import make_envelope
+from threegate.plugins.cluster.ledger import ClusterBudget, Ledger
+from threegate.plugins.cluster.outcome import read_outcome, write_outcome
+from threegate.plugins.cluster.runner import enrolled
+from threegate.plugins.cluster.seal import seal
+from threegate.plugins.cluster.section import ClusterSettings
+from threegate.plugins.cluster.worker.outbox import Outbox
+from threegate.plugins.cluster.worker.service import make_signing_key, read_identity
+from threegate.plugins.cluster.worker.store import Store
+from threegate.request.job import JobLimits, Platform
+from threegate.runners.interface import Artifact, Destination, Evidence, Outcome, Stream
+from threegate.trail.workspace_key import SigningKey, VerifierKey
+
+BOUNDS = JobLimits("1", 64, 5)
+
+
+def told(**more: Any) -> dict[str, Any]:
+    """A status note's value."""
+    return {
+        "cores": "4",
+        "memory_mb": 1024,
+        "monty": 2,
+        "era": 0,
+        "images": [],
+        "healthy": True,
+        "reason": "",
+        "machine": "m",
+        "boot": "1",
+        "running": [],
+        **more,
+    }
+
+
+def test_jobs_go_where_most_is_free_and_never_beyond_it() -> None:
+    """Cores, memory and rows are each a wall; a lease gives its place back once."""
+    ledger = Ledger(("a", "b"))
+    budget = ClusterBudget(ledger)
+    assert ledger.missing(None) == "no worker accepts work (a: no report yet; b: no report yet)"
+    ledger.hear("a", told())
+    ledger.hear("b", told(cores="2", monty=1))
+    jobs = [monty_job("1", memory_mb=64) for _ in range(4)]
+    leases = [budget.try_take(job) for job in jobs]
+    assert [ledger.place_of(job) for job in jobs] == ["a", "a", "b", None]
+    assert leases[3] is None and not budget._has_row(jobs[3]) and budget.never(jobs[3]) is None
+    assert leases[0] is not None
+    leases[0].release()
+    leases[0].release()
+    assert budget.try_take(jobs[3]) is not None and ledger.place_of(jobs[3]) == "a"
+    memory, cores = budget.free()
+    assert cores == 3 and memory == 2048 - 3 * 96
+    big = monty_job("1", memory_mb=2000)
+    assert "no live worker has" in str(ledger.missing(big)) and ledger.missing(jobs[0]) is None
+
+
+def test_a_round_keeps_the_oldest_first() -> None:
+    """Through the dispatcher's own round: what lacks memory now keeps younger ones from taking it."""
+    ledger = Ledger(("a",))
+    ledger.hear("a", told(memory_mb=300, monty=4))
+    budget = ClusterBudget(ledger)
+    first = budget.round().try_take(monty_job("1", memory_mb=128))
+    turn = budget.round()
+    assert first is not None and turn.try_take(monty_job("1", memory_mb=128)) is None
+    assert turn.try_take(monty_job("1", memory_mb=8)) is None
+    assert budget.round().try_take(monty_job("1", memory_mb=8)) is not None
+
+
+def test_an_unfit_or_silent_worker_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed doctor, a silence beyond the fence, an image that is not there."""
+    ledger = Ledger(("a",))
+    ledger.hear("a", told(healthy=False, reason="disk: full"))
+    assert ledger.missing(None) == "no worker accepts work (a: disk: full)" and not ledger.heard.is_set()
+    ledger.hear("a", told(era=1, images=["sha256:1"]))
+    job = replace(era_job("true"), image="sha256:1", egress_image="")
+    assert ledger.missing(job) is None and ledger.reserve(job) == "a"
+    assert "image" in str(ledger.missing(replace(job, image="sha256:2")))
+    assert ledger.missing(replace(job, egress_image="sha256:3")) is not None
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + limits.CLUSTER_FENCE_SECONDS + 1)
+    assert ledger.reserve(job) is None and not ledger.seats()[0].live()
+    assert ledger.silent_for("a") > limits.CLUSTER_FENCE_SECONDS
+    assert Ledger(("a",)).silent_for("a") == float("inf")
+    shown = ledger.seats()[0].to_json()
+    assert shown["live"] is False and shown["era"] == "1/1"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"cores": "many"},
+        {"cores": "Infinity"},
+        {"cores": "-1"},
+        {"monty": 5000},
+        {"running": [["x"]]},
+        {"era": "x"},
+    ],
+)
+def test_a_malformed_status_changes_nothing(more: dict[str, Any]) -> None:
+    """A worker that lies nonsense is as one that was not heard."""
+    ledger = Ledger(("a",))
+    with pytest.raises(ValueError):
+        ledger.hear("a", told(**more))
+    assert ledger.seats()[0].heard is None
+
+
+def outcome(**more: Any) -> Outcome:
+    """An outcome with a bit of everything."""
+    empty = Stream(b"", 0, hashlib.sha256(b"").hexdigest())
+    whole = Outcome(
+        "succeeded",
+        "fine",
+        Stream(b"hi\n", 3, "0" * 64),
+        empty,
+        exit_code=0,
+        started=datetime.now(UTC),
+        finished=datetime.now(UTC),
+        wall_ms=5,
+        cpu_ms=1,
+        effective_limits={"memory": "64 MiB"},
+        artifacts=(Artifact("a/b.txt", 3, "1" * 64),),
+        destinations=(Destination("h", 80, 1, True),),
+        image="sha256:x",
+    )
+    return replace(whole, **more)
+
+
+def test_an_outcome_comes_back_as_it_was() -> None:
+    """Through JSON and back."""
+    first = outcome()
+    assert read_outcome(json.loads(json.dumps(write_outcome(first))), BOUNDS) == first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": "refused"},
+        {"artifacts": [{"path": "../x", "size": 1, "sha256": "0" * 64}]},
+        {"artifacts": [{"path": "/x", "size": 1, "sha256": "0" * 64}]},
+        {"artifacts": [{"path": "a\nb", "size": 1, "sha256": "0" * 64}]},
+        {"artifacts": [{"path": "/".join("a" * 40), "size": 1, "sha256": "0" * 64}]},
+        {"artifacts": [{"path": "a", "size": 1, "sha256": "0" * 64}] * 2},
+        {"artifacts": [{"path": name, "size": 1, "sha256": "0" * 64} for name in ("a", "a/b")]},
+        {"artifacts": [{"path": "a", "size": 1 << 40, "sha256": "0" * 64}]},
+        {"artifacts": [{"path": str(n), "size": 0, "sha256": "0" * 64} for n in range(2000)]},
+        {"stdout": {"kept": "!", "size": 1, "sha256": "0" * 64}},
+        {"stdout": {"kept": base64.b64encode(b"long").decode(), "size": 1, "sha256": "0" * 64}},
+        {"started": "2026-01-01T00:00:00"},
+        {"started": "yesterday"},
+        {"more": 1},
+        {"wall_ms": -1},
+    ],
+)
+def test_what_no_runner_says_is_refused(change: dict[str, Any]) -> None:
+    """A worker that was taken over names paths, sizes and statuses at will: none gets through."""
+    with pytest.raises(InvalidInput):
+        read_outcome({**write_outcome(outcome()), **change}, BOUNDS)
+    with pytest.raises(InvalidInput):
+        read_outcome(None, BOUNDS)
+
+
+def test_the_store_takes_only_what_was_signed(tmp_path: Path) -> None:
+    """Chunks by digest; a wrong byte, a short or long answer leaves nothing; what is there is not fetched again."""
+    store = Store(tmp_path / "store", most_bytes=30)
+    data = b"0123456789"
+    digest = hashlib.sha256(data).hexdigest()
+    asked: list[int] = []
+
+    def fetch(_: str, offset: int) -> bytes:
+        asked.append(offset)
+        return data[offset : offset + 4]
+
+    store.take(digest, 10, fetch)
+    assert asked == [0, 4, 8] and (store.folder / digest).read_bytes() == data
+    store.take(digest, 10, fetch)
+    assert asked == [0, 4, 8]
+    for answer in (b"", b"x" * 11, b"9876543210"):
+        with pytest.raises(Unavailable):
+            store.take("0" * 64, 10, lambda *_, answer=answer: answer)
+    assert [path.name for path in store.folder.iterdir()] == [digest]
+    os.utime(store.folder / digest, (1, 1))
+    second = hashlib.sha256(b"y" * 25).hexdigest()
+    store.take(second, 25, lambda *_: b"y" * 25, keep={digest})
+    assert (store.folder / digest).exists(), "what a run needs is not pushed out"
+    third = hashlib.sha256(b"z" * 20).hexdigest()
+    store.take(third, 20, lambda *_: b"z" * 20)
+    assert not (store.folder / digest).exists()
+    (store.folder / third).chmod(0o600)
+    (store.folder / third).write_bytes(b"short")
+    assert not store.has(third, 20) and not (store.folder / third).exists()
+    (store.folder / ".part-left").write_bytes(b"")
+    assert not list(Store(store.folder).folder.glob(".part-*"))
+
+
+def test_the_outbox_keeps_a_result_until_it_is_wanted(tmp_path: Path) -> None:
+    """Over a restart; what has no result of this worker's is removed."""
+    key = make_signing_key(tmp_path / "sign.key", "w1")
+    runs = tmp_path / "runs"
+    good, torn, old = (runs / name for name in ("TR-a." + "1" * 32, "TR-b." + "2" * 32, "TR-c." + "3" * 32))
+    for folder in (good, torn, old):
+        (folder / "out").mkdir(parents=True)
+    sealed = seal(key, "result", {"nonce": "1" * 32, "outcome": write_outcome(outcome())})
+    outbox = Outbox(runs, key.public)
+    outbox.keep("1" * 32, sealed, good, {"1" * 64: good / "out" / "a/b.txt"})
+    outbox.keep("3" * 32, sealed, old, {})
+    os.utime(old / "result.sealed", (1, 1))
+    (torn / "result.sealed").write_bytes(b"torn")
+    again = Outbox(runs, key.public)
+    assert len(again.recover()) == 3 and sorted(path.name for path in runs.iterdir()) == [good.name]
+    kept = again.find("1" * 32)
+    assert kept is not None and again.waiting() == [kept]
+    assert kept.outputs == {"1" * 64: good / "out" / "a/b.txt"} and kept.sealed == sealed
+    again.drop("1" * 32)
+    again.drop("1" * 32)
+    assert not good.exists() and kept.done.is_set()
+
+
+def test_nobody_may_more_than_it_needs() -> None:
+    """The rights of docs/cluster.md, for every user; no user has a password."""
+    made = definitions(["w1", "w2"])
+    rights = {item["user"]: (item["configure"], item["write"], item["read"]) for item in made["permissions"]}
+    assert rights["w1"] == ("^$", r"^res\.w1$", r"^(job\.w1|cancel\.w1)$")
+    assert rights["daemon"] == ("^$", "^(job|cancel)$", r"^(res\.[a-z0-9-]+|lost)$")
+    assert {user["password_hash"] for user in made["users"]} == {""}
+    jobs = next(queue for queue in made["queues"] if queue["name"] == "job.w1")
+    assert jobs["arguments"] == {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": 0,
+        "x-dead-letter-exchange": "lost",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+    }
+
+
+def test_enrolment_is_strict() -> None:
+    """A verifier key for each, a worker's name, each once."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = SigningKey("w1", Ed25519PrivateKey.generate()).public.render()
+    assert set(enrolled(ClusterSettings(workers=(key,)))) == {"w1"}
+    bad = VerifierKey("W_1", bytes(32)).render()
+    for workers in ((key, key), (bad,), ("w1",)):
+        with pytest.raises(InvalidInput):
+            enrolled(ClusterSettings(workers=workers))
+
+
+def test_a_request_that_nobody_signed_makes_no_envelope() -> None:
+    """Hand-promoted, unsigned requests run on this machine or not at all."""
+    evidence = Evidence("TR.md", b"", None, {}, 1, None, None, "0" * 64, False, None, Platform())
+    with pytest.raises(Refused) as caught:
+        make_envelope(
+            evidence,
+            monty_job("1"),
+            workspace_id="ws-" + "0" * 32,
+            boot="0" * 16,
+            worker="w1",
+            nonce="0" * 32,
+            now=datetime.now(UTC),
+        )
+    assert caught.value.code == "signature_missing"
+
+
+def test_the_files_of_a_cluster(bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made once, completed by a second call, nothing replaced; keys are secret; names are checked."""
+    from threegate.cli import execute
+
+    monkeypatch.chdir(bench.place.root)
+    folder = tmp_path / "cluster"
+    words = ["cluster", "init", str(folder), "--host", "broker.example"]
+    assert execute([*words, "--worker", "w1"]) == 0
+    first = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert execute([*words, "--worker", "w2"]) == 0
+    kept = [path for path in first if path.name not in ("definitions.json", "rabbitmq.conf", "rabbitmq-env.conf")]
+    assert all(path.read_bytes() == first[path] for path in kept)
+    assert {path.name for path in (folder / "workers").iterdir()} == {"w1", "w2"}
+    for path in folder.rglob("*.key"):
+        assert path.stat().st_mode & 0o077 == 0, path
+    server = x509.load_pem_x509_certificate((folder / "broker" / "tls.pem").read_bytes())
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["broker.example"]
+    assert "listeners.tcp = none" in (folder / "broker" / "rabbitmq.conf").read_text()
+    identity = read_identity(folder / "workers" / "w1")
+    assert (identity.name, identity.workspace_id) == ("w1", bench.trust.workspace_id)
+    assert execute([*words[:3], "--worker", "Bad_Name"]) == 2
+    assert execute(["cluster", "init", str(tmp_path / "empty")]) == 2
+    (folder / "workers" / "w1" / "sign.key").chmod(0o644)
+    with pytest.raises(Unavailable, match="chmod 600"):
+        read_identity(folder / "workers" / "w1")
+    (folder / "workers" / "w2" / "sign.key").unlink()
+    made = read_identity(folder / "workers" / "w2").key.public
+    assert read_identity(folder / "workers" / "w2").key.public == made

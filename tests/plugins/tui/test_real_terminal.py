@@ -1,0 +1,184 @@
+"""The applications under a pseudo-terminal, with a key whose passphrase ssh-keygen asks for there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pyte
+import pytest
+
+from tests.acts.bench_workspace import Bench, make_bench
+from tests.adversarial.approval.test_terminal import terminal_environment
+from tests.conftest import slow
+from threegate.review.countersign import verify_approval
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return make_bench(tmp_path)
+
+
+class Terminal:
+    """A command on a terminal, and what is on its screen."""
+
+    def __init__(self, bench: Bench, *arguments: str, size: tuple[int, int] = (80, 24), **environment: str) -> None:
+        self._parent, child = pty.openpty()
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+        self._process = subprocess.Popen(
+            ["setsid", "-c", "-w", sys.executable, "-m", "threegate", "-w", str(bench.workspace.root), *arguments],
+            stdin=child, stdout=child, stderr=child, close_fds=True, env=terminal_environment(**environment),
+        )  # fmt: skip
+        os.close(child)
+        self._screen = pyte.Screen(*size)
+        self._stream = pyte.ByteStream(self._screen)
+        self.wrote = b""
+
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self._screen.display)
+
+    def wait(self, words: str, seconds: float = 90) -> None:
+        """Read on until the screen shows these words."""
+        end = time.monotonic() + seconds
+        while words not in self.text():
+            ready, _, _ = select.select([self._parent], [], [], max(0, end - time.monotonic()))
+            assert ready, f"{words!r} never came:\n{self.text()}"
+            try:
+                self._read()
+            except OSError:
+                pytest.fail(f"it ended before {words!r}:\n{self.text()}")
+
+    def type(self, keys: str) -> None:
+        os.write(self._parent, keys.encode())
+
+    def page_to_the_end(self) -> None:
+        """One page in half a second: what was passed over in a hurry was not seen."""
+        while "all seen" not in self.text():
+            self.type(" ")
+            end = time.monotonic() + 0.5
+            while select.select([self._parent], [], [], max(0, end - time.monotonic()))[0]:
+                self._read()
+
+    def _read(self) -> None:
+        chunk = os.read(self._parent, 65536)
+        self.wrote += chunk
+        self._stream.feed(chunk)
+
+    def end(self) -> int:
+        while True:
+            try:
+                chunk = os.read(self._parent, 65536)
+            except OSError:
+                break
+            if not chunk:
+                break
+            self.wrote += chunk
+            self._stream.feed(chunk)
+        os.close(self._parent)
+        return self._process.wait(30)
+
+
+@pytest.mark.slow
+def test_ssh_keygen_asks_for_the_passphrase(bench: Bench) -> None:
+    key = bench.keys["alice"]
+    subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(key)], check=True)
+    bench.draft()
+    terminal = Terminal(bench, "review", "--key", str(key))
+    terminal.wait("UNDECIDED: 1")
+    terminal.type("\r")
+    terminal.wait("not seen yet")
+    terminal.page_to_the_end()
+    terminal.type("a")
+    terminal.wait("[y/n]")
+    terminal.type("y")
+    terminal.wait("Enter passphrase")
+    terminal.type("wrong\n")
+    terminal.wait("did not sign")
+    terminal.type("a")
+    terminal.wait("[y/n]")
+    terminal.type("y")
+    terminal.wait("Enter passphrase")
+    terminal.type("open sesame\n")
+    terminal.wait("UNDECIDED: 0")
+    terminal.type("q")
+    assert terminal.end() == 0
+    assert "1 approved, 0 rejected, 0 left" in terminal.text() and "approval " in terminal.text()
+    (approved,) = bench.workspace.approved.glob("*.md")
+    assert all(check.ok for check in verify_approval(bench.context, approved))
+
+
+def test_watching_ends_with_a_key_and_leaves_the_terminal_as_it_was(bench: Bench) -> None:
+    bench.draft(data=None)
+    terminal = Terminal(bench, "status", "--watch")
+    terminal.wait("REQUESTS: 1")
+    terminal.type("q")
+    assert terminal.end() == 0
+    assert terminal.wrote.rstrip().rfind(b"\x1b[?1049l") > terminal.wrote.rfind(b"\x1b[?1049h")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(80, 24), slow((60, 20)), slow((200, 50))])
+def test_list_and_request_at_every_size(bench: Bench, size: tuple[int, int]) -> None:
+    """What the agent wrote is behind the gutter in every row; the list stays beside the request where there is room."""
+    purpose = "Needs you (7) approved by alice, risk low -> daemon " * 4
+    bench.draft(data=None, purpose=purpose, risk="medium")
+    terminal = Terminal(bench, "status", "--watch", size=size)
+    terminal.wait("REQUESTS: 1")
+    terminal.wait("risk medium, monty, reaches nothing")
+    terminal.wait("-> operator: threegate approve")
+    for row in terminal.text().splitlines():
+        assert "approved by alice" not in row.partition("| ")[0]
+    terminal.type("\r")
+    terminal.wait("DRAFT, short: lines 1-")
+    terminal.wait("== REQUEST")
+    listed = [row.find("| core: Needs you") for row in terminal.text().splitlines()]
+    assert (max(listed) == 10) is (size[0] >= 120)
+    assert "? Help" in terminal.text()
+    terminal.type("x")  # a draft is not cancelled: nothing asks
+    terminal.type("?")
+    terminal.wait("== KEYS")
+    terminal.type("q")
+    assert terminal.end() == 0
+
+
+def test_a_dumb_terminal_gets_lines(bench: Bench) -> None:
+    bench.draft(data=None)
+    terminal = Terminal(bench, "review", "--key", str(bench.keys["alice"]), TERM="dumb")
+    terminal.wait("[q]uit >")
+    terminal.type("q\n")
+    assert terminal.end() == 0 and b"\x1b[?1049h" not in terminal.wrote
+
+
+@pytest.mark.slow
+def test_without_colours_a_draft_is_shown_all_the_same(bench: Bench) -> None:
+    bench.draft(data=None)
+    terminal = Terminal(bench, "review", "--key", str(bench.keys["alice"]), NO_COLOR="1")
+    terminal.wait("UNDECIDED: 1")
+    terminal.type("\r")
+    terminal.wait("== WHAT RUNS")
+    terminal.type("q")
+    assert terminal.end() == 0
+
+
+@pytest.mark.slow
+def test_a_mistake_of_ours_is_one_line_without_values(bench: Bench) -> None:
+    """Textual prints all variables of each frame, requests and settings among them."""
+    bench.draft(data=None, code="print('words of the request')")
+    broken = "import threegate.plugins.tui.lines as lines; lines.segments_of = lambda line: 1 / 0"
+    (bench.workspace.root / "sitecustomize.py").write_text(broken)
+    terminal = Terminal(bench, "review", "--key", str(bench.keys["alice"]), PYTHONPATH=str(bench.workspace.root))
+    terminal.wait("UNDECIDED: 1")
+    terminal.type("\r")
+    assert terminal.end() not in (0, None)
+    said = terminal.text()
+    # Where the cursor was in the middle of drawing, the screen has it in two rows.
+    assert b"internal error: ZeroDivisionError at" in terminal.wrote and b"please report" in terminal.wrote
+    assert "Traceback" not in said and b"words of the request" not in terminal.wrote

@@ -1,0 +1,46 @@
+"""The terminal application that a plugin gives for `review` and `status --watch`; without it they print lines."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from threegate.cli.invocation import ROOT
+from threegate.cli.plugin_commands import off_in
+from threegate.core.plugins import Place
+
+if TYPE_CHECKING:
+    from threegate.acts.approve import Promoted
+    from threegate.core.workspace import Workspace
+
+
+@dataclass
+class Decided:
+    """What was decided in the application, in order."""
+
+    approved: list[Promoted] = field(default_factory=list)
+    rejected: list[Path] = field(default_factory=list)
+    left: int = 0
+
+
+class Application(Protocol):
+    """Shows the requests of a workspace until its user quits."""
+
+    def __call__(
+        self, workspace: Workspace, *, undecided: bool, name: str = "", key: Path | None = None, ended: int = 20
+    ) -> Decided:
+        """`undecided`: start with those to decide on, which needs the key of an operator. Raises InvalidInput before
+        anything is shown, TrailError.
+        """
+
+
+APPLICATION: Final = Place[Application]("application")
+
+
+def application_here(plain: bool) -> Application | None:
+    """The application if one can be shown: its plugin is there and on, and the terminal is not a dumb one."""
+    if plain or os.environ.get("TERM", "dumb") == "dumb":
+        return None
+    return next(iter(APPLICATION.given(off_in(ROOT.workspace)).values()), None)

@@ -1,0 +1,111 @@
+"""The plugins: what is listed here can be turned off in threegate.toml, or its folder deleted, and the rest works on.
+
+A plugin is a folder of `threegate/plugins/`. What it gives to a room of the core is named here, by place; the room has
+the `Place`, and nothing of a plugin is imported until that room asks. Nothing is discovered from installed packages
+(docs/adr/0013-plugins.md).
+
+Invariant: no other module names a module of a plugin. A plugin of which anything is missing here, be it its folder or
+a library that it needs, gives nothing: it is absent.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from threegate.core.extras import Extra, missing_extra
+
+T = TypeVar("T")
+
+OFF: Final = "is off (plugins.off in threegate.toml)"
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One folder of `threegate/plugins/`."""
+
+    name: str
+    """Also the name of its folder, and of its section in threegate.toml."""
+    says: str
+    """What it is for, as part of a sentence."""
+    needs: tuple[Extra, ...] = ()
+    """The extras without which it is absent."""
+    offers: Mapping[str, str] = field(default_factory=dict)
+    """What it gives, by place: "module:NAME", the module below the plugin's folder."""
+
+    @property
+    def package(self) -> str:
+        """Its package."""
+        return f"threegate.plugins.{self.name}"
+
+    def has_code(self) -> bool:
+        """Whether its folder is there."""
+        try:
+            spec = importlib.util.find_spec(self.package)
+        except ModuleNotFoundError:  # not even the folder of plugins
+            return False
+        return spec is not None and spec.origin is not None  # None: a folder with nothing but Python's caches
+
+    def why_absent(self) -> str | None:
+        """What is missing of it on this machine, as one line; None if nothing is."""
+        if not self.has_code():
+            return f"the plugin {self.name} is not part of this installation"
+        return missing_extra(f"the plugin {self.name}", *self.needs)
+
+
+PLUGINS: tuple[Plugin, ...] = (
+    Plugin(
+        "cluster",
+        "requests run on other machines",
+        needs=("cluster",),
+        offers={
+            "settings": "section:SECTION",
+            "commands": "cluster_commands:COMMANDS",
+            "machine": "capacity:MACHINE",
+            "needs": "section:unit_needs",
+        },
+    ),
+    Plugin(
+        "tui",
+        "`review` and `status --watch` as an application on the terminal",
+        needs=("tui",),
+        offers={"application": "operator_app:run_operator"},
+    ),
+)
+"""All of them. A new plugin is a folder and an entry here."""
+
+
+class Place(Generic[T]):
+    """Where a room of the core takes what plugins give. The room that asks defines it, with the type of what is
+    given.
+    """
+
+    def __init__(self, name: str) -> None:
+        """`name`: as in `Plugin.offers`."""
+        self.name = name
+
+    def plugins(self) -> list[Plugin]:
+        """The plugins that offer something here, whether or not they are on; nothing is imported."""
+        return [plugin for plugin in PLUGINS if self.name in plugin.offers]
+
+    def of(self, plugin: Plugin) -> T:
+        """What the plugin gives here. Its code must be there."""
+        module, _, name = plugin.offers[self.name].partition(":")
+        given: T = getattr(importlib.import_module(f"{plugin.package}.{module}"), name)
+        return given
+
+    def given(self, off: Collection[str] = ()) -> dict[str, T]:
+        """What all plugins give here that are neither off nor absent, by the plugin's name."""
+        return {
+            plugin.name: self.of(plugin)
+            for plugin in self.plugins()
+            if plugin.name not in off and plugin.why_absent() is None
+        }
+
+
+def plugin_named(name: str) -> Plugin | None:
+    """The listed plugin of this name."""
+    return next((plugin for plugin in PLUGINS if plugin.name == name), None)

@@ -1,0 +1,224 @@
+"""The ledger: what each worker has, what of it is in use, and where the next job goes.
+
+Invariant: the sum of what jobs hold on a worker never exceeds what the worker reported; a worker that has not
+reported for CLUSTER_FENCE_SECONDS, whose doctor failed, or that was never enrolled gets nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from threegate.core import limits
+from threegate.plugins.cluster.notes import Status
+from threegate.request.backend_rules import BACKENDS
+from threegate.request.job import Job
+from threegate.request.model import Backend
+from threegate.runners.budget import Budget, Lease, need_of
+from threegate.runners.registry import backend_names, backends
+from threegate.trail.event import trail_text
+
+
+def _row(backend: Backend) -> str:
+    """The backend's name in a worker's status note."""
+    return backend.lower()
+
+
+def _no_rows() -> dict[str, int]:
+    return {_row(backend.name): 0 for backend in backends() if backend.on_workers}
+
+
+@dataclass(slots=True)
+class Seat:
+    """One enrolled worker, as last reported, and what is in use on it."""
+
+    name: str
+    cores: Decimal = Decimal(0)
+    memory_mb: int = 0
+    rows: dict[str, int] = field(default_factory=_no_rows)
+    images: tuple[str, ...] = ()
+    healthy: bool = False
+    reason: str = "no report yet"
+    machine: str = ""
+    boot: str = ""
+    heard: float | None = None
+    running: tuple[tuple[str, str], ...] = ()
+    """(nonce, request id) of what it says that it runs."""
+    taken: dict[int, Job] = field(default_factory=dict)
+
+    def live(self) -> bool:
+        """Heard of within the fence, and healthy."""
+        return self.heard is not None and time.monotonic() - self.heard < limits.CLUSTER_FENCE_SECONDS and self.healthy
+
+    def could(self, job: Job) -> bool:
+        """Whether it has what the job needs, were it idle."""
+        need = need_of(job)
+        return (
+            self.rows.get(_row(job.backend), 0) > 0
+            and need.memory_mb <= self.memory_mb
+            and need.cpus <= self.cores
+            and (not BACKENDS[job.backend].container or job.image in self.images)
+            and (not job.egress_image or job.egress_image in self.images)
+        )
+
+    def free(self) -> tuple[int, Decimal, dict[str, int]]:
+        """Free MiB, cores and rows."""
+        memory, cores, rows = self.memory_mb, self.cores, dict(self.rows)
+        for job in self.taken.values():
+            need = need_of(job)
+            memory -= need.memory_mb
+            cores -= need.cpus
+            rows[_row(job.backend)] -= 1
+        return memory, cores, rows
+
+    def fits(self, job: Job) -> bool:
+        """Whether the job fits in addition to what the worker already runs."""
+        memory, cores, rows = self.free()
+        need = need_of(job)
+        return self.could(job) and rows[_row(job.backend)] > 0 and need.memory_mb <= memory and need.cpus <= cores
+
+    def to_json(self) -> dict[str, Any]:
+        """For `threegate status`."""
+        memory, cores, rows = self.free()
+        return {
+            "worker": self.name,
+            "machine": self.machine,
+            "live": self.live(),
+            "reason": "" if self.live() else (self.reason or "no report"),
+            "cores": str(self.cores),
+            "cores_free": str(cores),
+            "memory_mb": self.memory_mb,
+            "memory_free_mb": memory,
+            **{kind: f"{most - rows[kind]}/{most}" for kind, most in self.rows.items()},
+            "running": [request_id for _, request_id in self.running],
+        }
+
+
+class Ledger:
+    """All enrolled workers. Safe for threads."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.lock = threading.RLock()
+        self._seats = {name: Seat(name) for name in names}
+        self.heard = threading.Event()
+        """Set with the first live worker."""
+
+    def seats(self) -> list[Seat]:
+        """All workers, by name."""
+        return [self._seats[name] for name in sorted(self._seats)]
+
+    def hear(self, name: str, told: Mapping[str, Any]) -> None:
+        """A verified status note. Raises KeyError, ValueError for one that is malformed: it then changes nothing."""
+        status = Status.model_validate(told)
+        rows = {kind: told[kind] for kind in _no_rows()}
+        if not all(type(number) is int and 0 <= number <= limits.CLUSTER_ROWS for number in rows.values()):
+            raise ValueError("a capacity that no machine has")
+        with self.lock:
+            seat = self._seats[name]
+            seat.cores, seat.memory_mb, seat.images = Decimal(status.cores), status.memory_mb, status.images
+            seat.rows = rows
+            seat.healthy, seat.reason = status.healthy, trail_text(status.reason, limits.CLUSTER_TEXT_CHARS)
+            seat.machine, seat.boot = status.machine, status.boot
+            seat.running, seat.heard = status.running, time.monotonic()
+        if status.healthy:
+            self.heard.set()
+
+    def doubt(self, name: str, reason: str) -> None:
+        """Why a worker's reports are ignored, for `threegate status`; earlier reports are kept."""
+        with self.lock:
+            if not self._seats[name].live():
+                self._seats[name].reason = reason
+
+    def silent_for(self, name: str) -> float:
+        """Seconds since a worker's last report; a very long time if there was none."""
+        heard = self._seats[name].heard
+        return float("inf") if heard is None else time.monotonic() - heard
+
+    def machine(self, name: str) -> str:
+        """The machine's name, as reported by the worker."""
+        return self._seats[name].machine
+
+    def missing(self, job: Job | None) -> str | None:
+        """None when some live worker could run the job, else one line that says why none can."""
+        with self.lock:
+            live = [seat for seat in self._seats.values() if seat.live()]
+            if not live:
+                told = "; ".join(f"{seat.name}: {seat.reason or 'no report'}" for seat in self.seats())
+                return f"no worker accepts work ({told[:300] or 'none is enrolled'})"
+            if job is None or any(seat.could(job) for seat in live):
+                return None
+            need = need_of(job)
+            what = f" and the image {job.image[:19]}…" if BACKENDS[job.backend].container else ""
+            return f"no live worker has {need.cpus} cores, {need.memory_mb} MiB for {job.backend}{what}"
+
+    def reserve(self, job: Job) -> str | None:
+        """Take a place for the job on the live worker with most cores free; its name, or None."""
+        with self.lock:
+            fitting = [seat for seat in self.seats() if seat.live() and seat.fits(job)]
+            if not fitting:
+                return None
+            best = max(fitting, key=lambda seat: (seat.free()[1], seat.free()[0]))
+            best.taken[id(job)] = job
+            return best.name
+
+    def place_of(self, job: Job) -> str | None:
+        """The worker that a place was reserved on for exactly this job."""
+        with self.lock:
+            return next((seat.name for seat in self._seats.values() if id(job) in seat.taken), None)
+
+    def release(self, job: Job) -> None:
+        """Give the job's place back."""
+        with self.lock:
+            for seat in self._seats.values():
+                seat.taken.pop(id(job), None)
+
+    def has_row(self, job: Job) -> bool:
+        """Whether some live worker has a row of the job's backend free."""
+        with self.lock:
+            return any(
+                seat.live() and seat.could(job) and seat.free()[2][_row(job.backend)] > 0
+                for seat in self._seats.values()
+            )
+
+
+class ClusterBudget(Budget):
+    """The dispatcher's budget over all workers: a lease is a place on one of them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(0, 0, {})
+        self._ledger = ledger
+        self.lock = ledger.lock
+
+    def never(self, job: Job) -> str | None:
+        """None: what no worker has waits for one that does."""
+        return None
+
+    def try_take(self, job: Job) -> Lease | None:
+        """A place on the best worker, or None."""
+        return Lease(self, job) if self._ledger.reserve(job) is not None else None
+
+    def free(self) -> tuple[int, Decimal]:
+        """MiB and cores free on all live workers together."""
+        with self.lock:
+            live = [seat.free() for seat in self._ledger.seats() if seat.live()]
+        return sum(memory for memory, _, _ in live), sum((cores for _, cores, _ in live), Decimal(0))
+
+    def give_back(self, job: Job) -> None:
+        """Called by a lease, under the lock."""
+        self._ledger.release(job)
+
+    def free_rows(self) -> list[Backend]:
+        """The backends for which some live worker has a free row; without a live worker all, so that requests
+        get the reason why they wait.
+        """
+        free = [seat.free()[2] for seat in self._ledger.seats() if seat.live()]
+        if not free:
+            return list(backend_names())
+        return [name for name in backend_names() if any(rows.get(_row(name), 1) > 0 for rows in free)]
+
+    def _has_row(self, job: Job) -> bool:
+        return self._ledger.has_row(job)

@@ -1,0 +1,131 @@
+"""The notes between a daemon and its workers: what each may hold, and how much of it.
+
+Invariant: `read_note` returns only what the expected key signed and what has the parts of its type within their bounds,
+so nothing behind it meets a text, a list or a number of a size that the other side chose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from threegate.core import limits
+from threegate.core.canonical import INTEGER_MAX
+from threegate.core.errors import Refused
+from threegate.core.record import Record
+from threegate.plugins.cluster.seal import NONCE, WORKER, unseal
+from threegate.trail.workspace_key import VerifierKey
+
+_Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Nonce = Annotated[str, Field(pattern=rf"^{NONCE.pattern}$")]
+_Whole = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
+_Text = Annotated[str, Field(max_length=limits.CLUSTER_TEXT_CHARS)]
+_Name = Annotated[str, Field(max_length=limits.CLUSTER_NAME_CHARS)]
+_Running = Annotated[tuple[_Nonce, Annotated[str, Field(max_length=limits.REQUEST_ID_CHARS)]], Field(strict=False)]
+
+
+_RESULT: Final = b'"type":"result"'
+_TAIL_BYTES: Final = 256
+"""Type, worker's name, newline and signature fit."""
+
+
+class _Part(Record):
+    """Open: a note of a later version may say more."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Note(_Part):
+    worker: str = Field(pattern=rf"^{WORKER.pattern}$")
+    boot: str = Field(pattern=r"^[0-9a-f]{1,32}$")
+    seq: _Whole
+
+
+class _Run(_Note):
+    nonce: _Nonce
+
+
+class Status(_Part):
+    """What a worker offers and runs, except its rows per backend, which the ledger reads using the
+    registry.
+    """
+
+    machine: str = Field(pattern=rf"^[A-Za-z0-9._-]{{0,{limits.CLUSTER_NAME_CHARS}}}$")
+    boot: str = Field(pattern=r"^[0-9a-f]{1,32}$")
+    cores: str = Field(pattern=r"^[0-9]{1,4}(\.[0-9]{1,6})?$")
+    memory_mb: int = Field(ge=0, le=limits.CLUSTER_MEMORY_MB)
+    images: tuple[Annotated[str, Field(max_length=100)], ...] = Field(strict=False, max_length=limits.CLUSTER_IMAGES)
+    healthy: bool
+    reason: _Text
+    running: tuple[_Running, ...] = Field(strict=False, max_length=limits.CLUSTER_SLOTS)
+
+
+class _StatusNote(_Note, Status):
+    time: _Whole | None = None
+    """Whole seconds since 1970 by the worker's clock. A worker of an earlier version does not send it."""
+
+
+class _MayStart(_Run):
+    envelope_sha256: _Sha256
+    ask: _Nonce | None = None
+    """Made for this one question; the answer repeats it, so no answer counts for another one."""
+
+
+class _Go(_Run):
+    envelope_sha256: _Sha256
+    ask: _Nonce | None = None
+
+
+class _Chunk(_Run):
+    sha256: _Sha256
+    offset: _Whole
+
+
+class _Refused(_Run):
+    code: _Name
+    message: _Text
+
+
+class _Result(_Run):
+    envelope_sha256: _Sha256
+    outcome: dict[str, Any]
+    inline: dict[_Sha256, str] = Field(max_length=limits.OUT_FILES)
+
+
+_FROM_WORKER: Final[Mapping[str, type[Record]]] = {
+    "status": _StatusNote,
+    "may-start": _MayStart,
+    "want": _Chunk,
+    "refused": _Refused,
+    "result": _Result,
+}
+_TO_WORKER: Final[Mapping[str, type[Record]]] = {
+    "beat": _Note,
+    "go": _Go,
+    "no": _Run,
+    "cancel": _Run,
+    "done": _Run,
+    "want": _Chunk,
+}
+FROM_WORKER: Final = frozenset(_FROM_WORKER)
+TO_WORKER: Final = frozenset(_TO_WORKER)
+
+
+def read_note(data: bytes, key: VerifierKey, types: frozenset[str], worker: str) -> dict[str, Any]:
+    """The value of a note of one of `types` (FROM_WORKER or TO_WORKER) from or for `worker`. Raises Refused."""
+    too_long = Refused("envelope_invalid", "the note is longer than one of its type")
+    if len(data) > limits.CLUSTER_NOTE_BYTES and _RESULT not in data[-_TAIL_BYTES:]:
+        raise too_long  # before it costs more: a canonical note has its type at its end
+    value = unseal(data, key, types)
+    if len(data) > limits.CLUSTER_NOTE_BYTES and value["type"] != "result":
+        raise too_long
+    models = _FROM_WORKER if types is FROM_WORKER else _TO_WORKER
+    try:
+        models[value["type"]].model_validate(value)
+    except ValidationError:
+        raise Refused("envelope_invalid", "the note has not the parts of one") from None
+    if value["worker"] != worker:
+        raise Refused("envelope_misdirected", "the note is of or for another worker")
+    return value

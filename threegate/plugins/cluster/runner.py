@@ -1,0 +1,107 @@
+"""Runs on other machines: sends a cleared job to a worker, which judges it again before running it.
+
+Invariant: a job goes to one worker, once; this runner never sends it a second time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from threegate.core import limits
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.judgement.judge import Clearance
+from threegate.plugins.cluster.broker import Broker
+from threegate.plugins.cluster.ledger import ClusterBudget, Ledger
+from threegate.plugins.cluster.link import Link
+from threegate.plugins.cluster.remote_run import RemoteRun
+from threegate.plugins.cluster.seal import WORKER
+from threegate.plugins.cluster.section import ClusterSettings
+from threegate.request.job import Job
+from threegate.runners.egress.secret_header import TOOLS
+from threegate.runners.interface import Control, Outcome
+from threegate.runners.streams import nothing_ran
+from threegate.trail.workspace_key import SigningKey, VerifierKey
+
+_FIRST_WORKER_SECONDS = 10.0
+
+
+def enrolled(settings: ClusterSettings) -> dict[str, VerifierKey]:
+    """The workers' keys by name. Raises InvalidInput for an invalid verifier key, or a duplicate name."""
+    keys: dict[str, VerifierKey] = {}
+    for text in settings.workers:
+        key = VerifierKey.parse(text)
+        if not WORKER.fullmatch(key.name) or key.name in keys:
+            raise InvalidInput(f"cluster.workers: {key.name[:40]} is not a worker's name, or occurs twice")
+        keys[key.name] = key
+    return keys
+
+
+class ClusterRunner:
+    """Runs jobs of both backends on the enrolled workers."""
+
+    starts_late = True
+    """`started` is recorded when a worker asks for the start token."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        key: SigningKey,
+        *,
+        boot: str,
+        told_file: Path | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Connects nothing yet. Raises InvalidInput, Unavailable for settings that cannot work."""
+        if not settings.identity.startswith("/"):
+            raise InvalidInput("cluster.identity: the absolute path of the folder with ca.pem, tls.pem and tls.key")
+        workers = enrolled(settings)
+        broker = Broker(settings.broker, Path(settings.identity))
+        broker.check()
+        self._key = key
+        self.ledger = Ledger(tuple(workers))
+        self._link = Link(broker, key, workers, self.ledger, boot=boot, told_file=told_file, say=say)
+        self._lock = threading.Lock()
+        self._begun = False
+        self._closed = False
+
+    @property
+    def budget(self) -> ClusterBudget:
+        """What the dispatcher takes leases from."""
+        return ClusterBudget(self.ledger)
+
+    @property
+    def threads(self) -> int:
+        """How many requests may be with workers at once."""
+        return limits.CLUSTER_SLOTS
+
+    def available(self, job: Job | None = None) -> str | None:
+        """None when some live worker could run the job, else one line. The first call connects and waits a little."""
+        with self._lock:
+            if not self._begun:
+                self._begun = True
+                self._link.start()
+                self.ledger.heard.wait(_FIRST_WORKER_SECONDS)
+        if job is not None and job.proposal_sha256 is not None and TOOLS.get(job.tool or "") is not None:
+            return "needs a secret of this machine, which never leaves it; run it without a cluster"
+        return self.ledger.missing(job)
+
+    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
+        """Run the job on the worker that its lease is for; see Runner.run."""
+        clearance.must_cover(job)
+        worker = self.ledger.place_of(job)
+        if worker is None:
+            return nothing_ran("no worker was reserved for this job")
+        return RemoteRun(self._link, self.ledger, self._key, worker, job, control).execute()
+
+    def close(self) -> None:
+        """Disconnect."""
+        with self._lock:
+            begun, closed = self._begun, self._closed
+            self._closed = True
+        if begun and not closed:
+            self._link.close()
+
+
+__all__ = ["ClusterRunner", "Unavailable", "enrolled"]

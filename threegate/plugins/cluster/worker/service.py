@@ -1,0 +1,251 @@
+"""The life of a worker: identity, cleanup, doctor, then jobs until a stop is requested.
+
+Invariant: no job is accepted before orphans of an earlier life are gone, the journal is open and the doctor
+finds no problem; after a stop request a worker accepts nothing more, gives running jobs a short time to
+finish, and then stops them.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import celery.exceptions
+import celery.signals
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.x509.oid import NameOID
+
+from threegate.core import durable, limits
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.settings import Settings, parse_settings
+from threegate.plugins.cluster.broker import FAULTS, TASK, Broker
+from threegate.plugins.cluster.celery import make_app
+from threegate.plugins.cluster.seal import WORKER
+from threegate.plugins.cluster.worker.health import images_of, look, quick_look
+from threegate.plugins.cluster.worker.heartbeat import Agent
+from threegate.plugins.cluster.worker.job_handler import JobHandler, WorkerPlace
+from threegate.plugins.cluster.worker.journal import NonceJournal
+from threegate.plugins.cluster.worker.operators_file import read_operators_file
+from threegate.plugins.cluster.worker.outbox import Outbox
+from threegate.plugins.cluster.worker.store import Store
+from threegate.runners.budget import Budget
+from threegate.runners.registry import backends, make_runner, remove_orphans
+from threegate.trail.workspace_key import SigningKey, VerifierKey
+
+SIGN_KEY = "sign.key"
+WORKSPACE_KEY = "workspace.pub"
+_STOP_GRACE_SECONDS = 5.0
+_LOOK_SECONDS = 10.0
+_ORIGIN = "threegate.local/"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `threegate worker` was called with."""
+
+    broker: str
+    operators: Path
+    identity: Path
+    state: Path
+    settings: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this worker is, and whose envelopes it takes."""
+
+    name: str
+    key: SigningKey
+    workspace_id: str
+    workspace_key: VerifierKey
+
+
+def read_identity(folder: Path) -> Identity:
+    """Name from the certificate, keys from files; a signing key is made when there is none. Raises Unavailable,
+    InvalidInput.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate((folder / "tls.pem").read_bytes())
+        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        text = durable.read_regular(folder / WORKSPACE_KEY, max_bytes=limits.KEY_FILE_BYTES).decode("ascii").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "is no certificate or key"
+        raise Unavailable(
+            f"{folder}: tls.pem or {WORKSPACE_KEY}: {reason}; make them with: threegate cluster init"
+        ) from None
+    name = str(names[0].value) if len(names) == 1 else ""
+    if not WORKER.fullmatch(name):
+        raise InvalidInput(
+            f"{folder / 'tls.pem'}: its common name is no worker's name (a-z, 0-9 and -, at most 32 characters)"
+        )
+    workspace = VerifierKey.parse(text)
+    if not workspace.name.startswith(_ORIGIN):
+        raise InvalidInput(f"{folder / WORKSPACE_KEY}: is no workspace's key; take audit/workspace.pub")
+    return Identity(name, _signing_key(folder / SIGN_KEY, name), workspace.name[len(_ORIGIN) :], workspace)
+
+
+def _signing_key(path: Path, name: str) -> SigningKey:
+    try:
+        if path.stat().st_mode & 0o077:
+            raise Unavailable(f"{path}: others may read it; chmod 600")
+        text = durable.read_regular(path, max_bytes=limits.KEY_FILE_BYTES)
+        return SigningKey(name, Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text.decode("ascii").strip())))
+    except FileNotFoundError:
+        return make_signing_key(path, name)
+    except (OSError, ValueError):
+        raise Unavailable(f"{path}: cannot be read, or is no key; move it away and a new one is made") from None
+
+
+def make_signing_key(path: Path, name: str) -> SigningKey:
+    """A new key for results, mode 0600. Raises OSError."""
+    private = Ed25519PrivateKey.generate()
+    durable.deliver(path, private.private_bytes_raw().hex().encode() + b"\n", 0o600)
+    return SigningKey(name, private)
+
+
+def run_worker(options: Options, say: Callable[[str], None]) -> None:
+    """Work until SIGTERM or SIGINT. Raises Unavailable, InvalidInput when it cannot begin."""
+    identity = read_identity(options.identity)
+    settings = _settings(options.settings)
+    broker = Broker(options.broker, options.identity)
+    broker.check()
+    say(f'{identity.name}: enrol me with cluster.workers = ["{identity.key.public.render()}"]')
+    era, egress = images_of(settings)
+    filled = settings.runners.era.but(image=era, egress_image=egress)
+    settings = settings.but(runners=settings.runners.but(era=filled))
+    boot = secrets.token_hex(8)
+    place = WorkerPlace(options.state, options.operators)
+    place.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    journal = NonceJournal(options.state / "nonces.jsonl", now=datetime.now(UTC))
+    try:
+        marked = f"{identity.workspace_id}.{identity.name}"
+        for line in remove_orphans(marked, boot, settings.runners, place.runs):
+            say(line)
+        outbox = Outbox(place.runs, identity.key.public)
+        for line in outbox.recover():
+            say(line)
+        agent = Agent(broker, identity.name, identity.key, identity.workspace_key, outbox, say)
+        runners = {backend.name: make_runner(backend.name, settings) for backend in backends() if backend.on_workers}
+        handler = JobHandler(
+            agent,
+            place,
+            settings,
+            identity.workspace_id,
+            identity.workspace_key,
+            journal,
+            outbox,
+            Store(options.state / "store"),
+            runners,
+            Budget.of(settings.runners),
+            boot,
+            say,
+        )
+        _work(identity, broker, agent, handler, settings, options, say)
+        for runner in runners.values():
+            runner.close()
+    finally:
+        journal.close()
+
+
+def _work(
+    identity: Identity,
+    broker: Broker,
+    agent: Agent,
+    handler: JobHandler,
+    settings: Settings,
+    options: Options,
+    say: Callable[[str], None],
+) -> None:
+    """Doctor, then Celery until a stop is requested."""
+    stop = threading.Event()
+    agent.capacity, agent.problem = look(settings, read_operators_file(options.operators), options.state)
+    found = agent.problem
+    say(f"takes work: {found is None}" + (f" ({found})" if found else ""))
+    agent.start()
+    watch = threading.Thread(target=_watch_health, args=(agent, found, options, stop), name="health", daemon=True)
+    watch.start()
+    app = make_app(broker, identity.name)
+
+    @app.task(name=TASK, bind=True, max_retries=0)  # type: ignore[untyped-decorator]
+    def run(task: Any, *arguments: Any, **named: Any) -> None:
+        handler.take(arguments[0] if len(arguments) == 1 and not named else None, str(task.request.id))
+
+    _quiet(say)
+
+    def stopping(**_: Any) -> None:
+        agent.problem = "this worker is stopping"
+        threading.Thread(target=_interrupt_later, args=(agent,), daemon=True).start()
+
+    celery.signals.worker_shutting_down.connect(stopping, weak=False)
+    rows = sum(agent.capacity.rows.values())
+    worker = app.Worker(
+        hostname=f"{identity.name}@{identity.workspace_id[:11]}",
+        pool="threads",
+        concurrency=max(2, rows + 2),
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        task_events=False,
+        consumer_cls="threegate.plugins.cluster.worker.celery_consumer:JobConsumer",
+        quiet=True,
+    )
+    try:
+        worker.start()
+    finally:
+        stop.set()
+        agent.close()
+
+
+def _interrupt_later(agent: Agent) -> None:
+    time.sleep(_STOP_GRACE_SECONDS)
+    agent.interrupt_all()
+
+
+def _watch_health(agent: Agent, found: str | None, options: Options, stop: threading.Event) -> None:
+    """Look now and then at what can change; what the start found stays."""
+    while not stop.wait(_LOOK_SECONDS):
+        problem = found or quick_look(read_operators_file(options.operators), options.state)
+        if problem != agent.problem and agent.problem != "this worker is stopping":
+            agent.problem = problem
+            agent.tell_now()
+
+
+def _settings(path: Path | None) -> Settings:
+    if path is None:
+        return Settings()
+    try:
+        return parse_settings(durable.read_regular(path, max_bytes=limits.SETTINGS_BYTES), path)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+class _Lines(logging.Handler):
+    """Celery's and kombu's own messages as one line each, without their arguments: those may hold a payload."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        first = (str(record.msg).strip().splitlines() or [record.levelname])[0][:120]
+        given = record.args if isinstance(record.args, tuple) else ()
+        faults = [f" ({str(item)[:200]})" for item in given if isinstance(item, FAULTS)]
+        self._say(f"{record.name}: {first}{''.join(faults)}")
+
+
+def _quiet(say: Callable[[str], None]) -> None:
+    warnings.filterwarnings("ignore", category=celery.exceptions.SecurityWarning)  # ERA and namespaces need root
+    celery.signals.setup_logging.connect(lambda **_: None, weak=False)
+    for name in ("celery", "kombu", "amqp"):
+        logger = logging.getLogger(name)
+        logger.handlers = [_Lines(say)]
+        logger.propagate = False

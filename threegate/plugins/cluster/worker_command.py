@@ -1,0 +1,65 @@
+"""`threegate worker`: run the requests of a daemon on another machine, after judging them there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from threegate.cli.invocation import wants_json
+
+app = typer.Typer()
+
+
+@app.command()
+def worker(
+    broker: Annotated[str, typer.Option("--broker", metavar="URL", help="amqps://HOST[:PORT][/VHOST]")],
+    operators: Annotated[
+        Path,
+        typer.Option(
+            "--operators", metavar="FILE", help="The operators file of this worker; FILE.revoked is read too."
+        ),
+    ],
+    identity: Annotated[
+        Path,
+        typer.Option(
+            "--identity",
+            metavar="DIR",
+            help="The folder with ca.pem, tls.pem, tls.key and workspace.pub of this worker.",
+        ),
+    ] = Path(),
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", metavar="DIR", help="The folder for journal, inputs and runs; default: DIR/state."),
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            "--settings",
+            metavar="FILE",
+            help="A file with [approval], [request] and [runners] for this worker.",
+        ),
+    ] = None,
+    json_log: Annotated[bool, typer.Option("--json-log", help="Log JSON lines (for a journal).")] = False,
+) -> None:
+    """Run requests on this machine for a cluster.
+
+    SIGTERM stops it gracefully. Only signed requests run, whatever the broker sends.
+
+    Example: threegate worker --broker amqps://broker.example:5671/threegate --operators operators --identity worker-1
+    """
+    from threegate.core.errors import NoWorkspace
+    from threegate.daemon.log import Log
+    from threegate.plugins.cluster.worker.service import Options, run_worker
+
+    if not re.fullmatch(r"amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?", broker):
+        raise NoWorkspace("--broker: is not of the form amqps://HOST[:PORT][/VHOST]; TLS is required")
+
+    log = Log(as_json=json_log or wants_json())
+    home = identity.absolute()
+    run_worker(
+        Options(broker, operators.absolute(), home, (state or home / "state").absolute(), settings),
+        lambda line: log.say("worker", what=line),
+    )

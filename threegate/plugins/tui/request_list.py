@@ -1,0 +1,165 @@
+"""The list of requests: those that need someone first, refreshed on changes, with a filter.
+
+Invariant: rows are those of review/status.py, unchanged; foreign text has rows of its own, behind the gutter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import DataTable, Input, Static
+
+from threegate.core.workspace import Workspace
+from threegate.review.asked import AskedReader
+from threegate.review.status import (
+    NOTHING_HERE,
+    TITLES,
+    Line,
+    is_draft_folder,
+    line_rows,
+    status_lines,
+    worker_text,
+)
+from threegate.runners.machine import worker_lines
+from threegate.shown.escaped_lines import LEAST_WIDTH, own, shown
+
+_Drawn = dict[str, tuple[str, ...]]
+
+
+class RequestList(Vertical):
+    """The requests of a workspace: only the undecided ones, or everything open and the last that have
+    ended.
+    """
+
+    class Opened(Message):
+        """A request was chosen."""
+
+        def __init__(self, line: Line) -> None:
+            super().__init__()
+            self.line = line
+
+    def __init__(self, workspace: Workspace, *, undecided: bool, ended: int) -> None:
+        super().__init__(id="list")
+        self.undecided = undecided
+        self._workspace, self._ended = workspace, ended
+        self._reader = AskedReader(workspace)
+        self._lines: dict[str, Line] = {}
+        self._drawn: _Drawn | None = None
+
+    def compose(self) -> ComposeResult:
+        """A bar, the filter, the table, and messages about the list."""
+        yield Static(id="bar", classes="bar", markup=False)
+        yield Input(placeholder="words of the name or the state; Enter applies, Esc closes", id="filter")
+        yield DataTable(cursor_type="row", show_header=False, cell_padding=0)
+        yield Static(id="more", markup=False)
+
+    def renew(self) -> None:
+        """Refresh; the cursor stays on its request."""
+        lines = status_lines(self._workspace, ended=self._ended, reader=self._reader)
+        if self.undecided:
+            lines = [line for line in lines if is_undecided(line)]
+        self._lines = {f"{line.entry.folder}/{line.file}": line for line in lines}
+        self._fill()
+
+    def on_resize(self) -> None:
+        """Rows are made for the available width."""
+        self.call_after_refresh(self._fill)
+
+    def lines(self) -> list[Line]:
+        """All of the list, in its order."""
+        return list(self._lines.values())
+
+    @property
+    def chosen(self) -> Line | None:
+        """The request under the cursor."""
+        table = self.query_one(DataTable)
+        if not table.row_count:
+            return None
+        return self._lines.get(str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value))
+
+    def _fill(self) -> None:
+        words = self.query_one("#filter", Input).value.lower().split()
+        found = {
+            key: line
+            for key, line in self._lines.items()
+            if all(word in f"{line.state} {shown(line.file)}".lower() for word in words)
+        }
+        width = max(LEAST_WIDTH, self.size.width) - 1
+        now, drawn, group = datetime.now(UTC), _Drawn(), ""
+        for key, line in found.items():
+            rows = line_rows(line, now=now, width=width)
+            if line.next != group:
+                group = line.next
+                count = sum(other.next == group for other in found.values())
+                rows = [f"{TITLES[group]} ({count})", *rows]
+            drawn[key] = tuple(rows)
+        self._draw(drawn, width)
+        kind = "UNDECIDED" if self.undecided else "REQUESTS"
+        shown_of = f" of {len(self._lines)}" if words else ""
+        self.query_one("#bar", Static).update(Text(f"{kind}: {len(found)}{shown_of}"))
+        more = [worker_text(item) for item in worker_lines(self._workspace) or []]
+        if not self._lines:
+            more = own(
+                "nothing is waiting for you; u shows everything" if self.undecided else NOTHING_HERE,
+                width=width,
+            )
+        self.query_one("#more", Static).update(Text("\n".join(shown(text) for text in more)))
+
+    def _draw(self, drawn: _Drawn, width: int) -> None:
+        table = self.query_one(DataTable)
+        before, self._drawn = self._drawn, drawn
+        column = table.columns.get("request")  # type: ignore[call-overload]
+        if before is not None and column is not None and column.width == width and _shape(before) == _shape(drawn):
+            for key, rows in drawn.items():
+                if rows != before[key]:
+                    table.update_cell(key, "request", Text("\n".join(rows)))
+            return
+        here = table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value if table.row_count else None
+        table.clear(columns=True)
+        table.add_column("request", key="request", width=width)
+        for key, rows in drawn.items():
+            table.add_row(Text("\n".join(rows)), key=key, height=len(rows))
+        if here is not None and here in drawn:
+            table.move_cursor(row=table.get_row_index(here), animate=False)
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Enter on a row: open the one under the cursor when the key was pressed."""
+        line = self._lines.get(str(event.row_key.value))
+        if line is not None:
+            self.post_message(self.Opened(line))
+
+    def ask_filter(self) -> None:
+        """Open the filter."""
+        field = self.query_one("#filter", Input)
+        field.add_class("asked")
+        field.focus()
+
+    def no_filter(self) -> None:
+        """Show all again."""
+        field = self.query_one("#filter", Input)
+        field.value = ""
+        field.remove_class("asked")
+        self.query_one(DataTable).focus()
+        self._fill()
+
+    def on_input_changed(self, _event: Input.Changed) -> None:
+        """Filter while typing."""
+        self._fill()
+
+    def on_input_submitted(self, _event: Input.Submitted) -> None:
+        """Back to the table, filtered."""
+        self.query_one(DataTable).focus()
+
+
+def is_undecided(line: Line) -> bool:
+    """Whether an operator could decide on it now: a draft, or a request waiting for an operator."""
+    return line.next == "operator" or (is_draft_folder(line.entry.folder) and line.entry.path.suffix == ".md")
+
+
+def _shape(drawn: _Drawn) -> Sequence[tuple[str, int]]:
+    return [(key, len(rows)) for key, rows in drawn.items()]
