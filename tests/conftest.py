@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -229,6 +230,9 @@ def own_state(
     state.mkdir(exist_ok=True)
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     monkeypatch.delenv("THREEGATE_WORKSPACE", raising=False)
+    if (command := sys.modules.get("threegate.cli.invocation")) is not None:  # what a command of another test was told
+        monkeypatch.setattr(command.ROOT, "workspace", "")
+        monkeypatch.setattr(command.ROOT, "json", False)
 
 
 @pytest.hookimpl(hookwrapper=True)

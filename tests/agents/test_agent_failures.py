@@ -42,6 +42,13 @@ def kill(pid: int) -> None:
     wait_until(lambda: ") Z " in Path(f"/proc/{pid}/stat").read_text(), "the end of a killed process", 20)
 
 
+def command_line(pid: int) -> bytes:
+    """What a process was started with; empty for one that has ended since it was listed."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
 def said_by(process: subprocess.Popen[bytes], typed: bytes = b"") -> tuple[str, list[str]]:
     """The output of a launcher, and its own lines; no traceback."""
     out, said = process.communicate(typed, timeout=60)
@@ -78,8 +85,15 @@ def test_whatever_works_beside_an_agent_may_be_killed(user: Person) -> None:
 def test_an_agent_that_is_killed(user: Person) -> None:
     process = user.start("/bin/sh", "-c", "echo new >new.txt; : >ready; exec sleep 300")
     user.wait_for_file("ready")
-    inside = jail_processes(user.facts()["jail"])
-    [agent] = [pid for pid in inside if Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x00300\x00"]
+    jail, found = user.facts()["jail"], list[int]()
+
+    def sleeps() -> bool:
+        """The shell writes `ready` before it becomes `sleep`."""
+        found[:] = [pid for pid in jail_processes(jail) if command_line(pid) == b"sleep\x00300\x00"]
+        return bool(found)
+
+    wait_until(sleeps, "the agent", 20)
+    [agent] = found
     os.kill(agent, signal.SIGKILL)
     _, lines = said_by(process)
     assert process.returncode == 137 and any("drafted TR-" in line for line in lines), lines

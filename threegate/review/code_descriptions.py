@@ -238,6 +238,7 @@ DOCTOR: Final[dict[str, str]] = {
     "operators": "who may approve, and whether others may change that",
     "trail": "whether the trail verifies and agrees with the head stored outside",
     "disk": "room for results and the trail",
+    "plugins": "the plugins: which are on, which are off, and which are missing here",
     "projects": "the projects that this account can change, and why it cannot change the others",
     "daemon": "whether a daemon is running for this workspace: without one nothing is started",
     "engine": "the container engine of ERA requests; without one they wait",

@@ -94,7 +94,7 @@ def hand(cluster: Cluster, acts: list[dict[str, Any]]) -> dict[str, dict[str, An
         capture_output=True,
         text=True,
         timeout=180,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     assert done.returncode == 0, done.stderr
     return {answer["name"]: answer for answer in map(json.loads, done.stdout.splitlines())}

@@ -30,7 +30,7 @@ pytestmark = [
 HOME = Path("/var/lib/gate")
 WS, FILES = HOME / "ws", HOME / "cluster"
 BROKER = "amqps://127.0.0.1:5671/threegate"
-DOCUMENT = Path(__file__).parents[2] / "docs" / "cluster.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "cluster.md"
 
 
 def documented_unit() -> str:
