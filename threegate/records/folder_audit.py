@@ -31,11 +31,8 @@ from threegate.core.file_names import WITNESS_NAME
 from threegate.core.workspace import STATES, Workspace
 from threegate.records.tool_exec_files import ToolExecFiles
 from threegate.results.released import OUTPUTS_FILE
-from threegate.results.render import render_result
-from threegate.results.result_facts import read_record, result_name
 from threegate.results.space import PREFIX as RESERVED
 from threegate.results.space import reserved_place
-from threegate.results.validate import validate_result
 from threegate.trail import Event, moves, payloads
 from threegate.trail.chain import SEGMENT
 from threegate.trail.truncation_check import trail_seq_of
@@ -449,6 +446,9 @@ class FolderAudit:
 
     def _check_run(self, event: Event, folder: str, record: str) -> bytes | None:
         """The files of one run, by its record; the result that follows from it, or None."""
+        from threegate.results.render import render_result  # a trail without runs has no results
+        from threegate.results.result_facts import read_record
+
         try:
             with self._files.folder(folder) as held:
                 place = Path(f"/proc/self/fd/{held.fileno()}")
@@ -517,7 +517,8 @@ class FolderAudit:
         self, event: Event, stopped: payloads.Stopped, request_id: str, path: str, data: bytes
     ) -> bool:
         """A result that no digest is known of: form, and agreement with its event."""
-        from threegate.results.front import read_result  # an empty trail has no results
+        from threegate.results.front import read_result  # a trail without runs has no results
+        from threegate.results.validate import validate_result
 
         if problems := validate_result(data):
             self.result.add(self.workspace.tool_exec / path, problems[0].line, problems[0].message)
@@ -543,6 +544,8 @@ class FolderAudit:
         """The result that names this event, under its own name or a numbered one, and its bytes; without bytes, where
         it should be: the first name that is free.
         """
+        from threegate.results.result_facts import result_name
+
         first = Path("results") / result_name(event.when, request_id)
         number = 1
         while self._files.is_there(path := str(moves.numbered(first, number))):
