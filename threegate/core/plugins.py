@@ -33,6 +33,8 @@ class Plugin:
     """What it is for, as part of a sentence."""
     needs: tuple[Extra, ...] = ()
     """The extras without which it is absent."""
+    folders: tuple[str, ...] = ()
+    """Its folders in tool-exec/ with files that no event announces, whether or not it is on or even there."""
     offers: Mapping[str, str] = field(default_factory=dict)
     """What it gives, by place: "module:NAME", the module below the plugin's folder."""
 
@@ -66,6 +68,17 @@ PLUGINS: tuple[Plugin, ...] = (
             "commands": "cluster_commands:COMMANDS",
             "machine": "capacity:MACHINE",
             "needs": "section:unit_needs",
+        },
+    ),
+    Plugin(
+        "drills",
+        "now and then a draft that must not be approved, to practise reading",
+        folders=("drills",),
+        offers={
+            "settings": "section:SECTION",
+            "commands": "drill_commands:COMMANDS",
+            "source": "placed_drill:SOURCE",
+            "work": "drill_watch:DrillWatch",
         },
     ),
     Plugin(

@@ -179,11 +179,6 @@ class Workspace:
         return self.tool_exec / "tools"
 
     @cached_property
-    def drills(self) -> Path:
-        """The drill listed among the drafts, 0700; created with the first one (docs/drills.md)."""
-        return self.tool_exec / "drills"
-
-    @cached_property
     def agents(self) -> Path:
         """One folder a run of an agent; made with the first."""
         return self.tool_exec / "agents"
