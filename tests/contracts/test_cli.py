@@ -113,6 +113,8 @@ def test_decide(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         ),
         ('{"finish": "z"}\n', "nothing was claimed as 'z'"),
         ('{"kill": 5}\n', "kill is an object with scope and name"),
+        ('{"kill": {"scope": "session", "who": "x"}}\n', "no key 'who'; it has name, scope"),
+        ('{"tool": "t", "outcome": {"status": "x", "exit_code": 256}}\n', "exit_code of an outcome"),
         ('{"at": 5}\n', "a line is a call"),
     ):
         calls.write_text(text)

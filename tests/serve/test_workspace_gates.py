@@ -167,6 +167,11 @@ def test_what_says_nothing_here_is_not_judged(running: Running, body: Any) -> No
     assert answer.status_code == 400 and answer.json()["error"]["code"] == "not_judged"
 
 
+def test_the_schema_for_callers_has_no_key_of_an_operator() -> None:
+    for line in schema_of(ContractLine)["anyOf"]:
+        assert {"answer", "asked", "at", "kill"}.isdisjoint(line["properties"])
+
+
 def test_a_checkpoint_is_nobodys_to_answer_here(tmp_path: Path) -> None:
     place = make_place(tmp_path)
     lay(place.root, {"send": {"checkpoint": {"when": "always", "timeout_seconds": 30}}, "session": {}})

@@ -7,14 +7,24 @@ Never imports `approval` or `contracts`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from threegate.aana.adapters import guard_langchain_tool, guard_mcp_handler, guard_openai_tool
 from threegate.aana.decision import check_tool_call, gate_action, is_identity_bound, should_execute_tool
 from threegate.aana.decision_log import DecisionLog, Summary, audit_event, summarise
 from threegate.aana.event import EvidenceMode, tool_evidence_ref, tool_precheck_event, validate_event
 from threegate.aana.guard import Gate, ToolCallBlocked, check_bytes, checked, guard
-from threegate.aana.mcp_tool import AANA_PRE_TOOL_CHECK_TOOL, handle_aana_pre_tool_check
 from threegate.aana.named_action import arguments_sha256
-from threegate.aana.schema import event_schema
+from threegate.core.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from threegate.aana.mcp_tool import AANA_PRE_TOOL_CHECK_TOOL, handle_aana_pre_tool_check
+    from threegate.aana.schema import event_schema
+else:  # a decision needs no model
+    __getattr__ = on_demand(
+        __name__,
+        {"mcp_tool": "AANA_PRE_TOOL_CHECK_TOOL handle_aana_pre_tool_check", "schema": "event_schema"},
+    )
 
 __all__ = [
     "AANA_PRE_TOOL_CHECK_TOOL",

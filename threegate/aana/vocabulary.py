@@ -57,19 +57,10 @@ ACCEPT, ASK, DEFER, REFUSE = range(4)
 """Ranks of the routes."""
 ROUTE_RANK: Final[dict[str, int]] = {route: rank for rank, route in enumerate(ROUTES)}
 HIGH_RISK_DOMAINS: Final = frozenset({"finance", "devops", "security", "legal", "pharma", "healthcare"})
-SUBJECT_TYPES: Final = (
-    "user",
-    "account",
-    "client",
-    "employee",
-    "student",
-    "patient",
-    "case",
-    "service",
-    "unknown",
-)
+SubjectType = Literal["user", "account", "client", "employee", "student", "patient", "case", "service", "unknown"]
+SUBJECT_TYPES: Final = get_args(SubjectType)
 
-KINDS: Final = (
+Kind = Literal[
     "user_message",
     "assistant_message",
     "tool_result",
@@ -79,10 +70,14 @@ KINDS: Final = (
     "system_state",
     "audit_record",
     "other",
-)
-TIERS: Final = ("verified", "runtime", "user_claimed", "unverified", "unknown")
-REDACTIONS: Final = ("public", "redacted", "sensitive", "unknown")
-FRESHNESS: Final = ("fresh", "stale", "unknown")
+]
+KINDS: Final = get_args(Kind)
+Tier = Literal["verified", "runtime", "user_claimed", "unverified", "unknown"]
+TIERS: Final = get_args(Tier)
+Redaction = Literal["public", "redacted", "sensitive", "unknown"]
+REDACTIONS: Final = get_args(Redaction)
+FreshnessStatus = Literal["fresh", "stale", "unknown"]
+FRESHNESS: Final = get_args(FreshnessStatus)
 REF_STRINGS: Final = ("summary", "retrieved_at", "citation_url", "retrieval_url", "provenance")
 """Fields of an evidence reference that are plain text, besides `source_id`."""
 REF_FIELDS: Final = (
