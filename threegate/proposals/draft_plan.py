@@ -14,14 +14,14 @@ from threegate.changes.make import MadeChangeSet
 from threegate.core import limits
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.urls import URL
-from threegate.request.model import Backend, Sensitivity
+from threegate.request.model import Sensitivity
 
 
 @dataclass(frozen=True, slots=True)
 class DraftPlan:
     """One draft in parts. `derived` are input files that follow from the verdict and the primary files."""
 
-    backend: Backend
+    backend: str
     code: str = ""
     argv: tuple[str, ...] = ()
     given: Mapping[str, Any] = field(default_factory=dict)

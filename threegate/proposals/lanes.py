@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from threegate.changes.changes_section import ARCHIVE
 from threegate.changes.line_diff import unified
 from threegate.changes.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
 from threegate.core import canonical, limits
@@ -18,7 +19,6 @@ from threegate.proposals.draft_plan import DraftPlan
 from threegate.proposals.project_change import read_proposed_change
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.web_lanes import WEB_LANES
-from threegate.request.changes_section import ARCHIVE
 from threegate.request.model import Sensitivity
 
 _NOTES: Final = 10
