@@ -10,9 +10,8 @@ import pytest
 import yaml
 
 from tests.request.examples import MCP, MCP_KEYS, apply, ids, mcp, read, request
-from threegate.request.exposure import exposure_of
 from threegate.request.job import Platform, build_job, effective_risk
-from threegate.request.model import Request
+from threegate.request.model import Request, exposure_of
 from threegate.request.render_draft import render_request
 from threegate.request.schema import request_schema_2
 from threegate.tools.action import EarlierCall, JobServer, ServerState, ToolCall

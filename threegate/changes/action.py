@@ -106,12 +106,6 @@ class JobChange:
     branch: JobBranch | None = None
     """None where it is delivered as files."""
 
-    def meaning(self) -> dict[str, Any]:
-        """As the Job has it."""
-        names = ("sha256", "paths", "deletions", "run_later", "unseen", "hidden")
-        branch = {} if self.branch is None else {"branch": self.branch.to_json()}
-        return {"project": self.project.to_json(), **{name: getattr(self, name) for name in names}, **branch}
-
 
 @dataclass(frozen=True, slots=True)
 class ProjectChange(Action):
@@ -138,10 +132,6 @@ class ProjectChange(Action):
     def keys(self) -> Mapping[str, str]:
         """The project's name."""
         return {"project": self.project}
-
-    def tool_named(self, tool: str | None) -> str | None:
-        """The tool that contracts see where the front matter's `tool` is `tool`."""
-        return tool
 
     def without_open(self) -> ProjectChange:
         """All of it."""
@@ -214,7 +204,10 @@ class BoundChange(ProjectChange):
 
     def meaning(self) -> dict[str, Any]:
         """The project's name, what the bytes are, and what the project is."""
-        return {**ProjectChange.meaning(self), "change": self.change.meaning()}
+        names = ("sha256", "paths", "deletions", "run_later", "unseen", "hidden")
+        change = {"project": self.change.project.to_json(), **{name: getattr(self.change, name) for name in names}}
+        branch = {} if self.change.branch is None else {"branch": self.change.branch.to_json()}
+        return {**ProjectChange.meaning(self), "change": {**change, **branch}}
 
     def why_other(self) -> tuple[str, str]:
         """Bytes and policy are the signed ones: what is left is the project's entry and its repository."""

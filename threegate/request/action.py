@@ -73,7 +73,7 @@ class Action(ABC):
     @property
     def program(self) -> str:
         """The program that the command starts."""
-        return ""
+        return self.words[0] if self.words else ""
 
     @property
     def variables(self) -> str:
@@ -213,11 +213,6 @@ class Command(Action):
     def words(self) -> tuple[str, ...]:
         """The words of the command."""
         return self.argv
-
-    @property
-    def program(self) -> str:
-        """The first word."""
-        return self.argv[0]
 
     def without_open(self) -> Command:
         """All of its words are compared one by one."""

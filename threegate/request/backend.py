@@ -31,17 +31,12 @@ DEFAULT_BACKEND: Final = "ERA"
 class Reading(Protocol):
     """A request that gate 1 is reading, as far as a backend sees it."""
 
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """The keys of the front matter that were accepted."""
-
-    @property
-    def parts(self) -> Mapping[str, Any]:
-        """The sections of the body, by name."""
-
-    @property
-    def findings(self) -> Findings:
-        """Where problems go."""
+    values: dict[str, Any]
+    """The keys of the front matter that were accepted."""
+    parts: dict[str, Any]
+    """The sections of the body, by name."""
+    findings: Findings
+    """Where problems go."""
 
     def knows(self, key: str) -> bool:
         """Whether what a key says is known: it was accepted, or is not there."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from threegate.core import canonical, limits
 from threegate.request.action import Action
 from threegate.request.backend import BACKENDS
-from threegate.request.exposure import Exposure, exposure_of
-from threegate.request.model import Request, Risk, Sensitivity
+from threegate.request.exposure import Exposure
+from threegate.request.model import Request, Risk, Sensitivity, exposure_of
 
 if TYPE_CHECKING:
     from threegate.core.settings import Settings

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from threegate.request.action import Action
 from threegate.request.action import Risk as Risk
+from threegate.request.exposure import Exposure
 
 Network = Literal["none", "allowlist"]
 Stage = Literal["draft", "approved"]
@@ -108,3 +109,9 @@ class Request:
     def signature_needed(self) -> bool:
         """Whether only a signature lets it run, whatever the settings say: what runs no code of its own stays done."""
         return not self.action.runs_code
+
+
+def exposure_of(request: Request) -> Exposure:
+    """Both facts of a request, before the bytes of its inputs are known."""
+    reach = tuple(f"network {item.host}:{item.port}" for item in sorted(request.network_allowlist))
+    return request.action.exposure(request.workdir, request.inputs).reaching(reach)

@@ -28,12 +28,12 @@ from threegate.request.body import BodySection, read_sections
 from threegate.request.characters import describe, hidden_places, visible
 from threegate.request.command import read_command
 from threegate.request.content import check_content
-from threegate.request.exposure import Exposure, exposure_of
+from threegate.request.exposure import Exposure
 from threegate.request.findings import Findings
 from threegate.request.front_matter import check_together, read_keys
 from threegate.request.front_matter_keys import Bounds, GateSettings
 from threegate.request.masking import mask_lines, tell
-from threegate.request.model import OutputFile, Request, Stage
+from threegate.request.model import OutputFile, Request, Stage, exposure_of
 from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, read_front, read_source

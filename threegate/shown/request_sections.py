@@ -16,9 +16,9 @@ from typing import Final
 from threegate.approval import format_utc
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section, size_text
 from threegate.request.action import Action
-from threegate.request.exposure import Exposure, exposure_of, secret_name
+from threegate.request.exposure import Exposure, secret_name
 from threegate.request.job import Job, JobInput, JobLimits, risk_reasons
-from threegate.request.model import Delivery, Request
+from threegate.request.model import Delivery, Request, exposure_of
 
 Warning_ = tuple[Item, ...]
 """Something to see first: a line of ours, and foreign words below it."""

@@ -68,11 +68,6 @@ class JobServer:
     image: str = ""
     """The image of a server in a container, by its digest."""
 
-    @property
-    def sends_out(self) -> bool:
-        """Whether it could send data anywhere: it has hosts, or no sandbox."""
-        return bool(self.hosts) or self.place not in ("jail", "era")
-
     def reach(self) -> Iterator[str]:
         """What it reaches, in the words of a card."""
         yield from (f"network {host} (the server)" for host in self.hosts)
@@ -226,8 +221,8 @@ class BoundCall(ToolCall):
 
     @property
     def sends_out(self) -> bool:
-        """Whether its server does."""
-        return self.host.sends_out
+        """Whether its server could send data anywhere: it has hosts, or no sandbox."""
+        return bool(self.host.hosts) or self.host.place not in ("jail", "era")
 
     def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure:
         """The tool, and what its server reaches."""

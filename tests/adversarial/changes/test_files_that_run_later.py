@@ -104,7 +104,8 @@ def test_a_link_to_what_runs(tmp_path: Path) -> None:
 def test_the_risk_and_the_words_follow(tmp_path: Path) -> None:
     """Whatever is applied, nobody says that nothing runs: a source runs with the project, and the rest is flagged."""
     from tests.request.test_apply_requests import made as asked_for
-    from threegate.request.exposure import exposure_lines, exposure_of
+    from threegate.request.exposure import exposure_lines
+    from threegate.request.model import exposure_of
 
     data = made(build(tmp_path / "p", {}), build(tmp_path / "w", {".newtoolrc": "x"})).data
     change = read_change_set(data)
