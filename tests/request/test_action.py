@@ -89,7 +89,9 @@ def test_only_a_change_is_tied_to_the_project_of_a_run() -> None:
 
 PLACE = ProjectPlace("web", "/srv/web", 1, 2, 3)
 MADE = JobChange(PLACE, "9" * 64, 1, 1, 0, 0)
-BRANCH = JobBranch("threegate/run", "a" * 40, "b" * 40, "an agent", "words\n\nCloses #5", ("a note",))
+BRANCH = JobBranch(
+    "threegate/run", "a" * 40, "b" * 40, "an agent", "words\n\nCloses #5\n\nThreeGate-Request: a", ("a note",)
+)
 HOST = JobServer("jail", ("/usr/bin/hub", "-x"), ("a.example.com",), ("/srv (read-only)",), ("TOKEN",))
 STATE = ServerState("p-1", 12, (EarlierCall("TR-a", "add", "{}", "succeeded"),))
 
@@ -119,6 +121,8 @@ def test_what_a_person_sees_of_a_change() -> None:
 def test_what_a_person_sees_of_a_branch(commits: tuple[tuple[str, str], ...]) -> None:
     bound = CHANGE.bound(replace(MADE, branch=replace(BRANCH, commits=commits)))
     many = "2 commits" if commits else "one commit"
+    warned = [getattr(item, "text", "") for item in bound.card() if "LOOK CLOSELY" in getattr(item, "text", "")]
+    assert len(warned) == (not commits) and all("closes an issue" in text for text in warned)
     said = told(bound.card())
     assert said[2] == ("delivers", f"{many} on the new branch threegate/run; the project's files stay as they are")
     assert len(said) >= 3 + max(1, len(commits)) + 1
