@@ -10,6 +10,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Literal, Protocol
 
 from threegate.core.errors import InvalidInput, Refused
@@ -186,8 +187,12 @@ class _Backends(Mapping[str, Backend]):
             self.loaded[name] = found
         return self.loaded[name]
 
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return (*_CORE, *_PLUGINS.names())
+
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*_CORE, *_PLUGINS.names(), *self.loaded)))
+        return iter(dict.fromkeys((*self._names, *self.loaded)))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
