@@ -120,7 +120,7 @@ class Place(Generic[T]):
             offer.removeprefix(start): plugin
             for plugin in (*PLUGINS, *ROOMS)
             for offer in plugin.offers
-            if offer.startswith(start) and plugin.why_absent() is None
+            if offer.startswith(start) and (plugin.room or plugin.why_absent() is None)
         }
 
     def named(self, name: str) -> T:

@@ -45,10 +45,11 @@ class ActionText:
         return f"the {self.label}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Action(ABC):
     """What a request asks for. What is not abstract here is so for code that runs in a sandbox."""
 
+    __slots__ = ()
     runs_code: ClassVar[bool] = True
     """Whether the request's own code runs, with its own cores and memory."""
     grouped: ClassVar[bool] = True
