@@ -33,8 +33,8 @@ from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
-from threegate.request.action import ToolCall
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
+from threegate.tools.action import ToolCall
 from threegate.tools.door_names import door_name
 
 SECONDS = 900

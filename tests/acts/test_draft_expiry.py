@@ -14,6 +14,7 @@ from tests.support import wait_until
 from threegate.acts.approve import promote, seal, sign
 from threegate.acts.reject import expire_draft
 from threegate.core.errors import InvalidInput, Refused
+from threegate.core.screen_parts import Fact
 from threegate.core.settings import parse_settings
 from threegate.daemon import run_daemon
 from threegate.daemon.draft_expiry import DraftExpiry
@@ -23,7 +24,6 @@ from threegate.records.practice import practice_lines, practice_of
 from threegate.results import read_verdict
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import Draft, open_reviewed_draft, read_draft
-from threegate.shown.parts import Fact
 from threegate.trail import Trail
 from threegate.trail.payloads import Rejected
 

@@ -11,9 +11,9 @@ from tests.acts.tool_bench import ToolBench
 from threegate.acts.approve import promote, seal, sign
 from threegate.acts.tool_grants import calls_sections, look_at_calls
 from threegate.core.errors import Refused
-from threegate.request.job import EarlierCall, ServerState
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.shown.screen_lines import render_sections
+from threegate.tools.action import EarlierCall, ServerState
 from threegate.tools.process_states import write_states
 
 ME = os.getuid()

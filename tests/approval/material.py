@@ -28,10 +28,12 @@ from threegate.approval import (
 from threegate.approval.operators import NAMESPACES
 from threegate.approval.sshsig import SshSignature
 from threegate.approval.statement import SignedBytes
-from threegate.request.action import Changes, ProjectChange, Script, ToolCall
+from threegate.changes.action import Changes, ProjectChange
+from threegate.request.action import Script
 from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
 from threegate.request.render_draft import blank_draft
+from threegate.tools.action import ToolCall
 
 CREATED = datetime(2026, 11, 22, 10, 0, 0, tzinfo=UTC)
 APPROVED = CREATED + timedelta(minutes=5)

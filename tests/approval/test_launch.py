@@ -12,9 +12,10 @@ import pytest
 from tests.approval import material
 from tests.approval.material import APPROVED, CREATED, DATA_SHA, NOW, TTL, Approved
 from threegate.approval import PinnedFile, check_launch, launch_checks, load_operators
+from threegate.changes.action import JobBranch, JobChange, ProjectPlace
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings
-from threegate.request.job import JobBranch, JobChange, JobServer, ProjectPlace, ServerState
+from threegate.tools.action import JobServer, ServerState
 
 
 def code_of(facts: Any) -> str:
@@ -116,7 +117,7 @@ def test_another_state_of_its_server_is_refused_as_that(approved: Approved) -> N
     """Only where its server keeps one; of any other it is another meaning."""
     server = JobServer("jail", ("/usr/bin/hub",), (), (), ())
     for state, code in ((None, "job_changed"), (ServerState(), "state_changed")):
-        job = replace(approved.job, server=replace(server, state=state))
+        job = replace(approved.job, action=material.CALL.bound(replace(server, state=state)))
         assert code_of(approved.facts(job=job)) == code
 
 
@@ -125,7 +126,7 @@ def test_another_head_of_its_repository_is_refused_as_that(approved: Approved) -
     change = JobChange(ProjectPlace("web", "/srv/web", 1, 2, 3), "9" * 64, 1, 0, 0, 0)
     branch = JobBranch("threegate/run", "a" * 40, "b" * 40, "an agent", "words")
     for made, code in ((None, "job_changed"), (branch, "project_changed")):
-        job = replace(approved.job, change=replace(change, branch=made))
+        job = replace(approved.job, action=material.PROJECT.bound(replace(change, branch=made)))
         assert code_of(approved.facts(job=job)) == code
 
 

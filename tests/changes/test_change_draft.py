@@ -9,12 +9,12 @@ import pytest
 
 from tests.changes.trees_on_disk import build, made
 from tests.request.examples import NOW, SETTINGS, read
+from threegate.changes.action import ProjectChange
 from threegate.changes.change_draft import ChangeDraft, draft_change_set
 from threegate.changes.change_tar import read_change_set
 from threegate.changes.make import MadeChangeSet
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
-from threegate.request.action import ProjectChange
 
 
 def draft(found: MadeChangeSet, **changes: Any) -> ChangeDraft:

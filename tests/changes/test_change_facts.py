@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from tests.changes.trees_on_disk import build, held, made
+from threegate.changes.action import Changes, ProjectPlace
 from threegate.changes.change_facts import ChangedPath, changed_paths, check_said, job_change, path_diff
 from threegate.changes.change_tar import ChangeSet, read_change_set
 from threegate.changes.table import ChangeSetError
 from threegate.changes.trees import HeldTree
 from threegate.core import limits
-from threegate.request.action import Changes
-from threegate.request.job import ProjectPlace
 
 PLACE = ProjectPlace("web", "/srv/web", 1, 2, 3)
 

@@ -25,8 +25,8 @@ from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
 from threegate.request.job import Job
 from threegate.results import ResultFacts, render_record
+from threegate.runners.backend import policy_facts
 from threegate.runners.interface import Control, Outcome, Runner
-from threegate.runners.registry import policy_facts
 from threegate.runners.streams import nothing_ran
 from threegate.setup.settings_file import set_values
 from threegate.trail import Trail

@@ -23,7 +23,7 @@ IMPORTS_BY_NAME = {
     "cli/__init__.py": "the table of the core's commands",
     "core/on_demand.py": "facades whose names are loaded at their first use",
     "core/plugins.py": "the plugins",
-    "runners/registry.py": "the table of backends",
+    "request/backend.py": "the table of backends",
 }
 """The files that import a module by a string. The first two and the last go when what they list becomes plugins."""
 
@@ -37,7 +37,7 @@ NAMES_MODULES = {
     "jail/side_process.py": "a process of its own",
     "runners/apply/as_owner.py": "a process of its own",
     "runners/era/container_engine.py": "labels of containers, one of which is also a room's name",
-    "runners/registry.py": "the table of backends",
+    "request/backend.py": "the table of backends",
     "serve/page/page_templates.py": "data files of its own room",
     "tools/server_start.py": "a process of its own, in a container",
 }

@@ -26,7 +26,6 @@ from threegate.core import errors
 from threegate.daemon.draft_findings import DRAFT_RULES
 from threegate.judgement.judge import WAITING_CODES
 from threegate.proposals.tools import ProposalRisk, VerdictName
-from threegate.request.backend_rules import Backend
 from threegate.request.exposure import Opacity
 from threegate.request.model import Network, Risk, Sensitivity
 from threegate.request.report import Severity
@@ -34,7 +33,7 @@ from threegate.request.rules import RULES
 from threegate.results.result_facts import STATUSES
 from threegate.results.verdict import State
 from threegate.review.status import WAITS_FOR
-from threegate.runners.description import LineState
+from threegate.runners.backend import LineState
 from threegate.runners.interface import Status
 from threegate.trail.payloads import PAYLOADS
 
@@ -133,7 +132,7 @@ FAMILIES = {
     "the daemon's log": log_words,
     "words": lambda: {
         word
-        for words in (Risk, Sensitivity, Network, Severity, Opacity, Backend, LineState, ProposalRisk, VerdictName,
+        for words in (Risk, Sensitivity, Network, Severity, Opacity, str, LineState, ProposalRisk, VerdictName,
                       Decision.__annotations__["verdict"], Effect.__annotations__["status"])
         for word in (get_args(words) if not isinstance(words, str) else re.findall(r"[\"'](\w+)[\"']", words))
     },

@@ -17,6 +17,7 @@ from threegate import aana
 from threegate.aana import vocabulary as words
 from threegate.approval import Widened
 from threegate.approval.grant import opened
+from threegate.changes.action import Changes, ProjectChange
 from threegate.core.errors import Refused
 from threegate.core.settings import Settings
 from threegate.judgement.gate_inputs import (
@@ -28,9 +29,10 @@ from threegate.judgement.gate_inputs import (
     tool_name,
 )
 from threegate.request import read_request
-from threegate.request.action import Changes, Command, ProjectChange, ToolCall
+from threegate.request.action import Command
 from threegate.request.job import JobInput, build_job, platform_of
 from threegate.request.model import Request
+from threegate.tools.action import ToolCall
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 
@@ -78,7 +80,7 @@ def test_a_call_of_a_tool_is_its_tool_with_its_own_arguments() -> None:
         now=NOW,
     )
     assert event["proposed_arguments"] == {"vars": 1} and event["tool_name"] == "notes.add"
-    assert job.server is None and opened(job, ()).pattern == job.meaning()
+    assert opened(job, ()).pattern == job.meaning()
     with pytest.raises(Refused, match="could carry anything out"):
         opened(replace(job, action=asked.action), [Widened.parse({"part": "arguments.text", "type": "string"})])
 

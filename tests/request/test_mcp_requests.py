@@ -10,12 +10,11 @@ import pytest
 import yaml
 
 from tests.request.examples import MCP, MCP_KEYS, apply, ids, mcp, read, request
-from threegate.request.action import ToolCall
-from threegate.request.exposure import exposure_of
-from threegate.request.job import EarlierCall, JobServer, Platform, ServerState, build_job, effective_risk
-from threegate.request.model import Request
+from threegate.request.job import Platform, build_job, effective_risk
+from threegate.request.model import Request, exposure_of
 from threegate.request.render_draft import render_request
 from threegate.request.schema import request_schema_2
+from threegate.tools.action import EarlierCall, JobServer, ServerState, ToolCall
 
 SERVER = JobServer("jail", ("/usr/bin/notes",), ("a.example:443",), ("/srv/notes (read-only)",), ("NOTES_TOKEN",))
 SCHEMA = jsonschema.Draft202012Validator(request_schema_2())
@@ -108,7 +107,7 @@ def test_what_the_server_reaches_comes_after_what_the_request_says() -> None:
 def test_effective_risk() -> None:
     found = replace(made(), data_sensitivity="public", risk_level="low")
     assert effective_risk(found, exposure_of(found)) == "medium"
-    job = build_job(found, input_sizes={}, platform=Platform(), write_class=True, server=SERVER)
+    job = build_job(found, input_sizes={}, platform=Platform(), write_class=True)
     assert job.effective_risk == "high"
 
 
@@ -118,7 +117,8 @@ def test_the_job_binds_the_call_and_its_server() -> None:
     assert isinstance(made_call, ToolCall)
 
     def digest(call: ToolCall, server: JobServer | None) -> str:
-        return build_job(replace(found, action=call), input_sizes={}, platform=Platform(), server=server).digest
+        action = call if server is None else call.bound(server)
+        return build_job(replace(found, action=action), input_sizes={}, platform=Platform()).digest
 
     digests = {digest(made_call, SERVER), digest(made_call, None)}
     for item in fields(ToolCall):

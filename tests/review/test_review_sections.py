@@ -13,12 +13,14 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.approval.material import PROJECT
 from tests.shown.test_escaped_lines import ATTACKS, plain_and_narrow
-from threegate.request.action import Action, Command, Script, ToolCall
-from threegate.request.job import Job, JobChange, JobServer, ProjectPlace
+from threegate.changes.action import JobChange, ProjectPlace
+from threegate.request.action import Action, Command, Script
+from threegate.request.job import Job
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
 from threegate.shown.escaped_lines import Title
 from threegate.shown.request_sections import JOB_FIELDS
+from threegate.tools.action import JobServer, ToolCall
 
 CALL = ToolCall("notes", "add", "6" * 64, '{"text":"hello"}')
 SERVER = JobServer("jail", ("/usr/bin/notes",), ("a.example:443",), ("/srv/n (read-only)",), ("NOTES_TOKEN",))
@@ -74,7 +76,7 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
         assert [line for line in after if not line.startswith("  job   ")] != [
             line for line in before if not line.startswith("  job   ")
         ], item
-    with_change = screen_of(bench, path, job=lambda d: replace(d.job, change=CHANGE))
+    with_change = screen_of(bench, path, job=lambda d: replace(d.job, action=PROJECT.bound(CHANGE)))
     place: dict[str, Any] = {"name": "other", "path": "/srv/other", "device": 99, "inode": 98, "uid": 97}
     counts: dict[str, Any] = {"sha256": "8" * 64, "paths": 91, "deletions": 92, "run_later": 93, "unseen": 94}
     for item, value in (*place.items(), *counts.items()):
@@ -83,16 +85,16 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
             if item in place
             else replace(CHANGE, **{item: value})
         )
-        after = screen_of(bench, path, job=lambda d, c=changed: replace(d.job, change=c))
+        after = screen_of(bench, path, job=lambda d, c=changed: replace(d.job, action=PROJECT.bound(c)))
         assert any(str(value) in line for line in after) and after != with_change, item
-    with_call = screen_of(bench, path, job=lambda d: replace(d.job, action=CALL, server=SERVER))
+    with_call = screen_of(bench, path, job=lambda d: replace(d.job, action=CALL.bound(SERVER)))
     parts: dict[str, Any] = {"server": "other-1", "tool": "other-2", "manifest_sha256": "7" * 64}
     parts |= {"place": "host", "argv": ("/other-3",), "hosts": ("other-4",), "binds": ("/other-5",)}
     parts |= {"arguments_json": '{"other-6":1}', "secrets": ("OTHER_7",), "account": "other-8"}
     for item, value in parts.items():
         called = replace(CALL, **{item: value}) if hasattr(CALL, item) else CALL
         on = replace(SERVER, **{item: value}) if hasattr(SERVER, item) else SERVER
-        after = screen_of(bench, path, job=lambda d, c=called, s=on: replace(d.job, action=c, server=s))
+        after = screen_of(bench, path, job=lambda d, c=called, s=on: replace(d.job, action=c.bound(s)))
         looked = value[0] if isinstance(value, tuple) else value.strip("{}").partition(":")[0]
         assert any(looked in line for line in after) and after != with_call, item
 

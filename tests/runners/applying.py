@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.changes.trees_on_disk import Spec, build, made
+from threegate.changes.action import ProjectPlace
 from threegate.changes.change_tar import read_change_set
 from threegate.changes.projects import hold_project
 from threegate.core.held_folder import HeldFolder
-from threegate.request.job import ProjectPlace
 from threegate.runners.apply.apply_engine import Done, Work, carry_out, forget, take_back
 from threegate.runners.apply.apply_journal import Journal, first_line, read_journal
 from threegate.runners.apply.as_owner import preload

@@ -8,9 +8,11 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.approval.material import PROJECT
 from tests.engine_fixtures import era_job, monty_job
+from threegate.changes.action import JobChange, ProjectPlace
 from threegate.core.settings import RunnersSettings
-from threegate.request.job import Job, JobChange, ProjectPlace
+from threegate.request.job import Job
 from threegate.runners.budget import Budget, machine_memory_mb, need_of
 
 
@@ -88,7 +90,7 @@ def test_a_project_has_one_change_at_a_time() -> None:
 def change_of(inode: int) -> Job:
     """A job that changes the project with this inode."""
     change = JobChange(ProjectPlace("p", "/p", 1, inode, 1), "0" * 64, 1, 0, 0, 0)
-    return replace(monty_job("1"), backend="apply", change=change)
+    return replace(monty_job("1"), backend="apply", action=PROJECT.bound(change))
 
 
 def test_what_can_never_fit_is_said_and_holds_up_nobody() -> None:

@@ -1,4 +1,4 @@
-"""The registry: a backend is its folder and one line, and everything above takes it from there."""
+"""The table of backends: a backend is its folder and one line, and everything above takes it from there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -21,8 +20,8 @@ from threegate.launch.approved_file import Approved, read_approved
 from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
 from threegate.records.metrics import TrailCounts
-from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
-from threegate.runners import registry
+from threegate.request.backend import BACKENDS, DEFAULT_BACKEND
+from threegate.runners import backend as backends
 from threegate.runners.budget import Budget, need_of
 from threegate.runners.interface import Control
 from threegate.setup.doctor import examine
@@ -33,21 +32,21 @@ HEAVY = ("docker", "pydantic_monty", "celery", "urllib3", "requests")
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a new backend adds: one line of the registry, and its row in the request language."""
-    monkeypatch.setitem(registry.FOLDERS, "toy", "tests.runners.toy_backend")
-    monkeypatch.setitem(BACKENDS, "toy", replace(BACKENDS["monty"], data_inputs=False))
+    """What a new backend adds: one line of the table."""
+    monkeypatch.setitem(BACKENDS.loaded, "toy", toy_backend.BACKEND)
     return "toy"
 
 
-def test_both_tables_name_the_same_backends() -> None:
-    assert set(registry.backend_names()) == set(BACKENDS) == set(get_args(Backend))
-    assert DEFAULT_BACKEND in BACKENDS
-    assert [registry.describe(name).name for name in registry.backend_names()] == list(registry.backend_names())
+def test_each_backend_is_what_its_name_in_the_table_says() -> None:
+    assert list(BACKENDS) == ["ERA", "monty", "apply", "mcp"] and DEFAULT_BACKEND in BACKENDS
+    assert len(BACKENDS) == 4 and "toy" not in BACKENDS
+    for name, backend in BACKENDS.items():
+        assert (backend.name, backend.sections[-1]) == (name, "Risk Assessment")
 
 
-def test_the_registry_and_every_description_load_nothing_heavy() -> None:
+def test_the_table_and_every_description_load_nothing_heavy() -> None:
     program = (
-        "import sys, threegate.runners.registry as r; before = set(sys.modules);"
+        "import sys, threegate.runners.backend as r; before = set(sys.modules);"
         "assert not [n for n in before if n.startswith(('threegate.runners.monty', 'threegate.runners.era'))];"
         f"heavy = lambda: {{n.split('.')[0] for n in sys.modules}} & {{*{HEAVY!r}}};"
         "r.backends(); print(heavy()); r.policy_facts(); print(heavy())"  # Monty's version is asked of itself
@@ -57,11 +56,10 @@ def test_the_registry_and_every_description_load_nothing_heavy() -> None:
 
 
 def test_a_fact_never_hides_another_from_the_policy(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert registry.policy_facts()["toy"] == "1.0"
-    same = replace(toy_backend.BACKEND, policy_facts=lambda: {"monty": "0"})
-    monkeypatch.setattr(toy_backend, "BACKEND", same)
+    assert backends.policy_facts()["toy"] == "1.0"
+    monkeypatch.setattr(toy_backend.Toy, "policy_facts", lambda self: {"monty": "0"})
     with pytest.raises(TypeError, match="monty"):
-        registry.policy_facts()
+        backends.policy_facts()
 
 
 def test_doctor_lists_a_new_backend(toy: str) -> None:
@@ -71,7 +69,7 @@ def test_doctor_lists_a_new_backend(toy: str) -> None:
 
 def test_recovery_removes_its_orphans(toy: str, tmp_path: Path) -> None:
     settings = read_table(Settings, {"runners": {"era": {"engine": f"unix://{tmp_path}/none"}}})
-    assert registry.remove_orphans("ws-1", "boot", settings.runners, tmp_path) == [
+    assert backends.remove_orphans("ws-1", "boot", settings.runners, tmp_path) == [
         f"removed a toy of ws-1 in {tmp_path.name}"
     ]
 
@@ -110,7 +108,7 @@ def test_a_daemon_gives_every_runner_its_secrets(daemon: tuple[Bench, Context]) 
     assert runner.made_with == ({}, False)
     context.close()
     assert runner.closed
-    again = registry.make_runner("toy", Settings(), once=True)
+    again = backends.make_runner("toy", Settings(), once=True)
     assert again.made_with == ({}, True)
 
 

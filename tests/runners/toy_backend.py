@@ -9,8 +9,9 @@ from pathlib import Path
 from threegate.core.settings import RunnersSettings, SecretReference, Settings
 from threegate.judgement.judge import Clearance
 from threegate.request.job import Job
-from threegate.runners.description import BackendDescription, DoctorLine
+from threegate.runners.backend import DoctorLine
 from threegate.runners.interface import Control, Outcome, Runner
+from threegate.runners.monty.backend import Monty
 from threegate.runners.streams import StreamMeter
 
 
@@ -29,7 +30,7 @@ class ToyRunner:
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         clearance.must_cover(job)
         out, err, now = StreamMeter(), StreamMeter(), datetime.now(UTC)
-        out.write((job.action.source or "").upper().encode())
+        out.write((job.action.source).upper().encode())
         (control.run_folder / "out").mkdir()
         return Outcome(
             "succeeded",
@@ -46,24 +47,31 @@ class ToyRunner:
         self.closed = True
 
 
-def _make(settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
-    return ToyRunner(secrets, once)
+class Toy(Monty):
+    """Its requests are as Monty's, but an input may be code."""
+
+    name = "toy"
+    data_inputs = False
+    overhead_mb = 5
+    most_cpus = None
+    on_workers = False
+
+    def make(self, settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
+        return ToyRunner(secrets, once)
+
+    def rows(self, settings: RunnersSettings) -> int:
+        return 3
+
+    def doctor(self, settings: Settings, probes: bool) -> list[DoctorLine]:
+        return [DoctorLine("toy", "ok", "with probes" if probes else "without probes")]
+
+    def remove_orphans(
+        self, workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
+    ) -> list[str]:
+        return [f"removed a toy of {workspace_id} in {runs_folder.name}"]
+
+    def policy_facts(self) -> dict[str, str]:
+        return {"toy": "1.0"}
 
 
-def _doctor(settings: Settings, probes: bool) -> list[DoctorLine]:
-    return [DoctorLine("toy", "ok", "with probes" if probes else "without probes")]
-
-
-def _remove_orphans(workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path) -> list[str]:
-    return [f"removed a toy of {workspace_id} in {runs_folder.name}"]
-
-
-BACKEND = BackendDescription(
-    name="toy",  # type: ignore[arg-type]
-    make=_make,
-    rows=lambda settings: 3,
-    overhead_mb=5,
-    doctor=_doctor,
-    remove_orphans=_remove_orphans,
-    policy_facts=lambda: {"toy": "1.0"},
-)
+BACKEND = Toy()

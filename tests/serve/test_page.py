@@ -26,6 +26,7 @@ from threegate.acts.signed_acts import OperatorDecision
 from threegate.cli import invocation
 from threegate.core import limits
 from threegate.core.errors import Unavailable
+from threegate.core.screen_parts import Item, Listing, Quote
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.results import Verdict, write_verdict
@@ -37,7 +38,6 @@ from threegate.serve.page.page_templates import foreign
 from threegate.serve.page.views import pieces_of
 from threegate.setup.page_login import serving_at
 from threegate.shown.escaped_lines import GUTTER
-from threegate.shown.parts import Item, Listing, Quote
 from threegate.shown.request_sections import JOB_FIELDS
 from threegate.shown.screen_lines import render_sections
 

@@ -14,8 +14,8 @@ from tests.support import wait_until
 from tests.tools.stateful_bench import Bench, in_thread, stateful_bench
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
-from threegate.request.job import EarlierCall, ServerState
 from threegate.tools import kept_servers
+from threegate.tools.action import EarlierCall, ServerState
 from threegate.tools.manifest import Place, parse_manifest
 from threegate.tools.process_states import FRESH, read_state
 from threegate.tools.server_process import ServerError

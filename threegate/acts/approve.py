@@ -33,7 +33,7 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import DraftFacts, facts_for_launch
 from threegate.launch.launch_problem import read_operators
-from threegate.request.action import ToolCall
+from threegate.request.backend import BACKENDS
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import Verdict, write_verdict
@@ -47,7 +47,6 @@ from threegate.review.reviewed_draft import (
 from threegate.shown.request_sections import job_exposure
 from threegate.shown.signed_text import shown_request, signed_text
 from threegate.shown.time_read import Reading
-from threegate.tools.process_states import refuse_other_state
 from threegate.trail import LockedTrail, Owner, moves
 from threegate.trail.payloads import Approved
 from threegate.trail.payloads.placed import owner_fields
@@ -303,9 +302,7 @@ def _refuse_what_cannot_run(
     batch: BatchPlace | None,
 ) -> bool:
     """Run every check of a launch now; return whether only the quorum is missing."""
-    call, server = sealed.request.action, sealed.job.server
-    if isinstance(call, ToolCall) and server is not None:
-        refuse_other_state(context.workspace, reviewed.owner, call.manifest_sha256, server)
+    BACKENDS[sealed.job.backend].refuse_other_state(context.workspace, reviewed.owner, sealed.job.action)
     facts = facts_of_draft(context, held, reviewed, sealed, signature, batch)
     failed = [check for check in launch_checks(facts) if check.ok is False]
     for check in failed:

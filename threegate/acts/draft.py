@@ -8,7 +8,6 @@ every machine of the workspace; otherwise nothing is written.
 from __future__ import annotations
 
 import secrets
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,11 +20,10 @@ from threegate.core.errors import InvalidInput
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
 from threegate.request import Report, Request, read_request
-from threegate.request.action import Action, Command, Script
-from threegate.request.backend_rules import BACKENDS
+from threegate.request.backend import BACKENDS
 from threegate.request.fields import check_file_name
 from threegate.request.hosts import HostError, read_target
-from threegate.request.model import Backend, InputFile, NetworkTarget, OutputFile, Risk, Sensitivity
+from threegate.request.model import InputFile, NetworkTarget, OutputFile, Risk, Sensitivity
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 from threegate.runners.machine import never_fits
 
@@ -34,7 +32,7 @@ from threegate.runners.machine import never_fits
 class DraftOptions:
     """What a draft is made from. Paths are the user's files; the other fields go into the request."""
 
-    backend: Backend
+    backend: str
     purpose: str
     command: str | None = None
     code: str | None = None
@@ -95,12 +93,14 @@ def draft_request(
 ) -> Request:
     """The request for these options, with a new id. Raises InvalidInput."""
     targets = tuple(_target(host) for host in options.network_allow)
+    backend = BACKENDS[options.backend]
+    action = backend.drafted(options.command or "", options.code or "", options.vars_json)
     return replace(
-        blank_draft(name, moment, options.backend, _action(options)),
+        blank_draft(name, moment, options.backend, action),
         request_id=f"{slug[:48].strip('-') or 'r'}-{moment:%Y%m%d%H%M%S}-{secrets.token_hex(4)}",
         requested_by=options.requested_by,
         purpose=options.purpose,
-        language="python" if BACKENDS[options.backend].runs == "code" else options.language,
+        language=backend.language or options.language,
         network="allowlist" if targets else "none",
         cpu_limit=_cores(options.cpu),
         memory_limit_mb=options.memory_mb,
@@ -115,25 +115,6 @@ def draft_request(
     )
 
 
-def _action(options: DraftOptions) -> Action:
-    if BACKENDS[options.backend].runs == "code":
-        if not options.code:
-            raise InvalidInput(f"backend {options.backend} runs code; name the file with --code FILE")
-        if options.command:
-            raise InvalidInput(
-                f"backend {options.backend} runs code, not a command; leave --command out or use --backend ERA"
-            )
-        return Script(_ended(options.code), None if options.vars_json is None else _ended(options.vars_json))
-    if not options.command:
-        raise InvalidInput(f"backend {options.backend} runs a command; give it with --command 'python3 /in/script.py'")
-    if options.code or options.vars_json is not None:
-        raise InvalidInput(f"backend {options.backend} runs a command; send code as an --input, or use --backend monty")
-    try:
-        return Command(tuple(shlex.split(options.command)))
-    except ValueError as error:
-        raise InvalidInput(f"--command: {error}; fix the quoting") from None
-
-
 def _cores(text: str) -> Decimal:
     try:
         return Decimal(text)
@@ -146,10 +127,6 @@ def _target(host: str) -> NetworkTarget:
         return read_target(host)
     except HostError as error:
         raise InvalidInput(f"--network-allow {host}: {error}") from None
-
-
-def _ended(text: str | None) -> str:
-    return f"{(text or '').rstrip(chr(10))}\n"
 
 
 def _read_input(path: Path) -> tuple[InputFile, bytes]:

@@ -37,6 +37,7 @@ from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError
+from threegate.core.screen_parts import Field, Item, Note, Section
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
 from threegate.launch.launch_problem import read_operators
@@ -57,7 +58,6 @@ from threegate.review.reviewed_draft import (
     validate_draft,
 )
 from threegate.review.show import show_request
-from threegate.shown.parts import Field, Item, Note, Section
 from threegate.trail import Owner, TrailIndex, moves, payloads
 from threegate.trail.payloads.placed import owner_fields
 
@@ -204,8 +204,7 @@ def finished_request(context: Context, request_id: str) -> Approved:
     if path is None or path.parent != context.workspace.finished:
         raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
     found = read_waiting(context, path)
-    server = found.job.server
-    if server is not None and server.state is not None:
+    if found.job.action.stateful:
         raise Refused(
             "grant_mismatch",
             f"{request_id}: a grant for a stateful server covers calls whatever was called before, and only the screen "

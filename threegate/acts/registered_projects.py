@@ -10,12 +10,12 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from threegate.changes.action import DELIVERIES, Deliver, ProjectPlace
 from threegate.changes.project_repository import BranchRefused, ProjectRepository
 from threegate.changes.projects import DEFAULT, check_new, look_at_project, read_projects, render_projects
 from threegate.core import canonical, durable
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
-from threegate.request.job import DELIVERIES, Deliver, ProjectPlace
 from threegate.runners.apply.runner import why_not_now
 from threegate.trail import Trail, moves
 from threegate.trail.payloads import ProjectAdded, ProjectRemoved

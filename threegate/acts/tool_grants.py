@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,14 +20,14 @@ from threegate.approval.grant import opened, refuse_write
 from threegate.approval.near_misses import near_calls
 from threegate.approval.widened import ARGUMENTS
 from threegate.core.errors import InvalidInput, Refused
+from threegate.core.screen_parts import Fact, Field, Item, Note, Section
 from threegate.launch.context import Context
 from threegate.request.job import Job, build_job
 from threegate.review.reviewed_draft import who_asks
-from threegate.review.server_card import reach_section, tool_claims
-from threegate.shown.parts import Fact, Field, Item, Note, Section
 from threegate.tools.call_draft import draft_call, tool_call
 from threegate.tools.manifest import Manifest, PinnedTool, read_manifest
 from threegate.tools.requested_call import requested_call
+from threegate.tools.server_card import reach_section, tool_claims
 from threegate.trail import KnownRun, Owner, TrailIndex
 
 _INBOX_REQUESTER = "core"
@@ -77,12 +77,11 @@ def look_at_calls(
         settings=policy.settings.request,
     )
     job = build_job(
-        request,
+        replace(request, action=requested_call(context.workspace, index, call, owner).action),
         input_sizes={},
         platform=policy.platform,
         write_class=context.contracts.write_class(policy, request),
         time_cap_sec=context.contracts.time_cap_sec(policy, request),
-        server=requested_call(context.workspace, index, call, owner).server,
     )
     refuse_write(job, allowed=policy.settings.approval.grants_write)
     opened(job, rules.widened)

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from threegate.acts.signed_acts import checked_act
+from threegate.changes.action import ProjectChange, ProjectPlace
+from threegate.changes.change_draft import said_changes
 from threegate.changes.change_facts import changed_paths, job_change
 from threegate.changes.change_tar import ChangeSet, read_change_set
 from threegate.changes.checks import standing_folders
@@ -29,7 +31,6 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.context import Context
 from threegate.launch.cut_off_changes import lock_undo, recover_undos, undo_journal
-from threegate.request.job import ProjectPlace
 from threegate.results import read_record
 from threegate.review.input_copies import InputCopy
 from threegate.runners.apply.apply_engine import Done
@@ -73,9 +74,9 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
         raise InvalidInput(f"{request_id}: not a change that was made; threegate status lists finished requests")
     folder = context.workspace.run_folder(request_id)
     facts = read_record(folder, created_utc=history.end.when, trail_seq=history.end.seq, sha256=finished.record_sha256)
-    if facts.backend != "apply":
-        raise InvalidInput(f"{request_id}: changed no project, so there is nothing to undo")
     kept = {item.path: item.sha256 for item in facts.kept}
+    if JOURNAL not in kept:
+        raise InvalidInput(f"{request_id}: changed no project, so there is nothing to undo")
     journal = read_journal(_verified(folder / JOURNAL, kept.get(JOURNAL), limits.APPLY_JOURNAL_BYTES))
     if journal.plan is not None and journal.plan.branch is not None:
         return _branch_plan(request_id, journal.place, journal.plan, facts.approval_sha256, kept[JOURNAL])
@@ -95,7 +96,9 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
         raise Refused("result_unverified", f"{originals}: {error}") from None
     if journal.plan is None:
         raise Refused("result_unverified", f"{folder / JOURNAL}: has no plan")
-    requested = RequestedChange(left, paths, job_change(paths, left, journal.place))
+    asked = ProjectChange(journal.place.name, said_changes(left.rows, left.sha256))
+    action = asked.bound(job_change(paths, left, journal.place))
+    requested = RequestedChange(action=action, change=left, paths=paths)
     refuse_unfit(requested)
     about = {
         "request_id": request_id,

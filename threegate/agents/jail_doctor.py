@@ -19,7 +19,7 @@ from threegate.core.extras import Extra, install_line, missing_modules
 from threegate.core.settings import Settings
 from threegate.jail.jail import Account, measure_walls, missing_packages
 from threegate.jail.jail_cgroup import JailCgroup
-from threegate.runners.description import DoctorLine, guarded
+from threegate.runners.backend import DoctorLine, guarded
 
 _NOBODY = "nobody"
 _EXTRAS: tuple[Extra, ...] = ("agents", "mcp")

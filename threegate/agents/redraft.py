@@ -21,10 +21,11 @@ from threegate.agents.merge import merge_files
 from threegate.agents.work_changes import base_name
 from threegate.changes.change_draft import said_changes
 from threegate.changes.change_tar import ChangeSet, change_tar, read_change_set
+from threegate.changes.changes_section import ARCHIVE
 from threegate.changes.checks import check_project
 from threegate.changes.fitting import fitting_rows
 from threegate.changes.projects import hold_project
-from threegate.changes.requested_change import RequestedChange
+from threegate.changes.requested_change import RequestedChange, change_of
 from threegate.changes.table import ChangeSetError, Row, TableNode, table_digest
 from threegate.changes.trees import HeldTree, node_of
 from threegate.core import durable, limits
@@ -32,7 +33,6 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import AgentRun
 from threegate.launch.context import Context
-from threegate.request.changes_section import ARCHIVE
 from threegate.request.model import InputFile, Request
 from threegate.request.render_draft import render_request, slug_of
 from threegate.review.reviewed_draft import ReviewedDraft
@@ -66,9 +66,7 @@ def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
     Raises InvalidInput if there is nothing to merge, Refused (project_changed, input_unfit) for what cannot
     be merged, Unavailable without git or without the inbox, OSError.
     """
-    name, change = reviewed.draft.path.name, reviewed.change
-    if change is None:
-        raise InvalidInput(f"{name} changes no project, so there is nothing to merge")
+    name, change = reviewed.draft.path.name, change_of(reviewed.draft.path.name, reviewed.bound)
     requester_folders = context.workspace.requester_folders(reviewed.owner)
     if not requester_folders.inbox.is_dir():
         raise Unavailable(f"{requester_folders.inbox}: the run that asked for this was removed; have it proposed again")

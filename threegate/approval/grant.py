@@ -21,7 +21,7 @@ from threegate.approval.widened import OpenJob, Widened, open_job
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.json_operators import json_equal
-from threegate.request.job import Job, JobServer
+from threegate.request.job import Job
 from threegate.trail import Owner
 from threegate.trail.payloads.placed import owner_fields
 
@@ -110,7 +110,7 @@ def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
         raise Refused("grant_mismatch", "a grant never covers network or effective risk high; approve it by hand")
     if job.action.never_granted:
         raise Refused("grant_mismatch", f"a grant never covers {job.action.never_granted}; approve it by hand")
-    if job.action.own_tool and reaches_network(job.server):
+    if job.action.sends_out:
         for item in widened:
             if item.constraint is not None and item.constraint.is_free_text:
                 raise Refused(
@@ -119,11 +119,6 @@ def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
                     "say what it may be",
                 )
     return open_job(job, [item.part for item in widened])
-
-
-def reaches_network(server: JobServer | None) -> bool:
-    """Whether a server could send data anywhere: it has hosts, or no sandbox, or is unknown."""
-    return server is None or bool(server.hosts) or server.place not in ("jail", "era")
 
 
 def refuse_write(job: Job, *, allowed: bool) -> None:

@@ -235,24 +235,9 @@ def _check_policy(state: LaunchState) -> str:
 
 
 def _check_job(state: LaunchState) -> str:
-    server, found = state.facts.job.server, state.facts.job.digest
-    if state.statement.job_sha256 != found and server is not None and server.state is not None:
-        # Bytes and policy are the signed ones, and so is the manifest, which the bytes name: only this is
-        # left.
-        raise Refused(
-            "state_changed",
-            "its server was called, or its process ended, since it was signed; ask for the call again",
-        )
-    change = state.facts.job.change
-    if state.statement.job_sha256 != found and change is not None and change.branch is not None:
-        # Bytes and policy are the signed ones: what is left is the project's entry and its repository.
-        raise Refused(
-            "project_changed",
-            f"{change.project.path}: its HEAD, its git settings or its delivery changed since it was signed; draft it "
-            "again: threegate retry",
-        )
+    found = state.facts.job.digest
     if state.statement.job_sha256 != found:
-        raise Refused("job_changed", "the request means something else today than when it was signed")
+        raise Refused(*state.facts.job.action.why_other())
     return f"sha256 {found}"
 
 

@@ -20,7 +20,7 @@ from threegate.approval.constraint import Constraint, Kind, kind_of
 from threegate.approval.ssh_wire import MalformedError
 from threegate.core import canonical, limits
 from threegate.core.errors import Refused
-from threegate.request.backend_rules import BACKENDS
+from threegate.request.backend import BACKENDS
 from threegate.request.command import script_word
 from threegate.request.command.data_tools import tool_of
 from threegate.request.job import Job
@@ -129,11 +129,8 @@ def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
     """
     if len(parts) > limits.GRANT_PARTS:
         raise _mismatch(f"at most {limits.GRANT_PARTS} parts can be widened")
-    meaning = job.meaning()
+    meaning = job.action.without_state(job.meaning())
     values: dict[str, Any] = {}
-    if job.server is not None and job.server.state is not None:
-        # The stateful flag stays: a grant covers calls whatever was called before.
-        meaning["server"]["state"] = None
     for part in parts:
         kind, _, name = part.partition(".")
         if kind == "inputs":

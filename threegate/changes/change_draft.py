@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from threegate.changes.action import Changes, ProjectChange
+from threegate.changes.changes_section import ARCHIVE, COMMITS
 from threegate.changes.make import MadeChangeSet, utf_8
 from threegate.changes.table import Row, count_changes
 from threegate.core import limits
@@ -21,8 +23,6 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import RequestSettings
 from threegate.request import read_request
-from threegate.request.action import Changes, ProjectChange
-from threegate.request.changes_section import ARCHIVE, COMMITS
 from threegate.request.characters import visible
 from threegate.request.model import InputFile, Risk, Sensitivity
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of

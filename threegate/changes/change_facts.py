@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
+from threegate.changes.action import JobChange, ProjectPlace
 from threegate.changes.line_diff import unified
 from threegate.changes.path_rules import link_parts
 from threegate.changes.run_later import LinkNames, is_source, why_link_runs_later, why_runs_later
@@ -20,13 +21,12 @@ from threegate.changes.table import EXECUTABLE, LINK, ChangeSetError, Row
 from threegate.core import limits
 from threegate.core.printable import escape_of
 from threegate.request.characters import escaped
-from threegate.request.job import JobChange, ProjectPlace
 from threegate.request.shown_whole import why_not_plain
 
 if TYPE_CHECKING:
+    from threegate.changes.action import Changes
     from threegate.changes.change_tar import ChangeSet
     from threegate.changes.trees import Tree
-    from threegate.request.action import Changes
 
 _NO_TEXT: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f\udc80-\udcff]")
 """Control characters that text does not have, and bytes that are not UTF-8 (as `surrogateescape` decodes them)."""

@@ -15,12 +15,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from threegate.changes.action import DELIVERIES, Deliver, ProjectPlace
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.held_folder import HeldFolder, hold_path
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.request.job import DELIVERIES, Deliver, ProjectPlace
 
 DEFAULT: Final = "default"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from threegate.changes.action import JobBranch
 from threegate.changes.branch_plan import BRANCHES, planned
 from threegate.changes.change_tar import ChangeSet
 from threegate.changes.commit_chain import CarriedCommit
@@ -19,10 +20,9 @@ from threegate.changes.project_repository import BranchRefused, ProjectRepositor
 from threegate.changes.projects import hold_project
 from threegate.changes.trees import HeldTree
 from threegate.core.errors import Refused
-from threegate.request.job import JobBranch
 
 if TYPE_CHECKING:
-    from threegate.request.job import ProjectPlace
+    from threegate.changes.action import ProjectPlace
     from threegate.request.model import Request
     from threegate.trail import Owner
 

@@ -13,60 +13,64 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from threegate.changes.action import BoundChange, ProjectChange
 from threegate.changes.change_facts import ChangedPath, changed_paths, check_said, job_change
 from threegate.changes.change_tar import ChangeSet, read_change_set
+from threegate.changes.changes_section import COMMITS
 from threegate.changes.checks import check_project, moved_on
 from threegate.changes.projects import find_project, hold_project
 from threegate.changes.table import ChangeSetError
 from threegate.changes.trees import HeldTree
-from threegate.core.errors import Refused
-from threegate.request.action import ProjectChange
-from threegate.request.changes_section import COMMITS
+from threegate.core.errors import InvalidInput, Refused
+from threegate.request.backend import Binding, Bound
 from threegate.request.model import CHOICES, Delivery
 
 if TYPE_CHECKING:
+    from threegate.changes.action import JobChange, ProjectPlace
     from threegate.changes.commit_chain import CarriedCommit
-    from threegate.core.settings import Settings
-    from threegate.core.workspace import Workspace
-    from threegate.request.job import JobChange, ProjectPlace
     from threegate.request.model import Request
     from threegate.request.shown_whole import OpenInput
-    from threegate.trail import Owner
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedChange:
+@dataclass(frozen=True, kw_only=True)
+class RequestedChange(Bound):
     """What an apply request would do: the change set, each path with its facts, and what the Job binds."""
 
+    action: BoundChange
     change: ChangeSet
     paths: tuple[ChangedPath, ...]
-    job: JobChange
-    unfit: Refused | None = None
-    """Why it cannot be delivered as a branch, where that is wanted."""
-    way: Delivery = "tree"
-    """What it becomes: what the person chose, otherwise what the project's setting says."""
     ways: tuple[Delivery, ...] = ("tree",)
     """What a person may choose from. A branch among them may still be refused (`unfit`)."""
     commits: tuple[tuple[CarriedCommit, tuple[ChangedPath, ...]], ...] = ()
     """The agent's commits with the facts of each path, where they are delivered one by one."""
 
     @property
-    def next_way(self) -> Delivery:
-        """The choice after this one, the first again after the last."""
-        at = self.ways.index(self.way) if self.way in self.ways else -1
-        return self.ways[(at + 1) % len(self.ways)]
+    def job(self) -> JobChange:
+        """What the Job has of it."""
+        return self.action.change
 
-
-def requested_change(
-    workspace: Workspace, settings: Settings, request: Request, open_input: OpenInput, owner: Owner | None
-) -> RequestedChange | None:
-    """What an apply request of this owner would do; None for every other request. Raises Refused, OSError for the
-    input's bytes.
-    """
-    asked = request.action
-    if not isinstance(asked, ProjectChange):
+    def why_unfit(self) -> Refused | None:
+        """Why the change cannot be made in its project now."""
+        try:
+            refuse_unfit(self, "; have it proposed again, or see: threegate project redraft --help")
+        except Refused as error:
+            return error
         return None
-    place = find_project(workspace, settings, asked.project)
+
+
+def change_of(name: str, bound: Bound) -> RequestedChange:
+    """What is known of the draft of this name, which must change a project. Raises InvalidInput."""
+    if not isinstance(bound, RequestedChange):
+        raise InvalidInput(f"{name} changes no project, so there is nothing to merge")
+    return bound
+
+
+def requested_change(binding: Binding) -> RequestedChange:
+    """What an apply request would do. Raises Refused, OSError for the input's bytes."""
+    settings, request, open_input = binding.settings, binding.request, binding.open_input
+    asked = request.action
+    assert isinstance(asked, ProjectChange)
+    place = find_project(binding.workspace, settings, asked.project)
     way: Delivery = request.deliver or place.deliver
     place = replace(place, deliver="tree" if way == "tree" else "branch")
     with open_input(request.inputs[0]) as stream:
@@ -88,10 +92,18 @@ def requested_change(
                         "input_unfit", "has no commits that could be delivered one by one; see its constraints"
                     )
                 carried = [commit for commit, _ in commits]
-                job = replace(job, branch=requested_branch(place, request, change, stream, owner, carried))
+                job = replace(job, branch=requested_branch(place, request, change, stream, binding.owner, carried))
             except Refused as error:
                 unfit = error
-    return RequestedChange(change, paths, job, unfit, way, _ways(place, request), commits)
+    return RequestedChange(
+        action=asked.bound(job),
+        change=change,
+        paths=paths,
+        unfit=unfit,
+        way=way,
+        ways=_ways(place, request),
+        commits=commits,
+    )
 
 
 def _commits(

@@ -541,7 +541,7 @@ def prompt(
         raise typer.BadParameter("--format is markdown or json")
     from threegate.core.workspace import find_workspace
     from threegate.judgement.policy import load_policy
-    from threegate.runners.registry import policy_facts
+    from threegate.runners.backend import policy_facts
     from threegate.setup.agent_prompt import anywhere, place_of, prompt_json, prompt_text
 
     place = anywhere()

@@ -11,7 +11,7 @@ import typer
 from threegate.cli import invocation, output
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
-from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND
+from threegate.request.backend import BACKENDS, DEFAULT_BACKEND
 
 app = typer.Typer(add_completion=False)
 

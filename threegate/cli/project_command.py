@@ -24,7 +24,7 @@ from threegate.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from threegate.agents.project_survey import Survey
-    from threegate.request.job import Deliver
+    from threegate.changes.action import Deliver
 
 app = typer.Typer(no_args_is_help=True)
 

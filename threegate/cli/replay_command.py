@@ -30,7 +30,7 @@ def replay(
     from threegate.acts.replay import ended_request
     from threegate.acts.replay import replay as run_again
     from threegate.core.errors import EXIT_REFUSED
-    from threegate.runners.registry import make_runner
+    from threegate.runners.backend import make_runner
 
     context = context_here()
     ended = ended_request(context, request_id)

@@ -107,8 +107,8 @@ def _one(context: Context, acting: Acting, path: Path, deliver: Delivery | None 
     try:
         draft = read_draft(context.workspace, path)
         with open_reviewed_draft(context, draft, deliver=deliver) as reviewed:
-            full, change = False, reviewed.change
-            more = change is not None and len(change.ways) > 1
+            full, bound = False, reviewed.bound
+            more = len(bound.ways) > 1
             question, letters = (_CHANGE_QUESTION, "arfdsq") if more else (_QUESTION, "arfsq")
             while True:
                 reader = show(reviewed, context, acting.name, full=full)
@@ -125,8 +125,8 @@ def _one(context: Context, acting: Acting, path: Path, deliver: Delivery | None 
                 done = finish(context, reviewed, sealed, sign(sealed, acting.key), "", reading)
                 tell(done, daemon_runs=context.workspace.daemon_lock_held())
                 return "approved"
-        if answer == "d" and change is not None:
-            return _one(context, acting, path, change.next_way)
+        if answer == "d":
+            return _one(context, acting, path, bound.next_way)
     except TrailError:
         raise
     except InvalidDraft as error:

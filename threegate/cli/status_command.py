@@ -23,7 +23,7 @@ from threegate.cli.invocation import (
 
 if TYPE_CHECKING:
     from threegate.review.status import Line
-    from threegate.runners.description import DoctorLine
+    from threegate.runners.backend import DoctorLine
 
 app = typer.Typer()
 

@@ -21,7 +21,7 @@ from threegate.cli.invocation import (
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, actor_here, ask
 
 if TYPE_CHECKING:
-    from threegate.shown.parts import Section
+    from threegate.core.screen_parts import Section
     from threegate.tools.manifest import Manifest
 
 app = typer.Typer(no_args_is_help=True)
@@ -94,7 +94,7 @@ def add(
     """
     from threegate.acts.tool_servers import WantedServer, add_server, look_at_new
     from threegate.launch.context import open_context
-    from threegate.review.server_card import server_sections
+    from threegate.tools.server_card import server_sections
 
     context = open_context(workspace_here())
     acting = acting_here(context, name, key)
@@ -129,9 +129,9 @@ def list_(json_: JsonFlag = False) -> None:
     """
     from threegate.core.errors import ThreeGateError
     from threegate.launch.context import open_context
-    from threegate.review.server_card import runs_where
     from threegate.tools.manifest import read_manifest, server_names
     from threegate.tools.process_states import count_processes
+    from threegate.tools.server_card import runs_where
 
     context = open_context(workspace_here())
     with context.trail.locked() as held:
@@ -164,7 +164,7 @@ def show(server: ServerName, json_: JsonFlag = False) -> None:
     """
     from threegate.acts.tool_servers import pinned
     from threegate.launch.context import open_context
-    from threegate.review.server_card import server_sections
+    from threegate.tools.server_card import server_sections
 
     manifest = pinned(open_context(workspace_here()), server)
     if wants_json(json_):
@@ -187,7 +187,7 @@ def refresh(
     """
     from threegate.acts.tool_servers import look_again, program_changes, take_up
     from threegate.launch.context import open_context
-    from threegate.review.server_card import difference_section
+    from threegate.tools.server_card import difference_section
 
     context = open_context(workspace_here())
     if program := program_changes(context, server):

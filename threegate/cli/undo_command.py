@@ -39,9 +39,9 @@ def undo(
     """
     from threegate.acts.signed_acts import sign_act
     from threegate.acts.undo import UNDO, plan_undo, undo_change
-    from threegate.review.change_screen import change_items
-    from threegate.shown.parts import Item, Section
-    from threegate.shown.request_sections import branch_undo_facts, change_facts
+    from threegate.changes.action import branch_undo_facts, change_facts
+    from threegate.changes.change_screen import change_items
+    from threegate.core.screen_parts import Item, Section
     from threegate.shown.screen_lines import render_sections
 
     context = context_here()

@@ -152,13 +152,13 @@ def _call_findings(workspace: Workspace, request: Request) -> list[Finding]:
     """Findings about the tool it calls; none if this account may not read what is pinned."""
     if not request.action.own_tool or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
         return []
-    from threegate.daemon.draft_findings import call_findings
+    from threegate.daemon.draft_findings import action_findings
     from threegate.trail import Trail
 
     trail = Trail(workspace)
     try:
         with trail.locked() as held:
-            return call_findings(workspace, held.index, request)
+            return action_findings(workspace, held.index, request)
     finally:
         trail.close()
 

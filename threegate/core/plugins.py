@@ -38,12 +38,16 @@ class Plugin:
     uses: tuple[str, ...] = ()
     """The plugins whose code it imports; it is absent without them, whether they are on or off."""
     offers: Mapping[str, str] = field(default_factory=dict)
-    """What it gives, by place: "module:NAME", the module below the plugin's folder."""
+    """What it gives, by place: "module:NAME", the module below the plugin's folder. Where a place takes several things,
+    each has a name: "place.name".
+    """
+    room: str = ""
+    """Its package, if that is still a room of the core."""
 
     @property
     def package(self) -> str:
         """Its package."""
-        return f"threegate.plugins.{self.name}"
+        return self.room or f"threegate.plugins.{self.name}"
 
     def has_code(self) -> bool:
         """Whether its folder is there."""
@@ -95,6 +99,22 @@ PLUGINS: tuple[Plugin, ...] = (
 )
 """All of them. A new plugin is a folder and an entry here."""
 
+ROOMS: Final = (
+    Plugin(
+        "changes",
+        "agents change projects",
+        offers={"backend.apply": "backend:BACKEND"},
+        room="threegate.runners.apply",
+    ),
+    Plugin(
+        "tools",
+        "tools of servers are called",
+        offers={"backend.mcp": "backend:BACKEND"},
+        room="threegate.runners.mcp",
+    ),
+)
+"""What becomes a plugin later: it gives what a plugin gives, and is always on."""
+
 
 class Place(Generic[T]):
     """Where a room of the core takes what plugins give. The room that asks defines it, with the type of what is
@@ -108,6 +128,22 @@ class Place(Generic[T]):
     def plugins(self) -> list[Plugin]:
         """The plugins that offer something here, whether or not they are on; nothing is imported."""
         return [plugin for plugin in PLUGINS if self.name in plugin.offers]
+
+    def names(self) -> dict[str, Plugin]:
+        """The names of what is given here, where each has one, with the plugins that are there to give it; nothing is
+        imported.
+        """
+        start = f"{self.name}."
+        return {
+            offer.removeprefix(start): plugin
+            for plugin in (*PLUGINS, *ROOMS)
+            for offer in plugin.offers
+            if offer.startswith(start) and (plugin.room or plugin.why_absent() is None)
+        }
+
+    def named(self, name: str) -> T:
+        """What is given under this name. Raises KeyError."""
+        return Place[T](f"{self.name}.{name}").of(self.names()[name])
 
     def of(self, plugin: Plugin) -> T:
         """What the plugin gives here. Its code must be there."""

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from threegate.core.file_names import is_request_name, request_of_companion
 from threegate.launch.approved_file import peek_backend
-from threegate.request.model import Backend
 
 LONG_QUEUE = 32
 """From this many files on, a queue is listed only now and then."""
@@ -34,7 +33,7 @@ class QueuedFile(NamedTuple):
     """Identifies the file and its signatures, so that a change is noticed."""
     signatures: tuple[str, ...]
     """The names of its signatures, sorted."""
-    backend: Backend | None
+    backend: str | None
     """What it seems to need; a hint for the order."""
 
 
@@ -49,7 +48,7 @@ class ApprovedQueue:
         self._again = 0.0
         self.listed = 0
         """How often the folder was listed."""
-        self.backends: frozenset[Backend | None] = frozenset()
+        self.backends: frozenset[str | None] = frozenset()
         """What all the listed requests seem to need; None if one of them names nothing."""
 
     @property

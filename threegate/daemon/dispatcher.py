@@ -25,10 +25,10 @@ from threegate.launch.context import Context
 from threegate.launch.pipeline import launch
 from threegate.launch.status_file import write_waiting
 from threegate.request.job import Job
+from threegate.runners.backend import running
 from threegate.runners.budget import Budget, Lease, Round
 from threegate.runners.interface import Control
 from threegate.runners.live_output import LiveOutputFile
-from threegate.runners.registry import describe
 
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0
@@ -224,7 +224,7 @@ class Dispatcher:
             return 0  # this project is free once that change is recorded
         missing = self.budget.never(approved.job) or self.context.runners[approved.job.backend].available(approved.job)
         if missing is not None:
-            code = describe(approved.job.backend).waits_for
+            code = running(approved.job.backend).waits_for
             self._wait(approved, identity, Waiting(code, missing))
             return 0
         lease = turn.try_take(approved.job)
@@ -248,9 +248,9 @@ class Dispatcher:
     def _ran(self, job: Job, lease: Lease) -> None:
         """A run is over and only its record remains to be written: the next one need not wait for the disk.
 
-        A project stays taken until the change is recorded, because the change can be reverted until then.
+        What it must have alone stays taken until the end is recorded: a change can be reverted until then.
         """
-        if job.change is None and lease.release():
+        if job.action.alone is None and lease.release():
             self.wake.set()
 
     def _write_lasting(self) -> None:

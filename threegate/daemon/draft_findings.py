@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
-from threegate.request.action import ToolCall
+from threegate.request.backend import BACKENDS
 from threegate.request.model import Request
 from threegate.request.report import Finding, Fix
 from threegate.review.reviewed_draft import missing_program_text
-from threegate.tools.requested_call import requested_call
 from threegate.trail import Owner, TrailIndex
 
 DRAFT_RULES = {
@@ -64,17 +62,10 @@ def workspace_findings(
     return findings
 
 
-_CALL_RULES = {"tools_unknown": "TG906", "tools_changed": "TG907", "arguments_unfit": "TG908"}
-
-
-def call_findings(workspace: Workspace, index: TrailIndex, request: Request) -> list[Finding]:
-    """The finding about a call that matches nothing pinned here; `index` is of the locked trail."""
-    if isinstance(request.action, ToolCall):
-        try:
-            requested_call(workspace, index, request.action)
-        except Refused as error:
-            return [_finding(_CALL_RULES.get(error.code, "TG906"), str(error))]
-    return []
+def action_findings(workspace: Workspace, index: TrailIndex, request: Request) -> list[Finding]:
+    """The finding about what the request is for and is not here; `index` is of the locked trail."""
+    problem = BACKENDS[request.backend].problem(workspace, index, request.action)
+    return [_finding(*problem)] if problem else []
 
 
 def input_findings(request: Request, digests: Mapping[str, str | None]) -> list[Finding]:

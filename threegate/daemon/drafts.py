@@ -26,7 +26,7 @@ from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_ful
 from threegate.core.file_names import README, is_request_name
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
-from threegate.daemon.draft_findings import call_findings, workspace_findings, workspace_fixes
+from threegate.daemon.draft_findings import action_findings, workspace_findings, workspace_fixes
 from threegate.daemon.event_budget import EventBudget
 from threegate.daemon.input_hashes import PENDING, InputHashes
 from threegate.daemon.log import Log
@@ -40,8 +40,8 @@ from threegate.request.model import Request
 from threegate.request.report import Finding, Fix, Report
 from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
+from threegate.runners.backend import running
 from threegate.runners.machine import never_fits
-from threegate.runners.registry import describe
 from threegate.trail import KnownRun, LockedTrail, Owner, Trail, TrailIndex
 from threegate.trail.payloads import Observed, Validated
 from threegate.trail.payloads.placed import owner_fields
@@ -339,7 +339,7 @@ class Inbox:
         report = replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
         request = report.request
         known = (
-            describe(request.backend).has_program(policy.settings.runners, request.action.program)
+            running(request.backend).has_program(policy.settings.runners, request.action.program)
             if request is not None
             else True
         )
@@ -415,7 +415,7 @@ class Inbox:
                 has_program=known,
                 never_fits=never,
             )
-            findings += call_findings(self.workspace, held.index, report.request)
+            findings += action_findings(self.workspace, held.index, report.request)
             fixes += workspace_fixes(report.request, held.index, owner=owner)
             exposure = _with_secret(report.request, exposure, held.index)
         valid = all(finding.severity != "error" for finding in findings)

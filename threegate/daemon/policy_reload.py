@@ -19,7 +19,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy, load_policy
-from threegate.runners.registry import policy_facts
+from threegate.runners.backend import policy_facts
 from threegate.trail import LockedTrail, Trail
 from threegate.trail.payloads import SettingsChanged
 

@@ -29,7 +29,7 @@ from threegate.launch.context import Context
 from threegate.launch.cut_off_changes import Recovered, recover_changes, recover_undos
 from threegate.launch.launch_facts import draft_owner
 from threegate.launch.status_file import write_void
-from threegate.runners.registry import remove_orphans
+from threegate.runners.backend import remove_orphans
 from threegate.tools.manifest import settle_manifests
 from threegate.trail import RequestHistory, moves
 from threegate.trail.payloads import ApprovalAbandoned, Approved, Claimed

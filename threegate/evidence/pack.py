@@ -32,7 +32,7 @@ from threegate.evidence.pack_requests import BEGINS, PackedRequest, RequestPacke
 from threegate.evidence.pack_writer import PackWriter
 from threegate.evidence.tree_nodes import TreeNodes
 from threegate.judgement.policy import load_policy
-from threegate.runners.registry import policy_facts
+from threegate.runners.backend import policy_facts
 from threegate.trail import Event, RequestHistory, Trail, format_time
 from threegate.trail.checkpoint import TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.payloads import (

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO
 
 from threegate.approval import NO_SIGNATURE, LaunchFacts
 from threegate.core import durable, limits
@@ -18,16 +18,14 @@ from threegate.core.workspace import RequesterFolders, Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, facts_for_launch, file_identity
-from threegate.request.action import ProjectChange, ToolCall
-from threegate.request.backend_rules import BACKENDS
+from threegate.request.backend import BACKENDS, Binding, Bound
 from threegate.request.job import Job, build_job
-from threegate.request.model import Backend, InputFile, Request
+from threegate.request.model import InputFile, Request
 from threegate.request.shown_whole import unread_inputs
 from threegate.trail import KnownRun, LockedTrail, RequestHistory, moves
 
 if TYPE_CHECKING:
-    from threegate.changes.requested_change import RequestedChange
-    from threegate.tools.requested_call import RequestedCall
+    pass
 
 _BACKEND_LINE = re.compile(rf"^backend: ?({'|'.join(BACKENDS)})$".encode(), re.MULTILINE)
 
@@ -48,10 +46,8 @@ class Approved:
     """Digest of the policy under which it was read."""
     digests: Mapping[str, str]
     """sha256 of the file ("") and of each signature next to it (".sig", ".sig.NAME"), as read."""
-    change: RequestedChange | None = None
-    """What an apply request would do to its project."""
-    call: RequestedCall | None = None
-    """What an mcp request calls."""
+    bound: Bound
+    """What is known of it here besides."""
 
     @property
     def request_id(self) -> str:
@@ -79,7 +75,7 @@ class Unrunnable:
     """True for a copy of a drill: no agent learns about it."""
 
 
-def peek_backend(path: Path) -> Backend | None:
+def peek_backend(path: Path) -> str | None:
     """The backend that a waiting file seems to name, None if it names none. Only a hint for the queue's
     order: `read_approved` reads the file properly.
     """
@@ -88,7 +84,7 @@ def peek_backend(path: Path) -> Backend | None:
     except OSError:
         return None
     found = _BACKEND_LINE.search(data)
-    return None if found is None else cast("Backend", found[1].decode())
+    return None if found is None else found[1].decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +142,10 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
     digests = moves.digests_beside(path.name, {path.name: data, **beside})
     report = context.read(data, path.name, "approved")
     request = report.request
-    call: RequestedCall | Refused | None = None
     with context.trail.locked() as held:
         history = _history(held, path.name, request)
         run = held.index.run(draft_owner(history))
         drill = isinstance(report.request_id, str) and held.index.is_drill(report.request_id)
-        if request is not None and isinstance(request.action, ToolCall):  # imported late: most requests call no tool
-            from threegate.tools.requested_call import requested_call
-
-            try:
-                owner = draft_owner(history)
-                call = requested_call(context.workspace, held.index, request.action, owner)
-            except Refused as error:
-                call = error
     if drill:
         said = "its request_id was used before"
         return Unrunnable(path, identity, path.stem, "replayed", said, digests, drill=True)
@@ -172,25 +159,18 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
 
     try:
         refuse_other_project(request, run)
-        wanted = None
-        if isinstance(request.action, ProjectChange):  # imported late: most requests change no project
-            from threegate.changes.requested_change import requested_change
-
-            wanted = requested_change(context.workspace, policy.settings, request, pinned, draft_owner(history))
-            if wanted is not None and wanted.unfit is not None:
-                raise wanted.unfit
-        if isinstance(call, Refused):
-            raise call
+        binding = Binding(context.workspace, policy.settings, context.trail, request, pinned, draft_owner(history))
+        bound = BACKENDS[request.backend].bind(binding)
+        if bound.unfit is not None:
+            raise bound.unfit
         job = build_job(
-            request,
+            replace(request, action=bound.action),
             input_sizes=_pinned_sizes(context.workspace, request),
             platform=policy.platform,
             write_class=context.contracts.write_class(policy, request),
             time_cap_sec=context.contracts.time_cap_sec(policy, request),
             proposal_sha256=history.proposal_sha256 if history else None,
             unread=unread_inputs(request, pinned),
-            change=wanted.job if wanted is not None else None,
-            server=call.server if call is not None else None,
         )
     except (Refused, OSError) as error:
         # Whoever promotes by hand learns first that the approval is missing: it would have copied the inputs too.
@@ -202,9 +182,7 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         return _unrunnable(path, identity, history, "input_missing", message, digests)
     signature = beside.pop(f"{path.name}.sig", None)
     further = {name.removeprefix(f"{path.name}.sig."): found for name, found in beside.items()}
-    return Approved(
-        path, identity, data, request, job, signature, further, history, policy.digest, digests, wanted, call
-    )
+    return Approved(path, identity, data, request, job, signature, further, history, policy.digest, digests, bound)
 
 
 def _read_signatures(path: Path, names: Sequence[str]) -> dict[str, bytes]:

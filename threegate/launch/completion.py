@@ -26,7 +26,7 @@ from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting,
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
 from threegate.launch.status_file import write_status
-from threegate.request.backend_rules import DEFAULT_BACKEND
+from threegate.request.backend import DEFAULT_BACKEND
 from threegate.request.model import Request
 from threegate.results import (
     ResultFacts,

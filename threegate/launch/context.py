@@ -20,10 +20,10 @@ from threegate.judgement.policy import Policy, load_policy
 from threegate.launch.contract_sessions import ContractSessions
 from threegate.launch.launch_problem import launch_problem
 from threegate.request import Report, read_request
-from threegate.request.model import Backend, Stage
+from threegate.request.model import Stage
+from threegate.runners.backend import policy_facts
 from threegate.runners.interface import Runner
 from threegate.runners.machine import machine_of, refuse_absent, why_unused
-from threegate.runners.registry import policy_facts
 from threegate.trail import LockedTrail, Trail
 from threegate.trail.chain import segment_paths
 from threegate.trail.payloads import Started
@@ -40,7 +40,7 @@ class Context:
     policy: Policy
     contracts: ContractSessions
     decisions: DecisionLog
-    runners: Mapping[Backend, Runner] = field(default_factory=dict)
+    runners: Mapping[str, Runner] = field(default_factory=dict)
     boot_nonce: str = ""
     on_end: Callable[[str, str], None] = lambda request_id, status: None
     """Called with id and status of each request that ended."""

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from threegate.changes.changes_section import ARCHIVE
 from threegate.core import canonical, durable, limits
 from threegate.core.settings import Settings
 from threegate.proposals.project import Project, ProjectEntry, ProjectError
 from threegate.proposals.project_change import propose_cleanup, propose_write
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.snapshot import take_snapshot
-from threegate.request.changes_section import ARCHIVE
 
 
 @dataclass(frozen=True, slots=True)

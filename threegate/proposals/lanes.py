@@ -9,23 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from threegate.changes.changes_section import ARCHIVE
 from threegate.changes.line_diff import unified
 from threegate.changes.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
 from threegate.core import canonical, limits
 from threegate.core.settings import Settings
 from threegate.proposals import era_code, monty_code
-from threegate.proposals.draft_plan import DraftPlan
+from threegate.proposals.draft_plan import ChangePlan, DraftPlan
 from threegate.proposals.project_change import read_proposed_change
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.web_lanes import WEB_LANES
-from threegate.request.changes_section import ARCHIVE
+from threegate.request.action import Command, Script
 from threegate.request.model import Sensitivity
 
 _NOTES: Final = 10
 _HITS: Final = 20
 
 
-def make_plan(verdict: AllowedProposal, primary: Mapping[str, bytes], settings: Settings) -> DraftPlan:
+def make_plan(verdict: AllowedProposal, primary: Mapping[str, bytes], settings: Settings) -> DraftPlan | ChangePlan:
     """The plan of an allowed proposal. Raises ProjectError if a setting that the lane needs is missing."""
     if verdict.becomes == "dry-run record":
         return _record(verdict, primary, settings)
@@ -44,13 +45,15 @@ def _read(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Set
         "missing": missing,
     }
     outputs = () if missing else (("/out/content", "the file's bytes"),)
-    return DraftPlan("monty", code=monty_code.READ, given=given, outputs=outputs, sensitivity=_sensitivity(verdict))
+    return DraftPlan(
+        "monty", action=Script(monty_code.READ), given=given, outputs=outputs, sensitivity=_sensitivity(verdict)
+    )
 
 
 def _list(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     return DraftPlan(
         "monty",
-        code=monty_code.LIST,
+        action=Script(monty_code.LIST),
         given={"path": verdict.paths["path"].text},
         outputs=(("/out/listing.json", "names, kinds and sizes"),),
         sensitivity=_sensitivity(verdict),
@@ -62,7 +65,7 @@ def _diff(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Set
     before, after = primary["current"], str(verdict.args["content"]).encode()
     return DraftPlan(
         "monty",
-        code=monty_code.DIFF,
+        action=Script(monty_code.DIFF),
         given={"path": path, "before": canonical.sha256_hex(before), "after": canonical.sha256_hex(after)},
         derived={"diff.patch": unified_diff(before, after, path)},
         outputs=(("/out/diff.patch", "what would change"),),
@@ -70,11 +73,11 @@ def _diff(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Set
     )
 
 
-def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
+def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> ChangePlan:
     """file.write_safe and project.cleanup_safe: no code is run, the pinned change set is applied to the
     project.
     """
-    return DraftPlan("apply", change=read_proposed_change(verdict, primary[ARCHIVE]))
+    return ChangePlan(read_proposed_change(verdict, primary[ARCHIVE]))
 
 
 def unified_diff(before: bytes, after: bytes, path: str) -> bytes:
@@ -96,7 +99,9 @@ def _ended(data: bytes) -> list[str]:
 def _search_notes(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
     args = verdict.args
     given = {"query": args["query"], "limit": args.get("limit", _NOTES), "scope": args.get("scope")}
-    return DraftPlan("monty", code=monty_code.SEARCH, given=given, outputs=(("/out/notes.json", "notes found"),))
+    return DraftPlan(
+        "monty", action=Script(monty_code.SEARCH), given=given, outputs=(("/out/notes.json", "notes found"),)
+    )
 
 
 def _note(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:
@@ -109,7 +114,7 @@ def _note(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Se
     }
     return DraftPlan(
         "monty",
-        code=monty_code.NOTE,
+        action=Script(monty_code.NOTE),
         given={"note": note},
         outputs=(("/out/note.json", "the note"),),
         notes=("stores nothing; stored by: threegate memory approve REQUEST_ID",),
@@ -124,7 +129,7 @@ def _issue(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: S
     text = "\n".join(lines) + "\n\n" + args["body"].rstrip("\n") + "\n"
     return DraftPlan(
         "monty",
-        code=monty_code.ISSUE,
+        action=Script(monty_code.ISSUE),
         given={"repo": args["repo"]},
         derived={"issue.md": text.encode()},
         outputs=(("/out/issue.md", "the issue as it would read"),),
@@ -142,7 +147,7 @@ def _record(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: 
     }
     return DraftPlan(
         "monty",
-        code=monty_code.RECORD,
+        action=Script(monty_code.RECORD),
         given={"record": record},
         outputs=(("/out/record.json", "what was proposed"),),
         notes=("a dry run: it records and does nothing",),
@@ -180,7 +185,7 @@ def _git(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Set
     out = {"status": "status.txt", "diff": "diff.patch", "log": "log.txt"}[verb]
     return DraftPlan(
         "ERA",
-        argv=("python3", "/in/lane.py"),
+        action=Command(("python3", "/in/lane.py")),
         given=given,
         derived={"lane.py": era_code.GIT.encode()},
         outputs=((f"/out/{out}", f"what git {verb} says"),),
@@ -199,7 +204,7 @@ def _shell(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: S
         notes.append(f"asked to keep at most {kept} bytes of output")
     return DraftPlan(
         "ERA",
-        argv=tuple(args["argv"]),
+        action=Command(tuple(args["argv"])),
         workdir="/".join(("/in/project", *cwd.parts)),
         time_sec=-(-int(args.get("timeoutMs", limits.PROPOSAL_SHELL_SECONDS * 1000)) // 1000),
         memory_mb=1024,
@@ -208,7 +213,7 @@ def _shell(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: S
     )
 
 
-_LANES: Final[Mapping[str, Callable[[AllowedProposal, Mapping[str, bytes], Settings], DraftPlan]]] = {
+_LANES: Final[Mapping[str, Callable[[AllowedProposal, Mapping[str, bytes], Settings], DraftPlan | ChangePlan]]] = {
     "file.read": _read,
     "file.list": _list,
     "file.diff": _diff,

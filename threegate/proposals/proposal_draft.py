@@ -6,25 +6,20 @@ Invariant: the draft is an ordinary request (`read_request(stage="draft")` accep
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from threegate.changes.change_draft import draft_change_set
-from threegate.changes.make import MadeChangeSet
 from threegate.changes.project_paths import PathBlocked
-from threegate.changes.projects import DEFAULT
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused
-from threegate.core.settings import RequestSettings, Settings
+from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.proposals.draft_places import draft_inputs_folder, proposal_file
-from threegate.proposals.draft_plan import DraftPlan, given_bytes
+from threegate.proposals.draft_plan import DraftWords
 from threegate.proposals.form import FormProblem
 from threegate.proposals.gather import ProposalSources, gather, primary_names
 from threegate.proposals.lanes import make_plan
@@ -33,7 +28,6 @@ from threegate.proposals.proposal_verdict import AllowedProposal, ProposalVerdic
 from threegate.proposals.rules import Links, judge_proposal
 from threegate.request import read_request
 from threegate.request.characters import visible
-from threegate.request.model import Risk
 
 _CREATED: Final = re.compile(rb'\ncreated_utc: "?([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)"?\n')
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -138,28 +132,22 @@ def _render(
     """
     sha256 = canonical.sha256_hex(data)
     plan = make_plan(verdict, primary, settings)
-    inputs = {**primary, **plan.derived}
-    if plan.change is None:
-        inputs["args.json"] = given_bytes(verdict, plan, sha256)
-    tool = verdict.proposal.tool.name
+    inputs = {**primary, **plan.files(verdict, sha256)}
     key = _key(data)
     stamp = now.astimezone(UTC).replace(microsecond=0)
-    slug = re.sub(r"[^a-z]", "-", tool)
+    slug = re.sub(r"[^a-z]", "-", verdict.proposal.tool.name)
     file_name = f"TR-{stamp:%Y%m%d-%H%M%S}Z-{slug}-{key[:12]}.md"
     findings: list[FormProblem] = []
     for spoken in (True, False):
-        said = _said(verdict, spoken)
-        if plan.change is None:
-            draft = _text(verdict, plan, inputs, said, settings, stamp, key, sha256)
-        else:
-            try:
-                draft = _change_request(verdict, plan.change, said, settings, stamp, key, sha256)
-            except InvalidInput as error:
-                findings = [FormProblem("/args", "gate_1", str(error))]
-                continue
+        words = DraftWords(verdict, key, sha256, stamp, settings, *_said(verdict, spoken))
+        try:
+            draft = plan.draft(words, file_name, inputs)
+        except InvalidInput as error:
+            findings = [FormProblem("/args", "gate_1", str(error))]
+            continue
         report = read_request(draft, path=file_name, settings=settings.request, now=stamp, stage="draft")
         if report.request is not None:
-            return DraftResult(verdict, data, sha256, f"proposal-{key[:32]}", file_name, draft, inputs)
+            return DraftResult(verdict, data, sha256, words.request_id, file_name, draft, inputs)
         findings = [
             FormProblem("/args", "gate_1", f"gate 1 refuses the draft: {item.rule}: {item.message}")
             for item in report.findings
@@ -178,136 +166,14 @@ def _key(data: bytes) -> str:
     return canonical.digest(value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """A draft's words about the requester and the reason."""
-
-    requested_by: str
-    purpose: str
-
-
-def _said(verdict: AllowedProposal, spoken: bool) -> _Said:
-    """`spoken`: with the agent's own reason and source."""
+def _said(verdict: AllowedProposal, spoken: bool) -> tuple[str, str]:
+    """The requester and the purpose; `spoken`: with the agent's own reason and source."""
     proposal = verdict.proposal
     why = _plain(proposal.said("reason") or proposal.said("task") or "") if spoken else ""
     source = _plain(proposal.said("source") or "")[: limits.REQUESTED_BY_CHARS] if spoken else ""
-    return _Said(source or "agent", f"Proposed action {proposal.tool.name}" + (f": {why}" if why else ""))
-
-
-def _constraints(verdict: AllowedProposal, sha256: str) -> tuple[str, ...]:
-    return (f"proposal {sha256}", f"verdict {verdict.verdict}, risk {verdict.risk}", *verdict.reasons)
-
-
-def _justification(verdict: AllowedProposal) -> str:
-    return f"made from an action proposal for {verdict.proposal.tool.name}"
-
-
-def _change_request(
-    verdict: AllowedProposal,
-    change: MadeChangeSet,
-    said: _Said,
-    settings: Settings,
-    now: datetime,
-    key: str,
-    sha256: str,
-) -> bytes:
-    """The bytes of an apply request. Raises InvalidInput if gate 1 refuses it."""
-    return draft_change_set(
-        change,
-        project=DEFAULT,
-        request_id=f"proposal-{key[:32]}",
-        requested_by=said.requested_by,
-        purpose=said.purpose,
-        justification=_justification(verdict),
-        now=now,
-        settings=settings.request,
-        risk_level=_risk(verdict),
-        tool=verdict.proposal.tool.name,
-        constraints=_constraints(verdict, sha256),
-    ).data
-
-
-def _text(
-    verdict: AllowedProposal,
-    plan: DraftPlan,
-    inputs: Mapping[str, bytes],
-    said: _Said,
-    settings: Settings,
-    now: datetime,
-    key: str,
-    sha256: str,
-) -> bytes:
-    """The bytes of the request file."""
-    proposal = verdict.proposal
-    bounds: RequestSettings = settings.request
-    front = [
-        "request_type: tool_request",
-        'schema_version: "1"',
-        f"request_id: proposal-{key[:32]}",
-        f'created_utc: "{now:{_TIME}}"',
-        f"requested_by: {_quoted(said.requested_by)}",
-        f"purpose: {_quoted(said.purpose)}",
-        f"backend: {plan.backend}",
-        "language: python",
-        f"network: {'allowlist' if plan.network else 'none'}",
-        f"cpu_limit: {_quoted(format(min(1.0, bounds.max_cpu), 'g'))}",
-        f"memory_limit_mb: {min(plan.memory_mb, bounds.max_memory_mb)}",
-        f"time_limit_sec: {min(plan.time_sec, bounds.max_time_sec)}",
-        f"tool: {_quoted(proposal.tool.name)}",
-        "inputs:",
-    ]
-    for name in sorted(inputs):
-        front += [f"  - name: {name}", f"    sha256: {_quoted(canonical.sha256_hex(inputs[name]))}"]
-        if name.endswith(".tar"):
-            front.append("    unpack: true")
-    if plan.workdir:
-        front.append(f"workdir: {_quoted(plan.workdir)}")
-    if plan.network:
-        front += ["network_allowlist:", f"  - {_quoted(f'{plan.network.host}:{plan.network.port}')}"]
-    front.append("constraints:")
-    front += [f"  - {_quoted(line)}" for line in (*_constraints(verdict, sha256), *plan.notes)]
-    body = _program(plan, inputs)
-    body += ["", "## Output Expectations", ""]
-    body += [f"- {path} {description}" for path, description in plan.outputs] or ["none"]
-    body += [
-        "",
-        "## Risk Assessment",
-        "",
-        f"Risk level: {_risk(verdict)}",
-        f"Justification: {_justification(verdict)}; what it says is in args.json",
-        f"Data sensitivity: {plan.sensitivity}",
-    ]
-    if plan.network:
-        body.append(f"Network rationale: {plan.rationale}")
-    return "\n".join(["---", *front, "---", "", *body, ""]).encode()
-
-
-def _program(plan: DraftPlan, inputs: Mapping[str, bytes]) -> list[str]:
-    if plan.backend == "monty":
-        return ["## Code", "", "```python", plan.code.rstrip("\n"), "```"]
-    return [
-        "## Command",
-        "",
-        shlex.join(plan.argv),
-        "",
-        "## Input Files",
-        "",
-        *(f"- /in/{name}" for name in sorted(inputs)),
-    ]
-
-
-def _risk(verdict: ProposalVerdict) -> Risk:
-    """A request has three levels: critical becomes high there, and is named in the constraints."""
-    if verdict.risk in ("low", "medium"):
-        return verdict.risk
-    return "high"
+    return source or "agent", f"Proposed action {proposal.tool.name}" + (f": {why}" if why else "")
 
 
 def _plain(text: str) -> str:
     """An agent's words as one short line."""
     return visible(" ".join(text.split()))[: limits.PROPOSAL_REASON_CHARS]
-
-
-def _quoted(text: str) -> str:
-    """A YAML double-quoted scalar (JSON's, but with letters as they are: YAML reads surrogate escapes differently)."""
-    return json.dumps(text, ensure_ascii=False)

@@ -16,6 +16,7 @@ from threegate.proposals.draft_plan import DraftPlan
 from threegate.proposals.project import ProjectError
 from threegate.proposals.proposal_verdict import AllowedProposal
 from threegate.proposals.urls import URL, URLError, reach, read_url
+from threegate.request.action import Command
 
 _HITS: Final = 20
 
@@ -95,7 +96,7 @@ def _web(url: URL, steps: list[dict[str, Any]], given: dict[str, Any], rationale
         outputs.append(("/out/text.txt", "the readable text"))
     return DraftPlan(
         "ERA",
-        argv=("python3", "/in/lane.py"),
+        action=Command(("python3", "/in/lane.py")),
         given={**given, "steps": steps, "timeout": limits.PROPOSAL_WEB_SECONDS // 2},
         derived={"lane.py": era_code.WEB.encode()},
         outputs=tuple(outputs),

@@ -17,7 +17,7 @@ from typing import Any, Final
 from threegate.aana.decision_log import VERDICT_TYPES
 from threegate.aana.vocabulary import ROUTES
 from threegate.core import limits
-from threegate.runners.registry import backend_names
+from threegate.request.backend import BACKENDS
 from threegate.trail import Event
 from threegate.trail.event import parse_time
 from threegate.trail.payloads import (
@@ -76,7 +76,7 @@ class TrailCounts:
     runs: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By backend and status."""
     run_seconds: dict[str, Histogram] = field(
-        default_factory=lambda: {name: Histogram(RUN_SECONDS) for name in (*backend_names(), OTHER)}
+        default_factory=lambda: {name: Histogram(RUN_SECONDS) for name in (*BACKENDS, OTHER)}
     )
     approval_seconds: Histogram = field(default_factory=lambda: Histogram(WAIT_SECONDS))
     """From the first valid verdict to the approval: how long people take."""
@@ -122,7 +122,7 @@ class TrailCounts:
             case Claimed() if "approved" in known:
                 self.queue_seconds.add((moment - known["approved"]).total_seconds())
             case Started():
-                known["backend"] = _one_of(payload.backend, backend_names())
+                known["backend"] = _one_of(payload.backend, tuple(BACKENDS))
             case Finished() | Interrupted() | Cancelled() if "backend" in known:
                 backend = known["backend"]
                 self.runs[backend, _label(payload.result_status, _CODE, self.runs)] += 1

@@ -1,4 +1,5 @@
-"""What a request asks for: one action, of one of four kinds. Each kind answers here what differs between them.
+"""What a request asks for: one action. Each kind of action answers what differs between them; two are here, the others
+are in the folders of what they are for.
 
 Invariant: the fields of an action are exactly what its kind of request has, so no field is empty because another
 kind has it. What an action says of itself to the gates, the Job and a grant is decided by its fields alone.
@@ -10,31 +11,22 @@ import json
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from threegate.core import canonical, limits
 from threegate.request.exposure import Exposure, Input, command_exposure
 
+if TYPE_CHECKING:
+    from threegate.core.screen_parts import Item
+
 Risk = Literal["low", "medium", "high"]
 Category = Literal["public_read", "private_read", "write"]
 
-CHANGE_KINDS: Final = ("add", "modify", "delete", "mode", "type")
-"""The kinds of changes, in the order in which they are counted."""
-
-_NO_CODE: Final[Mapping[str, None]] = {"argv": None, "code_sha256": None, "vars_sha256": None}
+NO_CODE: Final[Mapping[str, None]] = {"argv": None, "code_sha256": None, "vars_sha256": None}
 """Every Job names these three."""
 _TICKS: Final = re.compile(r"`+")
-
-
-class ComputedChange(Protocol):
-    """What the bytes of a change set say about its risk."""
-
-    @property
-    def deletions(self) -> int: ...
-    @property
-    def run_later(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +45,11 @@ class ActionText:
         return f"the {self.label}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Action(ABC):
     """What a request asks for. What is not abstract here is so for code that runs in a sandbox."""
 
+    __slots__ = ()
     runs_code: ClassVar[bool] = True
     """Whether the request's own code runs, with its own cores and memory."""
     grouped: ClassVar[bool] = True
@@ -81,7 +74,7 @@ class Action(ABC):
     @property
     def program(self) -> str:
         """The program that the command starts."""
-        return ""
+        return self.words[0] if self.words else ""
 
     @property
     def variables(self) -> str:
@@ -89,9 +82,9 @@ class Action(ABC):
         return ""
 
     @property
-    def source(self) -> str | None:
+    def source(self) -> str:
         """The Python code of the request, if its kind has such."""
-        return None
+        return ""
 
     @property
     def does(self) -> str:
@@ -126,9 +119,48 @@ class Action(ABC):
         """Whether an agent's run with a copy of this project may ask for it."""
         return True
 
-    def risks(self, change: ComputedChange | None) -> tuple[tuple[Risk, bool, str], ...]:
-        """What raises the risk: the level, whether it holds, and why. `change` is None before the bytes were read."""
+    @property
+    def alone(self) -> Hashable:
+        """What no other run may have before this one's end is recorded; None for nothing."""
+        return None
+
+    @property
+    def stateful(self) -> bool:
+        """Whether what it does depends on what was done before it."""
+        return False
+
+    @property
+    def sends_out(self) -> bool:
+        """Whether what it is given can get anywhere although the request has no network."""
+        return False
+
+    def risks(self) -> tuple[tuple[Risk, bool, str], ...]:
+        """What raises the risk: the level, whether it holds, and why."""
         return ()
+
+    def why_other(self) -> tuple[str, str]:
+        """Code and words of the refusal where the Job is not the signed one although the request is."""
+        return "job_changed", "the request means something else today than when it was signed"
+
+    def without_state(self, meaning: dict[str, Any]) -> dict[str, Any]:
+        """Its Job's meaning without what was done before it: a grant covers it whatever that was."""
+        return meaning
+
+    def names(self) -> Iterator[Item]:
+        """What it is done with, if that has a name, as items of a screen."""
+        return iter(())
+
+    def card(self) -> Iterator[Item]:
+        """What a card says of it."""
+        return iter(())
+
+    def walls(self) -> Iterator[Item]:
+        """What it is done with, to the last detail."""
+        return iter(())
+
+    def digests(self) -> Iterator[Item]:
+        """What is identified by a digest."""
+        return iter(())
 
     def python(self) -> tuple[str, Callable[[str], Action]] | None:
         """The Python code that it runs, if it is in the request, and the action with other code in its place."""
@@ -183,11 +215,6 @@ class Command(Action):
         """The words of the command."""
         return self.argv
 
-    @property
-    def program(self) -> str:
-        """The first word."""
-        return self.argv[0]
-
     def without_open(self) -> Command:
         """All of its words are compared one by one."""
         return Command(())
@@ -219,7 +246,7 @@ class Command(Action):
 
     def meaning(self) -> dict[str, Any]:
         """The words as they are."""
-        return {**_NO_CODE, "argv": list(self.argv)}
+        return {**NO_CODE, "argv": list(self.argv)}
 
     def gate_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
         """The words, and the folder in which they run."""
@@ -273,9 +300,9 @@ class Script(Action):
 
     def body(self, inputs: Sequence[Input]) -> Iterator[str]:
         """Code and Inputs (JSON)."""
-        yield from ("## Code", "", *_fenced(self.code, "python"))
+        yield from ("## Code", "", *fenced(self.code, "python"))
         if self.vars_json is not None:
-            yield from ("", "## Inputs (JSON)", "", *_fenced(self.vars_json, "json"))
+            yield from ("", "## Inputs (JSON)", "", *fenced(self.vars_json, "json"))
 
     def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure:
         """All of it is on the screen."""
@@ -283,211 +310,29 @@ class Script(Action):
 
     def meaning(self) -> dict[str, Any]:
         """Both texts by their sha256."""
-        return {**_NO_CODE, "code_sha256": _sha256(self.code), **self._vars_sha256()}
+        return {**NO_CODE, "code_sha256": sha256_of(self.code), **self._varssha256_of()}
 
     def gate_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
         """The code's digest, and the object of the Inputs (JSON), {} if there is none."""
         text = self.variables.encode() or b"{}"
         variables = canonical.loads_strict(text, max_bytes=limits.REQUEST_BYTES)
-        return {"code_sha256": _sha256(self.code), "vars": variables, **shared}
+        return {"code_sha256": sha256_of(self.code), "vars": variables, **shared}
 
     def aana_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
         """Both texts by their digest."""
-        return {"code_sha256": _sha256(self.code), **shared, **self._vars_sha256()}
+        return {"code_sha256": sha256_of(self.code), **shared, **self._varssha256_of()}
 
-    def _vars_sha256(self) -> dict[str, str]:
-        return {} if self.vars_json is None else {"vars_sha256": _sha256(self.vars_json)}
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """An apply request's claims about its change set: the digest of the table, how many of each kind, some of
-    the paths.
-    """
-
-    sha256: str
-    add: int
-    modify: int
-    delete: int
-    mode: int
-    type: int
-    rows: tuple[tuple[str, str], ...] = ()
-    """(kind, path)"""
-
-    def lines(self) -> Iterator[str]:
-        """The Changes section's text, without its heading: what `read_changes` reads."""
-        yield f"- digest: sha256:{self.sha256}"
-        for kind in CHANGE_KINDS:
-            yield f"- {kind}: {getattr(self, kind)}"
-        if self.rows:
-            yield from ("", "```", *(f"{kind:6} {path}" for kind, path in self.rows), "```")
+    def _varssha256_of(self) -> dict[str, str]:
+        return {} if self.vars_json is None else {"vars_sha256": sha256_of(self.vars_json)}
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectChange(Action):
-    """A project is changed by the change set in the first input; here are the request's claims about it."""
-
-    runs_code: ClassVar[bool] = False
-    grouped: ClassVar[bool] = False
-    least_category: ClassVar[Category] = "write"
-    never_granted: ClassVar[str] = "a change of a project"
-    never_replayed: ClassVar[str] = "changed a project; changes are not repeated for comparison"
-    project: str
-    """The registered name of the project."""
-    changes: Changes
-
-    @property
-    def does(self) -> str:
-        """Which project is changed."""
-        return f"changes the project {self.project}"
-
-    def keys(self) -> Mapping[str, str]:
-        """The project's name."""
-        return {"project": self.project}
-
-    def tool_named(self, tool: str | None) -> str | None:
-        """The tool that contracts see where the front matter's `tool` is `tool`."""
-        return tool
-
-    def without_open(self) -> ProjectChange:
-        """All of it."""
-        return self
-
-    def may_change(self, project: str | None) -> bool:
-        """Only the project that the run has a copy of."""
-        return self.project == project
-
-    def risks(self, change: ComputedChange | None) -> tuple[tuple[Risk, bool, str], ...]:
-        """By the bytes of the change set; before they were read, the request's own claims count."""
-        deletes = change.deletions if change else self.changes.delete + self.changes.type
-        return (
-            ("high", bool(deletes), "it deletes or replaces what is in the project"),
-            ("high", bool(change and change.run_later), "it changes files that run later by themselves"),
-            ("medium", True, "it changes a project"),
-        )
-
-    def texts(self) -> tuple[ActionText, ...]:
-        """None of the request's own: the screen shows the files."""
-        return ()
-
-    def body(self, inputs: Sequence[Input]) -> Iterator[str]:
-        """Changes."""
-        yield from ("## Changes", "", *self.changes.lines())
-
-    def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure:
-        """The files of the project."""
-        reach = (f"the files of the project {self.project}",)
-        return Exposure("transparent", "a change of files; what of them runs later is counted on the card", (), reach)
-
-    def meaning(self) -> dict[str, Any]:
-        """The project's name; what its bytes and the project are is the Job's."""
-        return {**_NO_CODE, "project": self.project}
-
-    def gate_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
-        """The project's name."""
-        return {"project": self.project, **shared}
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall(Action):
-    """One tool of one server is called as it was pinned, with the arguments as canonical JSON."""
-
-    runs_code: ClassVar[bool] = False
-    least_category: ClassVar[Category] = "private_read"
-    own_tool: ClassVar[bool] = True
-    open_part: ClassVar[str] = "arguments"
-    never_replayed: ClassVar[str] = "called a tool; calls are not repeated for comparison"
-    server: str
-    tool: str
-    """Its name at the server."""
-    manifest_sha256: str
-    """The digest of the manifest under which the caller saw the tool."""
-    arguments_json: str
-    """One object, in the form of RFC 8785."""
-
-    @property
-    def name(self) -> str:
-        """The tool as contracts name it."""
-        return f"{self.server}.{self.tool}"
-
-    @property
-    def does(self) -> str:
-        """What is called."""
-        return f"calls {self.name}"
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments as the server gets them."""
-        value: dict[str, Any] = canonical.loads_strict(
-            self.arguments_json.encode(), max_bytes=limits.TOOL_ARGUMENTS_BYTES
-        )
-        return value
-
-    def values(self) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-        """Each leaf; an empty object or list is one."""
-        return _leaves(self.arguments())
-
-    def parts(self) -> Mapping[str, Any]:
-        """The whole call."""
-        return {"call": self}
-
-    def keys(self) -> Mapping[str, str]:
-        """The server, and its manifest."""
-        return {"server": self.server, "manifest_sha256": self.manifest_sha256}
-
-    def tool_key(self, tool: str | None) -> str:
-        """The tool's name at the server."""
-        return self.tool
-
-    def tool_named(self, tool: str | None) -> str:
-        """The tool, with its server."""
-        return self.name
-
-    def risks(self, change: ComputedChange | None) -> tuple[tuple[Risk, bool, str], ...]:
-        """A server is always foreign."""
-        return (("medium", True, "it calls a program that is not in the request"),)
-
-    def without_open(self) -> ToolCall:
-        """Which tool of which server, as pinned."""
-        return replace(self, arguments_json="")
-
-    def texts(self) -> tuple[ActionText, ...]:
-        """The arguments."""
-        return (ActionText("call", self.arguments_json),)
-
-    def body(self, inputs: Sequence[Input]) -> Iterator[str]:
-        """Arguments (JSON)."""
-        yield from ("## Arguments (JSON)", "", *_fenced(self.arguments_json, "json"))
-
-    def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure:
-        """The tool."""
-        reach = (f"the tool {self.tool} of the server {self.server}",)
-        return Exposure("transparent", "the call is on the screen; its server is one that was added", (), reach)
-
-    def meaning(self) -> dict[str, Any]:
-        """The call with the digest of its arguments."""
-        facts = {name: getattr(self, name) for name in ("server", "tool", "manifest_sha256")}
-        return {**_NO_CODE, "call": {**facts, "arguments_sha256": _sha256(self.arguments_json)}}
-
-    def gate_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments, and nothing besides."""
-        return self.arguments()
-
-
-def _sha256(text: str) -> str:
+def sha256_of(text: str) -> str:
+    """The digest of a text as UTF-8."""
     return canonical.sha256_hex(text.encode())
 
 
-def _fenced(text: str, info: str) -> Iterator[str]:
+def fenced(text: str, info: str) -> Iterator[str]:
     """A block in a fence that is longer than any row of backticks in it."""
     longest = max((len(row) for row in _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield from (f"{fence}{info}", text.removesuffix("\n"), fence)
-
-
-def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """The values that are not a non-empty object or list, with the names and indexes that lead to them."""
-    if not value or not isinstance(value, (dict, list)):
-        yield path, value
-        return
-    for name, item in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from _leaves(item, (*path, name))

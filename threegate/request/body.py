@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from threegate.core import limits
-from threegate.request.backend_rules import BACKENDS, OPTIONAL_SECTIONS, Backend
+from threegate.request.backend import BACKENDS
 from threegate.request.findings import Findings
 
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
@@ -73,7 +73,7 @@ def lines_outside_fences(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def read_sections(
-    lines: Sequence[str], first_line: int, backend: Backend, findings: Findings
+    lines: Sequence[str], first_line: int, backend: str, findings: Findings
 ) -> dict[str, BodySection] | None:
     """Split the body into sections by name; problems go to `findings`. None where the headings cannot be trusted."""
     env: dict[str, Any] = {}
@@ -96,7 +96,7 @@ def read_sections(
     return _split(tokens, lines, first_line, backend, findings)
 
 
-def _names(backend: Backend) -> str:
+def _names(backend: str) -> str:
     return ", ".join(f"## {name}" for name in BACKENDS[backend].sections)
 
 
@@ -124,7 +124,7 @@ def _split(
     tokens: Sequence[Token],
     lines: Sequence[str],
     first_line: int,
-    backend: Backend,
+    backend: str,
     findings: Findings,
 ) -> dict[str, BodySection]:
     expected = BACKENDS[backend].sections
@@ -160,13 +160,13 @@ def _split(
             last = max(last, expected.index(name))
             sections[name] = section
     for name in expected:
-        if name not in sections and name not in OPTIONAL_SECTIONS:
+        if name not in sections and name not in BACKENDS[backend].optional_sections:
             line = first_line + max(len(lines) - 1, 0)
             findings.add("TG202", line, 1, f"the section ## {name} is missing; backend {backend} has {_names(backend)}")
     return sections
 
 
-def _unknown(name: str, backend: Backend) -> str:
+def _unknown(name: str, backend: str) -> str:
     for other, rules in BACKENDS.items():
         if name in rules.sections:
             return f"## {name} belongs to backend {other}; this request's backend is {backend}"

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from threegate.core import limits
+from threegate.request.action import Script
+from threegate.request.backend import Reading
 from threegate.request.code_inputs import check_vars
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.command.installs import find_code_installs, find_installs
 from threegate.request.command.paths import find_places
 from threegate.request.model import InputFile
 from threegate.request.problem import Problem
-
-__all__ = ["check_code", "check_vars"]
 
 _UNSUPPORTED: Final[dict[type[ast.AST], str]] = {
     ast.Yield: "yield",
@@ -36,6 +36,15 @@ _PARTS: Final = re.compile(
     re.DOTALL | re.IGNORECASE | re.VERBOSE,
 )
 _CAUGHT: Final = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
+
+
+def read_script(reading: Reading) -> Script | None:
+    """Code and Inputs (JSON); None where the code is not well-formed."""
+    # Which inputs there are is not known where the front matter's list is not well-formed.
+    inputs = reading.values.get("inputs", ()) if reading.knows("inputs") else None
+    code = reading.block("Code", "TG221", "python", lambda text: check_code(text, inputs))
+    variables = reading.block("Inputs (JSON)", "TG222", "json", check_vars)
+    return None if code is None else Script(code, variables)
 
 
 def check_code(text: str, inputs: Sequence[InputFile] | None = None) -> tuple[Problem, ...]:

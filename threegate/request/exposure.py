@@ -91,31 +91,6 @@ def exposure_lines(exposure: Exposure) -> tuple[str, str]:
     return f"{exposure.opacity} ({exposure.why})", "; ".join(exposure.reach) or "nothing"
 
 
-class _Exposing(Protocol):
-    """A request's action."""
-
-    def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure: ...
-
-
-class _Asking(Protocol):
-    """A request."""
-
-    @property
-    def action(self) -> _Exposing: ...
-    @property
-    def workdir(self) -> str: ...
-    @property
-    def inputs(self) -> Sequence[Input]: ...
-    @property
-    def network_allowlist(self) -> Sequence[Any]: ...
-
-
-def exposure_of(request: _Asking) -> Exposure:
-    """Both facts of a request, before the bytes of its inputs are known."""
-    reach = tuple(f"network {item.host}:{item.port}" for item in sorted(request.network_allowlist))
-    return request.action.exposure(request.workdir, request.inputs).reaching(reach)
-
-
 def command_exposure(argv: Sequence[str], workdir: str, inputs: Sequence[Input]) -> Exposure:
     """The opacity alone, of a command with its inputs."""
     script = script_word(argv)

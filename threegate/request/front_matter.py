@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from threegate.core.strict_yaml import YamlNode
-from threegate.request.backend_rules import BACKENDS, Backend
-from threegate.request.changes_section import ARCHIVE, COMMITS
+from threegate.request.backend import BACKENDS
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
-from threegate.request.front_matter_keys import KEYS, TOOL_AT_SERVER, TOOL_TO_CALL, Bounds
+from threegate.request.front_matter_keys import KEYS, TOOL_TO_CALL, Bounds
 from threegate.request.model import Stage
 
 APPROVAL_KEYS = ("approved_by", "approved_utc")
@@ -64,7 +63,7 @@ def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
     return values
 
 
-def check_together(root: YamlNode, values: Mapping[str, Any], backend: Backend, findings: Findings) -> None:
+def check_together(root: YamlNode, values: Mapping[str, Any], backend: str, findings: Findings) -> None:
     """Rules between keys, for the values that were read."""
 
     def place(name: str) -> YamlNode:
@@ -72,8 +71,8 @@ def check_together(root: YamlNode, values: Mapping[str, Any], backend: Backend, 
 
     rules = BACKENDS[backend]
     _check_version(root, values, backend, findings)
-    if rules.runs == "code" and values.get("language", "python").casefold() != "python":
-        findings.at("TG137", place("language"), f"language must be python for backend {backend}")
+    if rules.language and values.get("language", rules.language).casefold() != rules.language:
+        findings.at("TG137", place("language"), f"language must be {rules.language} for backend {backend}")
     if not rules.network and values.get("network") == "allowlist":
         message = f"network must be none for backend {backend}, which has no network"
         findings.at("TG138", place("network"), message)
@@ -99,7 +98,7 @@ def _version(root: YamlNode) -> str:
     return "2" if value in ("2", 2) and not isinstance(value, float) else "1"
 
 
-def _check_version(root: YamlNode, values: Mapping[str, Any], backend: Backend, findings: Findings) -> None:
+def _check_version(root: YamlNode, values: Mapping[str, Any], backend: str, findings: Findings) -> None:
     """Rules between the version, the backend and what the backend needs."""
 
     def place(name: str) -> YamlNode:
@@ -115,22 +114,7 @@ def _check_version(root: YamlNode, values: Mapping[str, Any], backend: Backend, 
         if name not in root.value:
             what = TOOL_TO_CALL if name == "tool" else KEYS[name].description
             findings.add("TG121", 1, 1, f"the key {name} is missing; {what}")
-    if rules.runs == "changes":
-        inputs = values.get("inputs", ())
-        names = [item.name for item in inputs]
-        if "inputs" not in root.value or ("inputs" in values and names not in ([ARCHIVE], [ARCHIVE, COMMITS])):
-            findings.at("TG172", place("inputs"), f"inputs must be {ARCHIVE}, and perhaps {COMMITS} after it")
-        elif any(item.unpack for item in inputs):
-            findings.at("TG172", place("inputs"), f"{' and '.join(names)} is not unpacked; leave unpack out")
-    elif rules.runs == "call":
-        if values.get("inputs"):
-            findings.at("TG176", place("inputs"), "inputs must be left out: a call has its arguments only")
-        if values.get("outputs_expected"):
-            findings.at("TG176", place("outputs_expected"), "outputs_expected must be left out of a call")
-        if values.get("server") == "threegate":
-            findings.at("TG173", place("server"), "server must be one that the operator added, none of ours")
-        if "tool" in values and not TOOL_AT_SERVER.fullmatch(values["tool"]):
-            findings.at("TG174", place("tool"), "tool must be a name of A-Z a-z 0-9 _ . - at the server")
+    rules.check(values, root.value, lambda rule, name, message: findings.at(rule, place(name), message))
     for name, key in KEYS.items():
         if key.versions == rules.version == "2" and name in root.value and name not in (*rules.keys, *rules.optional):
             findings.at("TG170", root.value[name][0], f"{name} is no key of backend {backend}; leave it out")

@@ -16,7 +16,7 @@ from threegate.core import limits
 from threegate.core.risk_domains import RISK_DOMAINS
 from threegate.core.strict_yaml import YamlNode
 from threegate.request import fields, lists
-from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND
+from threegate.request.backend import BACKENDS, DEFAULT_BACKEND
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
 from threegate.request.model import CHOICES
@@ -28,8 +28,6 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 _LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SERVER = re.compile(r"[a-z][a-z0-9-]{0,15}")
-TOOL_AT_SERVER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""A tool's name at its server: with the server's name before it, it is a tool's name for contracts."""
 TOOL_TO_CALL = "for mcp the tool to call, by its name at the server"
 """What the key `tool` is besides, in version 2."""
 _WORKDIR = re.compile(r"/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8}")

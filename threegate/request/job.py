@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any
 
 from threegate.core import canonical, limits
 from threegate.request.action import Action
-from threegate.request.backend_rules import BACKENDS
-from threegate.request.exposure import Exposure, exposure_of
-from threegate.request.model import Backend, Request, Risk, Sensitivity
+from threegate.request.backend import BACKENDS
+from threegate.request.exposure import Exposure
+from threegate.request.model import Request, Risk, Sensitivity, exposure_of
 
 if TYPE_CHECKING:
     from threegate.core.settings import Settings
@@ -36,10 +36,6 @@ ERA_ENVIRONMENT: Mapping[str, str] = {
     "GIT_CONFIG_VALUE_2": "/dev/null",
 }
 """The whole environment of a run; with an allowlist the proxy variables are added."""
-
-Deliver = Literal["tree", "branch"]
-DELIVERIES: Final[tuple[Deliver, ...]] = ("tree", "branch")
-"""What an approved change set of a project becomes: new files, or a commit on a new branch."""
 
 RISKS: tuple[Risk, ...] = ("low", "medium", "high")
 """From the least on."""
@@ -81,124 +77,10 @@ class Platform:
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectPlace:
-    """A project as it is bound: its registered name, real path, device, inode, and the owner's uid."""
-
-    name: str
-    path: str
-    device: int
-    inode: int
-    uid: int
-    deliver: Deliver = "tree"
-    """What an approved change set becomes: new files in the project, or a commit on a branch of its repository."""
-
-    def to_json(self) -> dict[str, Any]:
-        """As the Job, the journal and the trail have it."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class JobBranch:
-    """What a change set becomes, one commit or several, where the project's changes are delivered as a branch."""
-
-    name: str
-    """The new branch, without `refs/heads/`; a number follows where a branch of this name exists."""
-    base: str
-    """The commit that it is made on: HEAD of the project."""
-    tree: str
-    """Id of its tree, and so of every byte in it."""
-    author: str
-    message: str
-    notes: tuple[str, ...] = ()
-    """What of the change set is not in the commit."""
-    commits: tuple[tuple[str, str], ...] = ()
-    """Tree and message of each commit, oldest first, where the agent's are delivered one by one: `tree` is the last
-    one's, and `message` is empty.
-    """
-
-    def to_json(self) -> dict[str, Any]:
-        """As the Job has it."""
-        texts = {name: getattr(self, name) for name in ("name", "base", "tree", "author", "message")}
-        commits = {"commits": [list(item) for item in self.commits]} if self.commits else {}
-        return {**texts, "notes": list(self.notes), **commits}
-
-
-@dataclass(frozen=True, slots=True)
-class JobChange:
-    """What an apply request does to which project, as computed from the bytes of its change set."""
-
-    project: ProjectPlace
-    sha256: str
-    """The change set's digest: the sha256 of its table."""
-    paths: int
-    deletions: int
-    run_later: int
-    """Paths of files that something runs later by itself (changes/run_later.py)."""
-    unseen: int
-    """Paths whose new bytes are no text, so that the screen has their size and digest only."""
-    hidden: int = 0
-    """Paths whose new text has characters that cannot be seen, or names another encoding (request/shown_whole.py)."""
-    branch: JobBranch | None = None
-    """None where it is delivered as files."""
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierCall:
-    """A call that the process of a stateful server was sent before."""
-
-    request_id: str
-    tool: str
-    """Its name at the server."""
-    arguments: str
-    """In canonical form, shortened."""
-    status: str
-    """How the request ended; ``running`` while it does."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerState:
-    """What the process of a stateful server has done for the requester. All empty: there is none, and the
-    call starts a new one.
-    """
-
-    process: str = ""
-    """A random name that no other process has."""
-    count: int = 0
-    """Calls since it started."""
-    calls: tuple[EarlierCall, ...] = ()
-    """The newest of them, at most TOOLS_EARLIER_CALLS, in their order."""
-
-    def to_json(self) -> dict[str, Any]:
-        """As the Job and the daemon's list of processes have it."""
-        calls = [{name: getattr(call, name) for name in EarlierCall.__slots__} for call in self.calls]
-        return {"process": self.process, "count": self.count, "calls": calls}
-
-
-@dataclass(frozen=True, slots=True)
-class JobServer:
-    """Where an mcp request's server runs and what it can reach there, as its manifest says; in words for a screen."""
-
-    place: str
-    """``jail``, ``era`` or ``host``."""
-    argv: tuple[str, ...]
-    hosts: tuple[str, ...]
-    binds: tuple[str, ...]
-    """Folders of the machine, each as ``/path (read-only)`` or ``/path (may be written)``."""
-    secrets: tuple[str, ...]
-    """Names of the secrets that it is given."""
-    account: str = ""
-    """The account that it runs as; empty: the daemon's own."""
-    state: ServerState | None = None
-    """What earlier calls may have left in its process; None for a server that has a fresh process for each call."""
-    image: str = ""
-    """The image of a server in a container, by its digest."""
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """What will run, whole."""
 
-    backend: Backend
+    backend: str
     action: Action
     workdir: str
     inputs: tuple[JobInput, ...]
@@ -222,10 +104,6 @@ class Job:
     proposal_sha256: str | None = None
     unread: tuple[str, ...] = ()
     """Names of inputs that may hold code and that the full screen does not show whole (shown_whole.py)."""
-    change: JobChange | None = None
-    """What the bytes of a change set and its project are."""
-    server: JobServer | None = None
-    """What makes a call."""
 
     def meaning(self) -> dict[str, Any]:
         """The canonical meaning as a JSON value: code and variables by their sha256, everything else as it is."""
@@ -266,8 +144,6 @@ class Job:
             "proposal_sha256": self.proposal_sha256,
             # Only where there are any: a job of an earlier version, all of whose inputs are shown, keeps its digest.
             **({"unread": list(self.unread)} if self.unread else {}),
-            **({} if self.change is None else {"change": _change_meaning(self.change)}),
-            **({} if self.server is None else {"server": _server_meaning(self.server)}),
         }
 
     @property
@@ -276,35 +152,20 @@ class Job:
         return canonical.digest(self.meaning())
 
 
-def _change_meaning(change: JobChange) -> dict[str, Any]:
-    counts = {name: getattr(change, name) for name in ("sha256", "paths", "deletions", "run_later", "unseen", "hidden")}
-    branch = {} if change.branch is None else {"branch": change.branch.to_json()}
-    return {"project": change.project.to_json(), **counts, **branch}
-
-
-def _server_meaning(server: JobServer) -> dict[str, Any]:
-    lists = {name: list(getattr(server, name)) for name in ("argv", "hosts", "binds", "secrets")}
-    state = {} if server.state is None else {"state": server.state.to_json()}
-    image = {"image": server.image} if server.image else {}
-    return {"place": server.place, "account": server.account, **lists, **state, **image}
-
-
-def effective_risk(request: Request, exposure: Exposure, change: JobChange | None = None) -> Risk:
+def effective_risk(request: Request, exposure: Exposure) -> Risk:
     """max(declared, computed): docs/spec/2-approval.md, "Effective risk". `exposure` is that of the same request."""
-    computed = (risk for risk, _ in risk_reasons(request, exposure, change))
+    computed = (risk for risk, _ in risk_reasons(request, exposure))
     return max(request.risk_level, *computed, "low", key=RISKS.index)
 
 
-def risk_reasons(request: Request, exposure: Exposure, change: JobChange | None = None) -> list[tuple[Risk, str]]:
+def risk_reasons(request: Request, exposure: Exposure) -> list[tuple[Risk, str]]:
     """Everything that raises a request's risk above low, whatever it declares: the level, and the reasons in
     our words.
-
-    Before the bytes of a change set were read (`change` is None), the request's own claims count.
     """
     reasons: tuple[tuple[Risk, bool, str], ...] = (
         ("high", bool(exposure.opaque and exposure.reach), "code that is not on the screen can reach out"),
         ("high", request.unusual_program, "nobody here vouches for the program"),
-        *request.action.risks(change),
+        *request.action.risks(),
         ("medium", exposure.opaque, "not all code is on the screen"),
         ("medium", request.network != "none", "it reaches the network"),
         ("medium", request.data_sensitivity != "public", f"its data is {request.data_sensitivity}"),
@@ -321,13 +182,11 @@ def build_job(
     time_cap_sec: int | None = None,
     proposal_sha256: str | None = None,
     unread: Sequence[str] = (),
-    change: JobChange | None = None,
-    server: JobServer | None = None,
 ) -> Job:
     """The Job of a request. `input_sizes` maps sha256 to bytes for every declared input (KeyError otherwise).
 
-    `unread` is what `unread_inputs` found in the bytes of the inputs, `change` what was computed from those of a change
-    set, `server` what the manifest says that a call names.
+    `unread` is what `unread_inputs` found in the bytes of the inputs. What else is known of this machine is in the
+    request's action, bound to it.
 
     `write_class` says that the tool's contract has a side effect above read (effective risk high);
     `time_cap_sec` is a contract's `timeouts.total_ms`, rounded up to seconds.
@@ -363,12 +222,10 @@ def build_job(
         workflow=request.workflow,
         role=request.role,
         requested_by=request.requested_by,
-        effective_risk="high" if write_class else effective_risk(request, exposure, change),
+        effective_risk="high" if write_class else effective_risk(request, exposure),
         data_sensitivity=request.data_sensitivity,
         proposal_sha256=proposal_sha256,
         unread=tuple(unread),
-        change=change,
-        server=server,
     )
 
 

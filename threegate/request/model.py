@@ -12,8 +12,7 @@ from typing import Any, Final, Literal
 
 from threegate.request.action import Action
 from threegate.request.action import Risk as Risk
-from threegate.request.backend_rules import BACKENDS
-from threegate.request.backend_rules import Backend as Backend
+from threegate.request.exposure import Exposure
 
 Network = Literal["none", "allowlist"]
 Stage = Literal["draft", "approved"]
@@ -62,7 +61,7 @@ class Request:
     approved_by: str | None
     approved_utc: datetime | None
     purpose: str
-    backend: Backend
+    backend: str
     language: str
     """Empty in version 2, as are the limits for cores and memory: nothing of the request's runs there."""
     network: Network
@@ -108,5 +107,11 @@ class Request:
 
     @property
     def signature_needed(self) -> bool:
-        """Whether only a signature lets it run, whatever the settings say: what a request of version 2 does stays."""
-        return BACKENDS[self.backend].version == "2"
+        """Whether only a signature lets it run, whatever the settings say: what runs no code of its own stays done."""
+        return not self.action.runs_code
+
+
+def exposure_of(request: Request) -> Exposure:
+    """Both facts of a request, before the bytes of its inputs are known."""
+    reach = tuple(f"network {item.host}:{item.port}" for item in sorted(request.network_allowlist))
+    return request.action.exposure(request.workdir, request.inputs).reaching(reach)

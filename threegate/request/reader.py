@@ -10,32 +10,31 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from datetime import datetime
 from decimal import Decimal
 from itertools import islice
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.file_names import is_request_name
 from threegate.core.strict_yaml import YamlNode
 from threegate.request import rules, sections
-from threegate.request.action import Action, Command, ProjectChange, Script, ToolCall
-from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
+from threegate.request.action import Action
+from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import BodySection, read_sections
-from threegate.request.changes_section import read_changes
 from threegate.request.characters import describe, hidden_places, visible
-from threegate.request.code import check_code, check_vars
-from threegate.request.command import ReadCommand, read_command
+from threegate.request.command import read_command
 from threegate.request.content import check_content
-from threegate.request.exposure import Exposure, exposure_of
+from threegate.request.exposure import Exposure
 from threegate.request.findings import Findings
 from threegate.request.front_matter import check_together, read_keys
 from threegate.request.front_matter_keys import Bounds
 from threegate.request.masking import mask_lines, tell
-from threegate.request.model import OutputFile, Request, Stage
+from threegate.request.model import OutputFile, Request, Stage, exposure_of
+from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, read_front, read_source
 from threegate.request.yaml_nodes import YAMLRefused, scalars
@@ -49,7 +48,6 @@ warnings.filterwarnings("ignore", module="<unknown>")
 
 STANDARD_INPUT = "-"
 _NAME = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9-]{1,64}\.md")
-READ_CLOSELY = frozenset({"Command", "Code", "Inputs (JSON)", "Changes", "Arguments (JSON)"})
 
 
 def stage_of(path: str) -> Stage:
@@ -97,14 +95,16 @@ class _Reading:
         self.findings = Findings()
         self.bounds = Bounds(settings, now, self.findings)
         self.values: dict[str, Any] = {}
+        self.written: Container[str] = ()
         self.secrets: list[Found] = []
         self.clean = True
         self.withheld: set[int] = set()
+        self.backend = DEFAULT_BACKEND
         self.request: Request | None = None
         self.exposure: Exposure | None = None
         self.parts: dict[str, BodySection] = {}
         self.risk: sections.RiskLines | None = None
-        self.command: ReadCommand | None = None
+        self.unusual_program = False
         self.place = (1, 1)
         self.outputs: tuple[OutputFile, ...] = ()
         self.action: Action | None = None
@@ -179,8 +179,9 @@ class _Reading:
         """The text with what has a closer reader (command, code, variables) blanked out and no heading left, every
         place kept: what counts as prose is decided by the sections that were read, not by what looks like one."""
         lines = [f" #{line[2:]}" if line.startswith("## ") else line for line in source.lines]
+        closely = BACKENDS[self.backend].closely if self.parts else ()
         for section in self.parts.values():
-            if section.name in READ_CLOSELY:
+            if section.name in closely:
                 start = section.heading - 1
                 end = section.first_line - 1 + len(section.lines)
                 lines[start:end] = [" " * len(line) for line in lines[start:end]]
@@ -191,13 +192,13 @@ class _Reading:
         root, end = front.read, front.end
         if "\\" in front.text:
             self._check_decoded(root, end)
-        self.values = read_keys(root, self.stage, self.bounds)
-        backend = self._backend(root)
+        self.values, self.written = read_keys(root, self.stage, self.bounds), root.value
+        backend = self.backend = self._backend(root)
         check_together(root, self.values, backend, self.findings)
         parts = read_sections(source.lines[end + 1 :], end + 2, backend, self.findings)
         if parts is not None:
             self.parts = parts
-            self._read_parts(root, backend, parts)
+            self._read_parts(BACKENDS[backend])
 
     def _check_decoded(self, root: YamlNode, last: int) -> None:
         """Escapes in quoted scalars can bring back what the raw text was cleared of."""
@@ -222,50 +223,25 @@ class _Reading:
                 continue
             self.findings.add(problem.rule, line, column, problem.message)
 
-    def _backend(self, root: YamlNode) -> Backend:
+    def _backend(self, root: YamlNode) -> str:
         """The backend whose sections are expected; a misspelled one is guessed, and is an error anyway."""
         if "backend" in self.values:
-            name: Backend = self.values["backend"]
+            name: str = self.values["backend"]
             return name
         written = str(root.value["backend"][1].text if "backend" in root.value else DEFAULT_BACKEND)
         plain = written.strip().casefold()
         return next((name for name in BACKENDS if name.casefold() == plain), DEFAULT_BACKEND)
 
-    def _read_parts(self, root: YamlNode, backend: Backend, parts: dict[str, BodySection]) -> None:
+    def _read_parts(self, backend: Backend) -> None:
         """Read the sections."""
-        findings, values = self.findings, self.values
-        if BACKENDS[backend].runs == "command":
-            self.command = self._command(parts)
-            if self.command is not None and self.command.argv is not None:
-                self.action = Command(self.command.argv)
-            if "Input Files" in parts:
-                listed = sections.read_file_list(parts["Input Files"], "TG230", "/in/", findings)
-                if listed is not None and ("inputs" in values or "inputs" not in root.value):
-                    sections.check_input_list(listed, values.get("inputs", ()), findings, parts["Input Files"])
-        elif BACKENDS[backend].runs == "changes":
-            if "Changes" in parts:
-                changes = read_changes(parts["Changes"], findings)
-                if changes is not None and "project" in values:
-                    self.action = ProjectChange(values["project"], changes)
-        elif BACKENDS[backend].runs == "call":
-            arguments = self._block(parts, "Arguments (JSON)", "TG224", "json", sections.check_arguments)
-            if arguments is not None and values.keys() >= set(BACKENDS[backend].keys):
-                named = {name: values[name] for name in BACKENDS[backend].keys}
-                self.action = ToolCall(**named, arguments_json=arguments.rstrip("\n"))
-        else:
-            # Which inputs there are is not known where the front matter's list is not well-formed.
-            inputs = values.get("inputs", ()) if "inputs" in values or "inputs" not in root.value else None
-            code = self._block(parts, "Code", "TG221", "python", lambda text: check_code(text, inputs))
-            variables = self._block(parts, "Inputs (JSON)", "TG222", "json", check_vars)
-            if code is not None:
-                self.action = Script(code, variables)
+        findings, values, parts = self.findings, self.values, self.parts
+        self.action = backend.read(self)
         if "Output Expectations" in parts:
             section = parts["Output Expectations"]
             files = sections.read_file_list(section, "TG240", "/out/", findings)
-            if files and BACKENDS[backend].runs == "changes":
-                findings.add("TG243", section.heading, 1, "a change of a project leaves no files in /out; write none")
-            elif files and BACKENDS[backend].runs == "call":
-                findings.add("TG244", section.heading, 1, "the answer of a call is the only output; write none")
+            if files and backend.no_outputs:
+                rule, message = backend.no_outputs
+                findings.add(rule, section.heading, 1, message)
             elif files is not None:
                 self.outputs = sections.merge_outputs(files, values.get("outputs_expected"), findings, section)
         if "Risk Assessment" in parts:
@@ -273,7 +249,7 @@ class _Reading:
 
     def _make(self, sha256: str) -> None:
         """Make the request, if no rule found an error."""
-        values, risk, action, command = self.values, self.risk, self.action, self.command
+        values, risk, action = self.values, self.risk, self.action
         failed = any(rules.RULES[problem.rule].severity == "error" for problem in self.findings.problems)
         if failed or risk is None or action is None:
             return
@@ -311,7 +287,7 @@ class _Reading:
             justification=risk.justification,
             data_sensitivity=risk.data_sensitivity,  # type: ignore[arg-type]
             network_rationale=risk.network_rationale,
-            unusual_program=command is not None and command.unusual_program,
+            unusual_program=self.unusual_program,
             deliver=values.get("deliver"),
         )
         self.exposure = exposure_of(self.request)
@@ -319,22 +295,32 @@ class _Reading:
             message = f"not all code that runs is on the screen: {self.exposure.why}"
             self.findings.add("TG332", *self.place, message)
 
-    def _command(self, parts: dict[str, BodySection]) -> ReadCommand | None:
-        if "Command" not in parts:
-            return None
-        piece = sections.read_command_line(parts["Command"], self.findings)
+    def knows(self, key: str) -> bool:
+        """Whether what a key says is known."""
+        return key in self.values or key not in self.written
+
+    def command(self) -> tuple[str, ...] | None:
+        """The words of the section Command."""
+        piece = sections.read_command_line(self.parts["Command"], self.findings) if "Command" in self.parts else None
         if piece is None:
             return None
         command = read_command(piece.text, programs=self.settings.programs)
-        self.place = (piece.line, piece.column)
+        self.place, self.unusual_program = (piece.line, piece.column), command.unusual_program
         for problem in command.problems:
             self.findings.take(problem, line=piece.line, column=piece.column)
-        return command
+        return command.argv
 
-    def _block(self, parts: dict[str, BodySection], name: str, rule: str, info: str, check: Any) -> str | None:
-        if name not in parts:
-            return None
-        piece = sections.read_block(parts[name], rule, info, self.findings)
+    def block(
+        self,
+        name: str,
+        rule: str,
+        info: Literal["python", "json"],
+        check: Callable[[str], tuple[Problem, ...]],
+        *,
+        mentions_all: bool = False,
+    ) -> str | None:
+        """The text of a section's block."""
+        piece = sections.read_block(self.parts[name], rule, info, self.findings) if name in self.parts else None
         if piece is None:
             return None
         problems = check(piece.text)
@@ -343,9 +329,7 @@ class _Reading:
         if info == "json" and not problems and "\\" in piece.text:
             text = "\n\n".join(_strings(json.loads(piece.text)))
             last = piece.line + piece.text.count("\n")
-            # A tool's arguments may mention anything, paths and installations too: a call is not a program
-            # that runs here.
-            self._check_escaped(text, piece.line, piece.column, last, secrets_only=rule == "TG224")
+            self._check_escaped(text, piece.line, piece.column, last, secrets_only=mentions_all)
         return piece.text
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from threegate.core import limits
 from threegate.request.action import Action
-from threegate.request.backend_rules import BACKENDS
-from threegate.request.model import Backend, NetworkTarget, Request
+from threegate.request.backend import BACKENDS
+from threegate.request.model import NetworkTarget, Request
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*(?: [A-Za-z0-9._-]+)*")
 _NO_STRINGS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -31,7 +31,7 @@ def render_request(request: Request) -> bytes:
     return ("\n".join(lines) + "\n").encode("utf-8")
 
 
-def blank_draft(name: str, created: datetime, backend: Backend, action: Action) -> Request:
+def blank_draft(name: str, created: datetime, backend: str, action: Action) -> Request:
     """A draft with nothing in it yet, for `dataclasses.replace`: it has a name and an action, and reaches nothing.
 
     `name` is its file name, whose stem is its id; `created` is an aware moment in UTC.

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from threegate.core.record import Record, published, schema_of
-from threegate.request.backend_rules import BACKENDS, Backend, BackendRules
+from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Opacity
 from threegate.request.front_matter_keys import KEYS, TOOL_TO_CALL, Key
 from threegate.request.model import Stage
@@ -52,10 +52,10 @@ def request_schema_2() -> dict[str, Any]:
                 "properties": {
                     "backend": {"const": name},
                     **({} if rules.network else {"network": {"const": "none"}}),
-                    **_inputs_of(rules),
+                    **rules.lists,
                     **_keys_of_others(name),
                 },
-                "required": [*rules.keys, *(["inputs"] if rules.runs == "changes" else [])],
+                "required": [*rules.keys, *(name for name, item in rules.lists.items() if item.get("minItems"))],
             }
             for name, rules in newer.items()
         ],
@@ -63,13 +63,7 @@ def request_schema_2() -> dict[str, Any]:
     return published("tool-request-2", "ThreeGate tool request of version 2, front matter", schema)
 
 
-def _inputs_of(rules: BackendRules) -> dict[str, Any]:
-    if rules.runs == "changes":
-        return {"inputs": {"minItems": 1, "maxItems": 2}}
-    return {"inputs": {"maxItems": 0}, "outputs_expected": {"maxItems": 0}}
-
-
-def _keys_of_others(name: Backend) -> dict[str, Any]:
+def _keys_of_others(name: str) -> dict[str, Any]:
     """The keys of version 2 that another backend needs: none of them is in a request of this one."""
     own = (*BACKENDS[name].keys, *BACKENDS[name].optional)
     return {key.name: False for key in KEYS.values() if key.versions == "2" and key.name not in own}

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from threegate.core import limits
-from threegate.core.canonical import StrictJSONError, canonical_bytes, loads_strict
+from threegate.request.backend import Reading
 from threegate.request.body import BodySection
 from threegate.request.fields import FILE_NAME, check_output_path
 from threegate.request.findings import Findings
 from threegate.request.model import InputFile, OutputFile
-from threegate.request.problem import Problem
 
 _BACKQUOTED = re.compile(r"`([^`]+)`(?:[ \t]+(.*))?", re.DOTALL)
 _HASH = re.compile(r"\bsha[-_]?256(?![0-9A-Za-z])", re.IGNORECASE)
@@ -40,7 +39,6 @@ _SAYS_NOTHING = frozenset(
 )
 """Words that give no reason, however they are put together: "none needed", "n/a", "the network is required"."""
 _WORD = re.compile(r"[^\W_]+")
-_CANONICAL = "write it as RFC 8785 does: one line, no blanks, keys sorted, no escapes that are not needed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +166,15 @@ def _listed(content: str, line: int) -> ListedFile:
     return ListedFile(path, rest + content[len(path) + 1 + len(rest) :], line)
 
 
-def check_input_list(
+def read_input_list(reading: Reading) -> None:
+    """The section Input Files, which names the inputs of the front matter again."""
+    if (section := reading.parts.get("Input Files")) is not None:
+        listed = read_file_list(section, "TG230", "/in/", reading.findings)
+        if listed is not None and reading.knows("inputs"):
+            _check_input_list(listed, reading.values.get("inputs", ()), reading.findings, section)
+
+
+def _check_input_list(
     files: Sequence[ListedFile], inputs: Sequence[InputFile], findings: Findings, section: BodySection
 ) -> None:
     """The list must name exactly the inputs of the front matter, and hashes written here must match."""
@@ -298,19 +304,3 @@ def _check_word(label: str, allowed: tuple[str, ...], answers: dict[str, tuple[i
             1,
             f"'{label.capitalize()}:' is one of {', '.join(allowed)} and nothing else{spelled}",
         )
-
-
-def check_arguments(text: str) -> tuple[Problem, ...]:
-    """Problems of the Arguments (JSON) of a call: one object, and its own canonical rendering (RFC 8785), so the bytes
-    that are shown, hashed and sent to the server are the same. `text` ends with a newline. Never raises; linear time.
-    """
-    data = text.encode()
-    try:
-        value = loads_strict(data, max_bytes=limits.TOOL_ARGUMENTS_BYTES)
-    except StrictJSONError as error:
-        return (Problem("TG225", 1, 1, f"the arguments are no JSON that can be sent: {error}"),)
-    if not isinstance(value, dict):
-        return (Problem("TG225", 1, 1, "the arguments are no object; write {…}, or {} for none"),)
-    if canonical_bytes(value) + b"\n" != data:
-        return (Problem("TG225", 1, 1, f"the arguments are not in canonical form; {_CANONICAL}"),)
-    return ()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 from threegate.core import limits
-from threegate.request.backend_rules import BACKENDS
+from threegate.request.backend import BACKENDS
 from threegate.request.characters import describe, hidden_places
 from threegate.request.model import InputFile, Request
 from threegate.request.tar_reader import TarEntry, TarError, read_tar

@@ -20,7 +20,6 @@ from signal import SIGKILL
 from typing import Final
 
 from threegate.core import limits
-from threegate.request.action import Script
 from threegate.request.characters import visible
 from threegate.request.model import Request
 from threegate.request.problem import Problem
@@ -44,11 +43,11 @@ _SILENT: Final = frozenset(("unused-type-ignore-comment", "invalid-syntax"))
 
 
 def check_types(
-    code: str, vars_json: str | None = None, *, binary: Path | None = None, seconds: float = 5.0
+    code: str, vars_json: str = "", *, binary: Path | None = None, seconds: float = 5.0
 ) -> tuple[Problem, ...]:
     """The type checker's findings in code, as warnings; a single warning if it could not be run.
 
-    `code` is text in which `check_code` found no error; `vars_json` the Inputs block, whose keys count as
+    `code` is text in which `check_code` found no error; `vars_json` the Inputs block, if any, whose keys count as
     Any. `binary`: the worker program, by default the one installed next to this interpreter. `seconds`: the
     deadline, after which the worker is killed. Never raises, never runs the code.
     """
@@ -64,14 +63,14 @@ def type_findings(request: Request, *, binary: Path | None = None, seconds: floa
 
     () for a request that is no Monty request. Never raises, never runs the code.
     """
-    script = request.action
-    if not isinstance(script, Script):
+    action = request.action
+    if not action.source:
         return ()
     text = request.data.decode("utf-8", "replace").replace("\r\n", "\n")
-    first = text.count("\n", 0, max(text.find("\n" + script.code, text.find("\n## Code")), 0)) + 2
+    first = text.count("\n", 0, max(text.find("\n" + action.source, text.find("\n## Code")), 0)) + 2
     return tuple(
         Finding(RULE, "warning", problem.line + first - 1, problem.column, problem.message, TYPES.help)
-        for problem in check_types(script.code, script.vars_json, binary=binary, seconds=seconds)
+        for problem in check_types(action.source, action.variables, binary=binary, seconds=seconds)
     )
 
 
@@ -84,9 +83,9 @@ def _installed() -> Path:
     return Path(sysconfig.get_path("scripts")) / "monty"
 
 
-def _stubs(vars_json: str | None) -> str:
+def _stubs(vars_json: str) -> str:
     """Declarations of what the runner adds: `open` and a variable for each key."""
-    keys = json.loads(vars_json) if vars_json is not None else {}
+    keys = json.loads(vars_json) if vars_json else {}
     return _STUBS + "".join(f"{key}: Any\n" for key in keys if key.isidentifier())
 
 

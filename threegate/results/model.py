@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from threegate.core.record import DIALECT, Record
-from threegate.request.backend_rules import Backend
 from threegate.results.result_facts import ResultStatus
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -50,7 +49,7 @@ class ToolResult(Record):
     created_utc: Moment
     request_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{2,127}$")
     executor: Literal["tool-exec"]
-    backend: Backend | None = Field(description="null when the request could not be read")
+    backend: str | None = Field(description="null when the request could not be read")
     status: ResultStatus
     exit_code: int | None
     runtime_sec: float = Field(ge=0)

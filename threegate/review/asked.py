@@ -17,7 +17,7 @@ from threegate.core.errors import ThreeGateError
 from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.request.action import Action, ToolCall
+from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Exposure
 from threegate.review.draft_sources import place_of, placed_at
 
@@ -72,8 +72,8 @@ class AskedReader:
     def _read(self, path: Path, place: Path, folder: str, settings: Settings) -> Asked | None:
         from threegate.approval import requester_of  # an empty list loads no gate
         from threegate.request import read_request
-        from threegate.request.exposure import exposure_of
         from threegate.request.job import effective_risk
+        from threegate.request.model import exposure_of
         from threegate.review.group_shape import shape_of
 
         owner: int | str | None = None
@@ -106,22 +106,11 @@ class AskedReader:
             purpose=request.purpose,
             exposure=exposure,
             shape=shape_of(request, owner)
-            if owner is not None and placed is None and not self._is_stateful(request.action)
+            if owner is not None
+            and placed is None
+            and not BACKENDS[request.backend].keeps_state(self._workspace, request.action)
             else None,
         )
-
-    def _is_stateful(self, action: Action) -> bool:
-        """Whether a call is to be decided on alone because its server keeps something between calls, or is another
-        one now.
-        """
-        if not isinstance(action, ToolCall):
-            return False
-        from threegate.tools.requested_call import pinned_manifest  # most requests call no tool
-
-        try:
-            return pinned_manifest(self._workspace, action).stateful
-        except ThreeGateError:
-            return True
 
     def _settings_now(self) -> Settings:
         """The settings, read again when their file changes; that also discards facts read under the old

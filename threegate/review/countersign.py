@@ -36,7 +36,7 @@ from threegate.launch.launch_facts import batch_place
 from threegate.review.compare import differs_from_last
 from threegate.review.draft_group import Group, why_alone
 from threegate.review.input_copies import InputCopy
-from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock, why_unfit
+from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock
 from threegate.shown.time_read import Reading
 from threegate.trail import moves, payloads
 
@@ -152,7 +152,6 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     `approved` was returned by `read_waiting`.
     """
     request, job = approved.request, approved.job
-    change = approved.change
     copies = tuple(
         InputCopy(item.name, item.sha256, item.size, context.workspace.inputs / item.sha256) for item in job.inputs
     )
@@ -186,9 +185,8 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
         proposal_sha256=job.proposal_sha256,
         now=now,
         differs=differs_from_last(context.workspace, request),
-        change=change,
-        call=approved.call,
-        unfit=why_unfit(change),
+        bound=approved.bound,
+        unfit=approved.bound.why_unfit(),
     )
 
 

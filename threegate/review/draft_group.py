@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from threegate.core import limits
+from threegate.core.screen_parts import size_text
 from threegate.review.group_screen import in_table
 from threegate.review.group_shape import job_shape, shape_of
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
-from threegate.shown.request_sections import size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def why_alone(first: ReviewedDraft, member: ReviewedDraft) -> str:
     Raises Refused if it could not run, OSError.
     """
     refuse_judged(member)
-    if member.job.server is not None and member.job.server.state is not None:
+    if member.job.action.stateful:
         return "its server is stateful, so each call is signed with the calls before it"
     same = (
         shape_of(member.request, member.owner) == shape_of(first.request, first.owner)

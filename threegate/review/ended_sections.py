@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from threegate.approval import format_utc
+from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note, Section
 from threegate.request import Report
 from threegate.request.model import Request
 from threegate.results import ResultFacts
-from threegate.shown.parts import LIMIT, Fact, Field, Item, Note, Section
-from threegate.shown.request_sections import action_names, action_texts, exposure_items, read_all
+from threegate.shown.request_sections import action_texts, exposure_items, read_all
 from threegate.trail import RequestHistory
 from threegate.trail.payloads import Approved, Cleared, Countersigned, End, under_grant
 
@@ -130,7 +130,7 @@ def _asked(request: Request) -> Iterator[Item]:
         yield Field("input", f"/in/{item.name}{' (unpacked)' if item.unpack else ''}, sha256 {item.sha256}")
         yield read_all(request.file_name, item.name)
     yield Field("network", "\n".join(f"{item.host}:{item.port}" for item in request.network_allowlist) or "none")
-    yield from action_names(request.action)
+    yield from request.action.names()
     if request.signature_needed:
         yield Fact("limits", f"{request.time_limit_sec} s")
         return

@@ -12,6 +12,7 @@ from typing import Final
 
 from threegate.approval import format_utc
 from threegate.core import limits
+from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section, size_text
 from threegate.core.settings import Settings
 from threegate.request.shown_whole import why_not_plain
 from threegate.review.group_shape import VaryingValue, differing, outliers_first, values_of
@@ -19,8 +20,7 @@ from threegate.review.input_copies import InputCopy
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import ReviewedDraft
 from threegate.shown.escaped_lines import WIDTH
-from threegate.shown.parts import Fact, Field, Item, Listing, Note, Section
-from threegate.shown.request_sections import job_exposure, size_text
+from threegate.shown.request_sections import job_exposure
 from threegate.shown.screen_lines import render_sections
 
 _ALL: Final = 1 << 30

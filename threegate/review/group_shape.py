@@ -18,11 +18,10 @@ from typing import Any, Final
 
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
-from threegate.request.backend_rules import BACKENDS
+from threegate.request.backend import BACKENDS
 from threegate.request.command import script_word
-from threegate.request.exposure import exposure_of
 from threegate.request.job import Job
-from threegate.request.model import Request
+from threegate.request.model import Request, exposure_of
 from threegate.trail import Owner
 
 _SAME: Final[dict[str, Any]] = {

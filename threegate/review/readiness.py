@@ -16,8 +16,7 @@ from threegate.core.errors import ThreeGateError
 from threegate.core.plugins import OFF
 from threegate.core.workspace import Workspace
 from threegate.launch.launch_problem import launch_problem
-from threegate.runners.description import DoctorLine, LineState, plugin_lines
-from threegate.runners.registry import backends
+from threegate.runners.backend import DoctorLine, LineState, backends, plugin_lines
 from threegate.trail import Trail
 
 _ENGINE: Final = "engine"
@@ -67,7 +66,7 @@ class Readiness:
             settings = self._workspace.load_settings()
         except ThreeGateError as error:
             return DoctorLine(_ENGINE, "failure", str(error), "threegate settings check")
-        lines = [item.answers(settings) for item in backends() if item.answers is not None]
+        lines = [line for item in backends() if (line := item.answers(settings)) is not None]
         lines.append(DoctorLine(_ENGINE, "ok", "none is needed"))
         return next((line for line in lines if line.state != "ok"), lines[0])
 

@@ -13,6 +13,7 @@ from threegate.approval import Check
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.file_names import is_request_name
+from threegate.core.screen_parts import Field, Listing, Quote, Section
 from threegate.launch.context import Context
 from threegate.request import Report
 from threegate.request.report import Finding
@@ -23,7 +24,6 @@ from threegate.review.overview import GROUPS
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import InvalidDraft, ReviewedDraft, read_draft, view_draft
 from threegate.review.status import WHOM, Line, RequestEntry, line_of
-from threegate.shown.parts import Field, Listing, Quote, Section
 from threegate.trail import Event, RequestHistory
 from threegate.trail.payloads import End
 from threegate.trail.story import sentence

@@ -11,12 +11,11 @@ from typing import Final
 
 from threegate.approval import format_utc
 from threegate.core.errors import Refused
+from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.core.settings import Settings
-from threegate.request.backend_rules import BACKENDS
-from threegate.request.changes_section import ARCHIVE, COMMITS
+from threegate.request.backend import BACKENDS
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
-from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.shown.request_sections import Beside, Warning_, read_all, request_sections
 from threegate.shown.signed_text import shown_request
 
@@ -42,7 +41,7 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
             inputs=inputs,
             digests=(Fact("draft", reviewed.request.sha256),),
             judgement=_judgement(reviewed),
-            claims=_claims(reviewed),
+            claims=reviewed.bound.claims(),
         ),
     )
 
@@ -58,10 +57,9 @@ def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
         yield Fact("can run", f"no: {refusal.code}")
     else:
         yield Fact("can run", _can_run(reviewed))
-    if reviewed.change is not None and reviewed.request.stage == "draft":
-        others = [way for way in reviewed.change.ways if way != reviewed.change.way]
-        if others:
-            yield Fact("or deliver", f"{' or '.join(others)}: threegate approve … --deliver {others[0]}")
+    others = [way for way in reviewed.bound.ways if way != reviewed.bound.way]
+    if others and reviewed.request.stage == "draft":
+        yield Fact("or deliver", f"{' or '.join(others)}: threegate approve … --deliver {others[0]}")
     if draft_ttl and reviewed.request.stage == "draft":
         until = format_utc(reviewed.draft.expires_utc(draft_ttl))
         yield Fact("undecided", f"refused at {until}, if nobody decides before")
@@ -76,11 +74,8 @@ def _can_run(reviewed: ReviewedDraft) -> str:
 def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[Warning_]]:
     """What is shown of each input, and a warning for each that is not shown in full."""
     request = reviewed.request
-    if reviewed.change is not None:  # late: most requests change no project
-        from threegate.review.change_screen import change_items, commit_items
-
-        changed = change_items(reviewed.change, reviewed.inputs[0])
-        return {ARCHIVE: changed, COMMITS: commit_items(reviewed.change)}, []
+    if own := BACKENDS[request.backend].input_items(reviewed.bound, reviewed.inputs):
+        return dict(own), []
     most = _PREVIEW if BACKENDS[request.backend].data_inputs else None
     shown: dict[str, tuple[Item, ...]] = {}
     warnings: list[Warning_] = []
@@ -119,14 +114,6 @@ def _warnings(reviewed: ReviewedDraft) -> Iterator[Warning_]:
     for finding in reviewed.report.findings:
         if finding.severity == "warning":
             yield (Quote(finding.message, f"{finding.rule} line {finding.line}:", None),)
-
-
-def _claims(reviewed: ReviewedDraft) -> Section | None:
-    if reviewed.call is None:
-        return None
-    from threegate.review.server_card import tool_claims
-
-    return tool_claims(reviewed.call.tool)
 
 
 def _judgement(reviewed: ReviewedDraft) -> Section:

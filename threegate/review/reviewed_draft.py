@@ -25,7 +25,7 @@ from threegate.launch.approved_file import refuse_other_project
 from threegate.launch.context import Context
 from threegate.proposals.in_workspace import check_proposal_draft, input_place
 from threegate.request import Report, read_request
-from threegate.request.action import ProjectChange, ToolCall
+from threegate.request.backend import BACKENDS, Binding, Bound
 from threegate.request.job import Job, build_job
 from threegate.request.model import Delivery, Request
 from threegate.request.shown_whole import unread_inputs
@@ -34,15 +34,14 @@ from threegate.request.typecheck import type_findings
 from threegate.review.compare import differs_from_last
 from threegate.review.draft_sources import PlacedDraft, placed_at, placed_named
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
+from threegate.runners.backend import running
 from threegate.runners.machine import never_fits
-from threegate.runners.registry import describe
 from threegate.secretscan import mask_secrets
 from threegate.trail import KnownRun, LockedTrail, Owner, RequestHistory
 from threegate.trail.payloads import Rejected
 
 if TYPE_CHECKING:
-    from threegate.changes.requested_change import RequestedChange
-    from threegate.tools.requested_call import RequestedCall
+    pass
 
 DRAFT_EXPIRED = "draft_expired"
 """Why a draft was refused that no operator decided on within `approval.draft_ttl`."""
@@ -95,12 +94,10 @@ class ReviewedDraft:
     """The agent run that drafted it; None if none did."""
     differs: str | None
     """Differences from the last approved request of the same shape; None if there was none."""
-    change: RequestedChange | None = None
-    """What an apply request would do to its project."""
-    call: RequestedCall | None = None
-    """What an mcp request calls."""
+    bound: Bound
+    """What is known of it here besides."""
     unfit: Refused | None = None
-    """Why the change cannot be made in the project now."""
+    """Why it cannot be done as things are now."""
     never_fits: str | None = None
     """Which of its limits no machine of the workspace can satisfy, as one line."""
     image_has_program: bool | None = True
@@ -184,7 +181,7 @@ def open_reviewed_draft(
     """
     report, request = valid or _validate_for_screen(context, draft)
     if deliver is not None:
-        if not isinstance(request.action, ProjectChange):
+        if "deliver" not in BACKENDS[request.backend].optional:
             raise InvalidInput(f"{draft.path.name}: changes no project, so there is nothing to deliver as {deliver}")
         request = replace(request, deliver=deliver)
     with copied_inputs(context.workspace, _places(context, draft, request), request.inputs) as copies:
@@ -274,13 +271,16 @@ def _reviewed(
     opened = {copy.name: copy for copy in copies}
     _refuse_bad_tars(request, opened)
     unread = unread_inputs(request, lambda item: opened[item.name].open())
-    change = None
-    if isinstance(request.action, ProjectChange):  # late: most requests change no project
-        from threegate.changes.requested_change import requested_change
-
-        change = requested_change(
-            context.workspace, settings, request, lambda item: opened[item.name].open(), draft.owner
+    bound = BACKENDS[request.backend].bind(
+        Binding(
+            context.workspace,
+            settings,
+            context.trail,
+            request,
+            lambda item: opened[item.name].open(),
+            draft.owner,
         )
+    )
     with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)
@@ -298,21 +298,14 @@ def _reviewed(
             settings=settings,
             recorded_sha256=proposal,
         )
-        call = None
-        if isinstance(request.action, ToolCall):
-            from threegate.tools.requested_call import requested_call
-
-            call = requested_call(context.workspace, held.index, request.action, draft.owner)
         job = build_job(
-            request,
+            replace(request, action=bound.action),
             input_sizes={copy.sha256: copy.size for copy in copies},
             platform=context.policy.platform,
             write_class=contracts.write_class(context.policy, request),
             time_cap_sec=contracts.time_cap_sec(context.policy, request),
             proposal_sha256=proposal,
             unread=unread,
-            change=change.job if change is not None else None,
-            server=call.server if call is not None else None,
         )
         if proposal is not None and history is not None and history.owner is not None:
             # The daemon wrote the draft; the requester is the one that the trail names.
@@ -343,24 +336,11 @@ def _reviewed(
         proposal_sha256=proposal,
         now=now,
         differs=differs_from_last(context.workspace, request) if compared else None,
-        change=change,
-        call=call,
-        unfit=why_unfit(change),
+        bound=bound,
+        unfit=bound.why_unfit(),
         never_fits=never_fits(context.workspace, settings, request),
-        image_has_program=describe(job.backend).has_program(settings.runners, job.action.program),
+        image_has_program=running(job.backend).has_program(settings.runners, job.action.program),
     )
-
-
-def why_unfit(change: RequestedChange | None) -> Refused | None:
-    """Why the change cannot be made in its project now; None if it can, or if there is no change."""
-    if change is not None:
-        from threegate.changes.requested_change import refuse_unfit
-
-        try:
-            refuse_unfit(change, "; have it proposed again, or see: threegate project redraft --help")
-        except Refused as error:
-            return error
-    return None
 
 
 def _refuse_bad_tars(request: Request, copies: Mapping[str, InputCopy]) -> None:

@@ -20,11 +20,12 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.file_names import README, is_agent_run_id
 from threegate.core.workspace import Workspace
+from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Exposure, exposure_json
 from threegate.results import Verdict, read_verdict
 from threegate.review.asked import Asked, AskedReader
 from threegate.review.draft_sources import placed_at, placed_drafts
-from threegate.runners.description import DoctorLine
+from threegate.runners.backend import DoctorLine
 from threegate.runners.live_output import OutputLine, live_output
 from threegate.secretscan import mask_secrets
 from threegate.shown.escaped_lines import GUTTER, own, shown, wrapped
@@ -270,9 +271,8 @@ def age_text(entry: RequestEntry, now: datetime) -> str:
 
 def worker_text(row: dict[str, Any]) -> str:
     """A line about a worker: whether it accepts work, how much of it is in use, and what is running."""
-    from threegate.runners.registry import backend_names
 
-    kinds = [name.lower() for name in backend_names() if name.lower() in row]
+    kinds = [name.lower() for name in BACKENDS if name.lower() in row]
     load = (
         f"{row['cores_free']} of {row['cores']} cores free, {row['memory_free_mb']} of {row['memory_mb']} MiB free, "
         + ", ".join(f"{kind} {row[kind]}" for kind in kinds)

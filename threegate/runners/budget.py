@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
 from threegate.core import limits
 from threegate.core.settings import RunnersSettings
 from threegate.request.job import Job
-from threegate.request.model import Backend
-from threegate.runners.registry import backends, describe
+from threegate.runners.backend import backends, running
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +27,11 @@ class Need:
     cpus: Decimal
 
     @classmethod
-    def of(cls, backend: Backend, cpus: Decimal, memory_mb: int) -> Need:
+    def of(cls, backend: str, cpus: Decimal, memory_mb: int) -> Need:
         """Limits plus the cost of the sandbox; no more cores than the backend can use."""
-        description = describe(backend)
-        most = cpus if description.most_cpus is None else min(cpus, description.most_cpus)
-        return cls(memory_mb + description.overhead_mb, most)
+        kind = running(backend)
+        most = cpus if kind.most_cpus is None else min(cpus, kind.most_cpus)
+        return cls(memory_mb + kind.overhead_mb, most)
 
 
 def need_of(job: Job) -> Need:
@@ -66,7 +65,7 @@ class Lease:
 class Budget:
     """Memory in MiB, cores, and how many runs of each backend at once."""
 
-    def __init__(self, memory_mb: int, cpus: float | Decimal, rows: Mapping[Backend, int]) -> None:
+    def __init__(self, memory_mb: int, cpus: float | Decimal, rows: Mapping[str, int]) -> None:
         self.memory_mb = memory_mb
         self.cpus = Decimal(str(cpus))
         self._rows = rows
@@ -74,8 +73,8 @@ class Budget:
         self._memory = 0
         self._cpus = Decimal(0)
         self._running = dict.fromkeys(rows, 0)
-        self._projects: set[tuple[int, int]] = set()
-        """Device and inode of the projects that are being changed."""
+        self._alone: set[Hashable] = set()
+        """What is in use that no two runs may use at once: the projects that are being changed."""
 
     @classmethod
     def of(cls, settings: RunnersSettings) -> Budget:
@@ -104,9 +103,9 @@ class Budget:
             return Lease(self, job) if self._has_row(job) and self._fits(job) and self._take(job) else None
 
     def is_busy(self, job: Job) -> bool:
-        """Whether another job is changing this job's project; a project has one change at a time."""
+        """Whether another job uses what this one must have alone, as the project that it changes."""
         with self.lock:
-            return _project_of(job) in self._projects
+            return job.action.alone in self._alone
 
     def round(self) -> Round:
         """One pass through the waiting jobs, oldest first."""
@@ -123,10 +122,9 @@ class Budget:
         self._memory -= need.memory_mb
         self._cpus -= need.cpus
         self._running[job.backend] -= 1
-        if (project := _project_of(job)) is not None:
-            self._projects.discard(project)
+        self._alone.discard(job.action.alone)
 
-    def free_rows(self) -> list[Backend]:
+    def free_rows(self) -> list[str]:
         """The backends that may start one more run, ignoring memory and cores. Called under the lock."""
         return [backend for backend, rows in self._rows.items() if self._running[backend] < rows]
 
@@ -142,8 +140,8 @@ class Budget:
         self._memory += need.memory_mb
         self._cpus += need.cpus
         self._running[job.backend] += 1
-        if (project := _project_of(job)) is not None:
-            self._projects.add(project)
+        if job.action.alone is not None:
+            self._alone.add(job.action.alone)
         return True
 
 
@@ -156,7 +154,7 @@ class Round:
         self._budget = budget
         self._waits = False
 
-    def room(self) -> frozenset[Backend | None]:
+    def room(self) -> frozenset[str | None]:
         """The backends from which a job could still be started in this round, and None for a job with unknown
         needs.
         """
@@ -173,10 +171,6 @@ class Round:
             lease = budget.try_take(job)
             self._waits = lease is None
             return lease
-
-
-def _project_of(job: Job) -> tuple[int, int] | None:
-    return None if job.change is None else (job.change.project.device, job.change.project.inode)
 
 
 def machine_memory_mb() -> int:

@@ -13,10 +13,11 @@ from threegate.core.errors import ThreeGateError, Unavailable
 from threegate.core.plugins import OFF, Place
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.request.model import Backend, Request
+from threegate.request.backend import BACKENDS
+from threegate.request.model import Request
+from threegate.runners.backend import backends, make_runner
 from threegate.runners.budget import Budget, Need
 from threegate.runners.interface import Runner
-from threegate.runners.registry import backend_names, backends, make_runner
 
 NEVER: Final = "it could never run here: it"
 """How a line begins that says why a request can never run."""
@@ -27,7 +28,7 @@ class MakeRunners(Protocol):
 
     def __call__(
         self, workspace: Workspace, settings: Settings, boot: str, say: Callable[[str], None]
-    ) -> Mapping[Backend, Runner]:
+    ) -> Mapping[str, Runner]:
         """`boot`: what this run of the daemon is called; `say` takes lines for its log. Raises InvalidInput,
         Unavailable.
         """
@@ -40,7 +41,7 @@ class Machine:
     is_used: Callable[[Settings], bool]
     """Whether the settings say that jobs run there."""
     runners: MakeRunners
-    budget: Callable[[Settings, Mapping[Backend, Runner]], Budget]
+    budget: Callable[[Settings, Mapping[str, Runner]], Budget]
     """From what the dispatcher takes leases, for these runners."""
     threads: Callable[[Settings], int]
     """How many requests may be under way at once."""
@@ -98,10 +99,8 @@ def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
     return machine_of(settings).workers(workspace)
 
 
-def _runners(
-    workspace: Workspace, settings: Settings, boot: str, say: Callable[[str], None]
-) -> Mapping[Backend, Runner]:
-    return {name: make_runner(name, settings, secrets=settings.secrets) for name in backend_names()}
+def _runners(workspace: Workspace, settings: Settings, boot: str, say: Callable[[str], None]) -> Mapping[str, Runner]:
+    return {name: make_runner(name, settings, secrets=settings.secrets) for name in BACKENDS}
 
 
 def _never_here(workspace: Workspace, settings: Settings, request: Request) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -47,22 +47,16 @@ class DoorCall:
 def python_call(asked: RunPython, files: list[tuple[str, bytes]], requester: str) -> DoorCall:
     """The call of `run_python`. Raises InvalidInput."""
     variables = None if asked.inputs is None else json.dumps(asked.inputs, ensure_ascii=False)
-    if asked.where == "monty":
-        options = DraftOptions(
-            "monty",
-            asked.purpose,
-            code=asked.code,
-            vars_json=variables,
-            time_sec=asked.time_limit_sec,
-            requested_by=requester,
-        )
-        return DoorCall("run_python", options, _inputs(files))
-    files = [*files, (_CODE, asked.code.encode("utf-8", "surrogatepass"))]
-    if variables is not None:
-        files.append((_INPUTS, variables.encode("utf-8", "surrogatepass")))
-    command = f"{_PYTHON} /in/{_CODE}"
-    options = DraftOptions("ERA", asked.purpose, command=command, time_sec=asked.time_limit_sec, requested_by=requester)
-    return DoorCall("run_python", options, _inputs(files))
+    in_a_container = [(_CODE, asked.code)] if variables is None else [(_CODE, asked.code), (_INPUTS, variables)]
+    ways: dict[str, tuple[DraftOptions, list[tuple[str, str]]]] = {
+        "monty": (DraftOptions("monty", asked.purpose, code=asked.code, vars_json=variables), []),
+        "era": (DraftOptions("ERA", asked.purpose, command=f"{_PYTHON} /in/{_CODE}"), in_a_container),
+    }
+    options, own = ways[asked.where]
+    options = replace(options, time_sec=asked.time_limit_sec, requested_by=requester)
+    return DoorCall(
+        "run_python", options, _inputs([*files, *((name, text.encode("utf-8", "surrogatepass")) for name, text in own)])
+    )
 
 
 def program_call(asked: RunProgram, files: list[tuple[str, bytes]], requester: str) -> DoorCall:

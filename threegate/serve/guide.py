@@ -30,7 +30,7 @@ from threegate.judgement.policy import load_policy
 from threegate.request.schema import report_schema, request_schema
 from threegate.results.model import schema as result_schema
 from threegate.results.verdict_schema import verdict_schema
-from threegate.runners.registry import policy_facts
+from threegate.runners.backend import policy_facts
 from threegate.setup.agent_prompt import anywhere, place_of, prompt_text
 
 _PROMPT: Final = "threegate"

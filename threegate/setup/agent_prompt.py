@@ -18,7 +18,7 @@ from threegate.core.settings import RequestSettings
 from threegate.judgement.policy import Policy
 from threegate.proposals.tools import TOOLS
 from threegate.request import RULES
-from threegate.request.backend_rules import BACKENDS, OPTIONAL_SECTIONS, Backend
+from threegate.request.backend import BACKENDS
 from threegate.request.front_matter_keys import KEYS
 from threegate.setup.agent_examples import AgentExample, proposal_example, request_examples
 
@@ -96,7 +96,7 @@ def prompt_text(place: PromptPlace, now: datetime) -> str:
     return "\n".join(_lines(place, now)) + "\n"
 
 
-def _backends(place: PromptPlace) -> list[Backend]:
+def _backends(place: PromptPlace) -> list[str]:
     return ["monty", "ERA"] if place.era else ["monty"]
 
 
@@ -175,8 +175,8 @@ def _format(place: PromptPlace) -> Iterator[str]:
     yield "then the sections of the backend, in this order, as `## Name`:"
     yield ""
     for backend in _backends(place):
-        sections = BACKENDS[backend].sections
-        names = (f"{name} (optional)" if name in OPTIONAL_SECTIONS else name for name in sections)
+        form = BACKENDS[backend]
+        names = (f"{name} (optional)" if name in form.optional_sections else name for name in form.sections)
         yield f"- {backend}: {', '.join(names)}"
     yield ""
     yield "| key | | meaning |"

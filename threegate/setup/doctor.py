@@ -22,8 +22,7 @@ from threegate.core.settings import Settings
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
 from threegate.runners.apply.runner import why_not_now
-from threegate.runners.description import DoctorLine, guarded, plugin_lines
-from threegate.runners.registry import backends, make_runner
+from threegate.runners.backend import DoctorLine, backends, guarded, make_runner, plugin_lines
 from threegate.trail import Trail
 
 SPACE_LOW, SPACE_NONE = 2 << 30, 256 << 20
@@ -71,8 +70,8 @@ def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
         trail.close()
     if not index.tools:
         return
-    from threegate.review.server_card import runs_where  # imported here: few workspaces have a tool server
     from threegate.tools.manifest import read_manifest, server_names
+    from threegate.tools.server_card import runs_where  # imported here: few workspaces have a tool server
 
     for name in server_names(index):
         try:
@@ -93,7 +92,7 @@ def _works(settings: Settings) -> DoctorLine:
     """The last line: which backends would run a request now, for the current user."""
     can, cannot = [], []
     for backend in backends():
-        answer = backend.answers(settings) if backend.answers is not None else None
+        answer = backend.answers(settings)
         if answer is not None and answer.state != "ok":
             cannot.append(f"not {backend.name} ({answer.seen})")
             continue

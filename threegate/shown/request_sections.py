@@ -9,19 +9,16 @@ one has none).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from threegate.approval import format_utc
-from threegate.changes.commit_message import message_warnings
-from threegate.core import limits
-from threegate.request.action import Action, ProjectChange, ToolCall
-from threegate.request.exposure import Exposure, exposure_of, secret_name
-from threegate.request.job import Job, JobBranch, JobChange, JobInput, JobLimits, JobServer, ServerState, risk_reasons
-from threegate.request.model import Delivery, Request
-from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
+from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section, size_text
+from threegate.request.action import Action
+from threegate.request.exposure import Exposure, secret_name
+from threegate.request.job import Job, JobInput, JobLimits, risk_reasons
+from threegate.request.model import Delivery, Request, exposure_of
 
 Warning_ = tuple[Item, ...]
 """Something to see first: a line of ours, and foreign words below it."""
@@ -72,7 +69,7 @@ def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Sect
     """Everything that an operator must see of a request, in the order of the screen."""
     warnings = [*_warnings(view), *beside.warnings]
     runs: list[Item] = []
-    walls: list[Item] = []
+    walls = list(view.job.action.walls())
     for name, show in JOB_FIELDS.items():
         shown = _inputs(view.job, beside) if name == "inputs" else show(view.job)
         (walls if name in _WALLS else runs).extend(shown)
@@ -98,8 +95,7 @@ def job_exposure(request: Request, job: Job) -> Exposure:
     of its proxy.
     """
     secret = secret_name(job.tool, job.proposal_sha256)
-    exposure = exposure_of(request).with_unread(job.unread).with_secret(secret)
-    return exposure if job.server is None else exposure.reaching(_server_reach(job.server))
+    return exposure_of(replace(request, action=job.action)).with_unread(job.unread).with_secret(secret)
 
 
 def exposure_items(exposure: Exposure) -> Iterator[Item]:
@@ -128,10 +124,9 @@ def read_all(file_name: str, name: str) -> Field:
 def _card(view: ShownRequest) -> Iterator[Item]:
     exposure = job_exposure(view.request, view.job)
     yield from exposure_items(exposure)
-    if view.job.change is not None:
-        yield from change_facts(view.job.change)
-        if view.request.deliver is not None:
-            yield Fact("chosen", f"{_CHOSEN[view.request.deliver]} (deliver: {view.request.deliver})")
+    yield from view.job.action.card()
+    if view.request.deliver is not None:
+        yield Fact("chosen", f"{_CHOSEN[view.request.deliver]} (deliver: {view.request.deliver})")
     yield Fact("risk", _risk(view, exposure))
     if view.named_by_text:
         yield Field("asked by", f"{view.requester} (as the file says)")
@@ -145,7 +140,8 @@ def _risk(view: ShownRequest, exposure: Exposure) -> str:
     declared, effective = view.request.risk_level, view.job.effective_risk
     if declared == effective:
         return f"{effective}, as declared"
-    why = [why for risk, why in risk_reasons(view.request, exposure, view.job.change) if risk == effective]
+    does = replace(view.request, action=view.job.action)
+    why = [why for risk, why in risk_reasons(does, exposure) if risk == effective]
     return f"{effective}, declared {declared}: {' and '.join(why) or 'its tool changes things outside'}"
 
 
@@ -233,126 +229,10 @@ def _input(item: JobInput) -> Item:
     return Field("input", f"/in/{item.name}{unpacked}, {size_text(item.size)}")
 
 
-def change_facts(change: JobChange) -> Iterator[Item]:
-    """Counts of a change set; they include everything that the screen folds or shows only by size."""
-    yield Fact("project", f"{change.project.name}: {change.project.path}")
-    counted = (
-        (change.deletions, "deleted or replaced by another kind of file"),
-        (change.run_later, "run later by themselves"),
-        (change.unseen, "shown by size and digest only"),
-        (change.hidden, "with hidden characters or another encoding"),
-    )
-    said = "".join(f"; {count} {what}" for count, what in counted if count)
-    yield Fact("changes", f"{change.paths} {'path' if change.paths == 1 else 'paths'}{said}")
-    if change.branch is not None:
-        yield from _branch_facts(change.branch)
-
-
-def _branch_facts(branch: JobBranch) -> Iterator[Item]:
-    """What arrives where the change is delivered as a branch, and what of its message something could act on."""
-    many = f"{len(branch.commits)} commits" if len(branch.commits) > 1 else "one commit"
-    yield Fact("delivers", f"{many} on the new branch {branch.name}; the project's files stay as they are")
-    for number, message in enumerate((message for _, message in branch.commits or (("", branch.message),)), 1):
-        head = f"the message of commit {number}:" if branch.commits else "the commit's message:"
-        yield Quote(message, head, None, "the message")
-        for warning in message_warnings(message):
-            yield Note(f"LOOK CLOSELY: {warning}")
-    for note in branch.notes:
-        yield Note(note)
-
-
-def branch_undo_facts(about: Mapping[str, Any]) -> Iterator[Item]:
-    """What the undo of a change that was delivered as a branch does."""
-    yield Fact("project", f"{about['project']['name']}: {about['project']['path']}")
-    yield Fact("removes", f"the branch {about['branch']}, which is at {about['commit']}")
-
-
-def _change(job: Job) -> list[Item]:
-    """Which folder is meant, beyond its name and path."""
-    if job.change is None:
-        return []
-    place = job.change.project
-    return [
-        Fact("change set", job.change.sha256),
-        Fact("folder", f"device {place.device}, inode {place.inode}, owned by uid {place.uid}"),
-        Fact("deliver", place.deliver),
-        *(() if job.change.branch is None else _branch_ids(job.change.branch)),
-    ]
-
-
-def _branch_ids(branch: JobBranch) -> list[Item]:
-    return [
-        Fact("base", branch.base),
-        *(Fact("tree", tree) for tree, _ in branch.commits or ((branch.tree, ""),)),
-        Fact("author", branch.author),
-        Fact("committer", "the operator who approves it"),
-    ]
-
-
-def call_items(call: ToolCall) -> Iterator[Item]:
-    """A call with its full arguments, as they are sent, laid out for reading."""
-    yield Field("calls", f"{call.tool} of the server {call.server}")
-    laid_out = json.dumps(json.loads(call.arguments_json), indent=2, ensure_ascii=False)
-    if call.arguments_json == "{}":
-        yield Note("without arguments")
-    else:
-        yield Quote(laid_out, f"the arguments, {len(call.arguments_json)} characters:", None, "the arguments")
-
-
-def action_names(action: Action) -> Iterator[Item]:
-    """The call, or the project that is changed."""
-    if isinstance(action, ToolCall):
-        yield from call_items(action)
-    if isinstance(action, ProjectChange):
-        yield Field("project", action.project)
-
-
 def _doing(job: Job) -> list[Item]:
     """The call and the state that it finds, the tool whose contract applies, and the project."""
-    named = list(action_names(job.action))
-    state = None if job.server is None else job.server.state
-    tool = _foreign("tool", lambda job: job.tool)(job)
-    return (
-        [*named, *(state_items(state) if state is not None else ()), *tool] if job.action.own_tool else [*tool, *named]
-    )
-
-
-def state_items(state: ServerState) -> Iterator[Item]:
-    """The state a call will find: what the server's process was called with before, by the same requester."""
-    if not state.count:
-        yield Fact("state", "none: this call starts a fresh process of the server")
-        return
-    calls = "1 call" if state.count == 1 else f"{state.count} calls"
-    last = f", the last {len(state.calls)}" if state.count > len(state.calls) else ""
-    yield Fact("state", f"what {calls} left in the process {state.process}{last}:")
-    for call in state.calls:
-        yield Field("before", f"{call.tool} {call.arguments}\n{call.status}, {call.request_id}")
-
-
-def _server_reach(server: JobServer) -> Iterator[str]:
-    yield from (f"network {host} (the server)" for host in server.hosts)
-    yield from (f"folder {item}" for item in server.binds)
-    yield from (f"secret {name}" for name in server.secrets)
-    if server.place == "host":
-        yield "whatever its account may on this machine: the server runs in no sandbox"
-
-
-def _server(job: Job) -> list[Item]:
-    """How the server is started."""
-    if job.server is None:
-        return []
-    return [
-        Fact("server in", job.server.place),
-        *([Fact("server image", job.server.image)] if job.server.image else ()),
-        Field("server as", _server_account(job.server)),
-        Field("server", "\n".join(job.server.argv), LIMIT),
-    ]
-
-
-def _server_account(server: JobServer) -> str:
-    if server.image:
-        return "nobody, in its container"
-    return server.account or "the daemon's own account"
+    named, tool = list(job.action.names()), _foreign("tool", lambda job: job.tool)(job)
+    return [*named, *tool] if job.action.own_tool else [*tool, *named]
 
 
 def _limits(job: Job) -> list[Item]:
@@ -395,20 +275,8 @@ def _environment(job: Job) -> list[Item]:
 def _digests(job: Job) -> Iterator[Item]:
     for item in job.inputs:
         yield Field("digest of", f"/in/{item.name}: {item.sha256}")
-    if isinstance(job.action, ToolCall):
-        yield Field("manifest", job.action.manifest_sha256)
+    yield from job.action.digests()
     yield Fact("job", job.digest)
-
-
-def size_text(size: int) -> str:
-    """Bytes for people: whole MiB, else KiB with one digit, else bytes; with the number of bytes if that is
-    exact.
-    """
-    if size and size % limits.MIB == 0:
-        return f"{size // limits.MIB} MiB"
-    if size >= limits.MIB:
-        return f"{size / limits.MIB:.1f} MiB ({size} bytes)"
-    return f"{size / limits.KIB:.1f} KiB ({size} bytes)" if size >= 10 * limits.KIB else f"{size} bytes"
 
 
 JOB_FIELDS: dict[str, _Show] = {
@@ -421,8 +289,6 @@ JOB_FIELDS: dict[str, _Show] = {
     "network": _foreign("network", lambda job: "\n".join(job.network)),
     "limits": _limits,
     "tool": _doing,
-    "change": _change,
-    "server": _server,
     "session_id": _foreign("session", lambda job: job.session_id),
     "labels": _foreign("labels", lambda job: "\n".join(job.labels)),
     "workflow": _foreign("workflow", lambda job: job.workflow),
@@ -442,7 +308,7 @@ JOB_FIELDS: dict[str, _Show] = {
 _WALLS: Final = frozenset(
     (
         *("environment", "image", "egress_image", "runtime", "seccomp_sha256"),
-        *("requested_by", "effective_risk", "proposal_sha256", "change", "server"),
+        *("requested_by", "effective_risk", "proposal_sha256"),
     )
 )
 """Fields that are the same for every request of its kind, or that the card shows; folded to one line."""

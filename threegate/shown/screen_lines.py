@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section
 from threegate.shown.escaped_lines import WIDTH, Cut, Title, fact, field, numbered, own, quoted
-from threegate.shown.parts import Fact, Field, Item, Listing, Note, Section
 
 
 def render_sections(sections: Iterable[Section], *, width: int = WIDTH, full: bool = False) -> list[str]:

@@ -16,9 +16,9 @@ from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import RequestSettings
 from threegate.request import read_request
-from threegate.request.action import ToolCall
 from threegate.request.model import Request
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
+from threegate.tools.action import ToolCall
 
 
 def tool_call(server: str, tool: str, manifest_sha256: str, arguments: Mapping[str, Any]) -> ToolCall:

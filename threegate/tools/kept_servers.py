@@ -26,8 +26,7 @@ from threegate.core import limits
 from threegate.core.errors import Refused, ThreeGateError, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.request.action import ToolCall
-from threegate.request.job import EarlierCall, ServerState
+from threegate.tools.action import EarlierCall, ServerState, ToolCall
 from threegate.tools.manifest import Manifest, manifest_name
 from threegate.tools.process_states import FRESH, RUNNING, write_states
 from threegate.tools.requested_call import pinned_manifest

@@ -17,7 +17,8 @@ from typing import Any
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
-from threegate.request.job import EarlierCall, JobServer, ServerState
+from threegate.request.action import Action
+from threegate.tools.action import BoundCall, EarlierCall, ServerState
 from threegate.trail import Owner
 
 FRESH = ServerState()
@@ -58,14 +59,14 @@ def count_processes(workspace: Workspace, manifest_sha256: str) -> int:
     return sum(row.get("manifest_sha256") == manifest_sha256 for row in _rows(workspace))
 
 
-def refuse_other_state(workspace: Workspace, owner: Owner | None, manifest_sha256: str, server: JobServer) -> None:
+def refuse_other_state(workspace: Workspace, owner: Owner | None, call: Action) -> None:
     """Before a signature: check that the state shown is still current and no call is running. Raises Refused
     (state_changed).
     """
-    if server.state is None:
+    if not isinstance(call, BoundCall) or not call.stateful:
         return
-    now = read_state(workspace, owner, manifest_sha256)
-    if now != server.state:
+    now = read_state(workspace, owner, call.manifest_sha256)
+    if now != call.host.state:
         raise Refused("state_changed", "its server was called, or its process ended, meanwhile; review it again")
     if any(call.status == RUNNING for call in now.calls):
         raise Refused("state_changed", "its server is working on another call; review it again when that has ended")

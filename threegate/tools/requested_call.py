@@ -8,36 +8,43 @@ whose arguments do not fit the pinned schema; the error is a refusal with a code
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from threegate.core import canonical, limits
-from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
+from threegate.core.screen_parts import Section
 from threegate.core.workspace import Workspace
-from threegate.request.action import ToolCall
-from threegate.request.job import JobServer, ServerState
+from threegate.request.action import Action
+from threegate.request.backend import Bound
+from threegate.tools.action import JobServer, ServerState, ToolCall
 from threegate.tools.argument_schema import why_unfit
 from threegate.tools.manifest import Manifest, PinnedTool, manifest_name, parse_manifest, read_manifest
 from threegate.tools.process_states import read_state
 from threegate.trail import Owner, TrailIndex
 
+_RULES: Final = {"tools_unknown": "TG906", "tools_changed": "TG907", "arguments_unfit": "TG908"}
 
-@dataclass(frozen=True, slots=True)
-class RequestedCall:
-    """What an mcp request calls: the tool as its server described it, and what the Job binds about the
-    server.
-    """
+
+@dataclass(frozen=True, kw_only=True)
+class RequestedCall(Bound):
+    """What an mcp request calls, with the tool as its server described it."""
 
     tool: PinnedTool
-    server: JobServer
+
+    def claims(self) -> Section:
+        """What the server says of its tool."""
+        from threegate.tools.server_card import tool_claims
+
+        return tool_claims(self.tool)
 
 
-def requested_call(
-    workspace: Workspace, index: TrailIndex, call: ToolCall, owner: Owner | None = None
-) -> RequestedCall:
+def requested_call(workspace: Workspace, index: TrailIndex, call: Action, owner: Owner | None = None) -> RequestedCall:
     """What is pinned about a call's server and tool, and what a stateful server has done for `owner`, the
     requester; `index` is of the locked trail. Raises Refused.
 
     An unreadable manifest counts as changed: this call is refused, and no other.
     """
+    assert isinstance(call, ToolCall)
     try:
         manifest = read_manifest(workspace, index, call.server)
     except (Unavailable, InvalidInput) as error:
@@ -58,7 +65,25 @@ def requested_call(
         )
     check_arguments(tool, call)
     state = read_state(workspace, owner, manifest.digest) if manifest.stateful else None
-    return RequestedCall(tool, _server(manifest, state))
+    return RequestedCall(action=call.bound(_server(manifest, state)), tool=tool)
+
+
+def call_problem(workspace: Workspace, index: TrailIndex, call: Action) -> tuple[str, str] | None:
+    """The rule and words about a call that matches nothing pinned here."""
+    try:
+        requested_call(workspace, index, call)
+    except Refused as error:
+        return _RULES.get(error.code, "TG906"), str(error)
+    return None
+
+
+def is_stateful(workspace: Workspace, call: Action) -> bool:
+    """Whether the server keeps something between calls, or is another one now."""
+    assert isinstance(call, ToolCall)
+    try:
+        return pinned_manifest(workspace, call).stateful
+    except ThreeGateError:
+        return True
 
 
 def check_arguments(tool: PinnedTool, call: ToolCall) -> None:

@@ -9,7 +9,7 @@ from threegate.approval.constraint import Constraint, is_plain_word
 from threegate.approval.grant import opened
 from threegate.approval.ssh_wire import MalformedError
 from threegate.core.errors import Refused
-from threegate.request.job import JobServer
+from threegate.tools.action import JobServer
 
 NETWORK = JobServer("jail", ("/h",), ("a.com",), (), ())
 

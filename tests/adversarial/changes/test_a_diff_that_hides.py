@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from tests.changes.trees_on_disk import build, made
+from threegate.changes.action import ProjectChange, ProjectPlace, change_facts
+from threegate.changes.change_draft import said_changes
 from threegate.changes.change_facts import changed_paths, job_change
+from threegate.changes.change_screen import change_items
 from threegate.changes.change_tar import read_change_set
 from threegate.changes.requested_change import RequestedChange
 from threegate.changes.trees import HeldTree
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
-from threegate.request.job import ProjectPlace
-from threegate.review.change_screen import change_items
+from threegate.core.screen_parts import Section
 from threegate.review.compare import Comparison, RequestDifference
 from threegate.review.input_copies import InputCopy
 from threegate.review.screen import render_comparison
-from threegate.shown.parts import Section
-from threegate.shown.request_sections import change_facts
 from threegate.shown.screen_lines import render_sections
 
 
@@ -39,7 +39,8 @@ class Screen:
         with archive.open("rb") as stream:
             paths = tuple(changed_paths(change, stream))
         self.job = job_change(paths, change, place)
-        self._requested = RequestedChange(change, paths, self.job)
+        asked = ProjectChange("web", said_changes(change.rows, change.sha256))
+        self._requested = RequestedChange(action=asked.bound(self.job), change=change, paths=paths)
         self._copy = InputCopy("changes.tar", sha256_hex(data), len(data), archive)
 
     def lines(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.adversarial.changes.test_a_diff_that_hides import Screen
 from tests.changes.trees_on_disk import build, held, made
+from threegate.changes.action import ProjectChange, ProjectPlace
 from threegate.changes.change_facts import ChangedPath, changed_paths, job_change
 from threegate.changes.change_tar import change_tar, read_change_set
 from threegate.changes.checks import check_project
@@ -17,7 +19,7 @@ from threegate.changes.table import EXECUTABLE, FILE, FOLDER, LINK, ChangeSetErr
 from threegate.changes.trees import HeldTree
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
-from threegate.request.job import ProjectPlace, risk_reasons
+from threegate.request.job import risk_reasons
 
 PLACE = ProjectPlace("web", "/srv/web", 1, 2, 3)
 
@@ -102,15 +104,18 @@ def test_a_link_to_what_runs(tmp_path: Path) -> None:
 def test_the_risk_and_the_words_follow(tmp_path: Path) -> None:
     """Whatever is applied, nobody says that nothing runs: a source runs with the project, and the rest is flagged."""
     from tests.request.test_apply_requests import made as asked_for
-    from threegate.request.exposure import exposure_lines, exposure_of
+    from threegate.request.exposure import exposure_lines
+    from threegate.request.model import exposure_of
 
     data = made(build(tmp_path / "p", {}), build(tmp_path / "w", {".newtoolrc": "x"})).data
     change = read_change_set(data)
     facts = job_change(changed_paths(change, io.BytesIO(data)), change, PLACE)
     assert facts.run_later == 1
     asked = asked_for()
+    assert isinstance(asked.action, ProjectChange)
+    asked = replace(asked, action=asked.action.bound(facts))
     exposure = exposure_of(asked)
-    assert ("high", "it changes files that run later by themselves") in risk_reasons(asked, exposure, facts)
+    assert ("high", "it changes files that run later by themselves") in risk_reasons(asked, exposure)
     assert "nothing runs" not in " ".join(exposure_lines(exposure))
 
 

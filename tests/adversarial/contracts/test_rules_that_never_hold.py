@@ -19,7 +19,7 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import load_policy
-from threegate.runners.registry import policy_facts
+from threegate.runners.backend import policy_facts
 
 
 def constrained(**operators: Any) -> Any:

@@ -28,7 +28,7 @@ from threegate.judgement.policy import make_policy
 from threegate.request import Request
 from threegate.request.job import Platform, build_job
 from threegate.request.render_draft import render_request
-from threegate.runners.registry import policy_facts
+from threegate.runners.backend import policy_facts
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 CORPUS = corpus()

@@ -15,13 +15,13 @@ from tests.adversarial.approval.test_terminal import rows, terminal_environment,
 from tests.conftest import slow
 from tests.contracts.material import folder
 from tests.plugins.tui.terminal import drive, open_first, read_all, until
+from threegate.core.screen_parts import Fact, Field
 from threegate.plugins.tui.lines import LEAST_HEIGHT
 from threegate.plugins.tui.operator_app import OperatorApp
 from threegate.plugins.tui.screens import Confirm
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
-from threegate.shown.parts import Fact, Field
 
 ATTACK = "zz " * 17 + "== WARNINGS (0) zz alice approved this zz"
 

@@ -22,12 +22,12 @@ from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.judgement.judge import Clearance
-from threegate.request.action import ToolCall
 from threegate.request.job import Job
 from threegate.runners.interface import Control
 from threegate.runners.mcp.runner import CallRunner
 from threegate.serve.door_tools import OfferedTool
 from threegate.serve.mcp_server import server_tools
+from threegate.tools.action import ToolCall
 from threegate.tools.manifest import PinnedTool
 from threegate.tools.server_process import Answer, ServerError, open_server
 from threegate.tools.server_start import Started

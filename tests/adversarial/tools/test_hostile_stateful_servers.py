@@ -12,7 +12,7 @@ import pytest
 from tests.support import wait_until
 from tests.tools.stateful_bench import stateful_bench
 from threegate.core.errors import Refused
-from threegate.request.job import ServerState
+from threegate.tools.action import ServerState
 from threegate.tools.process_states import FRESH
 from threegate.tools.server_process import ServerError
 

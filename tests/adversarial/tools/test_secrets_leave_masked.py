@@ -22,11 +22,11 @@ from threegate.core.errors import Unavailable
 from threegate.core.secret_value import read_secret
 from threegate.core.settings import SecretReference, Settings
 from threegate.judgement.judge import Clearance
-from threegate.request.action import ToolCall
 from threegate.request.job import Job
 from threegate.runners.interface import Control
 from threegate.runners.mcp.answer_files import answer_files
 from threegate.runners.mcp.runner import CallRunner
+from threegate.tools.action import JobServer, ToolCall
 from threegate.tools.known_values import KnownValues
 from threegate.tools.manifest import Manifest
 from threegate.tools.program_tree import program_digests
@@ -224,8 +224,9 @@ def test_a_request_of_the_servers_own_is_masked(
             run_folder=tmp_path, ran=lambda: None,
         ),
     )  # fmt: skip
-    call = ToolCall("little", "echo", manifest.digest, json.dumps({"say": [asked]}))
-    job = cast(Job, SimpleNamespace(limits=SimpleNamespace(time_sec=20), action=call, server=None))
+    host = JobServer("jail", (), (), (), ())
+    call = ToolCall("little", "echo", manifest.digest, json.dumps({"say": [asked]})).bound(host)
+    job = cast(Job, SimpleNamespace(limits=SimpleNamespace(time_sec=20), action=call))
     cleared = cast(Clearance, SimpleNamespace(must_cover=lambda job: None))
     outcome = CallRunner(settings).run(cleared, job, control)
     [item] = outcome.artifacts

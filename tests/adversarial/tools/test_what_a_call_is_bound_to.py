@@ -19,8 +19,8 @@ from threegate.approval import launch_checks
 from threegate.judgement.judge import Cleared
 from threegate.launch.approved_file import Unrunnable, read_approved
 from threegate.launch.pipeline import judge_now
-from threegate.request.job import EarlierCall, ServerState
 from threegate.review.countersign import facts_now, read_waiting
+from threegate.tools.action import EarlierCall, ServerState
 from threegate.tools.process_states import write_states
 
 ME = pwd.getpwuid(os.getuid()).pw_name

@@ -16,7 +16,7 @@ from threegate.plugins.cluster.job_envelope import JobEnvelope
 from threegate.plugins.cluster.worker.journal import NonceJournal
 from threegate.plugins.cluster.worker.operators_file import read_operators_file
 from threegate.plugins.cluster.worker.verify_job import Trust, VerifiedJob, verify
-from threegate.runners.registry import policy_facts
+from threegate.runners.backend import policy_facts
 from threegate.trail.workspace_key import load_key
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from tests.acts.bench_workspace import make_bench
 from tests.engine_fixtures import monty_job
+from tests.runners import toy_backend
 from tests.runners.test_machine import era
 from threegate.core.settings import Settings
 from threegate.plugins.cluster.capacity import MACHINE, workers_file
 from threegate.plugins.cluster.ledger import ClusterBudget, Ledger
 from threegate.plugins.cluster.section import ClusterSettings
-from threegate.request.backend_rules import BACKENDS
-from threegate.runners import registry
+from threegate.request.backend import BACKENDS
 from threegate.runners.machine import machine_of, never_fits
 
 CLUSTER = Settings(sections={"cluster": ClusterSettings(broker="amqps://broker", workers=("one+0+a", "two+0+b"))})
@@ -50,8 +50,7 @@ def test_in_a_cluster_the_largest_worker_counts_once_all_were_heard_of(
 
 
 def test_in_a_cluster_a_backend_that_no_worker_runs_waits_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.FOLDERS, "toy", "tests.runners.toy_backend")
-    monkeypatch.setitem(BACKENDS, "toy", replace(BACKENDS["monty"], data_inputs=False))
+    monkeypatch.setitem(BACKENDS.loaded, "toy", toy_backend.BACKEND)
     ledger = Ledger(("w1",))
     ledger.hear(
         "w1",

@@ -31,7 +31,7 @@ from threegate.review.countersign import verify_approval
 from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft
 from threegate.review.screen import render_invalid, render_reviewed_draft
 from threegate.review.status import Line
-from threegate.runners.description import DoctorLine
+from threegate.runners.backend import DoctorLine
 
 
 @pytest.fixture

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 from threegate.core import durable, limits
 from threegate.core.settings import Settings
 from threegate.plugins.cluster.section import ClusterSettings
+from threegate.request.backend import BACKENDS
 from threegate.runners.budget import Budget, Need
 from threegate.runners.machine import NEVER, Machine
 
 if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
     from threegate.plugins.cluster.runner import ClusterRunner
-    from threegate.request.model import Backend, Request
+    from threegate.request.model import Request
     from threegate.runners.interface import Runner
 
 
@@ -53,12 +54,9 @@ def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
     return value if isinstance(value, list) else None
 
 
-def _runners(
-    workspace: Workspace, settings: Settings, boot: str, say: Callable[[str], None]
-) -> Mapping[Backend, Runner]:
+def _runners(workspace: Workspace, settings: Settings, boot: str, say: Callable[[str], None]) -> Mapping[str, Runner]:
     """One runner for every backend."""
     from threegate.plugins.cluster.runner import ClusterRunner  # imported here: it loads Celery
-    from threegate.runners.registry import backend_names
     from threegate.trail.workspace_key import load_key
 
     runner = ClusterRunner(
@@ -68,10 +66,10 @@ def _runners(
         told_file=workers_file(workspace),
         say=say,
     )
-    return dict.fromkeys(backend_names(), runner)
+    return dict.fromkeys(BACKENDS, runner)
 
 
-def _budget(settings: Settings, runners: Mapping[Backend, Runner]) -> Budget:
+def _budget(settings: Settings, runners: Mapping[str, Runner]) -> Budget:
     return cast("ClusterRunner", next(iter(runners.values()))).budget
 
 

@@ -15,15 +15,14 @@ from typing import Any
 
 from threegate.core import limits
 from threegate.plugins.cluster.notes import Status
-from threegate.request.backend_rules import BACKENDS
+from threegate.request.backend import BACKENDS
 from threegate.request.job import Job
-from threegate.request.model import Backend
+from threegate.runners.backend import backends
 from threegate.runners.budget import Budget, Lease, need_of
-from threegate.runners.registry import backend_names, backends
 from threegate.trail.event import trail_text
 
 
-def _row(backend: Backend) -> str:
+def _row(backend: str) -> str:
     """The backend's name in a worker's status note."""
     return backend.lower()
 
@@ -211,14 +210,14 @@ class ClusterBudget(Budget):
         """Called by a lease, under the lock."""
         self._ledger.release(job)
 
-    def free_rows(self) -> list[Backend]:
+    def free_rows(self) -> list[str]:
         """The backends for which some live worker has a free row; without a live worker all, so that requests
         get the reason why they wait.
         """
         free = [seat.free()[2] for seat in self._ledger.seats() if seat.live()]
         if not free:
-            return list(backend_names())
-        return [name for name in backend_names() if any(rows.get(_row(name), 1) > 0 for rows in free)]
+            return list(BACKENDS)
+        return [name for name in BACKENDS if any(rows.get(_row(name), 1) > 0 for rows in free)]
 
     def _has_row(self, job: Job) -> bool:
         return self._ledger.has_row(job)

@@ -468,15 +468,15 @@ class RequestsScreen(Screen[None]):
     def _ways(self) -> tuple[Delivery, ...]:
         """What the change of the open draft may become."""
         opened = self._opened
-        if opened is None or opened.draft is None or opened.reviewed is None or opened.reviewed.change is None:
+        if opened is None or opened.draft is None or opened.reviewed is None:
             return ()
-        return opened.reviewed.change.ways
+        return opened.reviewed.bound.ways
 
     def action_deliver(self) -> None:
         """Open the draft again, with the next choice of what its change becomes."""
         reviewed = self._opened.reviewed if self._opened is not None else None
-        if self._line is not None and reviewed is not None and reviewed.change is not None:
-            self._open(self._line, reviewed.change.next_way)
+        if self._line is not None and reviewed is not None and reviewed.bound.ways:
+            self._open(self._line, reviewed.bound.next_way)
 
     # ---- keys that decide
 

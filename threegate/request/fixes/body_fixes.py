@@ -8,28 +8,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from threegate.request.backend_rules import BACKENDS
+from threegate.request.backend import BACKENDS
 from threegate.request.fields import FILE_NAME
 from threegate.request.fixes.edit import Draft
 from threegate.request.report import Finding, Fix
 
-_NAMES = tuple(dict.fromkeys(name for rules in BACKENDS.values() for name in rules.sections))
 _LIST_ITEM = re.compile(r"(?:[-*+][ ]+|[0-9]+[.)][ ]+)?`?([^` ]+)`?([ ].*)?")
 _LISTED = re.compile(r"'- /in/(" + FILE_NAME.pattern + r")'")
 _RISK_VALUE = re.compile(r"(.*?:[ \t*_]*)(low|medium|high|public|internal|confidential)([ \t.*_]*)", re.IGNORECASE)
 
 
+def _names() -> dict[str, None]:
+    """Of the sections of all backends."""
+    return dict.fromkeys(name for backend in BACKENDS.values() for name in backend.sections)
+
+
 def heading(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """A known section's heading in its one form."""
     plain = draft.line(finding.line).strip(" \t#:*_").casefold()
-    for name in _NAMES:
+    for name in _names():
         if name.casefold() == plain:
             yield Fix(finding.rule, "replace", finding.line, f"## {name}")
 
 
 def missing_section(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """A list of files that is missing is empty, unless the front matter names files."""
-    name = next((item for item in _NAMES if f"## {item} is missing" in finding.message), "")
+    name = next((item for item in _names() if f"## {item} is missing" in finding.message), "")
     declared = {"Input Files": "inputs:", "Output Expectations": "outputs_expected:"}.get(name)
     if declared is None or _declares(draft, declared):
         return
@@ -131,7 +135,7 @@ def _filled(draft: Draft, name: str) -> list[int]:
     """Numbers of the lines of a section that hold something. The section is there: a finding speaks of it."""
     start = [line.rstrip() for line in draft.lines].index(f"## {name}") + 1
     below = draft.lines[start:]
-    headings = {f"## {item}" for item in _NAMES}
+    headings = {f"## {item}" for item in _names()}
     end = next((at for at, line in enumerate(below) if line.rstrip() in headings), len(below))
     return [start + at for at, line in enumerate(below[:end], start=1) if line.strip()]
 

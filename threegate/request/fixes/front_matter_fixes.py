@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from threegate.core.risk_domains import RISK_DOMAINS
-from threegate.request.backend_rules import BACKENDS
+from threegate.request.backend import BACKENDS
 from threegate.request.characters import escaped
 from threegate.request.fixes.edit import Draft
 from threegate.request.front_matter import nearest_key

@@ -27,8 +27,8 @@ from threegate.core.held_folder import HeldFolder, open_beneath, open_inside
 from threegate.runners.apply.apply_journal import STAGE, ApplyPlan, ApplyStep, Do, write_plan
 
 if TYPE_CHECKING:
+    from threegate.changes.action import ProjectPlace
     from threegate.changes.commit_chain import CarriedCommit
-    from threegate.request.job import ProjectPlace
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY
 _FEW: Final = 8

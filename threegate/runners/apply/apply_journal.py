@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from threegate.changes.action import ProjectPlace
 from threegate.core import canonical, durable, limits
-from threegate.request.job import ProjectPlace
 
 STAGE: Final = ".threegate-apply"
 """The folder in the project's root for entries being moved in or out; it exists only while a change is

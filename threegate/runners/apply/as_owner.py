@@ -24,13 +24,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from threegate.changes.action import ProjectPlace
 from threegate.changes.change_tar import read_change_set
 from threegate.changes.commit_chain import CarriedCommit, read_commits_tar
 from threegate.changes.table import ChangeSetError
 from threegate.core import canonical, limits
 from threegate.core.held_folder import HeldFolder
 from threegate.core.own_process import own_process
-from threegate.request.job import ProjectPlace
 from threegate.runners.apply.apply_engine import Done, Ending, Work, carry_out, forget, take_back
 from threegate.runners.apply.apply_journal import ApplyPlan, read_journal
 from threegate.runners.apply.branch_delivery import BranchOrder, make_branch, remove_branch, take_back_branch

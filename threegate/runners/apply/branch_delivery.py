@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from threegate.changes.action import ProjectPlace
 from threegate.changes.branch_plan import BranchPlan, planned
 from threegate.changes.checks import check_project, moved_on
 from threegate.changes.commit_chain import CarriedCommit
@@ -28,7 +29,6 @@ from threegate.changes.table import ChangeSetError
 from threegate.changes.trees import HeldTree, TreeChanged
 from threegate.core import durable, limits
 from threegate.core.held_folder import HeldFolder
-from threegate.request.job import ProjectPlace
 from threegate.runners.apply.apply_engine import ChangeStopped, Done, Work
 from threegate.runners.apply.apply_journal import ApplyPlan, BranchStep, write_plan
 

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from threegate.changes.action import BoundChange
 from threegate.changes.projects import hold_project
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
@@ -31,8 +32,9 @@ from threegate.runners.interface import Artifact, Control, Outcome, Status
 from threegate.runners.streams import EMPTY, StreamMeter
 
 if TYPE_CHECKING:
+    from threegate.changes.action import JobBranch, JobChange, ProjectPlace
     from threegate.judgement.judge import Clearance
-    from threegate.request.job import Job, JobBranch, JobChange, ProjectPlace
+    from threegate.request.job import Job
 
 JOURNAL: Final = "apply.json"
 """In the run's folder: the journal of the change, and afterwards the record of what was replaced."""
@@ -58,17 +60,16 @@ class ApplyRunner:
 
     def available(self, job: Job | None = None) -> str | None:
         """None if the project can be changed now, else one line (the request waits)."""
-        return None if job is None or job.change is None else why_not_now(job.change.project)
+        return None if job is None else why_not_now(_change_of(job).project)
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Apply the change set once; see Runner.run. Raises OSError if what is kept of it cannot be read."""
         clearance.must_cover(job)
         started, begun = datetime.now(UTC), time.monotonic()
-        assert job.change is not None
         if control.cancelled.is_set() or control.interrupted.is_set():
             done = Done("cancelled", "was stopped before it began; nothing was changed")
         else:
-            done = self._apply(clearance, job, job.change, control)
+            done = self._apply(clearance, job, _change_of(job), control)
         meter = StreamMeter()
         meter.write(f"{done.message}\n".encode())
         for path in done.left:
@@ -109,6 +110,11 @@ class ApplyRunner:
                 with suppress(OSError):  # what stays is named in the record (`_kept`)
                     durable.unlink(control.run_folder / name)
         return done
+
+
+def _change_of(job: Job) -> JobChange:
+    assert isinstance(job.action, BoundChange)
+    return job.action.change
 
 
 def _order(clearance: Clearance, job: Job, change: JobChange, control: Control, opened: ExitStack) -> Order:

@@ -12,7 +12,7 @@ import socket
 from typing import Final
 
 from threegate.core import limits
-from threegate.runners.description import DoctorLine
+from threegate.runners.backend import DoctorLine
 
 _DEFAULT: Final = "unix:///var/run/docker.sock"
 ANSWER_SECONDS: Final = 3.0

@@ -15,7 +15,7 @@ from typing import Any
 
 from threegate.core.errors import Unavailable
 from threegate.core.settings import EraSettings
-from threegate.runners.description import DoctorLine, LineState
+from threegate.runners.backend import DoctorLine, LineState
 from threegate.runners.era import container_engine
 from threegate.runners.era.image_programs import PROGRAMS_LABEL
 from threegate.runners.era.readback import NOT_READ

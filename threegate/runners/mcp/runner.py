@@ -22,11 +22,11 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.request.action import ToolCall
 from threegate.request.job import Job
 from threegate.runners.interface import Artifact, Control, Outcome, Status
 from threegate.runners.live_output import PROGRESS
 from threegate.runners.streams import EMPTY, StreamMeter
+from threegate.tools.action import BoundCall
 
 if TYPE_CHECKING:
     from threegate.judgement.judge import Clearance
@@ -63,7 +63,7 @@ class CallRunner:
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Make the call; see Runner.run. Raises OSError for our own disk."""
         clearance.must_cover(job)
-        assert isinstance(job.action, ToolCall) and control.workspace is not None
+        assert isinstance(job.action, BoundCall) and control.workspace is not None
         started, begun = datetime.now(UTC), time.monotonic()
         if control.lasting is not None:
             control.lasting()
@@ -92,7 +92,7 @@ class CallRunner:
         if kept is not None:
             kept.close()
 
-    def _ended(self, workspace: Workspace, clearance: Clearance, job: Job, call: ToolCall, control: Control) -> _Ended:
+    def _ended(self, workspace: Workspace, clearance: Clearance, job: Job, call: BoundCall, control: Control) -> _Ended:
         """Everything from the manifest to the answer; an error is an outcome too."""
         from threegate.tools.requested_call import pinned_manifest
         from threegate.tools.server_process import ServerError
@@ -115,7 +115,7 @@ class CallRunner:
         workspace: Workspace,
         manifest: Manifest,
         job: Job,
-        call: ToolCall,
+        call: BoundCall,
         control: Control,
     ) -> _Ended:
         from threegate.runners.mcp.answer_files import progress_line
@@ -144,14 +144,14 @@ class CallRunner:
         manifest: Manifest,
         clearance: Clearance,
         job: Job,
-        call: ToolCall,
+        call: BoundCall,
         control: Control,
     ) -> _Ended:
         """A signed call needs the state that was shown; one under a grant, which says so, accepts any."""
         from threegate.runners.mcp.answer_files import progress_line
         from threegate.tools.kept_servers import KeptServers, WantedCall
 
-        state = None if job.server is None else job.server.state
+        state = call.host.state
         if state is None or control.owner is None:
             raise Unavailable(f"{call.server}: is stateful, and whose call this is is not known")
         with self._lock:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from threegate.core.errors import Unavailable
-from threegate.runners.description import DoctorLine
+from threegate.runners.backend import DoctorLine
 from threegate.runners.monty.runner import MontyRunner
 from threegate.runners.probe import Wall, read_walls, scratch_control
 

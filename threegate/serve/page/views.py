@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, TrailError
+from threegate.core.screen_parts import Section
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
 from threegate.launch.contract_sessions import ContractSessions
@@ -21,7 +22,6 @@ from threegate.review.status import Line, RequestEntry, grouped, line_of
 from threegate.secretscan import mask_secrets
 from threegate.serve.page.commands import commands
 from threegate.serve.page.page_templates import foreign, render
-from threegate.shown.parts import Section
 from threegate.trail import Trail
 
 TITLES: Final = {

@@ -27,7 +27,6 @@ from threegate.plugins.cluster.worker.operators_file import read_operators_file
 from threegate.plugins.cluster.worker.outbox import Outbox
 from threegate.plugins.cluster.worker.store import Store
 from threegate.plugins.cluster.worker.verify_job import Trust, VerifiedJob, verify
-from threegate.request.model import Backend
 from threegate.runners.budget import Budget
 from threegate.runners.interface import Control, Outcome, Runner, nothing_known
 from threegate.trail.event import trail_text
@@ -63,7 +62,7 @@ class JobHandler:
         journal: NonceJournal,
         outbox: Outbox,
         store: Store,
-        runners: Mapping[Backend, Runner],
+        runners: Mapping[str, Runner],
         budget: Budget,
         boot: str,
         say: Callable[[str], None],

@@ -26,10 +26,10 @@ from threegate.judgement.policy import Policy, make_policy
 from threegate.plugins.cluster.job_envelope import JobEnvelope, open_envelope
 from threegate.plugins.cluster.worker.journal import NonceJournal, Spent
 from threegate.request import read_request
-from threegate.request.backend_rules import BACKENDS
+from threegate.request.backend import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
-from threegate.runners.registry import policy_facts
+from threegate.runners.backend import policy_facts
 from threegate.trail.workspace_key import VerifierKey
 
 DAEMON_DECIDED = Decision(

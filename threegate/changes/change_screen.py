@@ -27,9 +27,8 @@ from threegate.changes.trees import HeldTree, Tree, TreeEntry, TreeTooLarge
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
-from threegate.review.input_copies import InputCopy
-from threegate.shown.parts import Field, Item, Note, Quote
-from threegate.shown.request_sections import size_text
+from threegate.core.screen_parts import Field, Item, Note, Quote, size_text
+from threegate.request.backend import Opened
 
 _LABELS: Final[dict[Change, str]] = {
     "add": "ADDED",
@@ -41,7 +40,7 @@ _LABELS: Final[dict[Change, str]] = {
 _KINDS: Final = {"100644": "file", "100755": "executable file", "120000": "symlink", "040755": "folder"}
 
 
-def change_items(requested: RequestedChange, copy: InputCopy) -> tuple[Item, ...]:
+def change_items(requested: RequestedChange, copy: Opened) -> tuple[Item, ...]:
     """The whole change set, as items of a screen. If the project cannot be read, a line says so and no diff
     is shown.
     """

@@ -11,7 +11,7 @@ import json
 import shlex
 from collections.abc import Iterable
 
-from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
+from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.tools.differences import Difference
 from threegate.tools.door_names import door_name
 from threegate.tools.manifest import Manifest, PinnedTool

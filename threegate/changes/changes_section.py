@@ -8,12 +8,15 @@ bytes. Source: docs/spec/8-agents.md, "Change sets".
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable, Container, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
+from threegate.changes.action import CHANGE_KINDS, Changes, ProjectChange
 from threegate.core import limits
-from threegate.request.action import CHANGE_KINDS, Changes
-from threegate.request.body import BodySection
-from threegate.request.findings import Findings
+
+if TYPE_CHECKING:
+    from threegate.request.body import BodySection
+    from threegate.request.findings import Findings
 
 ARCHIVE: Final = "changes.tar"
 """The name of the first input of an apply request."""
@@ -27,6 +30,24 @@ _FORM: Final = (
     f"the section is a list '- digest: sha256:…', then one count a line for {', '.join(CHANGE_KINDS)}, and perhaps "
     f"one block fenced with ``` that names up to {limits.CHANGE_ROWS_LISTED} of the paths"
 )
+
+
+def check_inputs(values: Mapping[str, Any], written: Container[str], wrong: Callable[[str, str, str], None]) -> None:
+    """Its inputs are the change set, and perhaps the commits; the parameters are as in `Backend.check`."""
+    inputs = values.get("inputs", ())
+    names = [item.name for item in inputs]
+    if "inputs" not in written or ("inputs" in values and names not in ([ARCHIVE], [ARCHIVE, COMMITS])):
+        wrong("TG172", "inputs", f"inputs must be {ARCHIVE}, and perhaps {COMMITS} after it")
+    elif any(item.unpack for item in inputs):
+        wrong("TG172", "inputs", f"{' and '.join(names)} is not unpacked; leave unpack out")
+
+
+def read_change(
+    parts: Mapping[str, BodySection], values: Mapping[str, Any], findings: Findings
+) -> ProjectChange | None:
+    """The change; None where the section or the project's name is not well-formed."""
+    changes = read_changes(parts["Changes"], findings) if "Changes" in parts else None
+    return None if changes is None or "project" not in values else ProjectChange(values["project"], changes)
 
 
 def read_changes(section: BodySection, findings: Findings) -> Changes | None:

@@ -1,0 +1,59 @@
+"""The table of backends, and what holds for each that says nothing else."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from tests.approval.material import PROJECT, make_request
+from threegate.core.errors import InvalidInput, Refused
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Binding, Bound
+
+
+def test_each_is_what_its_name_in_the_table_says() -> None:
+    assert list(BACKENDS) == ["ERA", "monty", "apply", "mcp"] and DEFAULT_BACKEND in BACKENDS
+    assert len(BACKENDS) == 4 and "toy" not in BACKENDS
+    assert all(backend.name == name for name, backend in BACKENDS.items())
+
+
+def test_what_runs_code_is_bound_to_nothing() -> None:
+    workspace, request, monty = cast(Workspace, None), make_request(), BACKENDS["monty"]
+    bound = monty.bind(Binding(workspace, Settings(), None, request, cast(Any, None), None))
+    assert bound.action is request.action and not bound.ways
+    assert (bound.why_unfit(), bound.claims()) == (None, None)
+    assert monty.problem(workspace, None, request.action) is None
+    assert not monty.keeps_state(workspace, request.action) and not monty.input_items(bound, ())
+    monty.refuse_other_state(workspace, None, request.action)
+
+
+def test_the_next_way_is_the_first_again_after_the_last() -> None:
+    bound = Bound(action=PROJECT, way="branch", ways=("tree", "branch"))
+    assert bound.next_way == "tree" and Bound(action=PROJECT, way="commits", ways=("tree",)).next_way == "tree"
+    assert Bound(action=PROJECT, unfit=Refused("x", "y")).why_unfit() is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "code", "variables", "says"),
+    [
+        ("ERA", "", "", None, "runs a command; give it"),
+        ("ERA", "ls", "1", None, "send code as an --input"),
+        ("ERA", "ls", "", "{}", "send code as an --input"),
+        ("ERA", "ls 'x", "", None, "fix the quoting"),
+        ("monty", "", "", None, "name the file with --code"),
+        ("monty", "ls", "1", None, "leave --command out"),
+        ("apply", "ls", "", None, "not drafted from options"),
+        ("mcp", "", "1", None, "not drafted from options"),
+    ],
+)
+def test_what_options_do_not_make(name: str, command: str, code: str, variables: str | None, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        BACKENDS[name].drafted(command, code, variables)
+
+
+def test_what_options_make() -> None:
+    assert BACKENDS["ERA"].drafted("echo 'a b'", "", None).words == ("echo", "a b")
+    made = BACKENDS["monty"].drafted("", "1", "{}")
+    assert (made.source, made.variables) == ("1\n", "{}\n")
