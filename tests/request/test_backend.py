@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.approval.material import PROJECT, make_request
+from tests.approval.material import NOW, PROJECT, make_request
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
@@ -57,3 +57,11 @@ def test_what_options_make() -> None:
     assert BACKENDS["ERA"].drafted("echo 'a b'", "", None).words == ("echo", "a b")
     made = BACKENDS["monty"].drafted("", "1", "{}")
     assert (made.source, made.variables) == ("1\n", "{}\n")
+
+
+def test_a_request_is_drafted_again_under_another_name_and_without_what_an_approval_wrote() -> None:
+    asked = make_request(deliver="branch")
+    again = asked.drafted_again("TR-20261123-100000Z-sum.md", "req-2", NOW)
+    assert (again.file_name, again.request_id, again.created_utc) == ("TR-20261123-100000Z-sum.md", "req-2", NOW)
+    assert (again.stage, again.approved_by, again.approved_utc, again.deliver) == ("draft", None, None, None)
+    assert (again.purpose, again.action, again.inputs) == (asked.purpose, asked.action, asked.inputs)
