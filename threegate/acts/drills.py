@@ -35,7 +35,8 @@ from threegate.review.placed_drill import PLAN, Drill, read_drill
 from threegate.review.reviewed_draft import Draft, view_draft
 from threegate.shown.time_read import Reading
 from threegate.trail import LockedTrail, TrailIndex, moves, trail_text
-from threegate.trail.payloads import Approved, DrillEnded, DrillPlaced, DrillSet
+from threegate.trail.payloads import Approved
+from threegate.trail.plugin_kinds.drills_kinds import DrillEnded, DrillPlaced, DrillSet
 
 DRILL: Final = "threegate-drill/1"
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
@@ -90,7 +91,7 @@ def place_drill(context: Context, *, chance: Random | None = None) -> Drill | No
         known = held.index.history(drill.request_id) is not None or held.index.id_used(drill.request_id)
         if known or not held.index.drills.on or held.index.drills.open is not None:
             return None
-        placed = DrillPlaced(commitment=drill.commitment, id_sha256=sha256_hex(drill.request_id.encode()))
+        placed = DrillPlaced(commitment=drill.commitment, ids_sha256=(sha256_hex(drill.request_id.encode()),))
         moves.announce(held, placed, actor="daemon")
         if not workspace.drills.is_dir():
             durable.make_folder(workspace.drills, 0o700)

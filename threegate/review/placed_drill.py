@@ -17,7 +17,7 @@ from threegate.core import durable, limits
 from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.workspace import Workspace
 from threegate.trail import Owner
-from threegate.trail.payloads.drill_events import drill_commitment
+from threegate.trail.plugin_kinds.drills_kinds import drill_commitment
 
 PLAN: Final = "plan.json"
 
