@@ -9,8 +9,7 @@ from tests.trail.workspaces import WORKSPACE_ID
 from threegate.trail import RequestHistory, TrailIndex
 from threegate.trail.event import Event, make_event
 from threegate.trail.known_kinds import known_kinds
-from threegate.trail.payloads import Stopped
-from threegate.trail.reserved import of_the_core
+from threegate.trail.payloads import PAYLOADS, Stopped
 
 KINDS = sorted(known_kinds().keys() - {"workspace_created"})
 STEPS = st.lists(
@@ -68,7 +67,7 @@ def test_histories_are_the_fold_of_their_events(steps) -> None:
             plain.setdefault(event.request_id, RequestHistory(event.request_id, event)).add(event)
         # In every kind of a plugin it is used up, whether or not the kind has a field for it.
         has_nonce = "nonce" in event.data and (
-            not of_the_core(event.type) or "nonce" in known_kinds()[event.type].__dataclass_fields__
+            event.type not in PAYLOADS or "nonce" in known_kinds()[event.type].__dataclass_fields__
         )
         # Events that only name the nonce of an approval (its own, a countersignature's, an end's) do not use it up.
         ends = issubclass(known_kinds()[event.type], Stopped)

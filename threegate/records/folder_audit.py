@@ -34,7 +34,7 @@ from threegate.results.space import PREFIX as RESERVED
 from threegate.results.space import reserved_place
 from threegate.trail import Event, moves, payloads
 from threegate.trail.chain import SEGMENT
-from threegate.trail.reserved import of_the_core, reserved
+from threegate.trail.reserved import reserved
 from threegate.trail.truncation_check import trail_seq_of
 from threegate.trail.verify_report import Verification
 
@@ -202,7 +202,7 @@ class FolderAudit:
             if getattr(payload, "files", None) is not None:
                 self._announces = True
             handler(self, event, payload)
-        elif not of_the_core(event.type):
+        elif event.type not in payloads.PAYLOADS:
             self._of_plugin(event)
 
     def _of_plugin(self, event: Event) -> None:

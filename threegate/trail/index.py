@@ -20,6 +20,7 @@ from threegate.trail.history import Record, RequestHistory, Settled
 from threegate.trail.kept_index import ROW, KeptIndex
 from threegate.trail.known_kinds import plugin_kinds
 from threegate.trail.payloads import (
+    PAYLOADS,
     Applied,
     ApprovalAbandoned,
     Approved,
@@ -41,7 +42,7 @@ from threegate.trail.payloads import (
     WorkspaceCreated,
 )
 from threegate.trail.payloads.placed import Owner
-from threegate.trail.reserved import of_the_core, reserved
+from threegate.trail.reserved import reserved
 from threegate.trail.spilled_index import SpilledIndex
 from threegate.trail.tree import Frontier
 
@@ -230,7 +231,7 @@ class TrailIndex:
             self._session_events.append(event)
         if isinstance(payload, Placed) and payload.state is not None and payload.file is not None:
             self._announced.add(hash((payload.state, payload.file)))
-        if not of_the_core(kind):
+        if kind not in PAYLOADS:
             self._add_of_plugin(event, payload)
         elif isinstance(payload, _USES_NONCE) and payload.nonce is not None:
             self._use_up(payload.nonce)

@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 from threegate.core.file_names import WITNESS_NAME
 from threegate.core.workspace import STATES
 from threegate.trail.event import RESERVED, Event
-from threegate.trail.payloads import PAYLOADS
 
 _DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
 _OF_THE_CORE: Final = frozenset(
@@ -74,11 +73,6 @@ def reserved(event: Event) -> Reserved:
             problems.append("a file")
     problem = f"names {problems[0]} in a form that cannot be read" if problems else None
     return Reserved(tuple(nonces), files, frozenset(ids), problem)
-
-
-def of_the_core(kind: str) -> bool:
-    """Whether a kind is one of the core, of which each class says what its keys mean."""
-    return kind in PAYLOADS
 
 
 def _is_announced(path: str, digest: object) -> bool:
