@@ -33,6 +33,10 @@ class Plugin:
     """What it is for, as part of a sentence."""
     needs: tuple[Extra, ...] = ()
     """The extras without which it is absent."""
+    folders: tuple[str, ...] = ()
+    """Its folders in tool-exec/ with files that no event announces, whether or not it is on or even there."""
+    uses: tuple[str, ...] = ()
+    """The plugins whose code it imports; it is absent without them, whether they are on or off."""
     offers: Mapping[str, str] = field(default_factory=dict)
     """What it gives, by place: "module:NAME", the module below the plugin's folder."""
     home: str = ""
@@ -55,6 +59,9 @@ class Plugin:
         """What is missing of it on this machine, as one line; None if nothing is."""
         if not self.has_code():
             return f"the plugin {self.name} is not part of this installation"
+        for plugin in PLUGINS:
+            if plugin.name in self.uses and (absent := plugin.why_absent()) is not None:
+                return f"the plugin {self.name} needs another one, and {absent}"
         return missing_extra(f"the plugin {self.name}", *self.needs)
 
 
@@ -68,6 +75,18 @@ PLUGINS: tuple[Plugin, ...] = (
             "commands": "cluster_commands:COMMANDS",
             "machine": "capacity:MACHINE",
             "needs": "section:unit_needs",
+        },
+    ),
+    Plugin(
+        "drills",
+        "now and then a draft that must not be approved, to practise reading",
+        folders=("drills",),
+        offers={
+            "settings": "section:SECTION",
+            "commands": "drill_commands:COMMANDS",
+            "kinds": "kinds:KINDS",
+            "source": "placed_drill:SOURCE",
+            "work": "drill_watch:DrillWatch",
         },
     ),
     Plugin(
@@ -86,7 +105,7 @@ ROOMS: tuple[Plugin, ...] = tuple(
         offers={"kinds": f"{name}_kinds:KINDS"},
         home="threegate.trail.plugin_kinds",
     )
-    for name in ("agents", "changes", "drills", "evidence", "grants", "tools")
+    for name in ("agents", "changes", "evidence", "grants", "tools")
 )
 """Rooms of the core that are to become plugins and so far have only the kinds of their events apart. None of them can
 be off; each entry moves to PLUGINS with its room, and its kinds with it.

@@ -30,6 +30,13 @@ class DrillSet(SignedAct):
     def learn(self, index: TrailIndex, event: Event) -> None:
         index.drills = Drills(self.on, index.drills.open, event.time, event.hash)
 
+    def tally(self, practice: Any, event: Event) -> None:
+        practice.drills.on, practice.drills.since, practice.drills.by = (
+            self.on,
+            event.time,
+            event.actor.removeprefix("operator:"),
+        )
+
 
 @frozen_fields
 class DrillPlaced(Payload):
@@ -99,6 +106,10 @@ class DrillEnded(Payload):
     def learn(self, index: TrailIndex, event: Event) -> None:
         if self.commitment == index.drills.open:
             index.drills = Drills(index.drills.on, None, event.time, event.hash)
+
+    def tally(self, practice: Any, event: Event) -> None:
+        if event.time >= practice.first:
+            practice.drills.take(event.actor.removeprefix("operator:"), self.outcome, self.planted, self.read_seconds)
 
     def contradicts(self, seen: dict[str, Any]) -> str | None:
         placed, seen["open"] = seen.get("open"), None
