@@ -16,7 +16,7 @@ from threegate.acts.tool_grants import look_at_calls
 from threegate.cli import execute
 from threegate.core.errors import InvalidInput, Refused
 from threegate.trail import Trail
-from threegate.trail.payloads import AgentEnded
+from threegate.trail.plugin_kinds.agents_kinds import AgentEnded
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 

@@ -38,6 +38,7 @@ from threegate.approval.unsigned import check_began, check_unsigned, check_unsig
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.request.job import RISKS
+from threegate.trail.history import UNKNOWN_EVENT, unknown_event_text
 
 
 def check_launch(facts: LaunchFacts) -> VerifiedApproval:
@@ -89,6 +90,7 @@ _Step = tuple[str, Callable[[LaunchState], str]]
 def _steps(state: LaunchState) -> Iterator[_Step]:
     yield "clock", _check_clock
     yield "operators file", _check_operators
+    yield "history", _check_history
     if state.unsigned:
         yield "not void", _check_void
         yield "unsigned promotion", lambda state: check_unsigned(state.facts)
@@ -136,6 +138,12 @@ def _check_operators(state: LaunchState) -> str:
             "operators is not what the trail last recorded; look at it, then: threegate operator record",
         )
     return f"{len(operators.entries)} keys, as the trail recorded them"
+
+
+def _check_history(state: LaunchState) -> str:
+    if (kind := state.facts.unknown_kind) is not None:
+        raise Refused(UNKNOWN_EVENT, unknown_event_text(kind))
+    return "each of its events is of a kind that is known here"
 
 
 def _check_file(state: LaunchState) -> str:

@@ -42,7 +42,7 @@ class Plugin:
     each has a name: "place.name".
     """
     room: str = ""
-    """Its package, if that is still a room of the core."""
+    """The package that its modules are below, if it is still a room of the core."""
 
     @property
     def package(self) -> str:
@@ -86,6 +86,7 @@ PLUGINS: tuple[Plugin, ...] = (
         offers={
             "settings": "section:SECTION",
             "commands": "drill_commands:COMMANDS",
+            "kinds": "kinds:KINDS",
             "source": "placed_drill:SOURCE",
             "work": "drill_watch:DrillWatch",
         },
@@ -99,21 +100,23 @@ PLUGINS: tuple[Plugin, ...] = (
 )
 """All of them. A new plugin is a folder and an entry here."""
 
-ROOMS: Final = (
-    Plugin(
-        "changes",
-        "agents change projects",
-        offers={"backend.apply": "backend:BACKEND"},
-        room="threegate.runners.apply",
-    ),
-    Plugin(
-        "tools",
-        "tools of servers are called",
-        offers={"backend.mcp": "backend:BACKEND"},
-        room="threegate.runners.mcp",
-    ),
+ROOMS: Final[tuple[Plugin, ...]] = tuple(
+    Plugin(name, "is still a room of the core", offers=offers, room="threegate")
+    for name, offers in {
+        "agents": {"kinds": "trail.plugin_kinds.agents_kinds:KINDS"},
+        "changes": {
+            "backend.apply": "runners.apply.backend:BACKEND",
+            "kinds": "trail.plugin_kinds.changes_kinds:KINDS",
+        },
+        "evidence": {"kinds": "trail.plugin_kinds.evidence_kinds:KINDS"},
+        "grants": {"kinds": "trail.plugin_kinds.grants_kinds:KINDS"},
+        "tools": {
+            "backend.mcp": "runners.mcp.backend:BACKEND",
+            "kinds": "trail.plugin_kinds.tools_kinds:KINDS",
+        },
+    }.items()
 )
-"""What becomes a plugin later: it gives what a plugin gives, and is always on."""
+"""Rooms of the core that become plugins later: each gives what a plugin gives, and is always on."""
 
 
 class Place(Generic[T]):
@@ -127,7 +130,7 @@ class Place(Generic[T]):
 
     def plugins(self) -> list[Plugin]:
         """The plugins that offer something here, whether or not they are on; nothing is imported."""
-        return [plugin for plugin in PLUGINS if self.name in plugin.offers]
+        return [plugin for plugin in (*PLUGINS, *ROOMS) if self.name in plugin.offers]
 
     def names(self) -> dict[str, Plugin]:
         """The names of what is given here, where each has one, with the plugins that are there to give it; nothing is
@@ -158,6 +161,11 @@ class Place(Generic[T]):
             for plugin in self.plugins()
             if plugin.name not in off and plugin.why_absent() is None
         }
+
+
+def room_named(name: str) -> Plugin | None:
+    """The room of this name that is to become a plugin."""
+    return next((room for room in ROOMS if room.name == name), None)
 
 
 def plugin_named(name: str) -> Plugin | None:

@@ -145,7 +145,7 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
     with context.trail.locked() as held:
         history = _history(held, path.name, request)
         run = held.index.run(draft_owner(history))
-        drill = isinstance(report.request_id, str) and held.index.is_drill(report.request_id)
+        drill = isinstance(report.request_id, str) and held.index.is_spent(report.request_id)
     if drill:
         said = "its request_id was used before"
         return Unrunnable(path, identity, path.stem, "replayed", said, digests, drill=True)

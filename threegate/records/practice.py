@@ -22,14 +22,11 @@ from threegate.trail.payloads import (
     Cancelled,
     CancelRequested,
     Countersigned,
-    DrillEnded,
-    DrillSet,
     Finished,
-    Granted,
-    GrantRevoked,
     Rejected,
     SessionKilled,
 )
+from threegate.trail.plugin_kinds.grants_kinds import Granted, GrantRevoked
 
 
 @dataclass(slots=True)
@@ -89,19 +86,19 @@ class DrillPractice:
     by_operator: dict[str, list[int]] = field(default_factory=dict)
     """Caught and missed of each."""
 
-    def take(self, name: str, ended: DrillEnded) -> None:
-        """One that is over."""
-        if ended.outcome not in ("caught", "missed"):
+    def take(self, name: str, outcome: str | None, planted: str | None, read_seconds: int | None) -> None:
+        """One that is over: who decided, how, what was planted, and from shown to decided."""
+        if outcome not in ("caught", "missed"):
             self.undecided += 1
             return
-        missed = ended.outcome == "missed"
+        missed = outcome == "missed"
         self.caught += not missed
         self.missed += missed
         self.by_operator.setdefault(name, [0, 0])[missed] += 1
-        if missed and ended.planted:
-            self.missed_kinds[ended.planted] += 1
-        if ended.read_seconds is not None:
-            self.seconds.append(ended.read_seconds)
+        if missed and planted:
+            self.missed_kinds[planted] += 1
+        if read_seconds is not None:
+            self.seconds.append(read_seconds)
             del self.seconds[: -limits.PRACTICE_DECISIONS]
 
     def to_json(self) -> dict[str, Any]:
@@ -183,13 +180,12 @@ class Practice:
     def take(self, event: Event) -> None:
         """The next event."""
         payload = event.payload
+        payload.tally(self, event)
         match payload:
             case Granted():
                 self.grants[payload.grant or ""] = GrantPractice(_operator(event), payload.max_uses)
             case GrantRevoked() if payload.grant in self.grants:
                 self.grants[payload.grant].revoked = True
-            case DrillSet():
-                self.drills.on, self.drills.since, self.drills.by = payload.on, event.time, _operator(event)
             case CancelRequested() if event.request_id is not None:
                 self._stopping.setdefault(event.request_id, event.when)
         if event.time < self.first:
@@ -211,8 +207,6 @@ class Practice:
                 if payload.nonce is None or payload.nonce != self._word:  # one signature may cover several
                     who.read(payload.read_seconds, payload.read_whole)
                 self._word = payload.nonce
-            case DrillEnded():
-                self.drills.take(_operator(event), payload)
             case Rejected() if event.actor == "daemon":
                 self.expired += 1
             case Rejected():

@@ -31,7 +31,8 @@ from threegate.approval.grant import opened
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.review.countersign import verify_approval
-from threegate.trail import moves, payloads
+from threegate.trail import moves
+from threegate.trail.plugin_kinds.grants_kinds import Granted
 
 CODE = "print(month, most)"
 INPUTS = '{"month": "2026-11", "most": 20}'
@@ -132,7 +133,7 @@ def test_a_grant_of_version_1_still_counts(ran: Bench) -> None:
     data = render_signed(act.to_bytes(), sign_statement(act.to_bytes(), ran.keys["alice"], NAMESPACE_ACT))
     grant = Grant.parse(data)
     with context.trail.locked() as held:
-        moves.announce(held, payloads.Granted(grant=grant.id, max_uses=1), actor="operator:alice")
+        moves.announce(held, Granted(grant=grant.id, max_uses=1), actor="operator:alice")
     ran.workspace.grants.mkdir(0o700, exist_ok=True)
     (ran.workspace.grants / f"{grant.id}.grant").write_bytes(data)
     draft(ran, "other", '{"month": "2026-12", "most": 20}')

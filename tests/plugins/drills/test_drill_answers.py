@@ -21,6 +21,7 @@ from threegate.acts.signing_key import Acting
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
 from threegate.plugins.drills.drills import place_drill, set_drills
+from threegate.plugins.drills.kinds import DrillEnded
 from threegate.plugins.drills.placed_drill import Drill
 from threegate.plugins.tui import operator_app
 from threegate.plugins.tui.operator_app import OperatorApp
@@ -30,7 +31,6 @@ from threegate.review.request_view import view_request
 from threegate.review.status import line_rows, status_lines
 from threegate.serve.page.commands import commands
 from threegate.trail import Trail
-from threegate.trail.payloads import DrillEnded
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ from threegate.daemon.log import Log
 from threegate.plugins.drills import drills
 from threegate.plugins.drills.drill_plants import PLANTS, Planted
 from threegate.plugins.drills.drills import due_utc, place_drill, set_drills, settle_drill
+from threegate.plugins.drills.kinds import DrillEnded, DrillPlaced, DrillSet
 from threegate.plugins.drills.placed_drill import PLAN, Drill, drills_folder, read_drill
 from threegate.plugins.drills.section import DrillSettings
 from threegate.records.audit_verify import verify_workspace
@@ -42,7 +43,6 @@ from threegate.review.status import status_lines
 from threegate.shown.time_read import Reading
 from threegate.trail import Event, Trail
 from threegate.trail.index import TrailIndex
-from threegate.trail.payloads import DrillEnded, DrillPlaced, DrillSet
 
 
 @pytest.fixture
@@ -137,8 +137,8 @@ def test_the_id_stays_spent_in_a_kept_index(ran: Bench) -> None:
     known = index(ran)
     again = TrailIndex()
     again.begin_from(known.to_header())
-    assert again.is_drill(drill.request_id) and again.drills == known.drills
-    assert not again.is_drill("another") and "drills" not in TrailIndex().to_header()
+    assert again.is_spent(drill.request_id) and again.drills == known.drills
+    assert not again.is_spent("another") and "drills" not in TrailIndex().to_header()
 
 
 def test_it_is_listed_and_found_like_any_draft(ran: Bench) -> None:

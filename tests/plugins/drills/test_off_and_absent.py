@@ -17,12 +17,12 @@ from threegate.core.plugins import PLUGINS, Plugin
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
 from threegate.plugins.drills.drills import place_drill, set_drills
+from threegate.plugins.drills.kinds import DrillEnded, DrillPlaced
 from threegate.plugins.drills.placed_drill import Drill, drills_folder
 from threegate.records.audit_verify import verify_workspace
 from threegate.review.draft_sources import placed_at
 from threegate.review.status import status_lines
 from threegate.trail import Trail
-from threegate.trail.payloads import DrillEnded, DrillPlaced
 
 
 @pytest.fixture

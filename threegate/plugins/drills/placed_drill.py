@@ -19,10 +19,9 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
 from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.workspace import Workspace
+from threegate.plugins.drills.kinds import DrillEnded, drill_commitment
 from threegate.review.draft_sources import Answer, DraftSource
 from threegate.trail import LockedTrail, Owner, moves
-from threegate.trail.payloads import DrillEnded
-from threegate.trail.payloads.drill_events import drill_commitment
 
 if TYPE_CHECKING:
     from threegate.launch.context import Context
