@@ -22,7 +22,8 @@ from threegate.aana import DecisionLog
 from threegate.core import limits
 from threegate.core.record import schema_of
 from threegate.core.workspace import Workspace
-from threegate.serve.answers import ContractDecision, ContractLine, ProposalVerdict
+from threegate.plugins.proposals.proposal_form import ProposalVerdict
+from threegate.serve.answers import ContractDecision, ContractLine
 from threegate.serve.http_app import HttpOptions, create_app
 
 DATA = Path(__file__).parents[1] / "data"
