@@ -19,11 +19,12 @@ from tests.serve.conftest import TOKEN, Running, start, stop
 from tests.serve.test_http_app import Clock
 from tests.support import Place, make_place
 from threegate.aana import DecisionLog
+from threegate.contracts.contract_line import ContractLine
 from threegate.core import limits
 from threegate.core.record import schema_of
 from threegate.core.workspace import Workspace
 from threegate.plugins.proposals.proposal_form import ProposalVerdict
-from threegate.serve.answers import ContractDecision, ContractLine
+from threegate.serve.answers import ContractDecision
 from threegate.serve.http_app import HttpOptions, create_app
 
 DATA = Path(__file__).parents[1] / "data"

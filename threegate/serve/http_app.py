@@ -26,6 +26,7 @@ from starlette.requests import HTTPConnection
 from threegate import __version__
 from threegate.aana import DecisionLog, EvidenceMode, check_bytes
 from threegate.aana.schema import event_part
+from threegate.contracts.contract_line import ContractLine
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, NoWorkspace, ThreeGateError, Unavailable
 from threegate.core.forms import FORMS, Form
@@ -34,7 +35,6 @@ from threegate.core.workspace import Workspace
 from threegate.serve.answers import (
     Alive,
     ContractDecision,
-    ContractLine,
     Decision,
     Error,
     Ready,
