@@ -15,7 +15,7 @@ from pathlib import Path
 from jsonschema import Draft202012Validator, FormatChecker
 
 from threegate.core.settings import Settings
-from threegate.proposals import judge_proposal
+from threegate.plugins.proposals.rules import judge_proposal
 
 ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests" / "data" / "clawguard_cases.jsonl"

@@ -17,7 +17,7 @@ from threegate.cli import execute as run
 from threegate.core import limits
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.log import Log
-from threegate.daemon.proposals import Proposer
+from threegate.plugins.proposals.proposer import Proposer
 from threegate.results import read_verdict
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
@@ -95,7 +95,8 @@ def test_the_verdict_of_a_draft_names_the_secret_that_its_proposals_tool_reaches
     (bench.workspace.inbox / "AP-1.json").write_text(json.dumps(proposal))
     context = bench.context
     propose = Proposer(bench.workspace, context.trail, lambda *words: None, lambda: context.policy.settings)
-    inbox = Inbox(bench.workspace, context.trail, Log(quiet=True), propose=propose)
+    takers = {"proposals": ("AP-*.json", propose)}
+    inbox = Inbox(bench.workspace, context.trail, Log(quiet=True), takers=takers)
     until = time.monotonic() + 60
     try:
         while inbox.scan(context.policy) or inbox.unfinished:

@@ -13,7 +13,6 @@ from tests.acts.bench_workspace import DATA, Bench
 from tests.acts.test_grant import once
 from tests.conftest import slow
 from threegate.cli import execute as run
-from threegate.proposals import draft_inputs_folder
 
 
 def rules_of(bench: Bench, path: Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
@@ -62,7 +61,7 @@ def test_validate_and_the_daemon_agree_on_drafts_of_proposals(
     """Their inputs are beside them, named by digest; what is in the inbox is not theirs."""
     made = bench.draft()
     path = made.rename(bench.workspace.drafts / made.name)
-    place = draft_inputs_folder(bench.workspace) / hashlib.sha256(DATA).hexdigest()
+    place = bench.workspace.draft_files / hashlib.sha256(DATA).hexdigest()
     place.parent.mkdir(exist_ok=True)
     if case == "link":
         os.symlink(bench.workspace.files / "data.csv", place)

@@ -30,7 +30,7 @@ HEAVY = {
     "threegate.contracts.compiler",
     "threegate.aana.guard",
     "threegate.judgement.judge",
-    "threegate.proposals.rules",
+    "threegate.plugins.proposals.rules",
     "http.client",
     "ssl",
 }

@@ -11,7 +11,7 @@ import pytest
 import threegate
 from threegate.core.on_demand import on_demand
 
-ROOMS = ("approval", "contracts", "proposals", "request", "results")
+ROOMS = ("approval", "contracts", "request", "results")
 
 
 def _checked(room: str) -> dict[str, str]:

@@ -23,8 +23,8 @@ import pytest
 from tests.support import make_key, monty_draft, request_id
 from threegate import cli
 from threegate.cli import invocation
+from threegate.plugins.proposals.prompt import EXAMPLE
 from threegate.serve.event_examples import EXAMPLES
-from threegate.setup.agent_examples import proposal_example
 from threegate.setup.settings_file import set_values
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,7 +101,7 @@ NOT_RUN = {
     "threegate kill session ID": "the same",
     "threegate checkpoint list | approve ID | deny ID": "the same",
     "threegate checkpoint approve ID": "the same",
-    "threegate proposal draft FILE|-": "needs a project: tests/proposals/test_cli.py",
+    "threegate proposal draft FILE|-": "needs a project: tests/plugins/proposals/test_cli.py",
     "threegate workspace adopt --as NAME --key KEY": "needs a moved workspace: tests/end_to_end/test_ten_faults.py",
     "threegate review": "asks on a terminal: tests/adversarial/approval/test_terminal.py",
     "threegate --install-completion": (
@@ -336,7 +336,7 @@ def test_the_day(tmp_path: Path) -> None:
     event = next(one["value"] for name, one in EXAMPLES.items() if name.endswith("accept"))
     (day.root / "event.json").write_text(json.dumps(event))
     (day.root / "events").write_text(json.dumps(event) + "\n")
-    (day.root / "proposal.json").write_text(proposal_example().text)
+    (day.root / "proposal.json").write_text(EXAMPLE.text)
     names: dict[str, str] = {"first": day.first, "key": str(day.key)}
     for line, typed in RUN.items():
         if line == "threegate contracts check":

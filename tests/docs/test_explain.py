@@ -25,7 +25,7 @@ from threegate.contracts.transitions import Effect
 from threegate.core import errors
 from threegate.daemon.draft_findings import DRAFT_RULES
 from threegate.judgement.judge import WAITING_CODES
-from threegate.proposals.tools import ProposalRisk, VerdictName
+from threegate.plugins.proposals.tools import ProposalRisk, VerdictName
 from threegate.request.exposure import Opacity
 from threegate.request.model import Network, Risk, Sensitivity
 from threegate.request.report import Severity
@@ -117,7 +117,7 @@ def log_words() -> set[str]:
 
 def proposal_codes() -> set[str]:
     pattern = r"(?:FormProblem\([^\n]*?, |ArgvFinding\(\s*\w+,\s+|_Key\([^\"]*)\"([a-z_0-9]+)\""
-    return {code for path in parsed("proposals") for code in re.findall(pattern, path.read_text())}
+    return {code for path in parsed("plugins/proposals") for code in re.findall(pattern, path.read_text())}
 
 
 FAMILIES = {

@@ -23,7 +23,8 @@ from threegate.contracts.contract_line import ContractLine
 from threegate.core import limits
 from threegate.core.record import schema_of
 from threegate.core.workspace import Workspace
-from threegate.serve.answers import ContractDecision, ProposalVerdict
+from threegate.plugins.proposals.proposal_form import ProposalVerdict
+from threegate.serve.answers import ContractDecision
 from threegate.serve.http_app import HttpOptions, create_app
 
 DATA = Path(__file__).parents[1] / "data"

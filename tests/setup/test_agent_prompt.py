@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from threegate.core.settings import RequestSettings, Settings
-from threegate.proposals import judge_proposal
+from threegate.core.settings import RequestSettings
 from threegate.request import read_request
 from threegate.request.front_matter_keys import KEYS
 from threegate.results.verdict import STATES
 from threegate.serve.door import DOOR_TOOLS
-from threegate.setup.agent_examples import proposal_example, request_examples
+from threegate.setup.agent_examples import request_examples
 from threegate.setup.agent_prompt import STATE_TEXTS, PromptPlace, anywhere, prompt_json, prompt_text
 
 NOW = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
@@ -32,16 +30,13 @@ def test_every_example_passes_gate_1_without_a_finding(settings: RequestSettings
         assert example.text in prompt_text(anywhere(), NOW) or settings is SMALL
 
 
-def test_every_fenced_request_and_proposal_of_the_text_is_valid() -> None:
+def test_every_fenced_request_of_the_text_is_valid() -> None:
     """Read from the printed text, as an agent does."""
     text = prompt_text(anywhere(), NOW)
     found = re.findall(r"`inbox/(TR-[^`]+)`:\n\n````markdown\n(.*?)````", text, re.S)
     assert len(found) == 4
     for name, request in found:
         assert read_request(request.encode(), path=name, settings=RequestSettings(), now=NOW, stage="draft").valid
-    (proposal,) = re.findall(r"```json\n(.*?)```", text, re.S)
-    assert json.loads(proposal) == json.loads(proposal_example().text)
-    assert judge_proposal(proposal.encode(), settings=Settings()).verdict == "auto"
 
 
 def test_every_key_and_state_is_told() -> None:
@@ -54,11 +49,10 @@ def test_every_key_and_state_is_told() -> None:
         assert (f"| {key.name} |" in text) == told  # a change set is made by the door, not by hand
 
 
-def test_a_place_without_engine_network_or_project_is_told_so() -> None:
+def test_a_place_without_engine_or_network_is_told_so() -> None:
     place = PromptPlace("/ws", SMALL, False, False, False, ("threegate.monty",))
     text = prompt_text(place, NOW)
     assert "Only `backend: monty` works here" in text and "network: allowlist\n" not in text
-    assert "No project is set here" in text and "web.fetch" not in text
     assert "There are contracts for these tools: threegate.monty." in text
     wild = prompt_text(PromptPlace("/ws", SMALL, False, False, False, ("github.*", "github.get_issue")), NOW)
     assert "github.*" not in wild and (
@@ -68,7 +62,7 @@ def test_a_place_without_engine_network_or_project_is_told_so() -> None:
     half = PromptPlace("/ws", SMALL, True, False, True, ())
     assert "there is no network here" in prompt_text(half, NOW) and "sort-sales" in prompt_text(half, NOW)
     value = prompt_json(place, NOW)
-    assert value["contracts"] == ["threegate.monty"] and "skill.install_guarded" not in value["proposal_tools"]
+    assert value["contracts"] == ["threegate.monty"]
 
 
 def test_the_page_shows_the_text_of_today() -> None:

@@ -41,7 +41,6 @@ from threegate.core.screen_parts import Field, Item, Note, Section
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
 from threegate.launch.launch_problem import read_operators
-from threegate.proposals.in_workspace import input_place
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.request.shown_whole import unread_inputs
@@ -288,7 +287,7 @@ def _declared_covered(context: Context, draft: Draft, request: Request, grants: 
     """
     policy = context.policy
     places = {
-        item.name: input_place(context.workspace, draft.path.parent, item.name, item.sha256).name
+        item.name: context.workspace.input_place(draft.path.parent, item.name, item.sha256).name
         for item in request.inputs
     }
     with context.workspace.hold(draft.path.parent / "files") as files:

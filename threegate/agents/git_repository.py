@@ -22,10 +22,10 @@ from typing import Final
 
 from threegate.agents.git_index import read_index
 from threegate.changes.git_objects import is_id
+from threegate.changes.project import Project
+from threegate.changes.snapshot import git_config
 from threegate.core import durable, limits
 from threegate.core.held_folder import hold_path, open_inside
-from threegate.proposals.project import Project
-from threegate.proposals.snapshot import git_config
 
 _KEPT: Final = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/")
 """References that the agent gets: no stash, and nothing of a bisection or a replacement."""

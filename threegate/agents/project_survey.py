@@ -27,11 +27,11 @@ from threegate.agents.git_repository import NoHistory, Repository, tracked_paths
 from threegate.agents.secret_files import is_secret_path
 from threegate.changes.git_objects import object_id
 from threegate.changes.path_rules import is_workspace
+from threegate.changes.project import ProjectError
 from threegate.changes.protected_paths import ProtectedPaths
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.user_state import UserState
-from threegate.proposals.project import ProjectError
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

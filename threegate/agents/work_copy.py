@@ -24,13 +24,13 @@ from threegate.agents.project_survey import Original, Survey, survey
 from threegate.agents.start_bytes import keep_index
 from threegate.changes.ignored import Ignoring
 from threegate.changes.make import utf_8
+from threegate.changes.project import ProjectError
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import hold_path, open_beneath, open_inside
 from threegate.core.user_state import UserState
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.jail import Account, Bound, Layered
-from threegate.proposals.project import ProjectError
 
 UPPER, SCRATCH, NAMES, TREE = "upper", "scratch", "names", "tree"
 _GIT_OBJECTS: Final = "/run/git-objects"

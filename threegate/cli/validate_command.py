@@ -128,7 +128,6 @@ def _in_workspace(report: Report, path: Path) -> Report:
     from threegate.core.workspace import Workspace
     from threegate.daemon.draft_findings import input_findings, never_fits_finding
     from threegate.daemon.input_hashes import hash_now
-    from threegate.proposals.in_workspace import input_place
     from threegate.runners.machine import never_fits
 
     folder = path.parent
@@ -136,7 +135,7 @@ def _in_workspace(report: Report, path: Path) -> Report:
     if workspace is None:
         return report
     digests = {
-        item.name: hash_now(workspace, input_place(workspace, folder, item.name, item.sha256))
+        item.name: hash_now(workspace, workspace.input_place(folder, item.name, item.sha256))
         for item in report.request.inputs
     }
     never = never_fits(workspace, workspace.load_settings(), report.request)

@@ -92,6 +92,18 @@ PLUGINS: tuple[Plugin, ...] = (
         },
     ),
     Plugin(
+        "proposals",
+        "JSON action proposals become drafts",
+        offers={
+            "settings": "section:SECTION",
+            "commands": "proposal_commands:COMMANDS",
+            "source": "proposal_source:SOURCE",
+            "files": "in_workspace:unneeded",
+            "prompt": "prompt:PROMPT",
+            "form": "proposal_form:FORM",
+        },
+    ),
+    Plugin(
         "tui",
         "`review` and `status --watch` as an application on the terminal",
         needs=("tui",),

@@ -248,15 +248,6 @@ class ApplySettings(Table):
     )
 
 
-class ProposalSettings(Table):
-    """Action proposals (docs/spec/5-proposals.md)."""
-
-    search_url: str = setting(default="", description="search page for web.search, with {query}; empty: no draft")
-    github_api: str = setting(
-        default="https://api.github.com", description="API that the github tools of proposals speak to"
-    )
-
-
 class SecretReference(Table):
     """Where the operator keeps a secret: an environment variable of the daemon, or a file; and for what it is used.
 
@@ -447,7 +438,6 @@ class Settings(Table):
     trail: TrailSettings = TrailSettings()
     project: ProjectSettings = ProjectSettings()
     apply: ApplySettings = ApplySettings()
-    proposals: ProposalSettings = ProposalSettings()
     secrets: dict[str, SecretReference] = setting(default={}, description="operator-side secrets, by name")
     results: ResultsSettings = ResultsSettings()
     agents: AgentsSettings = AgentsSettings()

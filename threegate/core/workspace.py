@@ -87,7 +87,9 @@ class Workspace:
         self.tool_exec = self.root / "tool-exec"
         """The operator's side."""
         self.drafts = self.tool_exec / "drafts"
-        """Drafts made from proposals."""
+        """Drafts that the daemon makes."""
+        self.draft_files = self.drafts / "files"
+        """Their input files by sha256; 0700, not readable by CORE."""
         self.approved = self.tool_exec / "approved"
         """The queue."""
         self.running = self.tool_exec / "running"
@@ -155,6 +157,16 @@ class Workspace:
             runs = []
         inboxes = [self.agent_run(name).inbox for name in runs[-limits.AGENT_RUNS :]]
         return [self.inbox, self.drafts, *(folder for folder in inboxes if folder.is_dir())]
+
+    def input_place(self, draft_folder: Path, name: str, sha256: str) -> Path:
+        """The path of a draft's input file: by digest for drafts that the daemon makes; in an inbox by digest or by
+        name.
+        """
+        if draft_folder == self.drafts:
+            return self.draft_files / sha256
+        if os.path.lexists(draft_folder / "files" / sha256):
+            return draft_folder / "files" / sha256
+        return draft_folder / "files" / name
 
     def run_of(self, folder: Path) -> str | None:
         """Id of the agent's run whose inbox this folder is; None for any other folder."""

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -32,7 +33,6 @@ from threegate.daemon.input_hashes import PENDING, InputHashes
 from threegate.daemon.log import Log
 from threegate.daemon.typecheck_queue import TypecheckQueue
 from threegate.judgement.policy import Policy
-from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
 from threegate.request.exposure import Exposure, secret_name
 from threegate.request.fixes import propose_fixes
@@ -40,6 +40,7 @@ from threegate.request.model import Request
 from threegate.request.report import Finding, Fix, Report
 from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
+from threegate.review.draft_sources import TakeFile
 from threegate.runners.backend import running
 from threegate.runners.machine import never_fits
 from threegate.trail import KnownRun, LockedTrail, Owner, Trail, TrailIndex
@@ -97,8 +98,10 @@ class Inbox:
     workspace: Workspace
     trail: Trail
     log: Log
-    propose: Callable[[Path, bytes, Owner], None] | None = None
-    """Takes an AP-*.json that was read."""
+    takers: Mapping[str, tuple[str, TakeFile]] = field(default_factory=dict)
+    """What plugins take besides requests, by the plugin's name: the names of such files, as a pattern, and what takes
+    them.
+    """
     on_draft: Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None] = lambda *draft: None
     """Called with each valid draft that was checked (for notices): its file, what was read, the requester,
     and the file's change time in nanoseconds.
@@ -112,7 +115,7 @@ class Inbox:
     checks.
     """
     valid: set[Path] = field(default_factory=set)
-    """The valid drafts that were not made from proposals."""
+    """The valid drafts in inboxes."""
     fresh: dict[Path, None] = field(default_factory=dict)
     """Those of them not yet compared with the standing grants; the caller removes them when it compares
     them.
@@ -299,9 +302,10 @@ class Inbox:
     ) -> _Looked | bool | None:
         """Read and check one file; None if it must be checked again."""
         key = f"{folder.path}/{name}"
-        proposal = name.startswith("AP-") and name.endswith(".json") and folder.path != self.workspace.drafts
-        problem = _unreadable(name, facts, proposal or is_request_name(name))
-        if proposal and not self._budget.has_room(_owner(run, facts)):
+        taken = {} if folder.path == self.workspace.drafts else self._taken(policy)
+        take = next((take for pattern, take in taken.items() if fnmatchcase(name, pattern)), None)
+        problem = _unreadable(name, facts, None if take or is_request_name(name) else tuple(taken))
+        if take is not None and not self._budget.has_room(_owner(run, facts)):
             return None
         data = b""
         if problem is None:
@@ -319,16 +323,15 @@ class Inbox:
             self._seen[key] = Seen(_identity(facts))
             self._quarantine(folder.path / name, facts, _owner(run, facts), problem)
             return True
-        if proposal:
+        if take is not None:
             self._seen[key] = Seen(_identity(facts))
             self._budget.take(_owner(run, facts))
-            if self.propose is not None:
-                self.propose(folder.path / name, data, _owner(run, facts))
+            take(folder.path / name, data, _owner(run, facts))
             return True
         now, settings = datetime.now(UTC), policy.settings.request
         report = read_request(data, path=name, settings=settings, now=now, stage="draft")
         inputs = report.request.inputs if report.request is not None else ()
-        found = {item.name: input_place(self.workspace, folder.path, item.name, item.sha256) for item in inputs}
+        found = {item.name: self.workspace.input_place(folder.path, item.name, item.sha256) for item in inputs}
         hashed = {item: self._hashes.sha256(place) for item, place in found.items()}
         digests = {item: digest for item, digest in hashed.items() if digest is not PENDING}
         if len(digests) < len(hashed):
@@ -345,6 +348,10 @@ class Inbox:
         )
         never = None if request is None else never_fits(self.workspace, policy.settings, request)
         return _Looked(folder.path / name, run, report, facts, digests, known, never)
+
+    def _taken(self, policy: Policy) -> dict[str, TakeFile]:
+        off = policy.settings.plugins.off
+        return {pattern: take for plugin, (pattern, take) in self.takers.items() if plugin not in off}
 
     def _quarantine(self, path: Path, facts: os.stat_result, owner: Owner, problem: str) -> None:
         """Something that is not a readable request: one line, one event, nothing else. Raises DiskFull."""
@@ -542,7 +549,10 @@ def _with_secret(request: Request, exposure: Exposure | None, index: TrailIndex)
     return exposure.with_secret(secret_name(request.tool, history.proposal_sha256))
 
 
-def _unreadable(name: str, facts: os.stat_result, wanted: bool) -> str | None:
+def _unreadable(name: str, facts: os.stat_result, unlike: tuple[str, ...] | None) -> str | None:
+    """Why a file is not read. `unlike`: what its name would have to be besides a request's; None if it has such a
+    name.
+    """
     if not _PLAIN_NAME.fullmatch(name):
         return "its name has characters other than A-Z a-z 0-9 . _ -"
     if not stat.S_ISREG(facts.st_mode):
@@ -551,8 +561,8 @@ def _unreadable(name: str, facts: os.stat_result, wanted: bool) -> str | None:
         return f"is {kind}, not a regular file"
     if facts.st_nlink != 1:
         return "has more than one hard link"
-    if not wanted:
-        return "is neither TR-*.md nor AP-*.json"
+    if unlike is not None:
+        return f"is neither {' nor '.join(('TR-*.md', *unlike))}" if unlike else "is not TR-*.md"
     return None
 
 

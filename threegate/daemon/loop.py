@@ -41,7 +41,6 @@ from threegate.daemon.log import Log
 from threegate.daemon.metrics_file import MetricsFile
 from threegate.daemon.plugin_work import WORK, DaemonParts, Work
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
-from threegate.daemon.proposals import Proposer
 from threegate.daemon.recovery import DISK_WAS_FULL, recover
 from threegate.daemon.runner_set import RunnerSet
 from threegate.daemon.signals import signals_to
@@ -51,6 +50,7 @@ from threegate.judgement.policy import Policy
 from threegate.launch.open_work import refuse_open
 from threegate.records.trail_checkpoints import complete_trail_checkpoint, trail_checkpoint_when_due
 from threegate.results.space import give_back, reserve_result
+from threegate.review.draft_sources import SOURCES, TakeFile
 from threegate.trail import Trail
 
 _TYPES_SECONDS = 0.2
@@ -144,18 +144,12 @@ class Daemon:
         for line in self._trail.fixed:
             self.log.say("fixed", what=line)
         self._report_contracts()
-        proposer = Proposer(
-            self.workspace,
-            self._trail,
-            lambda event, file, what: self.log.say(event, file=file, what=what),
-            lambda: self._policy_reload.policy.settings,
-        )
         parts = DaemonParts(self.log, lambda *draft: self._runner_set.notices.draft_waits(*draft))
         inbox = Inbox(
             self.workspace,
             self._trail,
             self.log,
-            propose=proposer,
+            takers=self._takers(),
             on_draft=parts.on_draft,
             beat=self.supervisor.turned,
             wake=self.wake.set,
@@ -201,6 +195,22 @@ class Daemon:
         reasons = (problem, dispatcher.failed, dispatcher.held_up, dispatcher.full, self._full)
         stopped = any(reason is not None for reason in reasons)
         return EXIT_FAILED if stopped else EXIT_OK
+
+    def _takers(self) -> dict[str, tuple[str, TakeFile]]:
+        """What plugins take from an inbox; whether one is on is asked for each file."""
+        return {
+            name: (
+                source.takes,
+                source.taker(
+                    self.workspace,
+                    self._trail,
+                    lambda event, file, what: self.log.say(event, file=file, what=what),
+                    lambda: self._policy_reload.policy.settings,
+                ),
+            )
+            for name, source in SOURCES.given().items()
+            if source.taker is not None
+        }
 
     def _begin(self) -> str | None:
         """Recover, unless launches are blocked; then return why."""

@@ -17,8 +17,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from threegate.acts.memory import settle_notes
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import ThreeGateError, TrailError, Unavailable, place_of
 from threegate.core.file_names import request_of_companion
 from threegate.core.user_state import UserState
@@ -53,7 +52,7 @@ def recover(context: Context, log: Log, why: str | None = None) -> int:
     changes = recover_changes(context)
     with context.trail.locked() as held:
         UserState.of(context.workspace_id).sweep()
-        settle_notes(workspace, held)
+        moves.settle_changes(workspace.memory, held.index.notes, max_bytes=limits.MEMORY_BYTES)
         settle_manifests(workspace, held)
     undos = recover_undos(context)
     for request_id, line in (*undos.stuck.items(), *undos.taken_back.items()):

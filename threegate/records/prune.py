@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 from threegate.core import durable
 from threegate.core.disk_reserve import disk_reserve
+from threegate.core.plugins import Place
 from threegate.core.workspace import Workspace
-from threegate.proposals.in_workspace import unneeded
 from threegate.runners.apply.runner import JOURNAL
 from threegate.trail import LockedTrail, RequestHistory, Trail, TrailIndex, payloads
 from threegate.trail.payloads import Approved, Finished, SessionKilled, SessionOpened
@@ -26,6 +28,12 @@ from threegate.trail.payloads import Approved, Finished, SessionKilled, SessionO
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BATCH = 200
 _DOOMED = ".pruned-"
+
+
+PRUNABLE: Final = Place[Callable[[Workspace], list[Path]]]("files")
+"""Files of plugins, also of those that are off, that nothing needs any more. Called under the trail's lock. Raises
+OSError.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,7 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
         ]
         gone = [history.request_id for history in there if history.request_id not in set(kept)]
         inputs = _unneeded_inputs(workspace, index, {history.request_id for history in old}, before)
-        snapshots = unneeded(workspace)
+        snapshots = [path for unneeded in PRUNABLE.given().values() for path in unneeded(workspace)]
         size = sum(_size(workspace.run_folder(name)) for name in gone)
         files = [workspace.inputs / name for name in inputs] + snapshots
         size += sum(path.lstat().st_size for path in files)

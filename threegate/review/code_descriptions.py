@@ -99,6 +99,7 @@ OTHERS: Final[dict[str, str]] = {
     "program_missing": (
         "the sandbox image lacks the program: name another, or let the operator build an image that has it"
     ),
+    "source_missing": "the plugin that made the draft is off or absent, and only it can check the draft",
     "proposal_changed": "the proposal would now become a different draft: have it drafted again",
     "project_changed": "the project differs from the one the change was made from: have it proposed again",
     "project_unknown": "no project with this name is registered: `threegate project list`",

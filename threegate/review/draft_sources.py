@@ -1,7 +1,9 @@
-"""Drafts from elsewhere: what a plugin lists among the drafts without a file there.
+"""Drafts from elsewhere: what a plugin lists among the drafts without a file there, and what it makes of other files
+in an inbox.
 
-Invariant: such a draft is read like any other and never signed; its plugin decides what an operator's yes or no to it
-means. It is listed as long as its plugin is on.
+Invariant: a draft that is listed without a file is read like any other and never signed; its plugin decides what an
+operator's yes or no to it means. A draft in tool-exec/drafts/ is signed only after the plugin that made it checked it:
+not while that plugin is off or absent.
 """
 
 from __future__ import annotations
@@ -9,16 +11,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from threegate.core.errors import ThreeGateError
+from threegate.core.errors import Refused, ThreeGateError
 from threegate.core.plugins import Place
 from threegate.core.workspace import Workspace
-from threegate.trail import Owner
+from threegate.trail import Owner, Trail
 
 if TYPE_CHECKING:
+    from threegate.core.settings import Settings
     from threegate.launch.context import Context
+    from threegate.request.model import Request
     from threegate.shown.time_read import Reading
 
 
@@ -73,12 +78,51 @@ class PlacedDraft(Protocol):
         """
 
 
+TakeFile = Callable[[Path, bytes, Owner], None]
+"""Takes a file that was read, and its owner. Raises TrailError, OSError."""
+Say = Callable[[str, str, str], None]
+"""Called with (event, file, what) for the daemon's log."""
+MakeTaker = Callable[[Workspace, Trail, Say, Callable[[], "Settings"]], TakeFile]
+"""Once for each run of a daemon, also of a plugin that is off; gets the settings in force, never those of a file that
+is being edited or is broken.
+"""
+
+
+class CheckDraft(Protocol):
+    """Whether a draft in tool-exec/drafts/ is what was made."""
+
+    def __call__(
+        self,
+        workspace: Workspace,
+        draft: Path,
+        data: bytes,
+        request: Request,
+        copies: Mapping[str, Path],
+        *,
+        settings: Settings,
+        recorded_sha256: str | None,
+    ) -> None:
+        """`copies` has the path of our copy of each input; `recorded_sha256` is the digest in the trail's `proposed`
+        event of what the draft was made of. Raises Refused.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class DraftSource:
-    """Where drafts come from besides the inbox."""
+    """Where drafts come from besides the requests in an inbox."""
 
-    placed: Callable[[Workspace], Iterable[PlacedDraft]]
+    placed: Callable[[Workspace], Iterable[PlacedDraft]] = lambda workspace: ()
     """Those that are listed where they have no file."""
+    takes: str = ""
+    """The names of the files in an inbox that it takes, as a pattern."""
+    what: str = ""
+    """What such a file is, in one word."""
+    explain: tuple[str, ...] = ()
+    """The words of the command that explains one."""
+    taker: MakeTaker | None = None
+    """Makes drafts of such files, in tool-exec/drafts/."""
+    check: CheckDraft | None = None
+    """The check of these drafts."""
 
 
 SOURCES: Final = Place[DraftSource]("source")
@@ -99,11 +143,15 @@ def placed_drafts(
     ]
     if not found:  # nearly always: then the settings need not be read
         return []
-    try:
-        off = workspace.load_settings().plugins.off
-    except ThreeGateError:  # what cannot be read turns nothing off
-        off = ()
+    off = _off_in(workspace)
     return [draft for plugin, draft in found if plugin not in off]
+
+
+def _off_in(workspace: Workspace) -> tuple[str, ...]:
+    try:
+        return workspace.load_settings().plugins.off
+    except ThreeGateError:  # what cannot be read turns nothing off
+        return ()
 
 
 def placed_at(workspace: Workspace, path: Path) -> PlacedDraft | None:
@@ -125,3 +173,37 @@ def place_of(workspace: Workspace, path: Path) -> Path:
     """Where the bytes of a listed file are: at its path, or where its plugin has them."""
     draft = placed_at(workspace, path)
     return path if draft is None else draft.file(workspace)
+
+
+def source_of(workspace: Workspace, name: str) -> DraftSource | None:
+    """What takes a file of this name from an inbox; None if no plugin that is on does."""
+    given = SOURCES.given(_off_in(workspace)).values()
+    return next((source for source in given if fnmatchcase(name, source.takes)), None)
+
+
+def check_draft(
+    workspace: Workspace,
+    draft: Path,
+    data: bytes,
+    request: Request,
+    copies: Mapping[str, Path],
+    *,
+    settings: Settings,
+    recorded_sha256: str | None,
+) -> None:
+    """Have a draft in tool-exec/drafts/ checked by the plugin that made it (see `CheckDraft`). Those in an inbox need
+    no check. Raises Refused for every difference, and if that plugin is off or absent.
+    """
+    if draft.parent != workspace.drafts:
+        if recorded_sha256 is not None:
+            raise Refused("proposal_changed", f"{draft.name}: has the id of a proposal and is in the inbox; reject it")
+        return
+    for source in SOURCES.given(settings.plugins.off).values():
+        if source.check is not None:
+            source.check(workspace, draft, data, request, copies, settings=settings, recorded_sha256=recorded_sha256)
+            return
+    raise Refused(
+        "source_missing",
+        f"{draft.name}: the plugin that made this draft is off or absent, and only it can check the draft; turn it on "
+        "(plugins.off in threegate.toml), or reject the draft",
+    )

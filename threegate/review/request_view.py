@@ -19,6 +19,7 @@ from threegate.request import Report
 from threegate.request.report import Finding
 from threegate.results import ResultFacts, read_record
 from threegate.review.countersign import read_waiting, review_waiting, verify_approval
+from threegate.review.draft_sources import source_of
 from threegate.review.ended_sections import ended_sections
 from threegate.review.overview import GROUPS
 from threegate.review.review_sections import review_sections
@@ -73,7 +74,7 @@ def view_request(
     """
     line = line_of(context.workspace, entry)
     if entry.path.suffix != ".md":
-        return RequestView(line, problem="a proposal; for its verdict: threegate proposal explain")
+        return RequestView(line, problem=_no_request(context, entry))
     if entry.folder in GROUPS["drafts"] and not is_request_name(entry.path.name):
         return RequestView(line, problem="its name is not of the form TR-YYYYMMDD-HHMMSSZ-<slug>.md")
     if entry.folder in GROUPS["drafts"]:
@@ -81,6 +82,13 @@ def view_request(
     if entry.folder == "approved":
         return _waiting(context, entry, line)
     return _claimed(context, entry, line)
+
+
+def _no_request(context: Context, entry: RequestEntry) -> str:
+    source = source_of(context.workspace, entry.path.name)
+    if source is None:
+        return "no request, and no plugin that is on makes one of it"
+    return f"a {source.what}; for its verdict: threegate {' '.join(source.explain)}"
 
 
 def _draft(

@@ -23,7 +23,6 @@ from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Assessment, assess
 from threegate.launch.approved_file import refuse_other_project
 from threegate.launch.context import Context
-from threegate.proposals.in_workspace import check_proposal_draft, input_place
 from threegate.request import Report, read_request
 from threegate.request.backend import BACKENDS, Binding, Bound
 from threegate.request.job import Job, build_job
@@ -32,7 +31,7 @@ from threegate.request.shown_whole import unread_inputs
 from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
 from threegate.review.compare import differs_from_last
-from threegate.review.draft_sources import PlacedDraft, placed_at, placed_named
+from threegate.review.draft_sources import PlacedDraft, check_draft, placed_at, placed_named
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.runners.backend import running
 from threegate.runners.machine import never_fits
@@ -228,7 +227,7 @@ def _places(context: Context, draft: Draft, request: Request) -> dict[str, Path]
     folder = draft.path.parent
     if draft.placed is not None:
         return {item.name: context.workspace.inputs / item.sha256 for item in request.inputs}
-    return {item.name: input_place(context.workspace, folder, item.name, item.sha256) for item in request.inputs}
+    return {item.name: context.workspace.input_place(folder, item.name, item.sha256) for item in request.inputs}
 
 
 class InvalidDraft(InvalidInput):
@@ -290,7 +289,7 @@ def _reviewed(
         if draft.path.parent != context.workspace.drafts:
             refuse_anothers(history, draft)
         proposal = history.proposal_sha256 if history else None
-        check_proposal_draft(
+        check_draft(
             context.workspace,
             draft.path,
             draft.data,

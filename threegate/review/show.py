@@ -18,7 +18,6 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import is_request_name
 from threegate.core.workspace import STATES, Workspace
-from threegate.proposals.in_workspace import input_place
 from threegate.request import Report, read_request
 from threegate.request.exposure import exposure_json
 from threegate.request.model import InputFile
@@ -117,7 +116,7 @@ def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[
     here = os.path.realpath(shown.path.parent)
     for folder in workspace.draft_folders():
         if here == os.path.realpath(folder):
-            places = {name: input_place(workspace, folder, name, item.sha256)}
+            places = {name: workspace.input_place(folder, name, item.sha256)}
             with copied_inputs(workspace, places, [item]) as (copy,):
                 yield item, copy
             return

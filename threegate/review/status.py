@@ -24,7 +24,7 @@ from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Exposure, exposure_json
 from threegate.results import Verdict, read_verdict
 from threegate.review.asked import Asked, AskedReader
-from threegate.review.draft_sources import placed_at, placed_drafts
+from threegate.review.draft_sources import placed_at, placed_drafts, source_of
 from threegate.runners.backend import DoctorLine
 from threegate.runners.live_output import OutputLine, live_output
 from threegate.secretscan import mask_secrets
@@ -53,11 +53,6 @@ WAITS_FOR = {
     "unknown_event": "operator: threegate doctor",
 }
 """Who must act on an approved request, by its reason; for any other reason, the daemon does."""
-_OF_PROPOSALS = {"no_draft": "operator: threegate proposal explain"}
-"""A proposal is not actionable itself: its draft is, on a line of its own. Only a proposal without a draft
-needs someone.
-"""
-
 
 TITLES: Final = {
     "operator": "Needs you",
@@ -380,7 +375,7 @@ def line_of(workspace: Workspace, entry: RequestEntry, reader: AskedReader | Non
     asked = reader.read(entry.path, folder) if reader is not None else None
     exposure = asked.exposure if asked else verdict.exposure if verdict else None
     output = live_output(workspace, request_id) if folder == "running" and request_id else None
-    whom = _for_whom(entry.path.name, state, reason)
+    whom = _for_whom(workspace, entry.path.name, state, reason)
     if asked is not None and reason == _NOT_SEEN:
         whom = WHOM["draft"]  # it can be read and approved whether or not a daemon has checked it
     under = "" if draft else _under_grant(entry.path)
@@ -405,10 +400,16 @@ def _under_grant(path: Path) -> str:
     return under_grant(grant.id[:12], grant.act.acted_by)
 
 
-def _for_whom(name: str, state: str, reason: str | None) -> str:
-    """Who must act next; empty if nobody has to."""
+def _for_whom(workspace: Workspace, name: str, state: str, reason: str | None) -> str:
+    """Who must act next; empty if nobody has to.
+
+    What a draft is made of is not actionable itself: its draft is, on a line of its own. Only without a draft it needs
+    someone.
+    """
     if name.endswith(".json") and state == "draft":
-        return _OF_PROPOSALS.get(reason or "", "daemon" if reason == _NOT_SEEN else "")
+        if reason == "no_draft" and (source := source_of(workspace, name)) is not None:
+            return f"operator: threegate {' '.join(source.explain)}"
+        return "daemon" if reason == _NOT_SEEN else ""
     if state == "waiting":
         return WAITS_FOR.get(reason or "", WHOM[state])
     return WHOM[state] if reason != _NOT_SEEN else "daemon"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from threegate.aana.vocabulary import Category, Route, State
@@ -17,13 +17,11 @@ from threegate.core import limits
 from threegate.core.record import Record, without_null
 from threegate.core.risk_domains import RiskDomain
 from threegate.core.version import shipped
-from threegate.proposals.tools import TOOLS, Lane, ProposalRisk, VerdictName
 
 _INT32: Final[JsonDict] = {"format": "int32"}
 """OpenAPI wants it of each integer."""
 _Score = Annotated[float, Field(ge=0, le=1)]
 _Gate = Literal["pass", "fail"]
-_Tool = Annotated[str, WithJsonSchema({"enum": list(TOOLS)})]
 
 
 class _Answer(Record):
@@ -135,28 +133,6 @@ class Decision(_Answer):
     audit_safe_log_event: AuditSafeEvent
 
 
-class ProposalProblem(_Answer):
-    """One reason to reject or block a proposal."""
-
-    path: str
-    code: str
-    message: str
-
-
-class ProposalVerdict(_Answer):
-    """The verdict on a proposal."""
-
-    verdict: VerdictName
-    schema_valid: bool = Field(
-        description="Whether the published schema accepts the proposal, whatever the verdict is."
-    )
-    risk: ProposalRisk | None
-    tool: _Tool | None
-    errors: list[ProposalProblem]
-    reasons: list[str]
-    becomes: Lane
-
-
 class DecisionReason(_Answer):
     """One reason of a decision, without the values that only the operator may see."""
 
@@ -215,9 +191,9 @@ class Ready(_Answer):
     status: Literal["ready"]
 
 
-def proposal_schema() -> dict[str, Any]:
-    """The published schema of a proposal, which nothing generates, as a part of an OpenAPI document."""
-    file = shipped("schemas") / "agent-action-proposal.schema.json"
+def schema_part(name: str) -> dict[str, Any]:
+    """A published schema as a part of an OpenAPI document."""
+    file = shipped("schemas") / f"{name}.schema.json"
     schema = {key: value for key, value in json.loads(file.read_bytes()).items() if key not in ("$schema", "$id")}
     return dict(_with_format(schema))
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from fastapi import Depends, FastAPI, Request
@@ -28,6 +29,7 @@ from threegate.aana.schema import event_part
 from threegate.contracts.contract_line import ContractLine
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, NoWorkspace, ThreeGateError, Unavailable
+from threegate.core.forms import FORMS, Form
 from threegate.core.record import Record, schema_of
 from threegate.core.workspace import Workspace
 from threegate.serve.answers import (
@@ -35,9 +37,8 @@ from threegate.serve.answers import (
     ContractDecision,
     Decision,
     Error,
-    ProposalVerdict,
     Ready,
-    proposal_schema,
+    schema_part,
 )
 from threegate.serve.docs_page import CONTENT_SECURITY_POLICY, render_docs
 from threegate.serve.event_examples import EXAMPLES
@@ -184,17 +185,23 @@ def create_app(options: HttpOptions) -> FastAPI:
         unreadable = any("cannot be read as JSON" in item["message"] for item in result["validation_errors"])
         return JSONResponse(result, status_code=400 if unreadable else 200)
 
-    @app.post(
-        "/proposals/validate",
-        operation_id="validateProposal",
-        summary="What is the verdict on this proposal?",
-        **_judging(ProposalVerdict, *wanted),
-        **_body(proposal_schema()),
-        **secured,
-    )
-    async def validate_proposal(request: Request) -> Response:
-        """Judges one JSON action proposal. This runs nothing: auto and approval mean that it may become a draft."""
-        return await _verdict(gates.judge_proposal, await _body_of(request, options), options.now())
+    def judging(form: Form) -> Callable[[Request], Awaitable[Response]]:
+        async def judge(request: Request) -> Response:
+            judged = partial(gates.judge_document, form)
+            return await _verdict(judged, await _body_of(request, options), options.now())
+
+        return judge
+
+    for form in _forms(options.workspace):
+        app.post(
+            form.path,
+            operation_id=form.operation,
+            summary=form.asks,
+            description=form.says,
+            **_judging(form.answer, *wanted),
+            **_body(schema_part(form.schema)),
+            **secured,
+        )(judging(form))
 
     @app.post(
         "/contracts/decide",
@@ -245,6 +252,15 @@ def create_app(options: HttpOptions) -> FastAPI:
         return HTMLResponse(render_docs(app.openapi()), headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
     return app
+
+
+def _forms(workspace: Workspace | None) -> list[Form]:
+    """The kinds of documents that plugins judge; those of a plugin that is off have no path."""
+    try:
+        off = () if workspace is None else workspace.load_settings().plugins.off
+    except ThreeGateError:  # then nothing is judged: each call says why
+        off = ()
+    return list(FORMS.given(off).values())
 
 
 def _answers(*statuses: int) -> dict[int, dict[str, Any]]:

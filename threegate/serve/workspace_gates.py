@@ -22,9 +22,9 @@ from threegate.contracts.folder import read_folder
 from threegate.contracts.play import Play
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
+from threegate.core.forms import Form
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.proposals import judge_proposal, links_of
 from threegate.secretscan import mask_secrets
 
 _OPERATORS: Final = frozenset({"answer", "asked", "at", "kill"})
@@ -36,7 +36,7 @@ terminal.
 
 
 class WorkspaceGates:
-    """The gates of one workspace; without one, proposals are judged by the default settings. Thread-safe."""
+    """The gates of one workspace; without one, documents are judged by the default settings. Thread-safe."""
 
     def __init__(
         self,
@@ -61,29 +61,25 @@ class WorkspaceGates:
         """
         self._full = False
 
-    def judge_proposal(self, data: bytes, now: datetime) -> dict[str, Any]:
-        """The verdict on a proposal's bytes. Raises Unavailable for unreadable settings, OSError for the log."""
+    def judge_document(self, form: Form, data: bytes, now: datetime) -> dict[str, Any]:
+        """The verdict on a document's bytes. Raises Unavailable for unreadable settings, OSError for the log."""
         begun = time.perf_counter_ns()
         try:
             settings = Settings() if self._workspace is None else self._workspace.load_settings()
         except InvalidInput:
             raise Unavailable("the workspace's settings cannot be read: threegate settings check") from None
-        verdict = judge_proposal(data, settings=settings, links=links_of(settings))
-        proposal = verdict.proposal
+        judged = form.judge(data, settings)
         self._log.record_verdict(
-            "proposal_verdict/1",
-            None if proposal is None else dict(proposal.args),
-            names={
-                "request_id": proposal.said("id") if proposal else None,
-                "tool_name": proposal.tool.name if proposal else None,
-            },
-            verdict=verdict.verdict,
-            codes=[problem.code for problem in verdict.errors],
+            form.log_type,
+            judged.value,
+            names=judged.names,
+            verdict=judged.verdict,
+            codes=judged.codes,
             surface=self._surface,
             now=now,
             latency_us=(time.perf_counter_ns() - begun) // 1000,
         )
-        return verdict.to_json()
+        return judged.answer
 
     def decide_call(self, data: bytes, now: datetime) -> dict[str, Any]:
         """The contracts' decision on one line: a call, or the end of a call or of a session.

@@ -1,5 +1,4 @@
-"""The examples in the agent's prompt: requests and a proposal, rendered so that the reader can parse them
-back.
+"""The examples in the agent's prompt: requests, rendered so that the reader can parse them back.
 
 Invariant: an example is rendered from a `Request` within the workspace's own limits, so it passes gate 1
 there; a test checks this, and runs those that need no engine.
@@ -7,7 +6,6 @@ there; a test checks this, and runs those that need no engine.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,7 +13,6 @@ from typing import Any
 
 from threegate.core.canonical import sha256_hex
 from threegate.core.settings import RequestSettings
-from threegate.proposals.tools import SCHEMA_VERSION
 from threegate.request.action import Command, Script
 from threegate.request.model import InputFile, NetworkTarget, OutputFile
 from threegate.request.render_draft import blank_draft, file_name, render_request
@@ -103,17 +100,3 @@ def _example(
         network_rationale="none",
     )
     return AgentExample(title, name, render_request(replace(request, **fields)).decode())
-
-
-def proposal_example() -> AgentExample:
-    """A JSON proposal: it becomes a request that the daemon writes."""
-    value = {
-        "schemaVersion": SCHEMA_VERSION,
-        "id": "list-notes",
-        "tool": "file.list",
-        "args": {"path": "notes"},
-        "reason": "To see which notes there are before writing a new one.",
-        "risk": "low",
-    }
-    text = json.dumps(value, indent=2) + "\n"
-    return AgentExample("A proposal: one tool by name", "AP-list-notes.json", text)

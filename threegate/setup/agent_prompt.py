@@ -7,20 +7,20 @@ grants nothing: an agent that ignores it is refused by the same gates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from threegate.contracts.tool_names import WILDCARD
 from threegate.core import limits
+from threegate.core.plugins import Place
 from threegate.core.settings import RequestSettings
 from threegate.judgement.policy import Policy
-from threegate.proposals.tools import TOOLS
 from threegate.request import RULES
 from threegate.request.backend import BACKENDS
 from threegate.request.front_matter_keys import KEYS
-from threegate.setup.agent_examples import AgentExample, proposal_example, request_examples
+from threegate.setup.agent_examples import AgentExample, request_examples
 
 _TOLD_RULES = """
 TG107 TG120 TG132 TG137 TG139 TG140 TG141 TG151 TG152 TG159 TG205 TG208 TG220 TG221 TG231 TG253
@@ -52,6 +52,23 @@ class PromptPlace:
     project: bool
     contracts: tuple[str, ...]
     """Names of the tools with a contract, or wildcards such as ``github.*``; empty if there are none."""
+    off: tuple[str, ...] = ()
+    """The plugins that are off."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPart:
+    """What a plugin adds to the text."""
+
+    title: str
+    lines: Callable[[PromptPlace], Iterable[str]]
+    """Its lines, as Markdown."""
+    example: AgentExample
+    told: Callable[[PromptPlace], Mapping[str, Any]]
+    """What it adds to the JSON, by key."""
+
+
+PROMPT: Final = Place[PromptPart]("prompt")
 
 
 def place_of(root: str, policy: Policy) -> PromptPlace:
@@ -64,6 +81,7 @@ def place_of(root: str, policy: Policy) -> PromptPlace:
         bool(settings.runners.era.image and settings.runners.era.egress_image),
         bool(settings.project.root),
         tuple(sorted(policy.contracts.contracts)),
+        settings.plugins.off,
     )
 
 
@@ -85,7 +103,7 @@ def prompt_json(place: PromptPlace, now: datetime) -> dict[str, Any]:
         },
         "network": place.network,
         "contracts": list(place.contracts),
-        "proposal_tools": [tool.name for tool in TOOLS.values() if tool.verdict != "block"],
+        **{key: value for part in _parts(place) for key, value in part.told(place).items()},
         "examples": [{"title": item.title, "name": item.name, "text": item.text} for item in _examples(place, now)],
         "text": prompt_text(place, now),
     }
@@ -101,12 +119,19 @@ def _backends(place: PromptPlace) -> list[str]:
 
 
 def _examples(place: PromptPlace, now: datetime) -> list[AgentExample]:
-    kept = [
+    return [*_requests(place, now), *(part.example for part in _parts(place))]
+
+
+def _requests(place: PromptPlace, now: datetime) -> list[AgentExample]:
+    return [
         example
         for example in request_examples(place.gate, now)
         if (place.era or "backend: monty" in example.text) and (place.network or "network: none" in example.text)
     ]
-    return [*kept, proposal_example()]
+
+
+def _parts(place: PromptPlace) -> list[PromptPart]:
+    return list(PROMPT.given(place.off).values())
 
 
 def _lines(place: PromptPlace, now: datetime) -> Iterator[str]:
@@ -120,12 +145,13 @@ def _lines(place: PromptPlace, now: datetime) -> Iterator[str]:
     yield "(asking again and again, splitting a refused request, hiding what it does) is just refused."
     yield from ("", *_door(), "", *_steps(place))
     yield from ("", "## The request file", "", *_format(place))
-    for example in _examples(place, now)[:-1]:
+    for example in _requests(place, now):
         yield from ("", f"### {example.title}", "", f"`inbox/{example.name}`:", "", "````markdown")
         yield from (*example.text.rstrip("\n").split("\n"), "````")
     yield from ("", "## What you read back", "", *_answers())
     yield from ("", "## What is refused, and why", "", *_refusals())
-    yield from ("", "## Instead of a request: a JSON proposal", "", *_proposals(place))
+    for part in _parts(place):
+        yield from ("", f"## {part.title}", "", *part.lines(place))
 
 
 def _door() -> Iterator[str]:
@@ -263,31 +289,3 @@ def _refusals() -> Iterator[str]:
         "evidence, a contract that forbids it. A refusal is an answer: tell the person you work for what "
         "you wanted and why."
     )
-
-
-def _proposals(place: PromptPlace) -> Iterator[str]:
-    yield (
-        "For common actions, write a JSON object `inbox/AP-<anything>.json` instead; the daemon turns it "
-        "into a request for fixed"
-    )
-    yield "programs. Use a proposal if one of these tools does what you want, and a request for everything else:"
-    yield ""
-    for tool in TOOLS.values():
-        if tool.verdict == "block" or (not place.network and tool.lane == "ERA draft with network"):
-            continue
-        names = [f"**{name}**" if name in tool.required else name for name in tool.fields]
-        yield f"- `{tool.name}` ({', '.join(names) or 'no arguments'}): {tool.lane}"
-    if not place.project:
-        yield ""
-        yield "No project is set here (`project.root`), so the file, git and shell tools make no request."
-    example = proposal_example()
-    yield from (
-        "",
-        f"`inbox/{example.name}`:",
-        "",
-        "```json",
-        *example.text.rstrip("\n").split("\n"),
-        "```",
-        "",
-    )
-    yield "Its verdict is `tool-exec/verdicts/<file name>.json`; `judgement.draft` names the request that it became."

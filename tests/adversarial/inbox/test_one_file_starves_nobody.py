@@ -188,7 +188,7 @@ def test_proposals_count_against_their_owners_budget_of_events(tmp_path: Path, m
     taken: list[str] = []
     for number in range(12):
         (bench.workspace.inbox / f"AP-{number:02}.json").write_text("{}")
-    inbox = inbox_of(bench, propose=lambda path, data, facts: taken.append(path.name))
+    inbox = inbox_of(bench, takers={"proposals": ("AP-*.json", lambda path, data, owner: taken.append(path.name))})
     try:
         for _ in range(3):
             inbox.scan(bench.context.policy, seconds=1e9)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from threegate.core.workspace import Workspace
+from threegate.review.draft_sources import source_of
 from threegate.review.overview import GROUPS
 from threegate.review.request_view import RequestView
 from threegate.review.status import RequestEntry
@@ -29,15 +30,16 @@ class ShownCommand:
 
 def commands(workspace: Workspace, entry: RequestEntry, view: RequestView) -> list[ShownCommand]:
     """The possible actions, the most common first."""
-    return [ShownCommand(does, _line(workspace, words)) for does, words in _wanted(entry, view)]
+    return [ShownCommand(does, _line(workspace, words)) for does, words in _wanted(workspace, entry, view)]
 
 
-def _wanted(entry: RequestEntry, view: RequestView) -> Iterator[tuple[str, list[str]]]:
+def _wanted(workspace: Workspace, entry: RequestEntry, view: RequestView) -> Iterator[tuple[str, list[str]]]:
     path = str(entry.path)
     request_id = view.line.request_id or ""
     known = [request_id] if _ID.fullmatch(request_id) else [path]
     if entry.path.suffix != ".md":
-        yield "show the proposal's verdict, with reasons", ["proposal", "explain", path]
+        if (source := source_of(workspace, entry.path.name)) is not None:
+            yield f"show the {source.what}'s verdict, with reasons", [*source.explain, path]
     elif entry.folder in GROUPS["drafts"]:
         if not view.problem:
             yield "read it again, sign it with your key and let it run once", ["approve", path]

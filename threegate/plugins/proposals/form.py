@@ -1,0 +1,196 @@
+"""The form of a proposal: the published schema, checked with a table instead of a schema interpreter.
+
+Invariant: `check_form(value)` finds no problem exactly if the published schema (formats asserted) accepts
+`value`; a property test compares the two. Whether it may become a draft is another question (`rules.py`). Messages
+never repeat a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from threegate.core import canonical, limits
+from threegate.plugins.proposals.formats import is_date_time, is_uri
+from threegate.plugins.proposals.tools import (
+    RISKS,
+    SCHEMA_VERSION,
+    TOOLS,
+    ProposalRisk,
+    ProposalTool,
+    ToolField,
+)
+from threegate.secretscan import mask_secrets
+
+_KINDS: Final = {"string": "a string", "integer": "a whole number", "boolean": "true or false"}
+
+
+class FormProblem(NamedTuple):
+    """One problem of a proposal: a JSON Pointer, a stable code, one line that says what to do."""
+
+    path: str
+    code: str
+    message: str
+
+    def to_json(self) -> dict[str, str]:
+        """The problem as `{path, code, message}`."""
+        return {"path": self.path, "code": self.code, "message": self.message}
+
+
+class Proposal(NamedTuple):
+    """A proposal whose form is valid. Whole numbers that the schema knows are ints, however they were written."""
+
+    tool: ProposalTool
+    args: Mapping[str, Any]
+    risk: ProposalRisk | None
+    whole: Mapping[str, Any]
+
+    def said(self, key: Literal["id", "source", "task", "reason"]) -> str | None:
+        """One of the texts that say who wants it and why; None if it is missing."""
+        text: str | None = self.whole.get(key)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What a key of a proposal must contain, and the error if it does not."""
+
+    holds: Callable[[Any], bool]
+    code: str
+    message: str
+
+
+_TEXT: Final = _Key(lambda item: type(item) is str, "type", "must be a string")
+_KEYS: Final[Mapping[str, _Key | None]] = {
+    "schemaVersion": _Key((SCHEMA_VERSION,).__contains__, "version", f'must be "{SCHEMA_VERSION}"'),
+    "id": _TEXT,
+    "source": _TEXT,
+    "task": _TEXT,
+    "tool": None,
+    "args": None,
+    "reason": _TEXT,
+    "risk": _Key(RISKS.__contains__, "risk", "must be low, medium, high or critical"),
+    "createdAt": _Key(
+        lambda item: type(item) is str and is_date_time(item),
+        "date_time",
+        "must be a date and time of RFC 3339",
+    ),
+}
+"""The keys besides tool and args, which `check_form` checks itself."""
+_UNKNOWN: Final = _Key(lambda item: False, "unknown_key", "a proposal has no such key; remove it")
+
+
+def read_json(data: bytes) -> tuple[Any, FormProblem | None]:
+    """The JSON value of a proposal's bytes, or the problem that makes it ambiguous or invalid."""
+    try:
+        value = canonical.loads_strict(data, max_bytes=limits.PROPOSAL_BYTES, max_depth=limits.PROPOSAL_DEPTH)
+    except canonical.StrictJSONError as error:
+        return None, FormProblem("", "json", f"no JSON with one meaning: {error}")
+    return value, None
+
+
+def check_form(value: Any) -> tuple[Proposal | None, list[FormProblem]]:
+    """The proposal, or every violation of the schema in `value`."""
+    if type(value) is not dict:
+        return None, [FormProblem("", "type", "a proposal is a JSON object")]
+    found: list[FormProblem] = []
+    get = value.get
+    name, args, risk = get("tool"), get("args"), get("risk")
+    for key, item in value.items():
+        wanted = _KEYS.get(key, _UNKNOWN)
+        if wanted is not None and not wanted.holds(item):
+            found.append(FormProblem(pointer(key), wanted.code, wanted.message))
+    tool = TOOLS.get(name) if type(name) is str else None
+    if tool is None:
+        text = "names no tool" if "tool" in value else "is missing; name one of the 25 tools"
+        found.append(FormProblem("/tool", "tool" if "tool" in value else "missing", text))
+    if type(args) is not dict:
+        text = "must be an object" if "args" in value else "is missing; an empty object will do"
+        found.append(FormProblem("/args", "type" if "args" in value else "missing", text))
+        return None, found
+    if tool is None:
+        return None, found
+    clean = args if tool.open else check_arguments(tool, args, found)
+    if found:
+        return None, found
+    return Proposal(tool, clean, risk, value), found
+
+
+def sound_part(value: Any, problems: list[FormProblem]) -> Proposal | None:
+    """The valid parts of an invalid proposal: its tool and the arguments without problems; None without a
+    tool.
+
+    The semantic rules check it, so that all errors are reported at once; it is used for nothing else.
+    """
+    if type(value) is not dict or type(value.get("tool")) is not str or type(value.get("args")) is not dict:
+        return None
+    tool = TOOLS.get(value["tool"])
+    if tool is None:
+        return None
+    wrong = {problem.path.split("/")[2] for problem in problems if problem.path.startswith("/args/")}
+    args = {key: item for key, item in value["args"].items() if key in tool.fields and key not in wrong}
+    risk, task = value.get("risk"), value.get("task")
+    known = risk if type(risk) is str and risk in RISKS else None
+    return Proposal(tool, args, known, {"task": task} if type(task) is str else {})
+
+
+def check_arguments(tool: ProposalTool, args: dict[str, Any], found: list[FormProblem]) -> Mapping[str, Any]:
+    """The arguments with whole numbers as ints; what is wrong with them is added to `found`."""
+    clean = args
+    fields = tool.fields
+    for key, item in args.items():
+        field = fields.get(key)
+        if field is None:
+            found.append(
+                FormProblem("/args" + pointer(key), "unknown_key", f"{tool.name} has no such argument; remove it")
+            )
+        elif field.kind == "string":
+            if type(item) is not str:
+                found.append(FormProblem(f"/args/{key}", "type", "must be a string"))
+            elif field.uri and not is_uri(item):
+                found.append(FormProblem(f"/args/{key}", "uri", "must be a URI of RFC 3986"))
+        elif field.kind == "strings":
+            _check_strings(key, field, item, found)
+        elif field.kind == "boolean":
+            if type(item) is not bool:
+                found.append(FormProblem(f"/args/{key}", "type", f"must be {_KINDS['boolean']}"))
+        else:
+            whole = _whole(item)
+            if whole is None:
+                found.append(FormProblem(f"/args/{key}", "type", f"must be {_KINDS['integer']}"))
+            elif not field.minimum <= whole <= field.maximum:
+                found.append(FormProblem(f"/args/{key}", "range", f"must be from {field.minimum} to {field.maximum}"))
+            elif type(item) is float:
+                clean = {**clean, key: whole}
+    for key in tool.required:
+        if key not in args:
+            found.append(FormProblem(f"/args/{key}", "missing", f"{tool.name} needs it"))
+    return clean
+
+
+def _check_strings(key: str, field: ToolField, item: Any, found: list[FormProblem]) -> None:
+    if type(item) is not list:
+        found.append(FormProblem(f"/args/{key}", "type", "must be a list of strings"))
+        return
+    if not field.min_items <= len(item) <= field.max_items:
+        found.append(FormProblem(f"/args/{key}", "length", f"must have {field.min_items} to {field.max_items} entries"))
+    for index, part in enumerate(item):
+        if type(part) is not str:
+            found.append(FormProblem(f"/args/{key}/{index}", "type", "must be a string"))
+
+
+def _whole(value: Any) -> int | None:
+    """A JSON number without a fraction as an int (5.0 is a whole number in JSON Schema), else None."""
+    if type(value) is int:
+        return value
+    if type(value) is float and value.is_integer():
+        return int(value)
+    return None
+
+
+def pointer(key: str) -> str:
+    """One step of a JSON Pointer (RFC 6901) for a key from outside: printable ASCII, short, without secrets."""
+    shown = mask_secrets(key).encode("ascii", "backslashreplace").decode()
+    plain = "".join(char if " " <= char <= "~" else f"\\x{ord(char):02x}" for char in shown)
+    return "/" + plain.replace("~", "~0").replace("/", "~1")[: limits.PROPOSAL_KEY_CHARS]

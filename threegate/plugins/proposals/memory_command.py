@@ -1,0 +1,91 @@
+"""`threegate memory`: the notes that proposals may search, and the proposed notes that wait for approval."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from threegate.cli import tab_completion
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    context_here,
+    emit_json,
+    put,
+    say,
+    screen_width,
+    wants_json,
+)
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def approve(
+    request_id: Annotated[str, argument("REQUEST_ID", "A finished memory.propose request.", tab_completion.ran)],
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Store a proposed note.
+
+    Example: threegate memory approve TR-20261122-101500Z-note
+    """
+    from threegate.acts.signed_acts import sign_act
+    from threegate.plugins.proposals.memory import proposed_note, store_note
+    from threegate.plugins.proposals.proposal_finished import APPLY
+    from threegate.shown.escaped_lines import quoted
+
+    context = context_here()
+    quiet = wants_json(json_)
+    acting = acting_here(context, name, key)
+    proposed = proposed_note(context, request_id)
+    lines = quoted(str(proposed.note["content"]), width=screen_width(to_stderr=quiet))
+    put(["the note:", *lines], err=quiet)
+    ask(f"Sign as {acting.name} and store this note?", yes)
+    store_note(context, proposed, sign_act(context, acting, APPLY, proposed.about))
+    if quiet:
+        emit_json({"request_id": request_id, "note": dict(proposed.note)})
+    else:
+        say(f"stored    {request_id}")
+
+
+@app.command()
+def remove(
+    which: Annotated[str, argument("FILE:LINE|ID", "A note shown by `threegate memory list`.")],
+    yes: YesOption = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Remove a stored note; the trail keeps its digest.
+
+    Example: threegate memory remove notes.jsonl:3
+    """
+    from threegate.plugins.proposals.memory import remove_note
+    from threegate.setup.init import account
+
+    ask(f"Remove the note {which}?", yes)
+    note = remove_note(context_here(), which, actor=account())
+    if wants_json(json_):
+        emit_json({"removed": note})
+    else:
+        say(f"removed   {note['file']}:{note['line']}  {note['content']}")
+
+
+@app.command("list")
+def list_notes(json_: JsonFlag = False) -> None:
+    """List the stored notes.
+
+    Example: threegate memory list
+    """
+    from threegate.plugins.proposals.memory import notes
+
+    found = notes(context_here())
+    if wants_json(json_):
+        emit_json(found)
+        return
+    for note in found:
+        mark = " (sensitive)" if note.get("sensitive") else ""
+        say(f"{note['file']}:{note['line']}{mark}  {note['content']}")

@@ -1,0 +1,197 @@
+"""`threegate proposal`: validate JSON action proposals, explain verdicts, and show the draft that a proposal
+would become.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from threegate.cli.invocation import (
+    ROOT,
+    argument,
+    emit_data,
+    emit_json,
+    put_foreign,
+    say,
+    wants_json,
+    workspace_here,
+)
+from threegate.core import limits
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from threegate.core.settings import Settings
+    from threegate.core.workspace import Workspace
+    from threegate.plugins.proposals.proposal_verdict import ProposalVerdict
+
+app = typer.Typer(no_args_is_help=True)
+
+
+FileArgument = Annotated[str, argument("FILE|-", "A proposal, or - for standard input.")]
+LinesFlag = Annotated[
+    bool, typer.Option("--jsonl", help="Read one proposal per line, print one JSON verdict per line.")
+]
+Format = Literal["text", "json"]
+FormatOption = Annotated[Format, typer.Option("--format", help="text or json.")]
+
+
+@app.command()
+def validate(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = "text") -> None:
+    """Print the verdict and every error.
+
+    Exit 0 for auto and approval, 2 otherwise.
+
+    Example: threegate proposal validate proposal.json
+    """
+    _judge(file, jsonl, form, explain=False)
+
+
+@app.command()
+def explain(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = "text") -> None:
+    """Print the verdict with reasons and the resulting draft.
+
+    The tool is described too.
+
+    Example: threegate proposal explain proposal.json
+    """
+    _judge(file, jsonl, form, explain=True)
+
+
+@app.command()
+def draft(
+    file: FileArgument,
+    jsonl: LinesFlag = False,
+    form: FormatOption = "text",
+    drop: Annotated[bool, typer.Option("--drop", help="Put the proposal into the inbox.")] = False,
+) -> None:
+    """Print the tool request that a proposal would become.
+
+    Nothing is written without --drop.
+
+    Example: threegate proposal draft proposal.json --drop
+    """
+    from threegate.plugins.proposals.in_workspace import moment
+    from threegate.plugins.proposals.proposal_draft import draft_from_proposal
+
+    workspace, settings = _workspace_and_settings()
+    refused = False
+    missing: str | None = None
+    for data in _proposals(file, jsonl):
+        if drop:
+            _drop(workspace, data)
+            continue
+        result = draft_from_proposal(data, settings=settings, workspace=workspace, now=moment())
+        refused = refused or not result.verdict.allowed
+        if jsonl or form == "json" or wants_json():
+            value = {
+                **result.verdict.to_json(),
+                "problem": result.problem,
+                "request_id": result.request_id,
+                "file_name": result.file_name,
+                "draft": result.draft.decode() if result.draft else None,
+            }
+            _emit(value, one_line=jsonl)
+        elif result.draft is not None:
+            put_foreign(result.draft.decode())
+        else:
+            _say_verdict(result.verdict, explain=True)
+        missing = missing or result.problem
+    if missing is not None:
+        raise Unavailable(f"{file}: no draft: {missing}")
+    if refused:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _judge(file: str, jsonl: bool, form: Format, *, explain: bool) -> None:
+    from threegate.plugins.proposals.proposal_draft import links_of
+    from threegate.plugins.proposals.rules import judge_proposal
+
+    _, settings = _workspace_and_settings()
+    links = links_of(settings)
+    refused = False
+    for data in _proposals(file, jsonl):
+        verdict = judge_proposal(data, settings=settings, links=links)
+        refused = refused or not verdict.allowed
+        if jsonl or form == "json" or wants_json():
+            _emit(verdict.to_json(), one_line=jsonl)
+        else:
+            _say_verdict(verdict, explain=explain)
+    if refused:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _drop(workspace: Workspace | None, data: bytes) -> None:
+    from threegate.core.canonical import sha256_hex
+    from threegate.plugins.proposals.in_workspace import drop
+
+    if workspace is None:
+        workspace = workspace_here()
+    path = drop(workspace, data, f"AP-{sha256_hex(data)[:16]}.json")
+    say(str(path))
+
+
+def _workspace_and_settings() -> tuple[Workspace | None, Settings]:
+    """The workspace and its settings; the default settings if there is no workspace and none was named."""
+    from threegate.core.settings import Settings
+
+    try:
+        workspace = workspace_here()
+    except NoWorkspace:
+        if ROOT.workspace:
+            raise
+        return None, Settings()
+    return workspace, workspace.load_settings()
+
+
+def _proposals(file: str, jsonl: bool) -> Iterator[bytes]:
+    """The bytes of each proposal. Raises InvalidInput if the file cannot be read."""
+    try:
+        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as stream:
+            if not jsonl:
+                yield stream.read(limits.PROPOSAL_BYTES + 1)
+                return
+            while line := stream.readline(limits.PROPOSAL_BYTES + 2):
+                whole = line.endswith(b"\n") or len(line) < limits.PROPOSAL_BYTES + 2
+                while not whole:
+                    rest = stream.readline(limits.PROPOSAL_BYTES)
+                    whole = not rest or rest.endswith(b"\n")
+                if line.strip():
+                    yield line.rstrip(b"\r\n")
+    except OSError as error:
+        raise InvalidInput(f"{file}: cannot be read ({error.strerror}); name a proposal file") from None
+
+
+def _emit(value: object, *, one_line: bool) -> None:
+    if one_line:
+        import json
+
+        emit_data(json.dumps(value, ensure_ascii=True) + "\n")
+    else:
+        emit_json(value)
+
+
+def _say_verdict(verdict: ProposalVerdict, *, explain: bool) -> None:
+    from threegate.plugins.proposals.proposal_verdict import AllowedProposal
+
+    say(f"{verdict.verdict}  risk {verdict.risk or 'unknown'}  becomes {verdict.becomes}")
+    for problem in verdict.errors:
+        say(f"  {problem.path or '/'}: {problem.code}: {problem.message}")
+    if not explain:
+        return
+    if verdict.proposal is not None:
+        tool = verdict.proposal.tool
+        least = f", never proposed below {tool.least}" if tool.least else ""
+        say(f"  tool {tool.name}: {tool.verdict} by itself, risk {tool.risk}{least}")
+    for reason in verdict.reasons:
+        say(f"  - {reason}")
+    if isinstance(verdict, AllowedProposal):
+        for name, path in verdict.paths.items():
+            say(f"  {name} is {path.text} in the project{' (protected)' if path.protected else ''}")
+        for url in verdict.urls.values():
+            say(f"  the host to be contacted is {url.host}, port {url.port}")

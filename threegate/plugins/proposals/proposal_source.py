@@ -1,0 +1,32 @@
+"""Proposals as a source of drafts: which files of an inbox they are, and what makes and checks the drafts of them.
+
+Invariant: it imports nothing of what judges proposals, because every list of requests may read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from threegate.plugins.proposals.in_workspace import check_proposal_draft
+from threegate.review.draft_sources import DraftSource, Say, TakeFile
+
+if TYPE_CHECKING:
+    from threegate.core.settings import Settings
+    from threegate.core.workspace import Workspace
+    from threegate.trail import Trail
+
+
+def _proposer(workspace: Workspace, trail: Trail, say: Say, settings: Callable[[], Settings]) -> TakeFile:
+    from threegate.plugins.proposals.proposer import Proposer
+
+    return Proposer(workspace, trail, say, settings)
+
+
+SOURCE: Final = DraftSource(
+    takes="AP-*.json",
+    what="proposal",
+    explain=("proposal", "explain"),
+    taker=_proposer,
+    check=check_proposal_draft,
+)
