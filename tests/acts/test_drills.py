@@ -32,6 +32,7 @@ from threegate.daemon.log import Log
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.practice import practice_lines, practice_of
 from threegate.request import read_request
+from threegate.request.action import Command, Script
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
 from threegate.review.placed_drill import PLAN, Drill, read_drill
 from threegate.review.reviewed_draft import find_draft, read_draft
@@ -329,10 +330,10 @@ def planted(kind: str, request: Request, others: Sequence[InputFile] = ()) -> Pl
 def test_a_plant_that_does_not_fit_is_not_made(bench: Bench) -> None:
     request = request_of(bench, code="# nothing\nif 1:\n    pass")
     assert [planted(kind, request) for kind in ("host", "input", "path")] == [None] * 3
-    assert planted("hidden", replace(request, code="# only this\n")) is None
-    assert planted("network", replace(request, code="x = (")) is None
-    assert planted("network", replace(request, code="x = (\n")) is None
-    assert planted("network", replace(request, code=None, argv=("cat", "/in/a"))) is None
+    assert planted("hidden", replace(request, action=Script("# only this\n"))) is None
+    assert planted("network", replace(request, action=Script("x = ("))) is None
+    assert planted("network", replace(request, action=Script("x = (\n"))) is None
+    assert planted("network", replace(request, action=Command(("cat", "/in/a")))) is None
     most = replace(request, time_limit_sec=3600, memory_limit_mb=4096)
     assert planted("limit", most) is None
     there = replace(request, outputs=(OutputFile("/out/a"), OutputFile("/out/.config/a")))

@@ -8,6 +8,7 @@ from tests.request.examples import APPROVED, ERA, KEYS, NAME, RISK, SETTINGS, er
 from threegate.core.settings import RequestSettings
 from threegate.request import DefaultSettings, refuse_unread, stage_of
 from threegate.request import reader as reader_module
+from threegate.request.action import Command, Script
 from threegate.request.exposure import exposure_lines
 
 
@@ -70,7 +71,7 @@ def test_every_value_of_a_whole_request_is_read() -> None:
     )
     found = report.request
     assert found is not None, report.findings
-    assert found.argv == ("frobnicate", "a b", "c") and found.unusual_program and found.code is None
+    assert found.action == Command(("frobnicate", "a b", "c")) and found.unusual_program
     assert (found.inputs[0].name, found.inputs[0].unpack, found.workdir) == ("tree.tar", True, "/in/tree")
     assert [(item.host, item.port) for item in found.network_allowlist] == [
         ("b.example.com", 443),
@@ -91,7 +92,7 @@ def test_every_value_of_a_whole_request_is_read() -> None:
 def test_monty_code_and_variables_are_the_raw_text() -> None:
     found = read(monty()).request
     assert found is not None
-    assert (found.code, found.vars_json, found.argv) == ("print(1)\n", '{"limit": 3}\n', None)
+    assert found.action == Script("print(1)\n", '{"limit": 3}\n')
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,6 @@ def verified_by_grant(facts: LaunchFacts, grant: Grant, signer: Signer) -> Verif
         signers=(signer,),
         grant=grant.id,
         grant_max_uses=grant.max_uses,
-        grant_writes=facts.grants_write and facts.job.call is not None,
+        grant_writes=facts.grants_write and facts.job.action.own_tool,
         operators=facts.operators.digests,
     )

@@ -149,7 +149,7 @@ def _in_workspace(report: Report, path: Path) -> Report:
 
 def _call_findings(workspace: Workspace, request: Request) -> list[Finding]:
     """Findings about the tool it calls; none if this account may not read what is pinned."""
-    if request.call is None or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
+    if not request.action.own_tool or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
         return []
     from threegate.daemon.draft_findings import call_findings
     from threegate.trail import Trail

@@ -25,6 +25,7 @@ from threegate.launch.approved_file import refuse_other_project
 from threegate.launch.context import Context
 from threegate.proposals.in_workspace import check_proposal_draft, input_place
 from threegate.request import Report, read_request
+from threegate.request.action import ProjectChange, ToolCall
 from threegate.request.job import Job, build_job
 from threegate.request.model import Delivery, Request
 from threegate.request.shown_whole import unread_inputs
@@ -185,7 +186,7 @@ def open_reviewed_draft(
     """
     report, request = valid or _validate_for_screen(context, draft)
     if deliver is not None:
-        if request.changes is None:
+        if not isinstance(request.action, ProjectChange):
             raise InvalidInput(f"{draft.path.name}: changes no project, so there is nothing to deliver as {deliver}")
         request = replace(request, deliver=deliver)
     with copied_inputs(context.workspace, _places(context, draft, request), request.inputs) as copies:
@@ -276,7 +277,7 @@ def _reviewed(
     _refuse_bad_tars(request, opened)
     unread = unread_inputs(request, lambda item: opened[item.name].open())
     change = None
-    if request.changes is not None:  # late: most requests change no project
+    if isinstance(request.action, ProjectChange):  # late: most requests change no project
         from threegate.changes.requested_change import requested_change
 
         change = requested_change(
@@ -300,10 +301,10 @@ def _reviewed(
             recorded_sha256=proposal,
         )
         call = None
-        if request.call is not None:
+        if isinstance(request.action, ToolCall):
             from threegate.tools.requested_call import requested_call
 
-            call = requested_call(context.workspace, held.index, request.call, draft.owner)
+            call = requested_call(context.workspace, held.index, request.action, draft.owner)
         job = build_job(
             request,
             input_sizes={copy.sha256: copy.size for copy in copies},
@@ -348,7 +349,7 @@ def _reviewed(
         call=call,
         unfit=why_unfit(change),
         never_fits=never_fits(context.workspace, settings, request),
-        image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0]) if job.argv else True,
+        image_has_program=describe(job.backend).has_program(settings.runners, job.action.program),
     )
 
 
@@ -387,8 +388,8 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
     """
     if reviewed.unfit is not None:
         raise reviewed.unfit
-    if reviewed.image_has_program is False and reviewed.job.argv:
-        raise Refused("program_missing", missing_program_text(reviewed.job.argv[0]))
+    if reviewed.image_has_program is False:
+        raise Refused("program_missing", missing_program_text(reviewed.job.action.program))
     if reviewed.never_fits is not None:
         raise Refused("no_backend", reviewed.never_fits)
     assessment = reviewed.assessment

@@ -55,8 +55,8 @@ class Shown:
             "network_allowlist": [f"{target.host}:{target.port}" for target in request.network_allowlist]
             if request
             else [],
-            "argv": list(request.argv) if request and request.argv else None,
-            "code": request.code if request else None,
+            "argv": list(request.action.words) or None if request else None,
+            "code": request.action.source if request else None,
             "inputs": [{"name": item.name, "sha256": item.sha256} for item in request.inputs] if request else [],
             **exposure_json(self.report.exposure if self.report else None),
             "verdict": self.verdict.to_json() if self.verdict else None,

@@ -15,7 +15,8 @@ from typing import Any
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput
 from threegate.request import GateSettings, read_request
-from threegate.request.model import Request, ToolCall
+from threegate.request.action import ToolCall
+from threegate.request.model import Request
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 
 
@@ -35,13 +36,12 @@ def draft_call(call: ToolCall, *, requested_by: str, now: datetime, settings: Ga
     moment = now.replace(microsecond=0)
     slug = f"{slug_of(call.name)[:40].strip('-')}-{secrets.token_hex(4)}"
     request = replace(
-        blank_draft(file_name(moment, slug), moment, "mcp"),
+        blank_draft(file_name(moment, slug), moment, "mcp", call),
         requested_by=requested_by,
         purpose=f"Call the tool {call.tool} of the server {call.server}.",
         time_limit_sec=min(limits.TOOL_CALL_SECONDS, settings.max_time_sec),
         tool=call.name,
         justification="A tool call asks for it, with these arguments and no further word.",
-        call=call,
     )
     data = render_request(request)
     report = read_request(data, path=request.file_name, settings=settings, now=now, stage="draft")
