@@ -11,9 +11,9 @@ from threegate.aana.adapters import guard_langchain_tool, guard_mcp_handler, gua
 from threegate.aana.decision import check_tool_call, gate_action, is_identity_bound, should_execute_tool
 from threegate.aana.decision_log import DecisionLog, Summary, audit_event, summarise
 from threegate.aana.event import EvidenceMode, tool_evidence_ref, tool_precheck_event, validate_event
+from threegate.aana.evidence import arguments_sha256
 from threegate.aana.guard import Gate, ToolCallBlocked, check_bytes, checked, guard
 from threegate.aana.mcp_tool import AANA_PRE_TOOL_CHECK_TOOL, handle_aana_pre_tool_check
-from threegate.aana.named_action import arguments_sha256
 from threegate.aana.schema import event_schema
 
 __all__ = [
