@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.request.examples import APPROVED, ERA, KEYS, NAME, RISK, SETTINGS, era, ids, monty, read, request
-from threegate.core.settings import RequestSettings
-from threegate.request import DefaultSettings, refuse_unread, stage_of
+from tests.request.examples import APPROVED, ERA, KEYS, NAME, RISK, era, ids, monty, read, request
 from threegate.request import reader as reader_module
+from threegate.request import refuse_unread, stage_of
 from threegate.request.action import Command, Script
 from threegate.request.exposure import exposure_lines
 
@@ -126,13 +125,6 @@ def test_a_file_that_is_not_read_is_refused() -> None:
     report = refuse_unread("inbox/TR-a.md", "a\x1bb")
     assert not report.valid and report.stage == "draft" and ids(report) == {"TG100"}
     assert "\x1b" not in report.findings[0].message
-
-
-def test_defaults_are_those_of_the_settings() -> None:
-    ours, theirs = DefaultSettings(), RequestSettings()
-    for name in ("max_cpu", "max_memory_mb", "max_time_sec", "programs"):
-        assert getattr(ours, name) == getattr(theirs, name)
-    assert theirs == SETTINGS
 
 
 def test_a_flood_of_one_kind_hides_no_other_kind() -> None:

@@ -92,8 +92,8 @@ def seal(
     Raises Refused if the result would differ in meaning from what was shown, or if the judgement on trial is
     neither a yes nor a contract checkpoint: such a request could never run.
     """
-    if reviewed.draft.drill is not None:
-        raise Refused("drill", f"{reviewed.draft.path.name}: is a drill; drills are never signed")
+    if (placed := reviewed.draft.placed) is not None:
+        raise Refused(placed.kind, f"{reviewed.draft.path.name}: is a {placed.kind}; {placed.kind}s are never signed")
     refuse_judged(reviewed)
     moment = approved_utc or moment_for(reviewed)
     data = insert_approval(reviewed.draft.data, approved_by, moment, reviewed.request.deliver)

@@ -19,7 +19,8 @@ from threegate.changes.table import Row, count_changes
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
-from threegate.request import GateSettings, read_request
+from threegate.core.settings import RequestSettings
+from threegate.request import read_request
 from threegate.request.action import Changes, ProjectChange
 from threegate.request.changes_section import ARCHIVE, COMMITS
 from threegate.request.characters import visible
@@ -51,7 +52,7 @@ def draft_change_set(
     purpose: str,
     justification: str,
     now: datetime,
-    settings: GateSettings,
+    settings: RequestSettings,
     risk_level: Risk = "medium",
     data_sensitivity: Sensitivity = "internal",
     time_limit_sec: int = 60,

@@ -36,10 +36,10 @@ from threegate.core.errors import (
 from threegate.core.workspace import Workspace
 from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
-from threegate.daemon.drill_watch import DrillWatch
 from threegate.daemon.folder_watch import FolderWatch
 from threegate.daemon.log import Log
 from threegate.daemon.metrics_file import MetricsFile
+from threegate.daemon.plugin_work import WORK, DaemonParts, Work
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
 from threegate.daemon.proposals import Proposer
 from threegate.daemon.recovery import DISK_WAS_FULL, recover
@@ -103,7 +103,8 @@ class Daemon:
     _metrics_file: MetricsFile = field(init=False)
     _witnesses: WitnessRequests = field(init=False)
     _draft_expiry: DraftExpiry = field(init=False)
-    _drill_watch: DrillWatch = field(init=False)
+    _works: dict[str, Work] = field(init=False)
+    """What plugins do, by the plugin's name."""
     _watch: FolderWatch = field(init=False)
 
     def run(self) -> int:
@@ -147,12 +148,13 @@ class Daemon:
             lambda event, file, what: self.log.say(event, file=file, what=what),
             lambda: self._policy_reload.policy.settings,
         )
+        parts = DaemonParts(self.log, lambda *draft: self._runner_set.notices.draft_waits(*draft))
         inbox = Inbox(
             self.workspace,
             self._trail,
             self.log,
             propose=proposer,
-            on_draft=lambda *draft: self._runner_set.notices.draft_waits(*draft),
+            on_draft=parts.on_draft,
             beat=self.supervisor.turned,
             wake=self.wake.set,
             once=self.once,
@@ -169,7 +171,7 @@ class Daemon:
         self._metrics_file = MetricsFile(self.workspace, self.log, lambda: self._policy_reload.policy.settings.metrics)
         self._witnesses = WitnessRequests(self._trail, self.log)
         self._draft_expiry = DraftExpiry(self.log)
-        self._drill_watch = DrillWatch()
+        self._works = {name: make(parts) for name, make in WORK.given().items()}
         self.log.say("ready", path=str(self.workspace.root))
         self.supervisor.ready()
         self.on_ready()
@@ -286,8 +288,9 @@ class Daemon:
                     did += self._unless_full(partial(self._use_grants, inbox))
                 if unsettled is None and not changing and problem is None:
                     did += self._unless_full(partial(self._draft_expiry.turn, context))
-                    notify = self._runner_set.notices.draft_waits
-                    did += self._unless_full(partial(self._drill_watch.turn, context, notify))
+                    off = policy.settings.plugins.off
+                    for name, work in self._works.items():
+                        did += self._unless_full(partial(work.turn, context, off=name in off))
                 self._controls()
             if problem is not None and context.begin() is None:
                 problem = self._begin()

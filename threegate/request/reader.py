@@ -15,7 +15,7 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import islice
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
@@ -33,13 +33,16 @@ from threegate.request.content import check_content
 from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.findings import Findings
 from threegate.request.front_matter import check_together, read_keys
-from threegate.request.front_matter_keys import Bounds, GateSettings
+from threegate.request.front_matter_keys import Bounds
 from threegate.request.masking import mask_lines, tell
 from threegate.request.model import OutputFile, Request, Stage
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, read_front, read_source
 from threegate.request.yaml_nodes import YAMLRefused, scalars
 from threegate.secretscan import Found, find_secrets, has_secret
+
+if TYPE_CHECKING:
+    from threegate.core.settings import RequestSettings
 
 warnings.filterwarnings("ignore", module="<unknown>")
 """What Python thinks of a request's code while `ast.parse` reads it is no message for our stderr."""
@@ -58,7 +61,7 @@ def stage_of(path: str) -> Stage:
 
 
 def read_request(
-    data: bytes, *, path: str, settings: GateSettings, now: datetime, stage: Stage | None = None
+    data: bytes, *, path: str, settings: RequestSettings, now: datetime, stage: Stage | None = None
 ) -> Report:
     """Read and check one tool request. Never raises.
 
@@ -86,7 +89,7 @@ def refuse_unread(path: str, reason: str, stage: Stage | None = None) -> Report:
 class _Reading:
     """The reading of one file: what was found so far, step by step."""
 
-    def __init__(self, data: bytes, path: str, stage: Stage, settings: GateSettings, now: datetime) -> None:
+    def __init__(self, data: bytes, path: str, stage: Stage, settings: RequestSettings, now: datetime) -> None:
         self.data = data
         self.path = path
         self.stage: Stage = stage

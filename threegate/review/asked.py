@@ -19,7 +19,7 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.request.action import Action, ToolCall
 from threegate.request.exposure import Exposure
-from threegate.review.placed_drill import drill_at, place_of
+from threegate.review.draft_sources import place_of, placed_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,13 @@ class AskedReader:
         from threegate.review.group_shape import shape_of
 
         owner: int | str | None = None
-        drill = drill_at(self._workspace, path)
+        placed = placed_at(self._workspace, path)
         names = settings.requesters
         run = is_agent_run_id(folder)
         if folder == "inbox" or run:
             with self._workspace.hold(place.parent) as held:
                 data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
-            owner = facts.st_uid if drill is None else drill.owner
+            owner = facts.st_uid if placed is None else placed.owner
             if run:  # the requester is the owner of the inbox
                 owner, names = folder, {folder: f"run {folder}"}
         else:  # our copy: its owner is not the requester
@@ -106,7 +106,7 @@ class AskedReader:
             purpose=request.purpose,
             exposure=exposure,
             shape=shape_of(request, owner)
-            if owner is not None and drill is None and not self._is_stateful(request.action)
+            if owner is not None and placed is None and not self._is_stateful(request.action)
             else None,
         )
 

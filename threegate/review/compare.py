@@ -23,7 +23,7 @@ from threegate.core.settings import RequestSettings
 from threegate.core.workspace import STATES, Workspace
 from threegate.request import read_request
 from threegate.request.model import Request, Stage
-from threegate.review.placed_drill import place_of
+from threegate.review.draft_sources import place_of
 from threegate.review.show import show_request
 
 _BYTES = frozenset(("data", "sha256", "file_name", "stage"))

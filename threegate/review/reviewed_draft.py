@@ -32,8 +32,8 @@ from threegate.request.shown_whole import unread_inputs
 from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
 from threegate.review.compare import differs_from_last
+from threegate.review.draft_sources import PlacedDraft, placed_at, placed_named
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
-from threegate.review.placed_drill import Drill, drill_at, read_drill
 from threegate.runners.machine import never_fits
 from threegate.runners.registry import describe
 from threegate.secretscan import mask_secrets
@@ -60,10 +60,8 @@ class Draft:
     owner: Owner | None
     """Who owns the draft: the file's owner, or the run in whose inbox it is."""
 
-    drill: Drill | None = None
-    """Set if it is a drill, which must not be approved; `path` is then only where it is listed, and there is
-    no file.
-    """
+    placed: PlacedDraft | None = None
+    """Set if it is never signed; `path` is then only where it is listed, and there is no file."""
 
     def expires_utc(self, ttl: int) -> datetime:
         """When it is refused if no operator decides: `ttl` seconds after its file last changed, by the change
@@ -115,9 +113,9 @@ def find_draft(workspace: Workspace, which: str) -> Path:
     if given.parent != Path() or given.exists():
         return given
     found = []
-    drill = read_drill(workspace)
-    if drill is not None and which in (drill.name, drill.name.removesuffix(".md"), drill.request_id):
-        found.append(drill.listed(workspace))
+    placed = placed_named(workspace, which)
+    if placed is not None:
+        found.append(placed.listed(workspace))
     for place in workspace.draft_folders():
         with workspace.hold(place) as held, held.entries() as entries:
             names = [entry.name for entry in entries if is_request_name(entry.name)]
@@ -151,14 +149,14 @@ def read_draft(workspace: Workspace, path: Path) -> Draft:
         raise InvalidInput(f"{path}: a draft must be a file in {workspace.inbox} or {workspace.drafts}; copy it there")
     if not is_request_name(path.name):
         raise InvalidInput(f"{path}: not the name of a request; rename it to TR-YYYYMMDD-HHMMSSZ-<slug>.md")
-    drill = drill_at(workspace, path)
+    placed = placed_at(workspace, path)
     try:
-        with workspace.hold(folder if drill is None else workspace.drills) as held:
+        with workspace.hold(folder if placed is None else placed.file(workspace).parent) as held:
             data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    if drill is not None:
-        return Draft(folder / path.name, data, _identity(facts), drill.owner, drill)
+    if placed is not None:
+        return Draft(folder / path.name, data, _identity(facts), placed.owner, placed)
     owner = workspace.run_of(folder) or facts.st_uid
     return Draft(folder / path.name, data, _identity(facts), owner)
 
@@ -230,7 +228,7 @@ def _validate_for_screen(context: Context, draft: Draft) -> ValidDraft:
 
 def _places(context: Context, draft: Draft, request: Request) -> dict[str, Path]:
     folder = draft.path.parent
-    if draft.drill is not None:
+    if draft.placed is not None:
         return {item.name: context.workspace.inputs / item.sha256 for item in request.inputs}
     return {item.name: input_place(context.workspace, folder, item.name, item.sha256) for item in request.inputs}
 
@@ -286,7 +284,7 @@ def _reviewed(
     with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)
-        if draft.drill is None:
+        if draft.placed is None:
             refuse_used(held, request)
         if draft.path.parent != context.workspace.drafts:
             refuse_anothers(history, draft)

@@ -14,8 +14,8 @@ from decimal import Decimal
 from typing import Any
 
 from threegate.core.canonical import sha256_hex
+from threegate.core.settings import RequestSettings
 from threegate.proposals.tools import SCHEMA_VERSION
-from threegate.request import GateSettings
 from threegate.request.action import Command, Script
 from threegate.request.model import InputFile, NetworkTarget, OutputFile
 from threegate.request.render_draft import blank_draft, file_name, render_request
@@ -43,7 +43,7 @@ class AgentExample:
     text: str
 
 
-def request_examples(settings: GateSettings, now: datetime) -> tuple[AgentExample, ...]:
+def request_examples(settings: RequestSettings, now: datetime) -> tuple[AgentExample, ...]:
     """A minimal monty request, an ERA request with an input, an ERA request with network. Pure."""
     moment = now.astimezone(UTC).replace(microsecond=0)
     sales = (InputFile("sales.csv", sha256_hex(SALES)),)
@@ -88,7 +88,9 @@ def request_examples(settings: GateSettings, now: datetime) -> tuple[AgentExampl
     return tuple(_example(title, slug, fields, settings, moment) for title, slug, fields in parts)
 
 
-def _example(title: str, slug: str, fields: dict[str, Any], settings: GateSettings, moment: datetime) -> AgentExample:
+def _example(
+    title: str, slug: str, fields: dict[str, Any], settings: RequestSettings, moment: datetime
+) -> AgentExample:
     name = file_name(moment, slug)
     request = replace(
         blank_draft(name, moment, "ERA", fields["action"]),

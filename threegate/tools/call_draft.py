@@ -14,7 +14,8 @@ from typing import Any
 
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput
-from threegate.request import GateSettings, read_request
+from threegate.core.settings import RequestSettings
+from threegate.request import read_request
 from threegate.request.action import ToolCall
 from threegate.request.model import Request
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
@@ -29,7 +30,7 @@ def tool_call(server: str, tool: str, manifest_sha256: str, arguments: Mapping[s
     return ToolCall(server, tool, manifest_sha256, text)
 
 
-def draft_call(call: ToolCall, *, requested_by: str, now: datetime, settings: GateSettings) -> tuple[Request, bytes]:
+def draft_call(call: ToolCall, *, requested_by: str, now: datetime, settings: RequestSettings) -> tuple[Request, bytes]:
     """The request and its bytes. `now` is an aware datetime in UTC. Raises InvalidInput if gate 1 refuses
     it.
     """
