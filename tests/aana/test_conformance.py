@@ -10,7 +10,7 @@ import pytest
 
 from tests.aana.reference import ROUTES, decide
 from threegate import aana
-from threegate.aana.envelope import unrecorded
+from threegate.aana.decision import unrecorded
 from threegate.aana.vocabulary import CONTRACT_VERSION
 
 RECORDED = datetime.fromisoformat("2026-05-14T00:00:00Z")

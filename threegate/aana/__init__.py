@@ -13,8 +13,8 @@ from threegate.aana.adapters import guard_langchain_tool, guard_mcp_handler, gua
 from threegate.aana.decision import check_tool_call, gate_action, is_identity_bound, should_execute_tool
 from threegate.aana.decision_log import DecisionLog, Summary, audit_event, summarise
 from threegate.aana.event import EvidenceMode, tool_evidence_ref, tool_precheck_event, validate_event
+from threegate.aana.evidence import arguments_sha256
 from threegate.aana.guard import Gate, ToolCallBlocked, check_bytes, checked, guard
-from threegate.aana.named_action import arguments_sha256
 from threegate.core.on_demand import on_demand
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from threegate.aana.envelope import EVENT_TYPE
+from threegate.aana.decision import EVENT_TYPE
 from threegate.aana.leaks import masked_names
 from threegate.core import durable, limits
 
@@ -29,6 +29,7 @@ VERDICT_TYPES: Final[frozenset[str]] = frozenset(get_args(VerdictType))
 """Lines about what another gate said, in the same file."""
 
 _SALT_BYTES: Final = 32
+_TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 def audit_event(
@@ -48,16 +49,12 @@ def audit_event(
     formed = not result["validation_errors"]
     return {
         **result["audit_safe_log_event"],
-        "time": _written(now),
+        "time": now.astimezone(UTC).strftime(_TIME),
         "surface": surface,
         "arguments_fingerprint": _fingerprint(event["proposed_arguments"], salt) if formed else None,
         "event_fingerprint": _fingerprint(event, salt) if formed else None,
         "latency_us": latency_us,
     }
-
-
-def _written(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _fingerprint(value: Any, salt: bytes) -> str | None:
@@ -69,16 +66,15 @@ def _fingerprint(value: Any, salt: bytes) -> str | None:
     return "hmac-sha256:" + hmac.new(salt, text.encode(), hashlib.sha256).hexdigest()
 
 
+@dataclass
 class DecisionLog:
     """A file of audit-safe events, one JSON line each, appended with one write a line (mode 0600).
 
-    The salt is stored next to it in ``<name>.salt``, made once, mode 0600.
+    The salt is stored next to it in ``<name>.salt``, made once, mode 0600. Nothing is opened before the first line.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Name the file; nothing is opened yet."""
-        self.path = path
-        self._salt: bytes | None = None
+    path: Path
+    _salt: bytes | None = field(default=None, init=False, repr=False)
 
     def record(
         self, event: Any, result: dict[str, Any], *, surface: Surface, now: datetime, latency_us: int = 0
@@ -107,7 +103,7 @@ class DecisionLog:
             **dict(zip(names, masked_names(list(names.values())), strict=True)),
             "verdict": verdict,
             "codes": list(codes)[: limits.AANA_LOG_KEYS],
-            "time": _written(now),
+            "time": now.astimezone(UTC).strftime(_TIME),
             "surface": surface,
             "fingerprint": _fingerprint(value, self._own_salt()),
             "latency_us": latency_us,

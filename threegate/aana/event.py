@@ -151,13 +151,10 @@ def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[EventPro
     if ref.get("provenance") == "":
         problems.append(_problem(f"{path}.provenance", "must not be empty"))
     for field in ("supports", "contradicts"):
-        if field in ref and not _strings(ref[field]):
+        value = ref.get(field, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             problems.append(_problem(f"{path}.{field}", "is no array of strings"))
-    if "freshness" in ref:
-        _check_freshness(ref["freshness"], f"{path}.freshness", problems)
-
-
-def _check_freshness(freshness: Any, path: str, problems: list[EventProblem]) -> None:
+    freshness, path = ref.get("freshness", {}), f"{path}.freshness"
     if not isinstance(freshness, dict):
         problems.append(_problem(path, "is no object"))
         return
@@ -214,10 +211,6 @@ def _not_allowed(field: str, value: Any) -> str:
     if field == "recommended_route" and isinstance(value, str) and value in words.BROADER_ROUTES:
         return f"{value} is a route for answers and workflows, not for a tool call: {words.BROADER_ROUTES[value]}"
     return "is none of the contract's values"
-
-
-def _strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _unknown(path: str, value: Mapping[str, Any], known: frozenset[str]) -> list[EventProblem]:

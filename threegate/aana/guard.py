@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, cast
 
-from threegate.aana.decision import check_tool_call, should_execute_tool
+from threegate.aana.decision import check_tool_call, malformed, should_execute_tool
 from threegate.aana.decision_log import DecisionLog, Surface
-from threegate.aana.envelope import malformed
 from threegate.aana.event import EvidenceMode
 from threegate.core import canonical, limits
 from threegate.core.errors import Refused

@@ -63,6 +63,9 @@ _QUICKSTART: Final = " Quickstart evidence reference supplied by the agent runti
 """What the documented SDK writes behind a reference that is only a string, and reads with it: ``token:`` leaks
 there.
 """
+_READ_FIELDS: Final = ("summary", "citation_url", "retrieval_url", "provenance")
+"""What the plain rules read for leaks, besides a reference's source."""
+_OTHER_FIELDS: Final = ("user_intent", "request_id", "agent_id")
 _MASK_PASSES: Final = 2
 """Neighbours share the character between them, so that one pass finds every other one."""
 
@@ -88,9 +91,19 @@ NOTHING: Final = Leaks(False, False, False, False, False)
 def find_leaks(event: dict[str, Any], lines: list[str]) -> Leaks:
     """All leaks of a well-formed event; `lines` are the texts of its arguments."""
     refs = event["evidence_refs"]
-    texts = [ref + _QUICKSTART if isinstance(ref, str) else _read_text(ref) for ref in refs]
-    hidden = [_hidden_text(ref) for ref in refs if not isinstance(ref, str)]
-    parts = [*texts, *hidden, *lines, *_other_texts(event)]
+    texts, hidden = [], []
+    for ref in refs:
+        if isinstance(ref, str):
+            texts.append(ref + _QUICKSTART)
+            continue
+        texts.append(" ".join((ref["source_id"], *(ref.get(field, "") for field in _READ_FIELDS))))
+        freshness = ref.get("freshness", {})
+        times = (ref.get("retrieved_at", ""), freshness.get("checked_at", ""), freshness.get("source", ""))
+        hidden.append("\n".join((*times, *ref.get("supports", ()), *ref.get("contradicts", ()))))
+    other = [event["tool_name"], *(event[field] for field in _OTHER_FIELDS if field in event)]
+    if "authorization_subject" in event:
+        other.append(event["authorization_subject"].get("subject_ref", ""))
+    parts = [*texts, *hidden, *lines, *other]
     places = _secret_parts(parts)
     in_evidence = bool(texts) and _search(_LEAKS, "\n".join(texts))
     if not places and not in_evidence:
@@ -155,32 +168,3 @@ def masked_names(values: Sequence[Any]) -> list[str | None]:
 
 def _search(patterns: tuple[str, ...], text: str) -> bool:
     return _compiled(*patterns).search(text.encode("utf-8", "replace")) is not None
-
-
-def _read_text(ref: dict[str, Any]) -> str:
-    """The five fields that the plain rules read for leaks, as one text."""
-    parts = [ref["source_id"]]
-    for field in ("summary", "citation_url", "retrieval_url", "provenance"):
-        parts.append(ref.get(field, ""))
-    return " ".join(parts)
-
-
-def _hidden_text(ref: dict[str, Any]) -> str:
-    parts = [ref.get("retrieved_at", "")]
-    if "supports" in ref:
-        parts += ref["supports"]
-    if "contradicts" in ref:
-        parts += ref["contradicts"]
-    if (freshness := ref.get("freshness")) is not None:
-        parts += (freshness.get("checked_at", ""), freshness.get("source", ""))
-    return "\n".join(parts)
-
-
-def _other_texts(event: dict[str, Any]) -> list[str]:
-    texts = [event["tool_name"]]
-    for field in ("user_intent", "request_id", "agent_id"):
-        if field in event:
-            texts.append(event[field])
-    if "authorization_subject" in event:
-        texts.append(event["authorization_subject"].get("subject_ref", ""))
-    return texts

@@ -10,8 +10,8 @@ import json
 from datetime import datetime
 from typing import Any, Final
 
+from threegate.aana.decision import unrecorded
 from threegate.aana.decision_log import DecisionLog, Surface
-from threegate.aana.envelope import unrecorded
 from threegate.aana.event import EvidenceMode
 from threegate.aana.guard import checked
 from threegate.aana.schema import event_part

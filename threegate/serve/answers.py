@@ -108,7 +108,7 @@ class AuditSafeEvent(_Answer):
 
 
 class Decision(_Answer):
-    """The decision on an event (`threegate.aana.envelope` renders it)."""
+    """The decision on an event (`threegate.aana.decision` makes it)."""
 
     contract_version: Literal["aana.agent_tool_precheck.v1"]
     route: Route
