@@ -63,7 +63,7 @@ PRIVATE = {
     "plugins/cluster/test_parts.py": (1, "an internal row: waiting must not have spent anything"),
     "contracts/test_store.py": (1, "an index that is wrong must not be believed"),
     "daemon/test_supervisor.py": (1, "each single ping, by a clock of the test"),
-    "plugins/proposals/test_proposal_secret.py": (
+    "plugins/proposals/end_to_end/test_proposal_secret.py": (
         2,
         "what the containers of a run were given, before they are removed",
     ),

@@ -21,7 +21,7 @@ OWN = ("changes/", "tools/", "runners/apply/", "runners/era/", "runners/mcp/", "
 """The folders of the backends."""
 PARTS = {"call", "project", "changes", "change", "argv", "code", "server"}
 """What only one kind has: whoever asks whether it is None asks for the kind."""
-OTHERS = {"proposals/argv.py": "the words of a command that an agent proposes, where it is well-formed"}
+OTHERS = {"plugins/proposals/argv.py": "the words of a command that an agent proposes, where it is well-formed"}
 """Where something else has the name of such a part."""
 
 

@@ -19,7 +19,7 @@ def _rows() -> list[str]:
 def _tested() -> list[str]:
     return [
         str(ast.literal_eval(decorator.args[0]))
-        for path in sorted(HERE.glob("test_*.py"))
+        for path in sorted([*HERE.glob("test_*.py"), *HERE.parent.glob("plugins/*/test_*.py")])
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.FunctionDef)
         for decorator in node.decorator_list

@@ -27,14 +27,13 @@ from threegate.core.plugins import PLUGINS, ROOMS, Plugin
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
 from threegate.judgement.judge import Cleared, NotCleared
+from threegate.launch import open_work
 from threegate.launch.approved_file import Approved, Unrunnable, Waiting, read_approved
 from threegate.launch.open_work import refuse_open
 from threegate.launch.pipeline import claim, judge_now, launch
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.prune import prune
 from threegate.records.trail_checkpoints import write_trail_checkpoint
-from threegate.request.model import Backend
-from threegate.runners import registry
 from threegate.trail import Trail, TrailIndex, payloads
 from threegate.trail.event import make_event
 from threegate.trail.known_kinds import KINDS, Opaque, known_kinds, plugin_kinds
@@ -42,8 +41,8 @@ from threegate.trail.payloads import PAYLOADS, Placed, Stopped
 from threegate.trail.story import story_line
 
 HERE = "tests.adversarial.trail"
-PROBE = Plugin("probe", "is there for a test", offers={"kinds": "kinds:KINDS"}, home=f"{HERE}.probe_plugin")
-GONE = Plugin("probe", "is there for a test", offers={"kinds": "kinds:KINDS"}, home=f"{HERE}.deleted")
+PROBE = Plugin("probe", "is there for a test", offers={"kinds": "kinds:KINDS"}, room=f"{HERE}.probe_plugin")
+GONE = Plugin("probe", "is there for a test", offers={"kinds": "kinds:KINDS"}, room=f"{HERE}.deleted")
 D1, D2 = hashlib.sha256(b"1").hexdigest(), hashlib.sha256(b"2").hexdigest()
 SAID = {"what": "anything"}
 List = Callable[[str], None]
@@ -335,9 +334,8 @@ def test_what_a_missing_backend_left_half_done_is_not_called_interrupted(
     claimed(bench, runner)
     if not started:
         bench.workspace.trail_file.write_text(_without_started(bench))
-    folders: dict[Backend, str] = {name: home for name, home in registry.FOLDERS.items() if name != "monty"}
     with monkeypatch.context() as patch:
-        patch.setattr(registry, "FOLDERS", folders)
+        patch.setattr(open_work, "BACKENDS", {"ERA"})
         assert "req-1 is claimed and has not ended, and its backend monty is not here" in start(bench)
     if started:
         assert Daemon(bench.workspace, Log(quiet=True), once=True).run() == 0
