@@ -56,7 +56,6 @@ def loaded(place: Place, *words: str) -> tuple[int, set[str]]:
     [
         (("status",), 306, {"cryptography"}),
         (("audit", "verify"), 246, set()),
-        (("grant", "list"), 281, {"cryptography"}),
         (("doctor", "--no-probes"), 420, {"cryptography", "pydantic_monty", "ssl"}),
     ],
 )

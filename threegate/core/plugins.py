@@ -69,6 +69,16 @@ PLUGINS: tuple[Plugin, ...] = (
         },
     ),
     Plugin(
+        "grants",
+        "standing grants: a signature that covers several requests",
+        offers={
+            "settings": "section:SECTION",
+            "commands": "grant_commands:COMMANDS",
+            "way": "granted:GrantWay",
+            "work": "promotion:Promotion",
+        },
+    ),
+    Plugin(
         "tui",
         "`review` and `status --watch` as an application on the terminal",
         needs=("tui",),
@@ -104,6 +114,15 @@ class Place(Generic[T]):
             for plugin in self.plugins()
             if plugin.name not in off and plugin.why_absent() is None
         }
+
+    def why_unused(self, off: Collection[str]) -> str | None:
+        """Which plugin that offers something here is off or absent, as one line; None if none is."""
+        for plugin in self.plugins():
+            if plugin.name in off:
+                return f"the plugin {plugin.name} {OFF}"
+            if (absent := plugin.why_absent()) is not None:
+                return absent
+        return None
 
 
 def plugin_named(name: str) -> Plugin | None:
