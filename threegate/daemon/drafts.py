@@ -34,13 +34,12 @@ from threegate.daemon.typecheck_queue import TypecheckQueue
 from threegate.judgement.policy import Policy
 from threegate.proposals.in_workspace import input_place
 from threegate.request import read_request
-from threegate.request.exposure import Exposure
+from threegate.request.exposure import Exposure, secret_name
 from threegate.request.fixes import propose_fixes
 from threegate.request.model import Request
 from threegate.request.report import Finding, Fix, Report
 from threegate.results import Verdict, write_verdict
 from threegate.results.verdict import State
-from threegate.runners.egress.secret_header import secret_name
 from threegate.runners.machine import never_fits
 from threegate.runners.registry import describe
 from threegate.trail import KnownRun, LockedTrail, Owner, Trail, TrailIndex

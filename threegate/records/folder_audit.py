@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from threegate import results
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
@@ -447,10 +446,13 @@ class FolderAudit:
 
     def _check_run(self, event: Event, folder: str, record: str) -> bytes | None:
         """The files of one run, by its record; the result that follows from it, or None."""
+        from threegate.results.render import render_result  # a trail without runs has no results
+        from threegate.results.result_facts import read_record
+
         try:
             with self._files.folder(folder) as held:
                 place = Path(f"/proc/self/fd/{held.fileno()}")
-                facts = results.read_record(place, created_utc=event.when, trail_seq=event.seq, sha256=record)
+                facts = read_record(place, created_utc=event.when, trail_seq=event.seq, sha256=record)
         except OSError:
             self._missing_runs[event.request_id or ""] = event.seq
             return None
@@ -472,7 +474,7 @@ class FolderAudit:
             self._names.want(path, event.seq)
             message = f"does not have the hash of event {event.seq}'s record: it was changed"
             self._files.compare(path, artifact.sha256, artifact.size, message)
-        return results.render_result(facts)
+        return render_result(facts)
 
     def _check_released(self, event: Event, folder: str, digest: str) -> None:
         """The outputs that were given back, by the outputs.json that the event names."""
@@ -515,9 +517,10 @@ class FolderAudit:
         self, event: Event, stopped: payloads.Stopped, request_id: str, path: str, data: bytes
     ) -> bool:
         """A result that no digest is known of: form, and agreement with its event."""
-        from threegate.results.front import read_result  # an empty trail has no results
+        from threegate.results.front import read_result  # a trail without runs has no results
+        from threegate.results.validate import validate_result
 
-        if problems := results.validate_result(data):
+        if problems := validate_result(data):
             self.result.add(self.workspace.tool_exec / path, problems[0].line, problems[0].message)
             return False
         front = read_result(data.decode()).read
@@ -541,7 +544,9 @@ class FolderAudit:
         """The result that names this event, under its own name or a numbered one, and its bytes; without bytes, where
         it should be: the first name that is free.
         """
-        first = Path("results") / results.result_name(event.when, request_id)
+        from threegate.results.result_facts import result_name
+
+        first = Path("results") / result_name(event.when, request_id)
         number = 1
         while self._files.is_there(path := str(moves.numbered(first, number))):
             data = self._files.read(path, limits.RESULT_BYTES) or b""

@@ -9,7 +9,7 @@ code in it and in the inputs named by `scripts`, which must be shown in full; an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
@@ -27,6 +27,8 @@ _DATA: Final = frozenset(
     dat bib srt ics vcf""".split()
 )
 """Endings of inputs that no interpreter of the table loads as code by itself."""
+_SECRETS: Final[Mapping[str, str]] = {"github.issue_create_approved": "github"}
+"""Which secret the proxy adds to the run of a proposal for a tool."""
 _SOURCE: Final = frozenset("py js mjs cjs pl pm rb awk sed jq".split())
 """Endings of inputs that a script may load as code and that can be read on a screen."""
 
@@ -68,6 +70,11 @@ class Exposure:
             if name in unread:
                 return replace(self, opacity="opaque", why=f"{name} cannot be shown whole")
         return self
+
+
+def secret_name(tool: str | None, proposal_sha256: str | None) -> str | None:
+    """The name of the secret that a run uses through its proxy; None for a run that uses none."""
+    return None if proposal_sha256 is None else _SECRETS.get(tool or "")
 
 
 def exposure_json(exposure: Exposure | None) -> dict[str, Any]:

@@ -17,10 +17,9 @@ from typing import Any, Final
 from threegate.approval import format_utc
 from threegate.changes.commit_message import message_warnings
 from threegate.core import limits
-from threegate.request.exposure import Exposure, exposure_of
+from threegate.request.exposure import Exposure, exposure_of, secret_name
 from threegate.request.job import Job, JobBranch, JobChange, JobInput, JobLimits, JobServer, ServerState, risk_reasons
 from threegate.request.model import Delivery, Request, ToolCall
-from threegate.runners.egress.secret_header import secret_name
 from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
 
 Warning_ = tuple[Item, ...]

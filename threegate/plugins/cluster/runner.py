@@ -18,8 +18,8 @@ from threegate.plugins.cluster.link import Link
 from threegate.plugins.cluster.remote_run import RemoteRun
 from threegate.plugins.cluster.seal import WORKER
 from threegate.plugins.cluster.section import ClusterSettings
+from threegate.request.exposure import secret_name
 from threegate.request.job import Job
-from threegate.runners.egress.secret_header import TOOLS
 from threegate.runners.interface import Control, Outcome
 from threegate.runners.streams import nothing_ran
 from threegate.trail.workspace_key import SigningKey, VerifierKey
@@ -83,7 +83,7 @@ class ClusterRunner:
                 self._begun = True
                 self._link.start()
                 self.ledger.heard.wait(_FIRST_WORKER_SECONDS)
-        if job is not None and job.proposal_sha256 is not None and TOOLS.get(job.tool or "") is not None:
+        if job is not None and secret_name(job.tool, job.proposal_sha256) is not None:
             return "needs a secret of this machine, which never leaves it; run it without a cluster"
         return self.ledger.missing(job)
 

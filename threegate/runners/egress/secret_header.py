@@ -17,11 +17,10 @@ from typing import Final
 from threegate.core.errors import Unavailable
 from threegate.core.secret_value import read_secret
 from threegate.core.settings import SecretReference
+from threegate.request.exposure import secret_name
 from threegate.request.job import Job
 
 FORWARD_PORT: Final = 3130
-TOOLS: Final[Mapping[str, str]] = {"github.issue_create_approved": "github"}
-"""Which secret a tool's job gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +32,6 @@ class SecretHeader:
     port: int
     path: str
     value: str = field(repr=False)
-
-
-def secret_name(tool: str | None, proposal_sha256: str | None) -> str | None:
-    """The name of the secret that a run uses through its proxy; None for a run that uses none."""
-    return None if proposal_sha256 is None else TOOLS.get(tool or "")
 
 
 def secret_for(job: Job, references: Mapping[str, SecretReference]) -> SecretHeader | None:
