@@ -19,6 +19,7 @@ from scripts.pages.manual import cli_page, man_page
 from scripts.pages.settings import settings_page
 from threegate import __version__
 from threegate.aana import event_schema
+from threegate.contracts.contract_line import ContractLine
 from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.model_workflow import WorkflowContract
@@ -27,7 +28,7 @@ from threegate.request.rules.rules_page import rules_page
 from threegate.request.schema import report_schema, request_schema, request_schema_2
 from threegate.results.model import schema as result_schema
 from threegate.results.verdict_schema import verdict_schema
-from threegate.serve.answers import ContractDecision, ContractLine, Decision, ProposalVerdict
+from threegate.serve.answers import ContractDecision, Decision, ProposalVerdict
 
 ROOT = Path(__file__).resolve().parent.parent
 

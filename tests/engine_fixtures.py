@@ -19,6 +19,7 @@ from threegate.core.settings import EraSettings
 from threegate.jail.seccomp import SECCOMP_SHA256
 from threegate.judgement import judge
 from threegate.judgement.judge import Clearance
+from threegate.request.action import Command, Script
 from threegate.request.job import ERA_ENVIRONMENT, PROXY_URL, Job, JobInput, JobLimits
 from threegate.runners.interface import Control, Outcome, Runner
 
@@ -43,9 +44,7 @@ def monty_job(code: str, *, variables: object = None, memory_mb: int = 64, time_
     """A monty job."""
     return Job(
         backend="monty",
-        argv=None,
-        code=code,
-        vars_json=None if variables is None else json.dumps(variables),
+        action=Script(code, None if variables is None else json.dumps(variables)),
         workdir="/in",
         inputs=(),
         outputs=(),
@@ -70,9 +69,7 @@ def era_job(
         environment |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), PROXY_URL)
     return Job(
         backend="ERA",
-        argv=argv,
-        code=None,
-        vars_json=None,
+        action=Command(argv),
         workdir="/in",
         inputs=(),
         outputs=(),

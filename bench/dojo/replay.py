@@ -33,6 +33,7 @@ from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.plugins.grants.tool_grants import grant_calls, look_at_calls
+from threegate.request.action import ToolCall
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.tools.door_names import door_name
 
@@ -91,8 +92,8 @@ class Operator:
         context = open_context(workspace)
         try:
             with open_reviewed_draft(context, read_draft(context.workspace, path)) as reviewed:
-                call = reviewed.request.call
-                assert call is not None
+                call = reviewed.request.action
+                assert isinstance(call, ToolCall)
                 key = call_key(call.tool, call.arguments())
                 if not self._left[key]:
                     return False

@@ -17,16 +17,13 @@ def commands() -> Iterator[tuple[str, Any]]:
     from threegate import cli
 
     root = typer.main.get_command(cli.app)
-    context = typer.Context(root, info_name="threegate")
-    yield "threegate", root
-    for name in root.list_commands(context):
-        yield from _below(f"threegate {name}", root.get_command(context, name))
+    yield from _from("threegate", root, typer.Context(root, info_name="threegate"))
 
 
-def _below(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+def _from(path: str, command: Any, context: Any) -> Iterator[tuple[str, Any]]:
     yield path, command
-    for name, below in getattr(command, "commands", {}).items():
-        yield from _below(f"{path} {name}", below)
+    for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
+        yield from _from(f"{path} {name}", command.get_command(context, name), context)
 
 
 def usage(path: str, command: Any) -> str:

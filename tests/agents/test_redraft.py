@@ -21,7 +21,7 @@ from threegate.agents.merge import merge_files
 from threegate.agents.work_changes import base_name
 from threegate.changes.change_draft import draft_change_set
 from threegate.core.errors import Unavailable
-from threegate.request import DefaultSettings
+from threegate.core.settings import RequestSettings
 
 LINES = "".join(f"{number}\n" for number in range(20))
 BEFORE = {"text": LINES, "run.sh": ("x", LINES), "same": "1\n", "gone": "1\n", "both": "1\n"}
@@ -54,7 +54,7 @@ class Moved:
                 (self.run.base / base_name(row.path)).write_bytes((self.project / row.path).read_bytes())
         draft = draft_change_set(
             found, project="default", request_id=request_id("moved"), requested_by="codex", purpose="Change it.",
-            justification="It was wrong.", now=datetime.now(UTC).replace(microsecond=0), settings=DefaultSettings(),
+            justification="It was wrong.", now=datetime.now(UTC).replace(microsecond=0), settings=RequestSettings(),
         )  # fmt: skip
         (self.run.files / hashlib.sha256(found.data).hexdigest()).write_bytes(found.data)
         self.draft = drop(self.run.inbox, draft.data.decode(), draft.name)

@@ -28,6 +28,7 @@ from threegate.approval import (
 from threegate.approval.operators import NAMESPACES
 from threegate.approval.sshsig import SshSignature
 from threegate.approval.statement import SignedBytes
+from threegate.request.action import Changes, ProjectChange, Script, ToolCall
 from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
 from threegate.request.render_draft import blank_draft
@@ -38,6 +39,8 @@ NOW = APPROVED + timedelta(minutes=5)
 TTL = 86400
 WORKSPACE = "ws-" + "0" * 32
 POLICY = "ab" * 32
+PROJECT = ProjectChange("web", Changes("a" * 64, 1, 0, 0, 0, 0))
+CALL = ToolCall("notes", "add", "a" * 64, "{}")
 SHOWN = "5" * 64
 DATA = b"column\n1\n2\n"
 DATA_SHA = hashlib.sha256(DATA).hexdigest()
@@ -63,7 +66,9 @@ def make_request(**changes: Any) -> Request:
     """A Monty request with one input, as gate 1 would have read it at stage `approved`."""
     data = changes.pop("data", b"---\na request\n---\n")
     request = replace(
-        blank_draft("TR-20261122-100000Z-sum.md", CREATED, "monty"),
+        blank_draft(
+            "TR-20261122-100000Z-sum.md", CREATED, "monty", Script("print(1)\n", changes.pop("vars_json", None))
+        ),
         data=data,
         sha256=hashlib.sha256(data).hexdigest(),
         stage="approved",
@@ -77,7 +82,6 @@ def make_request(**changes: Any) -> Request:
         time_limit_sec=10,
         inputs=(InputFile("data.csv", DATA_SHA),),
         outputs=(OutputFile("/out/sum.json"),),
-        code="print(1)\n",
         risk_level="low",
         justification="small",
         data_sensitivity="public",

@@ -23,8 +23,8 @@ from threegate.changes.change_tar import change_tar
 from threegate.changes.commit_chain import commits_tar
 from threegate.changes.table import FILE, Mode, Row, TableNode
 from threegate.core.canonical import sha256_hex
+from threegate.core.settings import RequestSettings
 from threegate.core.workspace import AgentRun
-from threegate.request import DefaultSettings
 
 AUTHOR = {
     f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "a"), ("EMAIL", "a@b"))
@@ -87,7 +87,7 @@ class Branching:
         draft = draft_change_set(
             found, project="app", request_id=request_id(f"branch-{secrets.token_hex(3)}"), requested_by="codex",
             purpose=purpose, justification="It was wrong.", now=datetime.now(UTC).replace(microsecond=0),
-            settings=DefaultSettings(), constraints=tuple(commit_lines(messages)), commits=commits,
+            settings=RequestSettings(), constraints=tuple(commit_lines(messages)), commits=commits,
         )  # fmt: skip
         for data in (found.data, *([commits] if commits else ())):
             files = run.files / hashlib.sha256(data).hexdigest()

@@ -14,6 +14,7 @@ from threegate.changes.change_tar import read_change_set
 from threegate.changes.make import MadeChangeSet
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
+from threegate.request.action import ProjectChange
 
 
 def draft(found: MadeChangeSet, **changes: Any) -> ChangeDraft:
@@ -37,12 +38,12 @@ def test_a_draft_says_what_its_archive_is(tmp_path: Path) -> None:
     made_set = found(tmp_path, {"a": "2", "b/c": "1", "out": ("link", "/etc"), ".env": "x"})
     written = draft(made_set)
     request = read(written.data, name=written.name).request
-    assert request is not None and request.changes is not None and request.signature_needed
-    assert request.project == "web" and request.backend == "apply"
+    assert request is not None and isinstance(request.action, ProjectChange) and request.signature_needed
+    assert request.action.project == "web" and request.backend == "apply"
     assert request.inputs[0].sha256 == sha256_hex(made_set.data)
-    assert request.changes.sha256 == read_change_set(made_set.data).sha256
-    assert (request.changes.add, request.changes.modify) == (2, 1)
-    assert request.changes.rows == (("modify", "a"), ("add", "b"), ("add", "b/c"))
+    assert request.action.changes.sha256 == read_change_set(made_set.data).sha256
+    assert (request.action.changes.add, request.action.changes.modify) == (2, 1)
+    assert request.action.changes.rows == (("modify", "a"), ("add", "b"), ("add", "b/c"))
     assert [line.split(":")[1].strip() for line in request.constraints] == [".env", "out"]
 
 
@@ -51,7 +52,7 @@ def test_names_that_gate_1_would_refuse_are_left_to_the_table(tmp_path: Path) ->
     written = draft(found(tmp_path, {"a": "2", secret: "1"}))
     assert secret.encode() not in written.data
     request = read(written.data, name=written.name).request
-    assert request is not None and request.changes is not None and request.changes.rows == ()
+    assert request is not None and isinstance(request.action, ProjectChange) and request.action.changes.rows == ()
 
 
 def test_many_that_cannot_be_carried_are_counted(tmp_path: Path) -> None:

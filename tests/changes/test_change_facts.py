@@ -15,8 +15,8 @@ from threegate.changes.change_tar import ChangeSet, read_change_set
 from threegate.changes.table import ChangeSetError
 from threegate.changes.trees import HeldTree
 from threegate.core import limits
+from threegate.request.action import Changes
 from threegate.request.job import ProjectPlace
-from threegate.request.model import Changes
 
 PLACE = ProjectPlace("web", "/srv/web", 1, 2, 3)
 

@@ -112,7 +112,7 @@ def test_decide(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
             "calls.jsonl:2: claim names an open claim",
         ),
         ('{"finish": "z"}\n', "nothing was claimed as 'z'"),
-        ('{"kill": 5}\n', "each line must be a JSON object"),
+        ('{"kill": 5}\n', "kill is an object with scope and name"),
         ('{"at": 5}\n', "a line is a call"),
     ):
         calls.write_text(text)

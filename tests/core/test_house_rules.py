@@ -43,7 +43,7 @@ FOREIGN = {"os", "sys", "threading", "atexit", "_pytest", "super()"}
 
 PRIVATE = {
     "adversarial/approval/test_batches.py": (2, "a kind of member that no screen makes today"),
-    "adversarial/approval/test_drills_never_run.py": (2, "an attacker who has taken a wall away"),
+    "plugins/drills/test_drills_never_run.py": (2, "an attacker who has taken a wall away"),
     "adversarial/jail/test_the_jails_own_edges.py": (5, "a jail that lacks one of its walls"),
     "adversarial/page/test_passkey_attacks.py": (1, "what is kept must stay small"),
     "adversarial/serve/test_held_connections.py": (8, "which connection has to go, without 256 of them"),

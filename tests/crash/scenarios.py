@@ -26,6 +26,7 @@ from threegate.changes.change_tar import change_tar, read_change_set
 from threegate.changes.commit_chain import commits_tar
 from threegate.changes.make import MadeChangeSet
 from threegate.core.canonical import sha256_hex
+from threegate.core.settings import RequestSettings
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES
 from threegate.launch.context import Context, open_context
@@ -33,7 +34,6 @@ from threegate.plugins.grants.giving import new_grant
 from threegate.plugins.grants.standing_grants import list_grants
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.prune import prune
-from threegate.request import DefaultSettings
 from threegate.setup.settings_file import set_values
 from threegate.tools.manifest import Manifest, PinnedTool
 from threegate.trail import Trail
@@ -395,7 +395,7 @@ def prepare_change(place: Place) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     draft = draft_change_set(
         found, project="default", request_id=rid, requested_by="core", purpose="A change.", justification="A test.",
-        now=now, settings=DefaultSettings(),
+        now=now, settings=RequestSettings(),
     )  # fmt: skip
     (place.workspace.files / "changes.tar").write_bytes(found.data)
     (place.workspace.inbox / f"{rid}.md").write_bytes(draft.data)
@@ -466,7 +466,7 @@ def prepare_branch(place: Place, *, one_by_one: bool = False) -> None:
     place.ids["change"] = rid = request_id("change")
     draft = draft_change_set(
         found, project="app", request_id=rid, requested_by="core", purpose="A change.", justification="A test.",
-        now=datetime.now(UTC).replace(microsecond=0), settings=DefaultSettings(), commits=commits,
+        now=datetime.now(UTC).replace(microsecond=0), settings=RequestSettings(), commits=commits,
     )  # fmt: skip
     (place.workspace.files / "changes.tar").write_bytes(found.data)
     (place.workspace.files / "commits.tar").write_bytes(commits)

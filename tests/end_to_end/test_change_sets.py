@@ -17,7 +17,7 @@ from tests.changes.trees_on_disk import Spec, build, made
 from tests.runners.applying import OWNER, own, picture
 from tests.support import wait_until
 from threegate.changes.change_draft import draft_change_set
-from threegate.request import DefaultSettings
+from threegate.core.settings import RequestSettings
 from threegate.runners.apply.apply_journal import STAGE
 from threegate.setup.settings_file import set_values
 
@@ -42,7 +42,7 @@ class Proposed:
             purpose="Change the number.",
             justification="The number was wrong.",
             now=datetime.now(UTC).replace(microsecond=0),
-            settings=DefaultSettings(),
+            settings=RequestSettings(),
         )
         self.place.input("changes.tar", found.data)
         self.draft = self.place.drop(draft.data.decode(), draft.name)

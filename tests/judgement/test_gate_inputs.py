@@ -25,6 +25,7 @@ from threegate.judgement.gate_inputs import (
     tool_name,
 )
 from threegate.request import read_request
+from threegate.request.action import Changes, Command, ProjectChange, ToolCall
 from threegate.request.job import JobInput, build_job, platform_of
 from threegate.request.model import Request
 
@@ -44,23 +45,26 @@ def request(**more: Any) -> Request:
     return report.request
 
 
+PROJECT = ProjectChange("web", Changes("a" * 64, 1, 0, 0, 0, 0))
+
+
 def test_a_change_of_a_project_is_a_write_and_names_the_project() -> None:
     asked = request()
-    job = replace(build_job(asked, input_sizes={}, platform=platform_of(Settings(), "0" * 64)), project="web")
+    job = replace(build_job(asked, input_sizes={}, platform=platform_of(Settings(), "0" * 64)), action=PROJECT)
     assert call_arguments(job)["project"] == "web" and "code_sha256" not in call_arguments(job)
     assert category(job, side_effect_above_read=False) == "write"
 
 
 def test_a_call_of_a_tool_is_its_tool_with_its_own_arguments() -> None:
     asked = read(mcp()).request
-    assert asked is not None and asked.call is not None
+    assert asked is not None and isinstance(asked.action, ToolCall)
     job = build_job(
         replace(asked, data_sensitivity="public"), input_sizes={}, platform=platform_of(Settings(), "0" * 64)
     )
     assert tool_name(job) == "notes.add" and call_arguments(job) == {"text": "hello"}
     assert category(job, side_effect_above_read=False) == "private_read"
     assert category(job, side_effect_above_read=True) == "write"
-    job = replace(job, call=replace(asked.call, arguments_json='{"vars":1}'))
+    job = replace(job, action=asked.action.changed(arguments_json='{"vars":1}'))
     event = aana_event(
         asked,
         job,
@@ -185,7 +189,7 @@ def test_a_gate_sees_digests_of_code_and_the_log_no_values() -> None:
 
 def test_a_command_is_its_words() -> None:
     job = build_job(request(), input_sizes={}, platform=platform_of(Settings(), "0" * 64))
-    job = replace(job, argv=("sort", "/in/a"), workdir="/out", code=None, backend="ERA")
+    job = replace(job, action=Command(("sort", "/in/a")), workdir="/out", backend="ERA")
     arguments = call_arguments(job)
     assert (arguments["argv"], arguments["workdir"]) == (["sort", "/in/a"], "/out")
     assert "code_sha256" not in arguments and tool_name(job) == backend_tool(job) == "threegate.era"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.request.examples import APPLY, APPLY_KEYS, apply, era, ids, read, request
-from threegate.request.changes_section import changes_lines
+from threegate.request.action import ProjectChange
 from threegate.request.exposure import exposure_of
 from threegate.request.job import JobBranch, JobChange, Platform, ProjectPlace, build_job, effective_risk
 from threegate.request.model import Request
@@ -27,23 +27,35 @@ def made(**changes: str) -> Request:
     return found
 
 
+def action_of(request: Request) -> ProjectChange:
+    assert isinstance(request.action, ProjectChange)
+    return request.action
+
+
+def said(request: Request, **claims: Any) -> Request:
+    """The request with other claims about its change set."""
+    changes = replace(action_of(request).changes, **claims)
+    return replace(request, action=request.action.changed(changes=changes))
+
+
 def test_what_a_request_says() -> None:
     found = made()
-    assert (found.backend, found.project, found.language, found.memory_limit_mb) == ("apply", "web", "", 0)
-    assert found.changes is not None and (found.changes.add, found.changes.modify) == (1, 2)
+    assert (found.backend, action_of(found).project, found.language, found.memory_limit_mb) == ("apply", "web", "", 0)
+    changes = action_of(found).changes
+    assert (changes.add, changes.modify) == (1, 2)
     assert found.signature_needed and not read(era()).request.signature_needed  # type: ignore[union-attr]
     exposure = exposure_of(found)
     assert not exposure.opaque and exposure.reach == ("the files of the project web",)
 
 
 def test_it_is_read_as_it_was_written() -> None:
-    found = replace(made(), changes=replace(made().changes, rows=(("add", "b"), ("modify", "a x"))))  # type: ignore[type-var]
+    found = said(made(), rows=(("add", "b"), ("modify", "a x")))
     again = read(render_request(found)).request
     assert again is not None
     for item in fields(Request):
         if item.name not in ("data", "sha256", "file_name"):
             assert getattr(again, item.name) == getattr(found, item.name), item.name
-    assert list(changes_lines(made().changes))[-1] == "- type: 0"  # type: ignore[arg-type]
+    assert list(action_of(made()).changes.lines())[-1] == "- type: 0"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +87,7 @@ def test_version_2_as_a_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said", "expected"),
+    ("change", "claims", "expected"),
     [
         (None, {}, "medium"),
         (None, {"delete": 1}, "high"),
@@ -86,10 +98,9 @@ def test_version_2_as_a_number() -> None:
         (replace(CHANGE, unseen=1), {}, "medium"),
     ],
 )
-def test_effective_risk(change: JobChange | None, said: dict[str, Any], expected: str) -> None:
+def test_effective_risk(change: JobChange | None, claims: dict[str, Any], expected: str) -> None:
     found = replace(made(), data_sensitivity="public", risk_level="low")
-    assert found.changes is not None
-    found = replace(found, changes=replace(found.changes, **said))
+    found = said(found, **claims)
     assert effective_risk(found, exposure_of(found), change) == expected
 
 

@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from tests.request.examples import MCP, MCP_KEYS, apply, ids, mcp, read, request
+from threegate.request.action import ToolCall
 from threegate.request.exposure import exposure_of
 from threegate.request.job import EarlierCall, JobServer, Platform, ServerState, build_job, effective_risk
-from threegate.request.model import Request, ToolCall
+from threegate.request.model import Request
 from threegate.request.render_draft import render_request
 from threegate.request.schema import request_schema_2
 
@@ -32,7 +33,7 @@ def with_arguments(text: str) -> str:
 
 def test_what_a_request_says() -> None:
     found = made()
-    assert found.call == ToolCall("notes", "add", "a" * 64, '{"text":"hello"}')
+    assert found.action == ToolCall("notes", "add", "a" * 64, '{"text":"hello"}')
     assert (found.backend, found.tool, found.language) == ("mcp", "notes.add", "")
     assert found.signature_needed
     exposure = exposure_of(found)
@@ -40,10 +41,9 @@ def test_what_a_request_says() -> None:
 
 
 def test_it_is_read_as_it_was_written() -> None:
-    call = made().call
-    assert call is not None
+    call = made().action
     strange = '{"a\\"b":["```","~~~",{"z":1.5}],"text":"line\\nline\\u00e9"}'.replace("\\u00e9", "\u00e9")
-    found = replace(made(), call=replace(call, arguments_json=strange), session_id="s-1")
+    found = replace(made(), action=call.changed(arguments_json=strange), session_id="s-1")
     again = read(render_request(found)).request
     assert again is not None
     for item in fields(Request):
@@ -114,22 +114,23 @@ def test_effective_risk() -> None:
 
 def test_the_job_binds_the_call_and_its_server() -> None:
     found = made()
-    assert found.call is not None
+    made_call = found.action
+    assert isinstance(made_call, ToolCall)
 
     def digest(call: ToolCall, server: JobServer | None) -> str:
-        return build_job(replace(found, call=call), input_sizes={}, platform=Platform(), server=server).digest
+        return build_job(replace(found, action=call), input_sizes={}, platform=Platform(), server=server).digest
 
-    digests = {digest(found.call, SERVER), digest(found.call, None)}
+    digests = {digest(made_call, SERVER), digest(made_call, None)}
     for item in fields(ToolCall):
-        digests.add(digest(replace(found.call, **{item.name: "other"}), SERVER))
+        digests.add(digest(replace(made_call, **{item.name: "other"}), SERVER))
     others: dict[str, Any] = {"place": "other", "account": "other", "image": "other", "state": ServerState()}
     for item in fields(JobServer):
         value = others.get(item.name, ("other",))
-        digests.add(digest(found.call, replace(SERVER, **{item.name: value})))
+        digests.add(digest(made_call, replace(SERVER, **{item.name: value})))
     first = EarlierCall("TR-a", "add", "{}", "succeeded")
     states = [ServerState("p", 1, (first,)), ServerState("q", 1, (first,)), ServerState("p", 2, (first,))]
     states += [ServerState("p", 1, (replace(first, **{item.name: "other"}),)) for item in fields(EarlierCall)]
-    digests.update(digest(found.call, replace(SERVER, state=state)) for state in states)
+    digests.update(digest(made_call, replace(SERVER, state=state)) for state in states)
     assert len(digests) == 2 + len(fields(ToolCall)) + len(fields(JobServer)) + len(states)
 
 

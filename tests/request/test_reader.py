@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.request.examples import APPROVED, ERA, KEYS, NAME, RISK, SETTINGS, era, ids, monty, read, request
-from threegate.core.settings import RequestSettings
-from threegate.request import DefaultSettings, refuse_unread, stage_of
+from tests.request.examples import APPROVED, ERA, KEYS, NAME, RISK, era, ids, monty, read, request
 from threegate.request import reader as reader_module
+from threegate.request import refuse_unread, stage_of
+from threegate.request.action import Command, Script
 from threegate.request.exposure import exposure_lines
 
 
@@ -70,7 +70,7 @@ def test_every_value_of_a_whole_request_is_read() -> None:
     )
     found = report.request
     assert found is not None, report.findings
-    assert found.argv == ("frobnicate", "a b", "c") and found.unusual_program and found.code is None
+    assert found.action == Command(("frobnicate", "a b", "c")) and found.unusual_program
     assert (found.inputs[0].name, found.inputs[0].unpack, found.workdir) == ("tree.tar", True, "/in/tree")
     assert [(item.host, item.port) for item in found.network_allowlist] == [
         ("b.example.com", 443),
@@ -91,7 +91,7 @@ def test_every_value_of_a_whole_request_is_read() -> None:
 def test_monty_code_and_variables_are_the_raw_text() -> None:
     found = read(monty()).request
     assert found is not None
-    assert (found.code, found.vars_json, found.argv) == ("print(1)\n", '{"limit": 3}\n', None)
+    assert found.action == Script("print(1)\n", '{"limit": 3}\n')
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,6 @@ def test_a_file_that_is_not_read_is_refused() -> None:
     report = refuse_unread("inbox/TR-a.md", "a\x1bb")
     assert not report.valid and report.stage == "draft" and ids(report) == {"TG100"}
     assert "\x1b" not in report.findings[0].message
-
-
-def test_defaults_are_those_of_the_settings() -> None:
-    ours, theirs = DefaultSettings(), RequestSettings()
-    for name in ("max_cpu", "max_memory_mb", "max_time_sec", "programs"):
-        assert getattr(ours, name) == getattr(theirs, name)
-    assert theirs == SETTINGS
 
 
 def test_a_flood_of_one_kind_hides_no_other_kind() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
+from tests.approval.material import PROJECT
 from tests.shown.test_escaped_lines import ATTACKS, plain_and_narrow
+from threegate.request.action import Action, Command, Script, ToolCall
 from threegate.request.job import Job, JobChange, JobServer, ProjectPlace
-from threegate.request.model import ToolCall
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
 from threegate.shown.escaped_lines import Title
@@ -41,18 +42,22 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
     path = bench.draft()
     before = screen_of(bench, path)
     other: dict[str, Any] = {
-        "backend": "ERA", "argv": ("python3", "x"), "code": "print(2)\n", "vars_json": '{"a": 1}', "workdir": "/out",
+        "backend": "ERA", "action": CALL, "workdir": "/out",
         "outputs": ("/out/x",), "network": ("example.com:443",), "environment": {"A": "b"},
         "image": "sha256:" + "1" * 64, "egress_image": "sha256:" + "2" * 64, "runtime": "runsc",
         "seccomp_sha256": "3" * 64, "tool": "t", "session_id": "s", "labels": ("l",), "workflow": "w", "role": "r",
         "requested_by": "else", "effective_risk": "medium", "data_sensitivity": "internal",
-        "proposal_sha256": "4" * 64, "unread": ("data.csv",), "project": "web", "change": CHANGE,
-        "call": CALL, "server": SERVER,
+        "proposal_sha256": "4" * 64, "unread": ("data.csv",), "change": CHANGE,
+        "server": SERVER,
     }  # fmt: skip
     for name in {item.name for item in fields(Job)} - {"limits", "inputs"}:
         after = screen_of(bench, path, job=lambda reviewed, name=name: replace(reviewed.job, **{name: other[name]}))
         signed = [line for line in after if not line.startswith("  job   ")]
         assert signed != [line for line in before if not line.startswith("  job   ")], name
+    for action in (Command(("python3", "x")), Script("print(2)\n"), Script("print(1)\n", '{"a": 1}'), PROJECT, CALL):
+        after = screen_of(bench, path, job=lambda reviewed, action=action: replace(reviewed.job, action=action))
+        signed = [line for line in after if not line.startswith("  job   ")]
+        assert signed != [line for line in before if not line.startswith("  job   ")], action
     for item in ("cpu", "memory_mb", "time_sec", "processes", "open_files", "out_bytes", "out_files", "file_bytes",
                  "stream_bytes"):  # fmt: skip
         value: Any = "3" if item == "cpu" else 12345678
@@ -80,19 +85,20 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
         )
         after = screen_of(bench, path, job=lambda d, c=changed: replace(d.job, change=c))
         assert any(str(value) in line for line in after) and after != with_change, item
-    with_call = screen_of(bench, path, job=lambda d: replace(d.job, call=CALL, server=SERVER))
+    with_call = screen_of(bench, path, job=lambda d: replace(d.job, action=CALL, server=SERVER))
     parts: dict[str, Any] = {"server": "other-1", "tool": "other-2", "manifest_sha256": "7" * 64}
     parts |= {"place": "host", "argv": ("/other-3",), "hosts": ("other-4",), "binds": ("/other-5",)}
     parts |= {"arguments_json": '{"other-6":1}', "secrets": ("OTHER_7",), "account": "other-8"}
     for item, value in parts.items():
         called = replace(CALL, **{item: value}) if hasattr(CALL, item) else CALL
         on = replace(SERVER, **{item: value}) if hasattr(SERVER, item) else SERVER
-        after = screen_of(bench, path, job=lambda d, c=called, s=on: replace(d.job, call=c, server=s))
+        after = screen_of(bench, path, job=lambda d, c=called, s=on: replace(d.job, action=c, server=s))
         looked = value[0] if isinstance(value, tuple) else value.strip("{}").partition(":")[0]
         assert any(looked in line for line in after) and after != with_call, item
 
 
-def test_every_word_of_a_request_is_behind_the_gutter(bench: Bench) -> None:
+@pytest.mark.parametrize("kind", [Command, Script])
+def test_every_word_of_a_request_is_behind_the_gutter(bench: Bench, kind: type[Action]) -> None:
     """Each foreign field is filled with attacks, past gate 1, and looked for outside of the gutter."""
     path = bench.draft()
     text = "\n".join(ATTACKS).encode("utf-8", "replace").decode()
@@ -109,9 +115,11 @@ def test_every_word_of_a_request_is_behind_the_gutter(bench: Bench) -> None:
             risk_domain=text,
         )
 
+    action = Command((text, text)) if kind is Command else Script(text, text)
+
     def job(reviewed: Any) -> Any:
         return replace(
-            reviewed.job, argv=(text, text), code=text, vars_json=text, workdir=text, outputs=(text,), network=(text,),
+            reviewed.job, action=action, workdir=text, outputs=(text,), network=(text,),
             environment={text: text}, tool=text, session_id=text, labels=(text,), workflow=text, role=text,
             requested_by=text,
         )  # fmt: skip
@@ -139,7 +147,7 @@ def test_the_full_screen_leaves_out_nothing(bench: Bench) -> None:
         changed = replace(
             reviewed,
             request=replace(reviewed.request, purpose=text, justification=text, risk_domain=text, constraints=(text,)),
-            job=replace(reviewed.job, code=text, vars_json=text, labels=tuple(lines)),
+            job=replace(reviewed.job, action=Script(text, text), labels=tuple(lines)),
         )
         short = render_reviewed_draft(changed, context.policy.settings, operator="alice")
         full = render_reviewed_draft(changed, context.policy.settings, operator="alice", full=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,11 @@ from tests.approval.material import make_request
 from tests.support import Place, make_place, monty_draft, request_id
 from threegate.core.settings import RunnersSettings, Settings
 from threegate.core.workspace import Workspace
+from threegate.request.action import Command
 from threegate.request.model import Request
 from threegate.runners.machine import never_fits
 
-ERA = {"backend": "ERA", "argv": ("true",), "code": None}
+ERA: dict[str, Any] = {"backend": "ERA", "action": Command(("true",))}
 
 
 def era(cpus: str, memory_mb: int = 64) -> Request:

@@ -29,7 +29,7 @@ class ToyRunner:
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         clearance.must_cover(job)
         out, err, now = StreamMeter(), StreamMeter(), datetime.now(UTC)
-        out.write((job.code or "").upper().encode())
+        out.write((job.action.source or "").upper().encode())
         (control.run_folder / "out").mkdir()
         return Outcome(
             "succeeded",

@@ -19,10 +19,11 @@ from tests.serve.conftest import TOKEN, Running, start, stop
 from tests.serve.test_http_app import Clock
 from tests.support import Place, make_place
 from threegate.aana import DecisionLog
+from threegate.contracts.contract_line import ContractLine
 from threegate.core import limits
 from threegate.core.record import schema_of
 from threegate.core.workspace import Workspace
-from threegate.serve.answers import ContractDecision, ContractLine, ProposalVerdict
+from threegate.serve.answers import ContractDecision, ProposalVerdict
 from threegate.serve.http_app import HttpOptions, create_app
 
 DATA = Path(__file__).parents[1] / "data"

@@ -80,7 +80,7 @@ def test_everything_that_is_signed_is_on_the_screen(bench: Bench) -> None:
         lambda view: replace(view, named_by_text=not view.named_by_text),
         lambda view: replace(view, signatures=2),
         lambda view: replace(view, request=replace(view.request, purpose="another")),
-        lambda view: replace(view, job=replace(view.job, code="print(2)\n")),
+        lambda view: replace(view, job=replace(view.job, action=view.job.action.changed(code="print(2)\n"))),
         lambda view: replace(view, job=replace(view.job, inputs=(replace(view.job.inputs[0], sha256="0" * 64),))),
         lambda view: replace(view, job=replace(view.job, limits=replace(view.job.limits, out_files=7))),
         lambda view: replace(view, job=replace(view.job, environment={"A": "b"})),

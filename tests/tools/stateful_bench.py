@@ -13,8 +13,8 @@ from tests.tools.little_servers import PYTHON, nowhere, open_folder, pinned_serv
 from threegate.core.canonical import canonical_bytes
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
+from threegate.request.action import ToolCall
 from threegate.request.job import ServerState
-from threegate.request.model import ToolCall
 from threegate.tools.kept_servers import Kept, KeptServers, WantedCall
 from threegate.tools.manifest import Manifest, Place
 from threegate.tools.process_states import read_state

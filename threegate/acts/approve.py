@@ -33,6 +33,7 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import DraftFacts, facts_for_launch
 from threegate.launch.launch_problem import read_operators
+from threegate.request.action import ToolCall
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.results import Verdict, write_verdict
@@ -91,8 +92,8 @@ def seal(
     Raises Refused if the result would differ in meaning from what was shown, or if the judgement on trial is
     neither a yes nor a contract checkpoint: such a request could never run.
     """
-    if reviewed.draft.drill is not None:
-        raise Refused("drill", f"{reviewed.draft.path.name}: is a drill; drills are never signed")
+    if (placed := reviewed.draft.placed) is not None:
+        raise Refused(placed.kind, f"{reviewed.draft.path.name}: is a {placed.kind}; {placed.kind}s are never signed")
     refuse_judged(reviewed)
     moment = approved_utc or moment_for(reviewed)
     data = insert_approval(reviewed.draft.data, approved_by, moment, reviewed.request.deliver)
@@ -302,8 +303,8 @@ def _refuse_what_cannot_run(
     batch: BatchPlace | None,
 ) -> bool:
     """Run every check of a launch now; return whether only the quorum is missing."""
-    call, server = sealed.request.call, sealed.job.server
-    if call is not None and server is not None:
+    call, server = sealed.request.action, sealed.job.server
+    if isinstance(call, ToolCall) and server is not None:
         refuse_other_state(context.workspace, reviewed.owner, call.manifest_sha256, server)
     facts = facts_of_draft(context, held, reviewed, sealed, signature, batch)
     failed = [check for check in launch_checks(facts) if check.ok is False]

@@ -21,6 +21,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
 from threegate.request import Report, Request, read_request
+from threegate.request.action import Action, Command, Script
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.fields import check_file_name
 from threegate.request.hosts import HostError, read_target
@@ -95,7 +96,7 @@ def draft_request(
     """The request for these options, with a new id. Raises InvalidInput."""
     targets = tuple(_target(host) for host in options.network_allow)
     return replace(
-        blank_draft(name, moment, options.backend),
+        blank_draft(name, moment, options.backend, _action(options)),
         request_id=f"{slug[:48].strip('-') or 'r'}-{moment:%Y%m%d%H%M%S}-{secrets.token_hex(4)}",
         requested_by=options.requested_by,
         purpose=options.purpose,
@@ -107,9 +108,6 @@ def draft_request(
         inputs=tuple(inputs),
         outputs=tuple(OutputFile(path if path.startswith("/") else f"/out/{path}") for path in options.outputs),
         network_allowlist=targets,
-        argv=_argv(options),
-        code=_ended(options.code) if BACKENDS[options.backend].runs == "code" else None,
-        vars_json=_ended(options.vars_json) if options.vars_json is not None else None,
         risk_level=options.risk,
         justification=options.justification or options.purpose,
         data_sensitivity=options.sensitivity,
@@ -117,7 +115,7 @@ def draft_request(
     )
 
 
-def _argv(options: DraftOptions) -> tuple[str, ...] | None:
+def _action(options: DraftOptions) -> Action:
     if BACKENDS[options.backend].runs == "code":
         if not options.code:
             raise InvalidInput(f"backend {options.backend} runs code; name the file with --code FILE")
@@ -125,13 +123,13 @@ def _argv(options: DraftOptions) -> tuple[str, ...] | None:
             raise InvalidInput(
                 f"backend {options.backend} runs code, not a command; leave --command out or use --backend ERA"
             )
-        return None
+        return Script(_ended(options.code), None if options.vars_json is None else _ended(options.vars_json))
     if not options.command:
         raise InvalidInput(f"backend {options.backend} runs a command; give it with --command 'python3 /in/script.py'")
     if options.code or options.vars_json is not None:
         raise InvalidInput(f"backend {options.backend} runs a command; send code as an --input, or use --backend monty")
     try:
-        return tuple(shlex.split(options.command))
+        return Command(tuple(shlex.split(options.command)))
     except ValueError as error:
         raise InvalidInput(f"--command: {error}; fix the quoting") from None
 

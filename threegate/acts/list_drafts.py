@@ -6,15 +6,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from threegate.core.workspace import Workspace
-from threegate.review.placed_drill import read_drill
+from threegate.review.draft_sources import placed_drafts
 
 
-def drafts_of(workspace: Workspace, *, drill: bool = False) -> list[Path]:
-    """All drafts, sorted by name, oldest first; with `drill`, including the open drill, for a caller who will
-    ask an operator.
+def drafts_of(workspace: Workspace, *, placed: bool = False) -> list[Path]:
+    """All drafts, sorted by name, oldest first; with `placed`, including those that are never signed, for a caller who
+    will ask an operator.
     """
-    placed = read_drill(workspace) if drill else None
-    found = [placed.listed(workspace)] if placed is not None else []
+    found = [draft.listed(workspace) for draft in placed_drafts(workspace)] if placed else []
     for place in workspace.draft_folders():
         with workspace.hold(place) as held, held.entries() as entries:
             found += [

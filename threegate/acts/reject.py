@@ -51,8 +51,8 @@ def reject_draft(
     Raises InvalidInput, Refused (an invalid signature of `by`), TrailError, Unavailable, OSError.
     """
     draft = which if isinstance(which, Draft) else read_draft(context.workspace, which)
-    if draft.drill is not None:
-        raise Refused("drill", f"{draft.path.name}: is a drill; no agent sees it")
+    if draft.placed is not None:
+        raise Refused(draft.placed.kind, f"{draft.path.name}: is a {draft.placed.kind}; no agent sees it")
     with disk_reserve(context.workspace.reserve):
         return _reject(context, draft, reason, by, reading)
 

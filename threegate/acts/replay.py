@@ -67,10 +67,8 @@ def ended_request(context: Context, request_id: str) -> EndedRequest:
     request = report.request
     if request is None or canonical.sha256_hex(data) != then.request_sha256:
         raise Refused("request_changed", f"{path.name}: differs from what ran; for details: threegate audit verify")
-    if request.project is not None:
-        raise InvalidInput(f"{request_id}: changed a project; changes are not repeated for comparison")
-    if request.call is not None:
-        raise InvalidInput(f"{request_id}: called a tool; calls are not repeated for comparison")
+    if request.action.never_replayed:
+        raise InvalidInput(f"{request_id}: {request.action.never_replayed}")
     try:
         job = build_job(
             request,

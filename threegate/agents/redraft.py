@@ -231,7 +231,7 @@ def _request(context: Context, old: Request, merging: _Merging, data: bytes, inb
             created_utc=now,
             inputs=(InputFile(ARCHIVE, sha256_hex(data)),),
             constraints=(*before, told, *lines),
-            changes=said_changes(merging.rows, table_digest(merging.rows), named=named),
+            action=old.action.changed(changes=said_changes(merging.rows, table_digest(merging.rows), named=named)),
         )
         report = context.read(render_request(fresh), name, "draft", now)
         if report.request is not None:

@@ -19,10 +19,12 @@ from threegate.changes.table import Row, count_changes
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
-from threegate.request import GateSettings, read_request
+from threegate.core.settings import RequestSettings
+from threegate.request import read_request
+from threegate.request.action import Changes, ProjectChange
 from threegate.request.changes_section import ARCHIVE, COMMITS
 from threegate.request.characters import visible
-from threegate.request.model import Changes, InputFile, Risk, Sensitivity
+from threegate.request.model import InputFile, Risk, Sensitivity
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 
 _LEFT_OUT_NAMED: Final = 20
@@ -50,7 +52,7 @@ def draft_change_set(
     purpose: str,
     justification: str,
     now: datetime,
-    settings: GateSettings,
+    settings: RequestSettings,
     risk_level: Risk = "medium",
     data_sensitivity: Sensitivity = "internal",
     time_limit_sec: int = 60,
@@ -66,7 +68,7 @@ def draft_change_set(
         raise InvalidInput(f"{project}: nothing was changed that could be proposed")
     name = file_name(now, slug_of(_DATED.sub("", request_id)))
     request = replace(
-        blank_draft(name, now, "apply"),
+        blank_draft(name, now, "apply", ProjectChange(project, said_changes(made.rows, made.sha256))),
         request_id=request_id,
         requested_by=requested_by,
         purpose=purpose,
@@ -81,13 +83,11 @@ def draft_change_set(
         risk_level=risk_level,
         justification=justification,
         data_sensitivity=data_sensitivity,
-        project=project,
-        changes=said_changes(made.rows, made.sha256),
     )
     without_names = replace(
         request,
         constraints=(*constraints, *left_out_lines(made, names=False)),
-        changes=said_changes(made.rows, made.sha256, named=False),
+        action=ProjectChange(project, said_changes(made.rows, made.sha256, named=False)),
     )
     for form in (request, without_names):
         data = render_request(form)

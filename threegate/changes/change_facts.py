@@ -26,7 +26,7 @@ from threegate.request.shown_whole import why_not_plain
 if TYPE_CHECKING:
     from threegate.changes.change_tar import ChangeSet
     from threegate.changes.trees import Tree
-    from threegate.request.model import Changes
+    from threegate.request.action import Changes
 
 _NO_TEXT: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f\udc80-\udcff]")
 """Control characters that text does not have, and bytes that are not UTF-8 (as `surrogateescape` decodes them)."""

@@ -20,6 +20,7 @@ from threegate.changes.projects import find_project, hold_project
 from threegate.changes.table import ChangeSetError
 from threegate.changes.trees import HeldTree
 from threegate.core.errors import Refused
+from threegate.request.action import ProjectChange
 from threegate.request.changes_section import COMMITS
 from threegate.request.model import CHOICES, Delivery
 
@@ -62,15 +63,16 @@ def requested_change(
     """What an apply request of this owner would do; None for every other request. Raises Refused, OSError for the
     input's bytes.
     """
-    if request.project is None or request.changes is None:
+    asked = request.action
+    if not isinstance(asked, ProjectChange):
         return None
-    place = find_project(workspace, settings, request.project)
+    place = find_project(workspace, settings, asked.project)
     way: Delivery = request.deliver or place.deliver
     place = replace(place, deliver="tree" if way == "tree" else "branch")
     with open_input(request.inputs[0]) as stream:
         try:
             change = read_change_set(stream)
-            check_said(request.changes, change)
+            check_said(asked.changes, change)
             _refuse_protected(change, settings.agents.protected)
         except ChangeSetError as error:
             raise Refused("input_unfit", f"changes.tar: {error}") from None

@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo
 
 from threegate.cli import invocation
-from threegate.cli.plugin_commands import find_command, listed_commands
+from threegate.cli.plugin_commands import find_command, names_below
 from threegate.core.errors import EXIT_FAILED, EXIT_USAGE, ThreeGateError, place_of
 
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -44,7 +44,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cancel": ("cancel_command", "Stop a waiting or running request."),
     "retry": ("retry_command", "Make a fresh draft of an ended request."),
     "diff": ("diff_command", "Compare two requests, field by field."),
-    "drill": ("drill_command", "Practise reading with drafts that must not be approved."),
     "run": ("run_command", "Run the daemon in the foreground."),
     "status": ("status_command", "Show what is waiting, running and finished, and who must act."),
     "show": ("show_command", "Show everything known about one request."),
@@ -126,19 +125,28 @@ class Command(TyperCommand):
 
 
 class LazyGroup(TyperGroup):
-    """A group that knows its commands by name and imports one only when it is used."""
+    """A group that knows its commands by name and imports one only when it is used: the core's table, or what a
+    module of commands has, and what plugins add to it.
+    """
 
+    path = ""
+    """The words between `threegate` and its commands; empty for all commands."""
     _listing = False
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         """Names in the order of the table; those of plugins are last."""
-        own = [name for name, (module, _) in COMMANDS.items() if _module_exists(module)]
-        return [*own, *listed_commands(_workspace_of(ctx))]
+        own = super().list_commands(ctx)
+        if not self.path:
+            own = [name for name, (module, _) in COMMANDS.items() if _module_exists(module)]
+        return [*own, *(name for name in names_below(self.path, _workspace_of(ctx)) if name not in own)]
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | TyperGroup | None:  # type: ignore[override]
         """Import the command's module. While `--help` builds its list, return a placeholder with the one-line
         help.
         """
+        if self.path:
+            own: Any = super().get_command(ctx, cmd_name)
+            return own or self._of_a_plugin(ctx, f"{self.path} {cmd_name}")
         entry = COMMANDS.get(cmd_name)
         if entry is None or not _module_exists(entry[0]):
             return self._of_a_plugin(ctx, cmd_name)
@@ -146,21 +154,18 @@ class LazyGroup(TyperGroup):
             return _placeholder(cmd_name, entry[1])
         return _prepared(cmd_name, entry[1], importlib.import_module(f"threegate.cli.{entry[0]}").app)
 
-    def _of_a_plugin(self, ctx: typer.Context, name: str) -> TyperCommand | TyperGroup | None:
-        if self._listing:
-            listed = listed_commands(_workspace_of(ctx)).get(name)
-            return None if listed is None else _placeholder(name, listed.help)
+    def _of_a_plugin(self, ctx: typer.Context, path: str) -> TyperCommand | TyperGroup | None:
         try:
-            found = find_command(name, _workspace_of(ctx))
+            found = find_command(path, _workspace_of(ctx))
         except ThreeGateError:
-            if ctx.resilient_parsing:  # completing a line never fails
+            if ctx.resilient_parsing or self._listing:  # completing a line never fails
                 return None
             raise
         if found is None:
             return None
-        if found.stays:
-            gc.set_threshold(*_USUAL_COLLECTION)
-        return _prepared(name, found.help, found.load())
+        if self._listing:
+            return _placeholder(path.split(" ")[-1], found.help)
+        return _prepared(path, found.help, found.load())
 
     def shell_complete(self, ctx: typer.Context, incomplete: str) -> list[Any]:  # type: ignore[override]
         """Names for the shell's completion, without importing a single command."""
@@ -181,23 +186,24 @@ class LazyGroup(TyperGroup):
 
 def _workspace_of(ctx: typer.Context) -> str:
     """The value of --workspace; the root's callback, which keeps it, runs later."""
-    return str(ctx.params.get("workspace") or "")
+    return str(ctx.find_root().params.get("workspace") or "")
 
 
 def _placeholder(name: str, summary: str) -> TyperCommand:
     return TyperCommand(name, help=summary, short_help=summary)
 
 
-def _prepared(name: str, summary: str, own: typer.Typer) -> TyperCommand | TyperGroup:
-    """The command of an application of its own."""
+def _prepared(path: str, summary: str, own: typer.Typer) -> TyperCommand | TyperGroup:
+    """The command of an application of its own, by the words after `threegate`."""
     own._add_completion = False  # complete the whole command, not its parts
     own.rich_markup_mode = None  # plain text: [HOST] is not markup
+    own.info.cls = LazyGroup
     for registered in own.registered_commands:
         registered.cls = Command
     command = typer.main.get_command(own)
-    command.name = name
-    if isinstance(command, TyperGroup):
-        command.help = summary
+    command.name = path.split(" ")[-1]
+    if isinstance(command, LazyGroup):
+        command.help, command.path = summary, path
     return command  # type: ignore[return-value]
 
 
@@ -237,14 +243,10 @@ def threegate(
     invocation.ROOT.json = json_
 
 
-_STAYING = frozenset({"run", "serve"})
-"""Names of the commands that keep running; Python's garbage collector stays on for them."""
-_USUAL_COLLECTION = gc.get_threshold()
-"""For a plugin's command that keeps running."""
 _COLLECT_AFTER = 200_000
 """How many new objects a short command may make before the collector runs: about twice what loading its
 modules makes, none of which is garbage. The collector used to take a fifth of such a command's processor
-time.
+time. A command that keeps running says so (`invocation.keep_running`).
 """
 
 
@@ -253,12 +255,9 @@ def main() -> None:
     _read_names_as_utf8()
     arguments = sys.argv[1:]
     threading.excepthook = _thread_failed
-    ends_soon = _STAYING.isdisjoint(arguments)
-    if ends_soon:
-        gc.set_threshold(_COLLECT_AFTER)
+    gc.set_threshold(_COLLECT_AFTER)
     code = execute(arguments)
-    if ends_soon:
-        gc.freeze()  # skip the final collection; the process is about to exit anyway
+    gc.freeze()  # skip the final collection; the process is about to exit anyway
     sys.exit(code)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from threegate.acts.signing_key import Acting
     from threegate.launch.context import Context
     from threegate.review.draft_group import Group
+    from threegate.review.draft_sources import PlacedDraft
     from threegate.review.reviewed_draft import Draft, ReviewedDraft
     from threegate.shown.time_read import Reader, Reading
 
@@ -90,7 +91,7 @@ def approve(
         )
     context = context_here()
     draft = read_draft(context.workspace, find_draft(context.workspace, which))
-    if draft.drill is not None and (yes or group or print_statement or signature is not None):
+    if draft.placed is not None and (yes or group or print_statement or signature is not None):
         raise InvalidInput(
             f"{which}: must be decided on its own, at the prompt: threegate approve {which}, without --yes and --group"
         )
@@ -119,9 +120,11 @@ def approve(
             reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet)
             ask(f"Sign as {acting.name} and let it run once?", yes)
             reading = None if yes else reader.read()
-            if draft.drill is not None:
+            if draft.placed is not None:
                 actor = f"operator:{acting.name}"
-                told = reveal(context, draft, "missed", actor=actor, reading=reading, reason=reason, quiet=quiet)
+                told = reveal(
+                    context, draft, draft.placed, yes=True, actor=actor, reading=reading, reason=reason, quiet=quiet
+                )
                 if quiet:
                     emit_json(told)
                 raise typer.Exit(EXIT_REFUSED)
@@ -272,22 +275,21 @@ def _tell_kept(done: Promoted) -> None:
 def reveal(
     context: Context,
     draft: Draft,
-    outcome: Literal["caught", "missed"],
+    placed: PlacedDraft,
     *,
+    yes: bool,
     actor: str,
     reading: Reading | None = None,
     reason: str = "",
     quiet: bool = False,
 ) -> dict[str, object]:
-    """End a drill that an operator decided on and, unless `quiet`, print that it was one; return the same for
-    `--json`.
+    """End a draft that is never signed, on which an operator decided, and, unless `quiet`, print what it was; return
+    the same for `--json`.
     """
-    from threegate.acts.drills import answer_drill, told_drill
     from threegate.shown.escaped_lines import quoted
 
-    drill = answer_drill(context, draft, outcome, actor=actor, reading=reading, reason=reason)
-    said, line = told_drill(drill, outcome)
+    answer = placed.answer(context, draft.data, yes=yes, actor=actor, reading=reading, reason=reason)
     if not quiet:
-        say(said)
-        put([f"planted ({drill.planted}):", *quoted(line, width=screen_width())])
-    return {"drill": outcome, "planted": drill.planted, "line": line, "of": drill.source}
+        say(answer.says)
+        put([f"{answer.label}:", *quoted(answer.line, width=screen_width())])
+    return dict(answer.told)

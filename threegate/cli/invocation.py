@@ -6,6 +6,7 @@ sequence, an invisible character or markup.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable, Iterable
@@ -49,6 +50,14 @@ class RootOptions:
 
 
 ROOT = RootOptions()
+_USUAL_COLLECTION = gc.get_threshold()
+
+
+def keep_running() -> None:
+    """To be called by a command that runs until it is stopped: from now on Python looks for garbage as usual, which
+    it puts off for all others (`cli.main`).
+    """
+    gc.set_threshold(*_USUAL_COLLECTION)
 
 
 def workspace_here() -> Workspace:

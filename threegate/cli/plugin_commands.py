@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import typer
@@ -14,37 +14,46 @@ from threegate.core.plugins import OFF, Place, Plugin
 
 @dataclass(frozen=True, slots=True)
 class PluginCommand:
-    """A command of a plugin."""
+    """A command of a plugin, or a group of commands."""
 
     help: str
     """One line, the same as the first line of the command's docstring."""
     load: Callable[[], typer.Typer]
     """Imports it."""
-    stays: bool = False
-    """Whether it keeps running until it is stopped."""
 
 
 PLUGIN_COMMANDS: Final = Place[Mapping[str, PluginCommand]]("commands")
+"""By path, the words after `threegate`: "serve approve" is a command in the group `serve`, which the core or any plugin
+may have.
+"""
 
 
-def listed_commands(workspace: str) -> dict[str, PluginCommand]:
-    """Those that can be used in this workspace, which is given as for --workspace."""
+def names_below(path: str, workspace: str) -> list[str]:
+    """The next words of the commands below a path (empty: all) that can be used in this workspace, which is given as
+    for --workspace.
+    """
+    start = f"{path} ".lstrip()
     given = PLUGIN_COMMANDS.given(off_in(workspace)).values()
-    return {name: command for commands in given for name, command in commands.items()}
+    below = [found.removeprefix(start) for commands in given for found in commands if found.startswith(start)]
+    return list(dict.fromkeys(found.partition(" ")[0] for found in below))
 
 
-def find_command(name: str, workspace: str) -> PluginCommand | None:
-    """The command of this name; None if no plugin has it whose code is there. Raises Unavailable if a library that its
-    plugin needs is missing, NoWorkspace (wrong usage) if the plugin is off.
+def find_command(path: str, workspace: str) -> PluginCommand | None:
+    """The command of this path; None if no plugin has it whose code is there. Raises Unavailable if something that its
+    plugin needs is missing, NoWorkspace (wrong usage) if the plugin is off; a group in which other plugins have
+    commands keeps those.
     """
     for plugin, commands in _with_code():
-        if name not in commands:
+        if path not in commands:
             continue
-        if plugin.name in off_in(workspace):
-            raise NoWorkspace(f"{name} is a command of the plugin {plugin.name}, which {OFF}")
-        if (absent := plugin.why_absent()) is not None:
+        is_off, absent = plugin.name in off_in(workspace), plugin.why_absent()
+        if (is_off or absent is not None) and names_below(path, workspace):
+            return replace(commands[path], load=_empty_group)
+        if is_off:
+            raise NoWorkspace(f"{path} is a command of the plugin {plugin.name}, which {OFF}")
+        if absent is not None:
             raise Unavailable(absent)
-        return commands[name]
+        return commands[path]
     return None
 
 
@@ -54,6 +63,12 @@ def _with_code() -> list[tuple[Plugin, Mapping[str, PluginCommand]]]:
         if plugin.has_code():
             found.append((plugin, PLUGIN_COMMANDS.of(plugin)))
     return found
+
+
+def _empty_group() -> typer.Typer:
+    group = typer.Typer(no_args_is_help=True)
+    group.callback()(lambda: None)
+    return group
 
 
 def off_in(workspace: str) -> tuple[str, ...]:

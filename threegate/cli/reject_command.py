@@ -38,13 +38,13 @@ def reject(
     workspace = context.workspace
     drafts = {draft.path: draft for draft in (read_draft(workspace, find_draft(workspace, one)) for one in which)}
     if group:
-        for draft in [draft for draft in drafts.values() if draft.drill is None]:
+        for draft in [draft for draft in drafts.values() if draft.placed is None]:
             drafts |= {path: read_draft(workspace, path) for path in group_paths(context, draft)}
     rows: list[dict[str, object]] = []
     for draft in drafts.values():
-        if draft.drill is not None:
+        if (placed := draft.placed) is not None:
             actor = actor_here(context, name, key)
-            rows.append(reveal(context, draft, "caught", actor=actor, reason=reason, quiet=wants_json(json_)))
+            rows.append(reveal(context, draft, placed, yes=False, actor=actor, reason=reason, quiet=wants_json(json_)))
             continue
         by = decision_here(context, REJECT, reject_about(draft, reason), name, key)
         done = reject_draft(context, draft, reason=reason, by=by)

@@ -59,7 +59,7 @@ def review(
         return in_application(application, name, key, undecided=True)
     context = context_here()
     acting = acting_here(context, name, key)
-    drafts = drafts_of(context.workspace, drill=True)
+    drafts = drafts_of(context.workspace, placed=True)
     _list(context.workspace)
     counts = Counter(approved=0, rejected=0, skipped=0)
     for number, path in enumerate(drafts, start=1):
@@ -117,9 +117,9 @@ def _one(context: Context, acting: Acting, path: Path, deliver: Delivery | None 
                 if not full:
                     break
             reading = reader.read()
-            if answer == "a" and draft.drill is not None:
-                reveal(context, draft, "missed", actor=f"operator:{acting.name}", reading=reading)
-                return "drill"
+            if answer == "a" and (placed := draft.placed) is not None:
+                reveal(context, draft, placed, yes=True, actor=f"operator:{acting.name}", reading=reading)
+                return placed.kind
             if answer == "a":
                 sealed = seal(context, reviewed, acting.name)
                 done = finish(context, reviewed, sealed, sign(sealed, acting.key), "", reading)
@@ -135,9 +135,9 @@ def _one(context: Context, acting: Acting, path: Path, deliver: Delivery | None 
     except ThreeGateError as error:
         warn(str(error))
         answer = _answer(_INVALID, "rsq")
-    if answer == "r" and draft is not None and draft.drill is not None:
-        reveal(context, draft, "caught", actor=f"operator:{acting.name}", reading=reading)
-        return "drill"
+    if answer == "r" and draft is not None and (placed := draft.placed) is not None:
+        reveal(context, draft, placed, yes=False, actor=f"operator:{acting.name}", reading=reading)
+        return placed.kind
     if answer == "r" and draft is not None:
         return _reject(context, draft, acting, reading)
     return "quit" if answer == "q" else "skipped"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from threegate.cli.invocation import wants_json, workspace_here
+from threegate.cli.invocation import keep_running, wants_json, workspace_here
 
 app = typer.Typer()
 
@@ -29,6 +29,7 @@ def run(
     Examples: threegate run
               threegate run --once
     """
+    keep_running()
     from threegate.daemon import run_daemon
     from threegate.daemon.log import Log
 

@@ -89,15 +89,13 @@ def show(
         _tell("asked by", f"{request.requested_by} (as the file says), created {created}")
         _tell("purpose", request.purpose)
         cost = f"cpu {request.cpu_limit}, {request.memory_limit_mb} MiB, {request.time_limit_sec} s"
-        if request.project is not None:
-            cost = f"{request.time_limit_sec} s, changes the project {request.project}"
-        if request.call is not None:
-            cost = f"{request.time_limit_sec} s, calls {request.call.name}"
+        if not request.action.runs_code:
+            cost = f"{request.time_limit_sec} s, {request.action.does}"
         _tell("runs in", f"{request.backend}, {cost}")
         hosts = ", ".join(f"{target.host}:{target.port}" for target in request.network_allowlist)
         _tell("network", hosts or request.network)
-        if request.argv is not None:
-            _tell("argv", "  ".join(repr(word) for word in request.argv))
+        if request.action.words:
+            _tell("argv", "  ".join(repr(word) for word in request.action.words))
         if shown.report is not None and shown.report.exposure is not None:
             opacity, reach = exposure_lines(shown.report.exposure)
             _tell("opacity", opacity)

@@ -23,8 +23,6 @@ from threegate.cli.invocation import argument
 from threegate.core import durable, limits
 from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
 from threegate.request import (
-    DefaultSettings,
-    GateSettings,
     Report,
     Stage,
     read_request,
@@ -33,6 +31,7 @@ from threegate.request import (
 )
 
 if TYPE_CHECKING:
+    from threegate.core.settings import RequestSettings
     from threegate.core.workspace import Workspace
     from threegate.request.model import Request
     from threegate.request.report import Finding
@@ -93,16 +92,18 @@ def validate(
         raise typer.Exit(EXIT_FAILED)
 
 
-def request_settings() -> GateSettings:
+def request_settings() -> RequestSettings:
     """The settings of the current workspace, or the defaults outside a workspace. Raises InvalidInput."""
     here = Path.cwd()
     named = invocation.ROOT.workspace or os.environ.get("THREEGATE_WORKSPACE")
     if named or any((folder / "threegate.toml").is_file() for folder in (here, *here.parents)):
         return invocation.workspace_here().load_settings().request
-    return DefaultSettings()
+    from threegate.core.settings import RequestSettings
+
+    return RequestSettings()
 
 
-def check_file(path: str, *, settings: GateSettings, now: datetime, stage: str, fixes: bool = False) -> Report | str:
+def check_file(path: str, *, settings: RequestSettings, now: datetime, stage: str, fixes: bool = False) -> Report | str:
     """Read one file and check it. If it cannot be read, return a line that says so."""
     if path == "-":
         data = sys.stdin.buffer.read(limits.REQUEST_BYTES + 1)
@@ -149,7 +150,7 @@ def _in_workspace(report: Report, path: Path) -> Report:
 
 def _call_findings(workspace: Workspace, request: Request) -> list[Finding]:
     """Findings about the tool it calls; none if this account may not read what is pinned."""
-    if request.call is None or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
+    if not request.action.own_tool or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
         return []
     from threegate.daemon.draft_findings import call_findings
     from threegate.trail import Trail
@@ -162,7 +163,7 @@ def _call_findings(workspace: Workspace, request: Request) -> list[Finding]:
         trail.close()
 
 
-def _read(data: bytes, path: str, settings: GateSettings, now: datetime, stage: Stage, fixes: bool) -> Report:
+def _read(data: bytes, path: str, settings: RequestSettings, now: datetime, stage: Stage, fixes: bool) -> Report:
     report = read_request(data, path=path, settings=settings, now=now, stage=stage)
     if not fixes:
         return report

@@ -33,6 +33,10 @@ class Plugin:
     """What it is for, as part of a sentence."""
     needs: tuple[Extra, ...] = ()
     """The extras without which it is absent."""
+    folders: tuple[str, ...] = ()
+    """Its folders in tool-exec/ with files that no event announces, whether or not it is on or even there."""
+    uses: tuple[str, ...] = ()
+    """The plugins whose code it imports; it is absent without them, whether they are on or off."""
     offers: Mapping[str, str] = field(default_factory=dict)
     """What it gives, by place: "module:NAME", the module below the plugin's folder."""
 
@@ -53,6 +57,9 @@ class Plugin:
         """What is missing of it on this machine, as one line; None if nothing is."""
         if not self.has_code():
             return f"the plugin {self.name} is not part of this installation"
+        for plugin in PLUGINS:
+            if plugin.name in self.uses and (absent := plugin.why_absent()) is not None:
+                return f"the plugin {self.name} needs another one, and {absent}"
         return missing_extra(f"the plugin {self.name}", *self.needs)
 
 
@@ -66,6 +73,17 @@ PLUGINS: tuple[Plugin, ...] = (
             "commands": "cluster_commands:COMMANDS",
             "machine": "capacity:MACHINE",
             "needs": "section:unit_needs",
+        },
+    ),
+    Plugin(
+        "drills",
+        "now and then a draft that must not be approved, to practise reading",
+        folders=("drills",),
+        offers={
+            "settings": "section:SECTION",
+            "commands": "drill_commands:COMMANDS",
+            "source": "placed_drill:SOURCE",
+            "work": "drill_watch:DrillWatch",
         },
     ),
     Plugin(

@@ -285,20 +285,6 @@ class NotifySettings(Table):
     requester_hook: str = setting(default="", description="apprise URL to notify when a request has ended")
 
 
-class DrillSettings(Table):
-    """Drafts that must not be approved, placed now and then once an operator said `threegate drill on`
-    (docs/drills.md).
-    """
-
-    every: int = setting(
-        parse=parse_duration,
-        default=3 * 86400,
-        ge=3600,
-        le=90 * 86400,
-        description="time between two drills, on average; each comes after half to one and a half of it",
-    )
-
-
 class MetricsSettings(Table):
     """Numbers for Prometheus ([metrics] extra); `serve http` has them at /metrics as well."""
 
@@ -461,7 +447,6 @@ class Settings(Table):
     results: ResultsSettings = ResultsSettings()
     agents: AgentsSettings = AgentsSettings()
     notify: NotifySettings = NotifySettings()
-    drills: DrillSettings = DrillSettings()
     metrics: MetricsSettings = MetricsSettings()
     plugins: PluginsSettings = PluginsSettings()
     sections: dict[str, Table] = setting(
@@ -491,7 +476,7 @@ class Settings(Table):
         a plugin that is off or absent has none.
         """
         whole = super().to_json()
-        for name in ("agents", "audit", "trail", "notify", "metrics", "apply", "drills", "plugins", "sections"):
+        for name in ("agents", "audit", "trail", "notify", "metrics", "apply", "plugins", "sections"):
             del whole[name]
         whole |= self._deciding_sections()
         if self.agents.protected:

@@ -118,8 +118,6 @@ class Workspace:
         """Standing grants, one signed file each; made with the first."""
         self.tools = self.tool_exec / "tools"
         """What is pinned of each server of tools, 0700; made with the first."""
-        self.drills = self.tool_exec / "drills"
-        """The drill listed among the drafts, 0700; created with the first one (docs/drills.md)."""
         self.agents = self.tool_exec / "agents"
         """One folder a run of an agent; made with the first."""
         self.control = self.tool_exec / "control"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
+from threegate.request.action import ToolCall
 from threegate.request.model import Request
 from threegate.request.report import Finding, Fix
 from threegate.review.reviewed_draft import missing_program_text
@@ -56,8 +57,8 @@ def workspace_findings(
     elif index.name_used(request.file_name):
         findings.append(_finding("TG901", f"the file name {request.file_name} was used before"))
     findings += input_findings(request, digests)
-    if has_program is False and request.argv:
-        findings.append(_finding("TG904", missing_program_text(request.argv[0])))
+    if has_program is False:
+        findings.append(_finding("TG904", missing_program_text(request.action.program)))
     if never_fits is not None:
         findings.append(never_fits_finding(request, never_fits))
     return findings
@@ -68,9 +69,9 @@ _CALL_RULES = {"tools_unknown": "TG906", "tools_changed": "TG907", "arguments_un
 
 def call_findings(workspace: Workspace, index: TrailIndex, request: Request) -> list[Finding]:
     """The finding about a call that matches nothing pinned here; `index` is of the locked trail."""
-    if request.call is not None:
+    if isinstance(request.action, ToolCall):
         try:
-            requested_call(workspace, index, request.call)
+            requested_call(workspace, index, request.action)
         except Refused as error:
             return [_finding(_CALL_RULES.get(error.code, "TG906"), str(error))]
     return []

@@ -337,8 +337,8 @@ class Inbox:
         report = replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
         request = report.request
         known = (
-            describe(request.backend).has_program(policy.settings.runners, request.argv[0])
-            if request is not None and request.argv
+            describe(request.backend).has_program(policy.settings.runners, request.action.program)
+            if request is not None
             else True
         )
         never = None if request is None else never_fits(self.workspace, policy.settings, request)

@@ -32,10 +32,10 @@ from threegate.core.errors import (
 from threegate.core.workspace import Workspace
 from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
-from threegate.daemon.drill_watch import DrillWatch
 from threegate.daemon.folder_watch import FolderWatch
 from threegate.daemon.log import Log
 from threegate.daemon.metrics_file import MetricsFile
+from threegate.daemon.plugin_work import WORK, DaemonParts, Work
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
 from threegate.daemon.proposals import Proposer
 from threegate.daemon.recovery import DISK_WAS_FULL, recover
@@ -43,7 +43,6 @@ from threegate.daemon.runner_set import RunnerSet
 from threegate.daemon.signals import signals_to
 from threegate.daemon.supervisor import Supervisor
 from threegate.daemon.witness_requests import WitnessRequests
-from threegate.daemon.work import PluginWork
 from threegate.judgement.policy import Policy
 from threegate.records.trail_checkpoints import complete_trail_checkpoint, trail_checkpoint_when_due
 from threegate.results.space import give_back, reserve_result
@@ -96,9 +95,9 @@ class Daemon:
     _metrics_file: MetricsFile = field(init=False)
     _witnesses: WitnessRequests = field(init=False)
     _draft_expiry: DraftExpiry = field(init=False)
-    _drill_watch: DrillWatch = field(init=False)
+    _works: dict[str, Work] = field(init=False)
+    """What plugins do, by the plugin's name."""
     _watch: FolderWatch = field(init=False)
-    _plugin_work: PluginWork = field(init=False)
 
     def run(self) -> int:
         """Work until stopped (or, with `once`, until nothing is left to do). Returns the exit code.
@@ -141,14 +140,14 @@ class Daemon:
             lambda event, file, what: self.log.say(event, file=file, what=what),
             lambda: self._policy_reload.policy.settings,
         )
-        self._plugin_work = PluginWork(self.log)
+        parts = DaemonParts(self.log, lambda *draft: self._runner_set.notices.draft_waits(*draft), lambda: inbox.valid)
         inbox = Inbox(
             self.workspace,
             self._trail,
             self.log,
             propose=proposer,
-            on_draft=lambda *draft: self._runner_set.notices.draft_waits(*draft),
-            on_valid=self._plugin_work.draft_seen,
+            on_draft=parts.on_draft,
+            on_valid=self._draft_seen,
             beat=self.supervisor.turned,
             wake=self.wake.set,
             once=self.once,
@@ -165,7 +164,7 @@ class Daemon:
         self._metrics_file = MetricsFile(self.workspace, self.log, lambda: self._policy_reload.policy.settings.metrics)
         self._witnesses = WitnessRequests(self._trail, self.log)
         self._draft_expiry = DraftExpiry(self.log)
-        self._drill_watch = DrillWatch()
+        self._works = {name: make(parts) for name, make in WORK.given().items()}
         self.log.say("ready", path=str(self.workspace.root))
         self.supervisor.ready()
         self.on_ready()
@@ -278,12 +277,11 @@ class Daemon:
                     self._note_full(inbox.full)
                 self._watch.follow(inbox.live)
                 did += self._unless_full(partial(inbox.types.work, _TYPES_SECONDS))
-                if unsettled is None and not changing:
-                    did += sum(map(self._unless_full, self._plugin_work.turns(context, inbox.valid)))
                 if unsettled is None and not changing and problem is None:
                     did += self._unless_full(partial(self._draft_expiry.turn, context))
-                    notify = self._runner_set.notices.draft_waits
-                    did += self._unless_full(partial(self._drill_watch.turn, context, notify))
+                    off = policy.settings.plugins.off
+                    for name, work in self._works.items():
+                        did += self._unless_full(partial(work.turn, context, off=name in off))
                 self._controls()
             if problem is not None and context.begin() is None:
                 problem = self._begin()
@@ -373,6 +371,10 @@ class Daemon:
             return
         waits = len(dispatcher.waiting_reasons())
         self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
+
+    def _draft_seen(self, path: Path) -> None:
+        for work in self._works.values():
+            work.draft_seen(path)
 
     def _sign_trail_checkpoint(self) -> bool:
         """Sign the trail's tree every `audit.checkpoint_every` events; if the key is missing, report that

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import RequesterFolders
+from threegate.request.action import Script
 from threegate.request.model import Request
 from threegate.request.typecheck import type_findings
 from threegate.results import Verdict, read_verdict, write_verdict
@@ -26,7 +27,7 @@ class TypecheckQueue:
 
     def add(self, requester_folders: RequesterFolders, verdict: Verdict, request: Request) -> None:
         """Queue a valid Monty draft; others have nothing to check."""
-        if request.code is not None and verdict.valid:
+        if isinstance(request.action, Script) and verdict.valid:
             self._waiting.append((requester_folders, verdict, request))
 
     def work(self, seconds: float) -> int:

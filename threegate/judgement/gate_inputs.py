@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any, Literal
 
 from threegate.aana import arguments_sha256, is_identity_bound
-from threegate.core import canonical, limits
 from threegate.request.job import Job
 from threegate.request.model import Request
 
@@ -35,12 +34,11 @@ def call_arguments(job: Job) -> dict[str, Any]:
     """The arguments of a request as contracts and AANA see them (docs/spec/4-contracts.md, "Arguments of a
     request").
     """
-    if job.call is not None:
-        arguments: dict[str, Any] = canonical.loads_strict(
-            job.call.arguments_json.encode(), max_bytes=limits.TOOL_ARGUMENTS_BYTES
-        )
-        return arguments
-    shared: dict[str, Any] = {
+    return job.action.gate_arguments(job.workdir, _shared(job))
+
+
+def _shared(job: Job) -> dict[str, Any]:
+    return {
         "inputs": {item.name: item.sha256 for item in job.inputs},
         "limits": {
             "cpu": float(job.limits.cpu),
@@ -49,32 +47,19 @@ def call_arguments(job: Job) -> dict[str, Any]:
         },
         "network": list(job.network),
     }
-    if job.argv is not None:
-        return {"argv": list(job.argv), "workdir": job.workdir, **shared}
-    if job.project is not None:
-        return {"project": job.project, **shared}
-    code = job.code or ""
-    return {"code_sha256": canonical.sha256_hex(code.encode()), "vars": call_vars(job), **shared}
-
-
-def call_vars(job: Job) -> Any:
-    """The Inputs (JSON) object of a Monty job, {} if there is none."""
-    if job.vars_json is None:
-        return {}
-    return canonical.loads_strict(job.vars_json.encode(), max_bytes=limits.REQUEST_BYTES)
 
 
 def category(job: Job, *, side_effect_above_read: bool) -> str:
     """The strictest category known for a job: public_read, private_read or write (docs/spec/3-aana.md)."""
     if (
-        job.project is not None
+        job.action.least_category == "write"
         or job.network
         or job.effective_risk == "high"
         or side_effect_above_read
         or (job.proposal_sha256 is not None and job.effective_risk != "low")
     ):
         return "write"
-    if job.data_sensitivity != "public" or job.inputs or job.call is not None:
+    if job.data_sensitivity != "public" or job.inputs or job.action.least_category == "private_read":
         return "private_read"
     if is_identity_bound(tool_name(job), call_arguments(job)):
         return "private_read"
@@ -97,11 +82,7 @@ def aana_event(
 
     `granted`: an operator signed a grant that covers the request, and not the request itself.
     """
-    arguments = call_arguments(job)
-    if job.call is None:
-        arguments.pop("vars", None)
-    if job.vars_json is not None:
-        arguments["vars_sha256"] = canonical.sha256_hex(job.vars_json.encode())
+    arguments = job.action.aana_arguments(job.workdir, _shared(job))
     tool = tool_name(job)
     references: list[dict[str, Any]] = []
     if approval_sha256 is not None and approved_utc is not None:

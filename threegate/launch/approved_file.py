@@ -18,6 +18,7 @@ from threegate.core.workspace import RequesterFolders, Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, facts_for_launch, file_identity
+from threegate.request.action import ProjectChange, ToolCall
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Backend, InputFile, Request
@@ -150,12 +151,12 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         history = _history(held, path.name, request)
         run = held.index.run(draft_owner(history))
         drill = isinstance(report.request_id, str) and held.index.is_drill(report.request_id)
-        if request is not None and request.call is not None:  # imported late: most requests call no tool
+        if request is not None and isinstance(request.action, ToolCall):  # imported late: most requests call no tool
             from threegate.tools.requested_call import requested_call
 
             try:
                 owner = draft_owner(history)
-                call = requested_call(context.workspace, held.index, request.call, owner)
+                call = requested_call(context.workspace, held.index, request.action, owner)
             except Refused as error:
                 call = error
     if drill:
@@ -172,7 +173,7 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
     try:
         refuse_other_project(request, run)
         wanted = None
-        if request.changes is not None:  # imported late: most requests change no project
+        if isinstance(request.action, ProjectChange):  # imported late: most requests change no project
             from threegate.changes.requested_change import requested_change
 
             wanted = requested_change(context.workspace, policy.settings, request, pinned, draft_owner(history))
@@ -243,11 +244,11 @@ def refuse_other_project(request: Request, run: KnownRun | None) -> None:
     """An agent's run may request changes only to the project that it has a copy of. Raises Refused
     (project_unknown).
     """
-    if run is not None and request.project is not None and request.project != run.project:
+    if run is not None and not request.action.may_change(run.project):
         raise Refused(
             "project_unknown",
             f"{run.run}: this agent run may change {run.project or 'no project'} and nothing else; "
-            f"for {request.project} start one with: threegate agent run {run.profile} --project DIR",
+            f"for {request.action.keys()['project']} start one with: threegate agent run {run.profile} --project DIR",
         )
 
 

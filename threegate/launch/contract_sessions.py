@@ -57,7 +57,7 @@ class ContractSessions:
         effect.
         """
         found = _contracts(policy, request)
-        return any(contract.side_effect != "read" for contract in found) or (request.call is not None and not found)
+        return any(contract.side_effect != "read" for contract in found) or (request.action.own_tool and not found)
 
     def time_cap_sec(self, policy: Policy, request: Request) -> int | None:
         """The lowest `timeouts.total_ms` of the applicable contracts, in whole seconds (rounded up)."""
@@ -257,8 +257,8 @@ def _contracts(policy: Policy, request: Request) -> list[ToolContract]:
 
 
 def _tools(request: Request) -> tuple[str, ...]:
-    if request.call is not None:
-        return (request.call.name,)
+    if request.action.own_tool:
+        return (str(request.tool),)
     backend = f"threegate.{request.backend.lower()}"
     return (backend,) if request.tool in (None, backend) else (backend, str(request.tool))
 

@@ -42,8 +42,8 @@ def call_of(policy: Policy, request: Request, job: Job, session_id: str) -> Call
         workflow_session=job.workflow,
         labels=job.labels,
         call_id=request.request_id,
-        backend=backend_tool(job) if job.call is None else None,
-        code_sha256=None if job.code is None else canonical.sha256_hex(job.code.encode()),
+        backend=backend_tool(job) if not job.action.own_tool else None,
+        code_sha256=job.action.meaning()["code_sha256"],
         image=job.image,
         cost=policy.settings.contracts.cost_per_second * job.limits.time_sec,
     )

@@ -28,6 +28,7 @@ from threegate.core.canonical import digest as canonical_digest
 from threegate.core.durable import STAGED, is_temporary, staged
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import WITNESS_NAME
+from threegate.core.plugins import PLUGINS
 from threegate.core.workspace import STATES, Workspace
 from threegate.records.tool_exec_files import ToolExecFiles
 from threegate.results.released import OUTPUTS_FILE
@@ -46,13 +47,14 @@ EXEMPT: Final = (
     "audit/lock",
     "contracts/.state/",
     "control/",
-    "drills/",
     "verdicts/",
+    *(f"{folder}/" for plugin in PLUGINS for folder in plugin.folders),
 )
 """Files, and folders with all that is in them, whose bytes no event announces: locks, what is derived and may be
 deleted at any time, what agents left in the folders of their runs (nothing of it counts until a request brings it to
-gate 1), the drill that is open (nothing of it can be run; the event that ends it opens the commitment of the one that
-placed it), and the log of decisions, which is appended without the trail.
+gate 1), what plugins keep in folders of theirs (such as the drill that is open: nothing of it can be run, and the event
+that ends it opens the commitment of the one that placed it), and the log of decisions, which is appended without the
+trail.
 """
 
 _FOLDERS: Final = frozenset(
@@ -705,7 +707,7 @@ class FolderAudit:
                 self.workspace.tool_exec / path,
                 "an interrupted run or an earlier prune left this; nothing reads it and nothing vouches for it",
             )
-        elif path in ("agents", "drills") or path in self._unread_runs or self._in_flight(path):
+        elif f"{path}/" in EXEMPT or path in self._unread_runs or self._in_flight(path):
             pass
         elif _REPLAY(path) and self._files.is_locked(path):
             self.result.note(self.workspace.tool_exec / path, "a replay goes on here")

@@ -12,7 +12,6 @@ from threegate.core.on_demand import on_demand
 from threegate.request.model import Request, Stage
 
 if TYPE_CHECKING:
-    from threegate.request.front_matter_keys import DefaultSettings, GateSettings
     from threegate.request.problem import Problem
     from threegate.request.reader import read_request, refuse_unread, stage_of
     from threegate.request.report import Finding, Fix, Report
@@ -21,7 +20,6 @@ else:  # commands that only look at folders need the model and not the reader wi
     __getattr__ = on_demand(
         __name__,
         {
-            "front_matter_keys": "DefaultSettings GateSettings",
             "problem": "Problem",
             "reader": "read_request refuse_unread stage_of",
             "report": "Finding Fix Report",
@@ -31,10 +29,8 @@ else:  # commands that only look at folders need the model and not the reader wi
 
 __all__ = [
     "RULES",
-    "DefaultSettings",
     "Finding",
     "Fix",
-    "GateSettings",
     "Problem",
     "Report",
     "Request",

@@ -8,27 +8,24 @@ bytes. Source: docs/spec/8-agents.md, "Change sets".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 from threegate.core import limits
+from threegate.request.action import CHANGE_KINDS, Changes
 from threegate.request.body import BodySection
 from threegate.request.findings import Findings
-from threegate.request.model import Changes
 
-KINDS: Final = ("add", "modify", "delete", "mode", "type")
-"""The kinds of changes, in the order in which they are counted."""
 ARCHIVE: Final = "changes.tar"
 """The name of the first input of an apply request."""
 COMMITS: Final = "commits.tar"
 """The name of the second one, which has the commits that the agent made."""
 
 _DIGEST: Final = re.compile(r"- digest: sha256:([0-9a-f]{64})")
-_COUNT: Final = re.compile(rf"- ({'|'.join(KINDS)}): (0|[1-9][0-9]{{0,5}})")
-_ROW: Final = re.compile(rf"({'|'.join(KINDS)}) {{1,6}}([^ ].*)")
+_COUNT: Final = re.compile(rf"- ({'|'.join(CHANGE_KINDS)}): (0|[1-9][0-9]{{0,5}})")
+_ROW: Final = re.compile(rf"({'|'.join(CHANGE_KINDS)}) {{1,6}}([^ ].*)")
 _FORM: Final = (
-    f"the section is a list '- digest: sha256:…', then one count a line for {', '.join(KINDS)}, and perhaps one block "
-    f"fenced with ``` that names up to {limits.CHANGE_ROWS_LISTED} of the paths"
+    f"the section is a list '- digest: sha256:…', then one count a line for {', '.join(CHANGE_KINDS)}, and perhaps "
+    f"one block fenced with ``` that names up to {limits.CHANGE_ROWS_LISTED} of the paths"
 )
 
 
@@ -37,9 +34,9 @@ def read_changes(section: BodySection, findings: Findings) -> Changes | None:
     lines = [line.rstrip(" \t") for line in section.lines]
     filled = [(index, line) for index, line in enumerate(lines) if line]
     digest = _DIGEST.fullmatch(filled[0][1]) if filled else None
-    counts = [_COUNT.fullmatch(line) for _, line in filled[1 : 1 + len(KINDS)]]
-    rest = filled[1 + len(KINDS) :]
-    known = [match[1] for match in counts if match is not None] == list(KINDS)
+    counts = [_COUNT.fullmatch(line) for _, line in filled[1 : 1 + len(CHANGE_KINDS)]]
+    rest = filled[1 + len(CHANGE_KINDS) :]
+    known = [match[1] for match in counts if match is not None] == list(CHANGE_KINDS)
     if (
         digest is None
         or not known
@@ -66,12 +63,3 @@ def read_changes(section: BodySection, findings: Findings) -> Changes | None:
         return None
     numbers = {match[1]: int(match[2]) for match in counts if match is not None}
     return Changes(sha256=digest[1], rows=tuple(rows), **numbers)
-
-
-def changes_lines(changes: Changes) -> Iterator[str]:
-    """The section's text, without its heading: what `read_changes` reads."""
-    yield f"- digest: sha256:{changes.sha256}"
-    for kind in KINDS:
-        yield f"- {kind}: {getattr(changes, kind)}"
-    if changes.rows:
-        yield from ("", "```", *(f"{kind:6} {path}" for kind, path in changes.rows), "```")

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
 from threegate.request.command import script_word, why_opaque
-from threegate.request.model import Request
 from threegate.secretscan import mask_secrets
 
 Opacity = Literal["transparent", "opaque"]
@@ -33,11 +32,13 @@ _SOURCE: Final = frozenset("py js mjs cjs pl pm rb awk sed jq".split())
 """Endings of inputs that a script may load as code and that can be read on a screen."""
 
 
-class _Input(Protocol):
+class Input(Protocol):
     """An input of a request or of a Job."""
 
     @property
     def name(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
     @property
     def unpack(self) -> bool: ...
 
@@ -90,22 +91,33 @@ def exposure_lines(exposure: Exposure) -> tuple[str, str]:
     return f"{exposure.opacity} ({exposure.why})", "; ".join(exposure.reach) or "nothing"
 
 
-def exposure_of(request: Request) -> Exposure:
+class _Exposing(Protocol):
+    """A request's action."""
+
+    def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure: ...
+
+
+class _Asking(Protocol):
+    """A request."""
+
+    @property
+    def action(self) -> _Exposing: ...
+    @property
+    def workdir(self) -> str: ...
+    @property
+    def inputs(self) -> Sequence[Input]: ...
+    @property
+    def network_allowlist(self) -> Sequence[Any]: ...
+
+
+def exposure_of(request: _Asking) -> Exposure:
     """Both facts of a request, before the bytes of its inputs are known."""
     reach = tuple(f"network {item.host}:{item.port}" for item in sorted(request.network_allowlist))
-    if request.project is not None:
-        reach = (f"the files of the project {request.project}",)
-        return Exposure("transparent", "a change of files; what of them runs later is counted on the card", (), reach)
-    if request.call is not None:
-        reach = (f"the tool {request.call.tool} of the server {request.call.server}",)
-        return Exposure("transparent", "the call is on the screen; its server is one that was added", (), reach)
-    return replace(command_exposure(request.argv, request.workdir, request.inputs), reach=reach)
+    return request.action.exposure(request.workdir, request.inputs).reaching(reach)
 
 
-def command_exposure(argv: Sequence[str] | None, workdir: str, inputs: Sequence[_Input]) -> Exposure:
-    """The opacity alone, of a command with its inputs; `argv` is None where the code is in the request."""
-    if argv is None:
-        return Exposure("transparent", "the code is in the request")
+def command_exposure(argv: Sequence[str], workdir: str, inputs: Sequence[Input]) -> Exposure:
+    """The opacity alone, of a command with its inputs."""
     script = script_word(argv)
     if script is None:
         why = mask_secrets(why_opaque(argv))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from threegate.core import limits
 from threegate.core.risk_domains import RISK_DOMAINS
@@ -20,6 +20,9 @@ from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
 from threegate.request.model import CHOICES
+
+if TYPE_CHECKING:
+    from threegate.core.settings import RequestSettings
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 _LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")
@@ -34,41 +37,11 @@ _WORKDIR = re.compile(r"/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8}")
 SHELLS = frozenset("shell sh bash zsh dash ksh fish csh tcsh powershell pwsh cmd batch rbash ash mksh".split())
 
 
-class GateSettings(Protocol):
-    """What gate 1 asks of the settings; `threegate.core.settings.RequestSettings` has it."""
-
-    @property
-    def max_cpu(self) -> float:
-        """Highest cpu_limit, in cores."""
-
-    @property
-    def max_memory_mb(self) -> int:
-        """Highest memory_limit_mb, in MiB."""
-
-    @property
-    def max_time_sec(self) -> int:
-        """Highest time_limit_sec, in seconds."""
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        """Programs that do not raise the effective risk."""
-
-
-@dataclass(frozen=True, slots=True)
-class DefaultSettings:
-    """The defaults of `RequestSettings`, for a place without a workspace; spares loading the settings' reader."""
-
-    max_cpu: float = limits.REQUEST_MAX_CPU
-    max_memory_mb: int = limits.REQUEST_MAX_MEMORY_MB
-    max_time_sec: int = limits.REQUEST_MAX_TIME_SEC
-    programs: tuple[str, ...] = limits.REQUEST_PROGRAMS
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What a reader may compare with: the settings of gate 1, the moment, and what collects problems."""
 
-    settings: GateSettings
+    settings: RequestSettings
     now: datetime
     findings: Findings
 

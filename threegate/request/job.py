@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from threegate.core import canonical, limits
+from threegate.request.action import Action
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.exposure import Exposure, exposure_of
-from threegate.request.model import Backend, Request, Risk, Sensitivity, ToolCall
+from threegate.request.model import Backend, Request, Risk, Sensitivity
 
 if TYPE_CHECKING:
     from threegate.core.settings import Settings
@@ -195,14 +196,10 @@ class JobServer:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What will run, whole. `code` and `vars_json` are monty's, `argv` is ERA's, `change` is apply's, `call` is
-    mcp's.
-    """
+    """What will run, whole."""
 
     backend: Backend
-    argv: tuple[str, ...] | None
-    code: str | None
-    vars_json: str | None
+    action: Action
     workdir: str
     inputs: tuple[JobInput, ...]
     outputs: tuple[str, ...]
@@ -225,20 +222,16 @@ class Job:
     proposal_sha256: str | None = None
     unread: tuple[str, ...] = ()
     """Names of inputs that may hold code and that the full screen does not show whole (shown_whole.py)."""
-    project: str | None = None
-    """The name of the project that is changed; `change` is what its bytes and the project are."""
     change: JobChange | None = None
-    call: ToolCall | None = None
-    """The call that is made; `server` is what makes it."""
+    """What the bytes of a change set and its project are."""
     server: JobServer | None = None
+    """What makes a call."""
 
     def meaning(self) -> dict[str, Any]:
         """The canonical meaning as a JSON value: code and variables by their sha256, everything else as it is."""
         return {
             "backend": self.backend,
-            "argv": None if self.argv is None else list(self.argv),
-            "code_sha256": None if self.code is None else canonical.sha256_hex(self.code.encode()),
-            "vars_sha256": None if self.vars_json is None else canonical.sha256_hex(self.vars_json.encode()),
+            **self.action.meaning(),
             "workdir": self.workdir,
             "inputs": [
                 {"name": item.name, "sha256": item.sha256, "size": item.size, "unpack": item.unpack}
@@ -273,9 +266,7 @@ class Job:
             "proposal_sha256": self.proposal_sha256,
             # Only where there are any: a job of an earlier version, all of whose inputs are shown, keeps its digest.
             **({"unread": list(self.unread)} if self.unread else {}),
-            **({} if self.project is None else {"project": self.project}),
             **({} if self.change is None else {"change": _change_meaning(self.change)}),
-            **({} if self.call is None else {"call": _call_meaning(self.call)}),
             **({} if self.server is None else {"server": _server_meaning(self.server)}),
         }
 
@@ -289,12 +280,6 @@ def _change_meaning(change: JobChange) -> dict[str, Any]:
     counts = {name: getattr(change, name) for name in ("sha256", "paths", "deletions", "run_later", "unseen", "hidden")}
     branch = {} if change.branch is None else {"branch": change.branch.to_json()}
     return {"project": change.project.to_json(), **counts, **branch}
-
-
-def _call_meaning(call: ToolCall) -> dict[str, Any]:
-    arguments = canonical.sha256_hex(call.arguments_json.encode())
-    facts = {name: getattr(call, name) for name in ("server", "tool", "manifest_sha256")}
-    return {**facts, "arguments_sha256": arguments}
 
 
 def _server_meaning(server: JobServer) -> dict[str, Any]:
@@ -316,15 +301,10 @@ def risk_reasons(request: Request, exposure: Exposure, change: JobChange | None 
 
     Before the bytes of a change set were read (`change` is None), the request's own claims count.
     """
-    said = request.changes
-    deletes = bool(change.deletions if change else said and said.delete + said.type)
     reasons: tuple[tuple[Risk, bool, str], ...] = (
         ("high", bool(exposure.opaque and exposure.reach), "code that is not on the screen can reach out"),
         ("high", request.unusual_program, "nobody here vouches for the program"),
-        ("high", deletes, "it deletes or replaces what is in the project"),
-        ("high", bool(change and change.run_later), "it changes files that run later by themselves"),
-        ("medium", said is not None, "it changes a project"),
-        ("medium", request.call is not None, "it calls a program that is not in the request"),
+        *request.action.risks(change),
         ("medium", exposure.opaque, "not all code is on the screen"),
         ("medium", request.network != "none", "it reaches the network"),
         ("medium", request.data_sensitivity != "public", f"its data is {request.data_sensitivity}"),
@@ -362,9 +342,7 @@ def build_job(
     time_sec = request.time_limit_sec if time_cap_sec is None else min(request.time_limit_sec, time_cap_sec)
     return Job(
         backend=request.backend,
-        argv=request.argv,
-        code=request.code,
-        vars_json=request.vars_json,
+        action=request.action,
         workdir=request.workdir,
         inputs=tuple(JobInput(item.name, item.sha256, sizes[item.name], item.unpack) for item in request.inputs),
         outputs=tuple(item.path for item in request.outputs),
@@ -389,9 +367,7 @@ def build_job(
         data_sensitivity=request.data_sensitivity,
         proposal_sha256=proposal_sha256,
         unread=tuple(unread),
-        project=request.project,
         change=change,
-        call=request.call,
         server=server,
     )
 

@@ -10,13 +10,13 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, Literal
 
-from threegate.core import canonical, limits
+from threegate.request.action import Action
+from threegate.request.action import Risk as Risk
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.backend_rules import Backend as Backend
 
 Network = Literal["none", "allowlist"]
 Stage = Literal["draft", "approved"]
-Risk = Literal["low", "medium", "high"]
 Sensitivity = Literal["public", "internal", "confidential"]
 Delivery = Literal["tree", "branch", "commits"]
 CHOICES: Final[tuple[Delivery, ...]] = ("tree", "branch", "commits")
@@ -46,47 +46,6 @@ class NetworkTarget:
 
     host: str
     port: int
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """An apply request's claims about its change set: the digest of the table, how many of each kind, some of
-    the paths.
-    """
-
-    sha256: str
-    add: int
-    modify: int
-    delete: int
-    mode: int
-    type: int
-    rows: tuple[tuple[str, str], ...] = ()
-    """(kind, path)"""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """What an mcp request asks for: one tool of one server as it was pinned, and the arguments as canonical JSON."""
-
-    server: str
-    tool: str
-    """Its name at the server."""
-    manifest_sha256: str
-    """The digest of the manifest under which the caller saw the tool."""
-    arguments_json: str
-    """One object, in the form of RFC 8785."""
-
-    @property
-    def name(self) -> str:
-        """The tool as contracts name it."""
-        return f"{self.server}.{self.tool}"
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments as the server gets them."""
-        value: dict[str, Any] = canonical.loads_strict(
-            self.arguments_json.encode(), max_bytes=limits.TOOL_ARGUMENTS_BYTES
-        )
-        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,26 +82,16 @@ class Request:
     role: str | None
     risk_domain: str | None
     evidence: tuple[Any, ...]
-    argv: tuple[str, ...] | None
-    """ERA: the words of the command. None for monty."""
-    code: str | None
-    """monty: the text of the code block, ending with a newline. None for ERA."""
-    vars_json: str | None
-    """monty: the text of the Inputs (JSON) block as it is in the file, or None."""
+    action: Action
+    """What it asks for."""
     risk_level: Risk
     justification: str
     data_sensitivity: Sensitivity
     network_rationale: str
     unusual_program: bool = False
     """The program is outside `request.programs` or is under /in: the effective risk is high."""
-    project: str | None = None
-    """apply: the registered name of the project that is changed."""
-    changes: Changes | None = None
-    """apply: its claims about the change set."""
-    call: ToolCall | None = None
-    """mcp: which tool is called, with what."""
     deliver: Delivery | None = None
-    """apply: what the person who approves chose; None for what the project's setting says."""
+    """What the person who approves chose for a change of a project; None for what the project's setting says."""
 
     def drafted_again(self, file_name: str, request_id: str, created_utc: datetime) -> Request:
         """The same request as an unapproved draft with another name and time."""

@@ -15,13 +15,14 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import islice
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.file_names import is_request_name
 from threegate.core.strict_yaml import YamlNode
 from threegate.request import rules, sections
+from threegate.request.action import Action, Command, ProjectChange, Script, ToolCall
 from threegate.request.backend_rules import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import BodySection, read_sections
 from threegate.request.changes_section import read_changes
@@ -32,13 +33,16 @@ from threegate.request.content import check_content
 from threegate.request.exposure import Exposure, exposure_of
 from threegate.request.findings import Findings
 from threegate.request.front_matter import check_together, read_keys
-from threegate.request.front_matter_keys import Bounds, GateSettings
+from threegate.request.front_matter_keys import Bounds
 from threegate.request.masking import mask_lines, tell
-from threegate.request.model import Changes, OutputFile, Request, Stage, ToolCall
+from threegate.request.model import OutputFile, Request, Stage
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, read_front, read_source
 from threegate.request.yaml_nodes import YAMLRefused, scalars
 from threegate.secretscan import Found, find_secrets, has_secret
+
+if TYPE_CHECKING:
+    from threegate.core.settings import RequestSettings
 
 warnings.filterwarnings("ignore", module="<unknown>")
 """What Python thinks of a request's code while `ast.parse` reads it is no message for our stderr."""
@@ -57,7 +61,7 @@ def stage_of(path: str) -> Stage:
 
 
 def read_request(
-    data: bytes, *, path: str, settings: GateSettings, now: datetime, stage: Stage | None = None
+    data: bytes, *, path: str, settings: RequestSettings, now: datetime, stage: Stage | None = None
 ) -> Report:
     """Read and check one tool request. Never raises.
 
@@ -85,7 +89,7 @@ def refuse_unread(path: str, reason: str, stage: Stage | None = None) -> Report:
 class _Reading:
     """The reading of one file: what was found so far, step by step."""
 
-    def __init__(self, data: bytes, path: str, stage: Stage, settings: GateSettings, now: datetime) -> None:
+    def __init__(self, data: bytes, path: str, stage: Stage, settings: RequestSettings, now: datetime) -> None:
         self.data = data
         self.path = path
         self.stage: Stage = stage
@@ -102,11 +106,8 @@ class _Reading:
         self.risk: sections.RiskLines | None = None
         self.command: ReadCommand | None = None
         self.place = (1, 1)
-        self.code: str | None = None
-        self.vars_json: str | None = None
         self.outputs: tuple[OutputFile, ...] = ()
-        self.changes: Changes | None = None
-        self.arguments_json: str | None = None
+        self.action: Action | None = None
 
     def report(self) -> Report:
         """Read everything and say what was found."""
@@ -235,20 +236,29 @@ class _Reading:
         findings, values = self.findings, self.values
         if BACKENDS[backend].runs == "command":
             self.command = self._command(parts)
+            if self.command is not None and self.command.argv is not None:
+                self.action = Command(self.command.argv)
             if "Input Files" in parts:
                 listed = sections.read_file_list(parts["Input Files"], "TG230", "/in/", findings)
                 if listed is not None and ("inputs" in values or "inputs" not in root.value):
                     sections.check_input_list(listed, values.get("inputs", ()), findings, parts["Input Files"])
         elif BACKENDS[backend].runs == "changes":
             if "Changes" in parts:
-                self.changes = read_changes(parts["Changes"], findings)
+                changes = read_changes(parts["Changes"], findings)
+                if changes is not None and "project" in values:
+                    self.action = ProjectChange(values["project"], changes)
         elif BACKENDS[backend].runs == "call":
-            self.arguments_json = self._block(parts, "Arguments (JSON)", "TG224", "json", sections.check_arguments)
+            arguments = self._block(parts, "Arguments (JSON)", "TG224", "json", sections.check_arguments)
+            if arguments is not None and values.keys() >= set(BACKENDS[backend].keys):
+                named = {name: values[name] for name in BACKENDS[backend].keys}
+                self.action = ToolCall(**named, arguments_json=arguments.rstrip("\n"))
         else:
             # Which inputs there are is not known where the front matter's list is not well-formed.
             inputs = values.get("inputs", ()) if "inputs" in values or "inputs" not in root.value else None
-            self.code = self._block(parts, "Code", "TG221", "python", lambda text: check_code(text, inputs))
-            self.vars_json = self._block(parts, "Inputs (JSON)", "TG222", "json", check_vars)
+            code = self._block(parts, "Code", "TG221", "python", lambda text: check_code(text, inputs))
+            variables = self._block(parts, "Inputs (JSON)", "TG222", "json", check_vars)
+            if code is not None:
+                self.action = Script(code, variables)
         if "Output Expectations" in parts:
             section = parts["Output Expectations"]
             files = sections.read_file_list(section, "TG240", "/out/", findings)
@@ -263,15 +273,10 @@ class _Reading:
 
     def _make(self, sha256: str) -> None:
         """Make the request, if no rule found an error."""
-        values, risk, command = self.values, self.risk, self.command
+        values, risk, action, command = self.values, self.risk, self.action, self.command
         failed = any(rules.RULES[problem.rule].severity == "error" for problem in self.findings.problems)
-        if failed or risk is None:
+        if failed or risk is None or action is None:
             return
-        call = None
-        if self.arguments_json is not None:
-            call = ToolCall(
-                values["server"], values["tool"], values["manifest_sha256"], self.arguments_json.rstrip("\n")
-            )
         self.request = Request(
             file_name=PurePath(self.path).name,
             data=self.data,
@@ -295,23 +300,18 @@ class _Reading:
             network_allowlist=values.get("network_allowlist", ()),
             constraints=values.get("constraints", ()),
             session_id=values.get("session_id"),
-            tool=values.get("tool") if call is None else call.name,
+            tool=action.tool_named(values.get("tool")),
             labels=values.get("labels", ()),
             workflow=values.get("workflow"),
             role=values.get("role"),
             risk_domain=values.get("risk_domain"),
             evidence=values.get("evidence", ()),
-            argv=command.argv if command is not None else None,
-            code=self.code,
-            vars_json=self.vars_json,
+            action=action,
             risk_level=risk.risk_level,  # type: ignore[arg-type]
             justification=risk.justification,
             data_sensitivity=risk.data_sensitivity,  # type: ignore[arg-type]
             network_rationale=risk.network_rationale,
             unusual_program=command is not None and command.unusual_program,
-            project=values.get("project"),
-            changes=self.changes,
-            call=call,
             deliver=values.get("deliver"),
         )
         self.exposure = exposure_of(self.request)

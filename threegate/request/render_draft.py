@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from threegate.core import limits
+from threegate.request.action import Action
 from threegate.request.backend_rules import BACKENDS
-from threegate.request.changes_section import changes_lines
 from threegate.request.model import Backend, NetworkTarget, Request
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*(?: [A-Za-z0-9._-]+)*")
 _NO_STRINGS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 """Words that some YAML reader takes for no text; quoted, they are text to every reader."""
-_TICKS = re.compile(r"`+")
+_KEY_FORMS = {"server": "{}", "manifest_sha256": '"{}"'}
+"""The keys of an action that are not written as a `scalar`."""
 
 
 def render_request(request: Request) -> bytes:
@@ -31,8 +31,8 @@ def render_request(request: Request) -> bytes:
     return ("\n".join(lines) + "\n").encode("utf-8")
 
 
-def blank_draft(name: str, created: datetime, backend: Backend) -> Request:
-    """A draft with nothing in it yet, for `dataclasses.replace`: it is named, asks for nothing and reaches nothing.
+def blank_draft(name: str, created: datetime, backend: Backend, action: Action) -> Request:
+    """A draft with nothing in it yet, for `dataclasses.replace`: it has a name and an action, and reaches nothing.
 
     `name` is its file name, whose stem is its id; `created` is an aware moment in UTC.
     """
@@ -65,9 +65,7 @@ def blank_draft(name: str, created: datetime, backend: Backend) -> Request:
         role=None,
         risk_domain=None,
         evidence=(),
-        argv=None,
-        code=None,
-        vars_json=None,
+        action=action,
         risk_level="medium",
         justification="",
         data_sensitivity="internal",
@@ -112,10 +110,8 @@ def _front_matter(request: Request) -> Iterator[str]:
     yield from _optional("deliver", request.deliver)
     yield f"purpose: {scalar(request.purpose)}"
     yield f"backend: {request.backend}"
-    yield from _optional("project", request.project)
-    if request.call is not None:
-        yield f"server: {request.call.server}"
-        yield f'manifest_sha256: "{request.call.manifest_sha256}"'
+    for name, value in request.action.keys().items():
+        yield f"{name}: {_KEY_FORMS[name].format(value) if name in _KEY_FORMS else scalar(value)}"
     runs = BACKENDS[request.backend].version == "1"
     if runs:
         yield f"language: {scalar(request.language)}"
@@ -131,7 +127,7 @@ def _front_matter(request: Request) -> Iterator[str]:
     yield from _list("network_allowlist", [[scalar(_target(item))] for item in request.network_allowlist])
     yield from _list("constraints", [[scalar(item)] for item in request.constraints])
     yield from _optional("session_id", request.session_id)
-    yield from _optional("tool", request.tool if request.call is None else request.call.tool)
+    yield from _optional("tool", request.action.tool_key(request.tool))
     yield from _list("labels", [[scalar(item)] for item in request.labels])
     for name in ("workflow", "role", "risk_domain"):
         yield from _optional(name, getattr(request, name))
@@ -171,17 +167,7 @@ def _list(name: str, entries: list[list[str]]) -> Iterator[str]:
 
 
 def _body(request: Request) -> Iterator[str]:
-    if request.argv is not None:
-        yield from ("## Command", "", shlex.join(request.argv), "", "## Input Files", "")
-        yield from [f"- /in/{item.name} sha256:{item.sha256}" for item in request.inputs] or ["none"]
-    elif request.changes is not None:
-        yield from ("## Changes", "", *changes_lines(request.changes))
-    elif request.call is not None:
-        yield from ("## Arguments (JSON)", "", *_fenced(request.call.arguments_json, "json"))
-    else:
-        yield from ("## Code", "", *_fenced(request.code or "", "python"))
-        if request.vars_json is not None:
-            yield from ("", "## Inputs (JSON)", "", *_fenced(request.vars_json, "json"))
+    yield from request.action.body(request.inputs)
     yield from ("", "## Output Expectations", "")
     yield from [f"- {_quoted(item.path)}" for item in request.outputs] or ["none"]
     yield from ("", "## Risk Assessment", "", f"Risk level: {request.risk_level}", "")
@@ -189,13 +175,6 @@ def _body(request: Request) -> Iterator[str]:
     yield f"Data sensitivity: {request.data_sensitivity}"
     if request.network_rationale:
         yield from ("", f"Network rationale: {request.network_rationale}")
-
-
-def _fenced(text: str, info: str) -> Iterator[str]:
-    """A block in a fence that is longer than any row of backticks in it."""
-    longest = max((len(row) for row in _TICKS.findall(text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    yield from (f"{fence}{info}", text.removesuffix("\n"), fence)
 
 
 def _quoted(path: str) -> str:

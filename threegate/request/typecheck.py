@@ -20,6 +20,7 @@ from signal import SIGKILL
 from typing import Final
 
 from threegate.core import limits
+from threegate.request.action import Script
 from threegate.request.characters import visible
 from threegate.request.model import Request
 from threegate.request.problem import Problem
@@ -63,13 +64,14 @@ def type_findings(request: Request, *, binary: Path | None = None, seconds: floa
 
     () for a request that is no Monty request. Never raises, never runs the code.
     """
-    if request.code is None:
+    script = request.action
+    if not isinstance(script, Script):
         return ()
     text = request.data.decode("utf-8", "replace").replace("\r\n", "\n")
-    first = text.count("\n", 0, max(text.find("\n" + request.code, text.find("\n## Code")), 0)) + 2
+    first = text.count("\n", 0, max(text.find("\n" + script.code, text.find("\n## Code")), 0)) + 2
     return tuple(
         Finding(RULE, "warning", problem.line + first - 1, problem.column, problem.message, TYPES.help)
-        for problem in check_types(request.code, request.vars_json, binary=binary, seconds=seconds)
+        for problem in check_types(script.code, script.vars_json, binary=binary, seconds=seconds)
     )
 
 

@@ -17,9 +17,9 @@ from threegate.core.errors import ThreeGateError
 from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
+from threegate.request.action import Action, ToolCall
 from threegate.request.exposure import Exposure
-from threegate.request.model import ToolCall
-from threegate.review.placed_drill import drill_at, place_of
+from threegate.review.draft_sources import place_of, placed_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,13 @@ class AskedReader:
         from threegate.review.group_shape import shape_of
 
         owner: int | str | None = None
-        drill = drill_at(self._workspace, path)
+        placed = placed_at(self._workspace, path)
         names = settings.requesters
         run = is_agent_run_id(folder)
         if folder == "inbox" or run:
             with self._workspace.hold(place.parent) as held:
                 data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
-            owner = facts.st_uid if drill is None else drill.owner
+            owner = facts.st_uid if placed is None else placed.owner
             if run:  # the requester is the owner of the inbox
                 owner, names = folder, {folder: f"run {folder}"}
         else:  # our copy: its owner is not the requester
@@ -106,20 +106,20 @@ class AskedReader:
             purpose=request.purpose,
             exposure=exposure,
             shape=shape_of(request, owner)
-            if owner is not None and drill is None and not self._is_stateful(request.call)
+            if owner is not None and placed is None and not self._is_stateful(request.action)
             else None,
         )
 
-    def _is_stateful(self, call: ToolCall | None) -> bool:
+    def _is_stateful(self, action: Action) -> bool:
         """Whether a call is to be decided on alone because its server keeps something between calls, or is another
         one now.
         """
-        if call is None:
+        if not isinstance(action, ToolCall):
             return False
         from threegate.tools.requested_call import pinned_manifest  # most requests call no tool
 
         try:
-            return pinned_manifest(self._workspace, call).stateful
+            return pinned_manifest(self._workspace, action).stateful
         except ThreeGateError:
             return True
 

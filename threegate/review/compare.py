@@ -23,7 +23,7 @@ from threegate.core.settings import RequestSettings
 from threegate.core.workspace import STATES, Workspace
 from threegate.request import read_request
 from threegate.request.model import Request, Stage
-from threegate.review.placed_drill import place_of
+from threegate.review.draft_sources import place_of
 from threegate.review.show import show_request
 
 _BYTES = frozenset(("data", "sha256", "file_name", "stage"))
@@ -76,7 +76,8 @@ def compare_with_last(workspace: Workspace, path: Path, request: Request) -> Com
 
 def _compare(workspace: Workspace, before: Path, old: Request, after: Path, new: Request) -> Comparison:
     found = [
-        RequestDifference(name, _text(getattr(old, name)), _text(getattr(new, name))) for name in _differing(old, new)
+        RequestDifference(name, _text(_values(old).get(name)), _text(_values(new).get(name)))
+        for name in _differing(old, new)
     ]
     return Comparison(before, after, (*found, *_inputs(workspace, before, old, after, new)))
 
@@ -116,16 +117,24 @@ def _last_of_shape(workspace: Workspace, request: Request) -> tuple[Path, Reques
 
 
 def _shape(request: Request) -> tuple[object, ...]:
-    return request.requested_by, request.backend, request.tool, request.argv[0] if request.argv else None
+    return request.requested_by, request.backend, request.tool, request.action.program
 
 
 def _differing(old: Request, new: Request) -> list[str]:
     """The names of the fields that differ in meaning."""
-    return [
-        field.name
-        for field in fields(Request)
-        if field.name not in _BYTES and getattr(old, field.name) != getattr(new, field.name)
-    ]
+    before, after = _values(old), _values(new)
+    return [name for name in {**before, **after} if before.get(name) != after.get(name)]
+
+
+def _values(request: Request) -> dict[str, Any]:
+    """What a request means, by name: what it does where it changes a project or calls a tool comes last."""
+    values: dict[str, Any] = {}
+    for field in fields(Request):
+        if field.name == ("action" if request.action.runs_code else "deliver"):
+            values |= request.action.parts()
+        if field.name not in (*_BYTES, "action"):
+            values[field.name] = getattr(request, field.name)
+    return values
 
 
 def _path(workspace: Workspace, which: str) -> Path:

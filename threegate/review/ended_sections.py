@@ -13,8 +13,8 @@ from threegate.approval import format_utc
 from threegate.request import Report
 from threegate.request.model import Request
 from threegate.results import ResultFacts
-from threegate.shown.parts import Fact, Field, Item, Listing, Note, Quote, Section
-from threegate.shown.request_sections import call_items, exposure_items, read_all
+from threegate.shown.parts import LIMIT, Fact, Field, Item, Note, Section
+from threegate.shown.request_sections import action_names, action_texts, exposure_items, read_all
 from threegate.trail import RequestHistory
 from threegate.trail.payloads import Approved, Cleared, Countersigned, End, under_grant
 
@@ -125,22 +125,12 @@ def _exposed(report: Report) -> Iterator[Item]:
 
 def _asked(request: Request) -> Iterator[Item]:
     yield Fact("backend", request.backend)
-    if request.argv is not None:
-        head = f"the command, {len(request.argv)} words, run without a shell:"
-        yield Listing(head, "\n".join(request.argv), "the command")
-    if request.code is not None:
-        count = request.code.removesuffix("\n").count("\n") + 1
-        yield Listing(f"the code, {count} lines:", request.code, "the code")
-    if request.vars_json is not None:
-        yield Quote(request.vars_json, f"the Inputs (JSON), {len(request.vars_json)} characters:", label="the Inputs")
+    yield from action_texts(request.action, LIMIT)
     for item in request.inputs:
         yield Field("input", f"/in/{item.name}{' (unpacked)' if item.unpack else ''}, sha256 {item.sha256}")
         yield read_all(request.file_name, item.name)
     yield Field("network", "\n".join(f"{item.host}:{item.port}" for item in request.network_allowlist) or "none")
-    if request.call is not None:
-        yield from call_items(request.call)
-    if request.project is not None:
-        yield Field("project", request.project)
+    yield from action_names(request.action)
     if request.signature_needed:
         yield Fact("limits", f"{request.time_limit_sec} s")
         return

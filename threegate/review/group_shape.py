@@ -22,7 +22,7 @@ from threegate.request.backend_rules import BACKENDS
 from threegate.request.command import script_word
 from threegate.request.exposure import exposure_of
 from threegate.request.job import Job
-from threegate.request.model import Request, ToolCall
+from threegate.request.model import Request
 from threegate.trail import Owner
 
 _SAME: Final[dict[str, Any]] = {
@@ -33,8 +33,6 @@ _SAME: Final[dict[str, Any]] = {
     "created_utc": None,
     "purpose": "",
     "justification": "",
-    "argv": None,
-    "vars_json": None,
 }
 """Fields of a request that do not affect its shape, or that are handled separately."""
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
@@ -65,7 +63,7 @@ def shape_of(request: Request, owner: Owner | None) -> str | None:
     """The shape of a draft in 64 hex digits; None for a draft that can be in no group. `owner` is the draft's
     owner.
     """
-    if request.project is not None:
+    if not request.action.grouped:
         return None
     template = [*_argument_kinds(request), *_variable_kinds(request)]
     same = replace(
@@ -75,7 +73,7 @@ def shape_of(request: Request, owner: Owner | None) -> str | None:
         inputs=tuple(replace(item, sha256="") for item in request.inputs)
         if BACKENDS[request.backend].data_inputs
         else request.inputs,
-        call=_without_arguments(request.call),
+        action=request.action.without_open(),
     )
     return sha256_hex(repr((owner, template, same)).encode())
 
@@ -87,12 +85,7 @@ def job_shape(job: Job) -> Job:
     inputs = job.inputs
     if BACKENDS[job.backend].data_inputs:
         inputs = tuple(replace(item, sha256="", size=0) for item in inputs)
-    return replace(job, argv=None, vars_json=None, outputs=(), inputs=inputs, call=_without_arguments(job.call))
-
-
-def _without_arguments(call: ToolCall | None) -> ToolCall | None:
-    """Which tool of which server, as pinned."""
-    return None if call is None else replace(call, arguments_json="")
+    return replace(job, outputs=(), inputs=inputs, action=job.action.without_open())
 
 
 def values_of(request: Request) -> list[VaryingValue]:
@@ -104,7 +97,7 @@ def values_of(request: Request) -> list[VaryingValue]:
         # Tools that write drafts for an agent repeat the purpose here, and it is never empty.
         VaryingValue("because", "" if request.justification == request.purpose else request.justification),
     ]
-    for number, (word, kind) in enumerate(zip(request.argv or (), _argument_kinds(request), strict=True)):
+    for number, (word, kind) in enumerate(zip(request.action.words, _argument_kinds(request), strict=True)):
         if kind[0] in ("number", "date", "word"):
             found.append(VaryingValue(f"word {number + 1}", word, float(word) if kind[0] == "number" else None))
     for number, (path, value, kind) in enumerate(_variables(request), start=1):
@@ -159,7 +152,7 @@ _Path = tuple[str | int, ...]
 
 def _argument_kinds(request: Request) -> list[_Kind]:
     """What each word of the command is: a literal, a declared output, or a plain value of some kind."""
-    argv = request.argv or ()
+    argv = request.action.words
     kinds: list[_Kind] = [("same", word) for word in argv]
     exposure = exposure_of(request)
     if exposure.opaque:
@@ -193,10 +186,8 @@ def _variables(request: Request) -> Iterator[tuple[_Path, Any, _Kind]]:
 
     The paths of all leaves are the structure: an empty object or list is a leaf.
     """
-    values = json.loads(request.vars_json or "{}")
-    found = _leaves(request.call.arguments()) if request.call else (((key,), values[key]) for key in values)
     outputs = [item.path for item in request.outputs]
-    for path, item in found:
+    for path, item in request.action.values():
         if not all(isinstance(name, int) or _NAME.fullmatch(name) for name in path):
             yield path, item, ("same", json.dumps(item))
         elif isinstance(item, bool):
@@ -209,15 +200,6 @@ def _variables(request: Request) -> Iterator[tuple[_Path, Any, _Kind]]:
             yield path, item, ("text", "")
         else:
             yield path, item, ("same", json.dumps(item))
-
-
-def _leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
-    """The values that are not a non-empty object or list, with the names and indexes that lead to them."""
-    if not value or not isinstance(value, (dict, list)):
-        yield path, value
-        return
-    for name, item in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from _leaves(item, (*path, name))
 
 
 def _is_plain(text: str) -> bool:

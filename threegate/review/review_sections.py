@@ -112,9 +112,9 @@ def _warnings(reviewed: ReviewedDraft) -> Iterator[Warning_]:
         yield (Note("IT CANNOT BE APPLIED NOW:"), Quote(str(reviewed.unfit), "", None))
     if reviewed.never_fits is not None:
         yield (Note(reviewed.never_fits),)
-    if job.argv and reviewed.image_has_program is False:
-        yield (Quote(job.argv[0], "the sandbox image has no such program, the run could only fail:", None),)
-    if job.argv and reviewed.image_has_program is None:
+    if reviewed.image_has_program is False:
+        yield (Quote(job.action.program, "the sandbox image has no such program, the run could only fail:", None),)
+    if reviewed.image_has_program is None:
         yield (Note("whether the sandbox image has this program is not known"),)
     for finding in reviewed.report.findings:
         if finding.severity == "warning":

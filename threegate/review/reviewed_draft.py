@@ -25,14 +25,15 @@ from threegate.launch.approved_file import refuse_other_project
 from threegate.launch.context import Context
 from threegate.proposals.in_workspace import check_proposal_draft, input_place
 from threegate.request import Report, read_request
+from threegate.request.action import ProjectChange, ToolCall
 from threegate.request.job import Job, build_job
 from threegate.request.model import Delivery, Request
 from threegate.request.shown_whole import unread_inputs
 from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
 from threegate.review.compare import differs_from_last
+from threegate.review.draft_sources import PlacedDraft, placed_at, placed_named
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
-from threegate.review.placed_drill import Drill, drill_at, read_drill
 from threegate.runners.machine import never_fits
 from threegate.runners.registry import describe
 from threegate.secretscan import mask_secrets
@@ -59,10 +60,8 @@ class Draft:
     owner: Owner | None
     """Who owns the draft: the file's owner, or the run in whose inbox it is."""
 
-    drill: Drill | None = None
-    """Set if it is a drill, which must not be approved; `path` is then only where it is listed, and there is
-    no file.
-    """
+    placed: PlacedDraft | None = None
+    """Set if it is never signed; `path` is then only where it is listed, and there is no file."""
 
     def expires_utc(self, ttl: int) -> datetime:
         """When it is refused if no operator decides: `ttl` seconds after its file last changed, by the change
@@ -114,9 +113,9 @@ def find_draft(workspace: Workspace, which: str) -> Path:
     if given.parent != Path() or given.exists():
         return given
     found = []
-    drill = read_drill(workspace)
-    if drill is not None and which in (drill.name, drill.name.removesuffix(".md"), drill.request_id):
-        found.append(drill.listed(workspace))
+    placed = placed_named(workspace, which)
+    if placed is not None:
+        found.append(placed.listed(workspace))
     for place in workspace.draft_folders():
         with workspace.hold(place) as held, held.entries() as entries:
             names = [entry.name for entry in entries if is_request_name(entry.name)]
@@ -150,14 +149,14 @@ def read_draft(workspace: Workspace, path: Path) -> Draft:
         raise InvalidInput(f"{path}: a draft must be a file in {workspace.inbox} or {workspace.drafts}; copy it there")
     if not is_request_name(path.name):
         raise InvalidInput(f"{path}: not the name of a request; rename it to TR-YYYYMMDD-HHMMSSZ-<slug>.md")
-    drill = drill_at(workspace, path)
+    placed = placed_at(workspace, path)
     try:
-        with workspace.hold(folder if drill is None else workspace.drills) as held:
+        with workspace.hold(folder if placed is None else placed.file(workspace).parent) as held:
             data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    if drill is not None:
-        return Draft(folder / path.name, data, _identity(facts), drill.owner, drill)
+    if placed is not None:
+        return Draft(folder / path.name, data, _identity(facts), placed.owner, placed)
     owner = workspace.run_of(folder) or facts.st_uid
     return Draft(folder / path.name, data, _identity(facts), owner)
 
@@ -185,7 +184,7 @@ def open_reviewed_draft(
     """
     report, request = valid or _validate_for_screen(context, draft)
     if deliver is not None:
-        if request.changes is None:
+        if not isinstance(request.action, ProjectChange):
             raise InvalidInput(f"{draft.path.name}: changes no project, so there is nothing to deliver as {deliver}")
         request = replace(request, deliver=deliver)
     with copied_inputs(context.workspace, _places(context, draft, request), request.inputs) as copies:
@@ -229,7 +228,7 @@ def _validate_for_screen(context: Context, draft: Draft) -> ValidDraft:
 
 def _places(context: Context, draft: Draft, request: Request) -> dict[str, Path]:
     folder = draft.path.parent
-    if draft.drill is not None:
+    if draft.placed is not None:
         return {item.name: context.workspace.inputs / item.sha256 for item in request.inputs}
     return {item.name: input_place(context.workspace, folder, item.name, item.sha256) for item in request.inputs}
 
@@ -276,7 +275,7 @@ def _reviewed(
     _refuse_bad_tars(request, opened)
     unread = unread_inputs(request, lambda item: opened[item.name].open())
     change = None
-    if request.changes is not None:  # late: most requests change no project
+    if isinstance(request.action, ProjectChange):  # late: most requests change no project
         from threegate.changes.requested_change import requested_change
 
         change = requested_change(
@@ -285,7 +284,7 @@ def _reviewed(
     with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)
-        if draft.drill is None:
+        if draft.placed is None:
             refuse_used(held, request)
         if draft.path.parent != context.workspace.drafts:
             refuse_anothers(history, draft)
@@ -300,10 +299,10 @@ def _reviewed(
             recorded_sha256=proposal,
         )
         call = None
-        if request.call is not None:
+        if isinstance(request.action, ToolCall):
             from threegate.tools.requested_call import requested_call
 
-            call = requested_call(context.workspace, held.index, request.call, draft.owner)
+            call = requested_call(context.workspace, held.index, request.action, draft.owner)
         job = build_job(
             request,
             input_sizes={copy.sha256: copy.size for copy in copies},
@@ -348,7 +347,7 @@ def _reviewed(
         call=call,
         unfit=why_unfit(change),
         never_fits=never_fits(context.workspace, settings, request),
-        image_has_program=describe(job.backend).has_program(settings.runners, job.argv[0]) if job.argv else True,
+        image_has_program=describe(job.backend).has_program(settings.runners, job.action.program),
     )
 
 
@@ -387,8 +386,8 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
     """
     if reviewed.unfit is not None:
         raise reviewed.unfit
-    if reviewed.image_has_program is False and reviewed.job.argv:
-        raise Refused("program_missing", missing_program_text(reviewed.job.argv[0]))
+    if reviewed.image_has_program is False:
+        raise Refused("program_missing", missing_program_text(reviewed.job.action.program))
     if reviewed.never_fits is not None:
         raise Refused("no_backend", reviewed.never_fits)
     assessment = reviewed.assessment

@@ -23,8 +23,8 @@ from threegate.request import Report, read_request
 from threegate.request.exposure import exposure_json
 from threegate.request.model import InputFile
 from threegate.results import Verdict
+from threegate.review.draft_sources import place_of, placed_at, placed_named
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
-from threegate.review.placed_drill import drill_at, place_of, read_drill
 from threegate.review.status import verdict_of
 from threegate.trail import Trail, moves
 from threegate.trail.payloads import Approved
@@ -55,8 +55,8 @@ class Shown:
             "network_allowlist": [f"{target.host}:{target.port}" for target in request.network_allowlist]
             if request
             else [],
-            "argv": list(request.argv) if request and request.argv else None,
-            "code": request.code if request else None,
+            "argv": list(request.action.words) or None if request else None,
+            "code": request.action.source if request else None,
             "inputs": [{"name": item.name, "sha256": item.sha256} for item in request.inputs] if request else [],
             **exposure_json(self.report.exposure if self.report else None),
             "verdict": self.verdict.to_json() if self.verdict else None,
@@ -110,7 +110,7 @@ def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[
     item = next((item for item in request.inputs if item.name == name), None) if request else None
     if shown.path is None or item is None:
         raise InvalidInput(f"{shown.request_id}: has no input {name!r}; threegate show lists its inputs")
-    if drill_at(workspace, shown.path) is not None:
+    if placed_at(workspace, shown.path) is not None:
         with seen_inputs(workspace, {name: workspace.inputs / item.sha256}, [item]) as (copy,):
             yield item, copy
         return
@@ -172,10 +172,10 @@ def _find_path(workspace: Workspace, which: str) -> Path | None:
     given = Path(which)
     if given.is_file() and not given.is_symlink():
         return given.absolute()
-    drill = read_drill(workspace)
-    if drill is not None and which.removesuffix(".md") in (drill.request_id, drill.name.removesuffix(".md")):
-        return drill.listed(workspace)
-    if given.parent != Path() and drill_at(workspace, given) is not None:
+    placed = placed_named(workspace, which.removesuffix(".md"))
+    if placed is not None:
+        return placed.listed(workspace)
+    if given.parent != Path() and placed_at(workspace, given) is not None:
         return given.absolute()
     name = given.name if given.name.endswith(".md") else f"{given.name}.md"
     if name != given.name and not is_request_name(name):

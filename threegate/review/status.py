@@ -23,7 +23,7 @@ from threegate.core.workspace import Workspace
 from threegate.request.exposure import Exposure, exposure_json
 from threegate.results import Verdict, read_verdict
 from threegate.review.asked import Asked, AskedReader
-from threegate.review.placed_drill import drill_at, read_drill
+from threegate.review.draft_sources import placed_at, placed_drafts
 from threegate.runners.description import DoctorLine
 from threegate.runners.live_output import OutputLine, live_output
 from threegate.secretscan import mask_secrets
@@ -297,10 +297,9 @@ def files_in(workspace: Workspace, folder: str) -> list[RequestEntry]:
                 facts = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(facts.st_mode):
                     found.append(RequestEntry.of(folder, place / entry.name, facts))
-    drill = read_drill(workspace) if is_draft_folder(folder) else None
-    if drill is not None and drill.folder == folder:
+    for placed in placed_drafts(workspace, lambda draft: draft.folder == folder) if is_draft_folder(folder) else ():
         with suppress(FileNotFoundError):
-            found.append(RequestEntry.of(folder, drill.listed(workspace), drill.file(workspace).lstat()))
+            found.append(RequestEntry.of(folder, placed.listed(workspace), placed.file(workspace).lstat()))
     return sorted(found, key=_age)
 
 
@@ -373,8 +372,8 @@ def line_of(workspace: Workspace, entry: RequestEntry, reader: AskedReader | Non
             state = verdict.state
         if verdict.state == state or (folder == "approved" and verdict.reason == "approval_void"):
             reason = verdict.reason
-    elif draft and (drill := drill_at(workspace, entry.path)) is not None:
-        request_id = drill.request_id
+    elif draft and (placed := placed_at(workspace, entry.path)) is not None:
+        request_id = placed.request_id
     elif draft:
         reason = _NOT_SEEN
     asked = reader.read(entry.path, folder) if reader is not None else None

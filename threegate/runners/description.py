@@ -107,8 +107,8 @@ class BackendDescription:
     """The facts of the backend's own version that decide what a run may do. They are part of the policy
     digest: an approval given under other facts is no longer valid. Names are the backend's own.
     """
-    has_program: Callable[[RunnersSettings, str], bool | None] = lambda settings, program: None
-    """Whether a run would find this first word of an argv; None if that is not known."""
+    has_program: Callable[[RunnersSettings, str], bool | None] = lambda settings, program: True
+    """Whether a run would find the program that it starts, if it starts one; None if that is not known."""
     waits_for: str = "no_backend"
     """The code of a waiting request while none of its runs can start."""
     on_workers: bool = False

@@ -22,17 +22,12 @@ from threegate.proposals.tools import TOOLS, Lane, ProposalRisk, VerdictName
 _INT32: Final[JsonDict] = {"format": "int32"}
 """OpenAPI wants it of each integer."""
 _Score = Annotated[float, Field(ge=0, le=1)]
-_Cost = Annotated[float, Field(ge=0)]
 _Gate = Literal["pass", "fail"]
 _Tool = Annotated[str, WithJsonSchema({"enum": list(TOOLS)})]
 
 
 class _Answer(Record):
     model_config = ConfigDict(extra="ignore", json_schema_extra=without_null)
-
-
-class _Line(Record):
-    model_config = ConfigDict(json_schema_extra=without_null)
 
 
 class Components(_Answer):
@@ -160,54 +155,6 @@ class ProposalVerdict(_Answer):
     errors: list[ProposalProblem]
     reasons: list[str]
     becomes: Lane
-
-
-class LineOutcome(_Line):
-    """How a call ended."""
-
-    status: str
-    output: Any = None
-    cost: _Cost | None = None
-    exit_code: int | None = Field(default=None, ge=0, le=255, json_schema_extra=_INT32)
-    stderr: str | None = None
-    artifacts: list[str] | None = None
-    retry_after: float | None = None
-
-
-_Outcome = Annotated[str | LineOutcome, Field(description="How a call ended: a status, or the status and its result.")]
-
-
-class CallLine(_Line):
-    """A call of a tool that the caller runs."""
-
-    tool: str
-    arguments: dict[str, Any] | None = None
-    principal: dict[str, Any] | None = None
-    session_id: str | None = None
-    workflow_session: str | None = None
-    role: str | None = None
-    parent: str | None = None
-    labels: list[str] | None = None
-    cost: _Cost | None = None
-    artifacts: list[str] | None = None
-    claim: str | None = Field(default=None, description="Names the call, so that finish can say how it ended.")
-    outcome: _Outcome | None = None
-
-
-class FinishLine(_Line):
-    """The end of a claimed call."""
-
-    finish: str
-    outcome: _Outcome | None = None
-
-
-class CloseLine(_Line):
-    """The end of a session."""
-
-    close: str
-
-
-ContractLine = CallLine | FinishLine | CloseLine
 
 
 class DecisionReason(_Answer):

@@ -25,6 +25,7 @@ from starlette.requests import HTTPConnection
 from threegate import __version__
 from threegate.aana import DecisionLog, EvidenceMode, check_bytes
 from threegate.aana.schema import event_part
+from threegate.contracts.contract_line import ContractLine
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, NoWorkspace, ThreeGateError, Unavailable
 from threegate.core.record import Record, schema_of
@@ -32,7 +33,6 @@ from threegate.core.workspace import Workspace
 from threegate.serve.answers import (
     Alive,
     ContractDecision,
-    ContractLine,
     Decision,
     Error,
     ProposalVerdict,

@@ -30,9 +30,10 @@ from threegate.aana import (
     EvidenceMode,
     handle_aana_pre_tool_check,
 )
+from threegate.contracts.contract_line import ContractLine
 from threegate.core.errors import ThreeGateError
 from threegate.core.record import schema_of
-from threegate.serve.answers import ContractDecision, ContractLine, Decision
+from threegate.serve.answers import ContractDecision, Decision
 from threegate.serve.door import DOOR_TOOLS, Door
 from threegate.serve.door_tools import OfferedTool, is_tool_name
 from threegate.serve.guide import Guide

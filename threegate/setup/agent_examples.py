@@ -14,8 +14,9 @@ from decimal import Decimal
 from typing import Any
 
 from threegate.core.canonical import sha256_hex
+from threegate.core.settings import RequestSettings
 from threegate.proposals.tools import SCHEMA_VERSION
-from threegate.request import GateSettings
+from threegate.request.action import Command, Script
 from threegate.request.model import InputFile, NetworkTarget, OutputFile
 from threegate.request.render_draft import blank_draft, file_name, render_request
 
@@ -42,7 +43,7 @@ class AgentExample:
     text: str
 
 
-def request_examples(settings: GateSettings, now: datetime) -> tuple[AgentExample, ...]:
+def request_examples(settings: RequestSettings, now: datetime) -> tuple[AgentExample, ...]:
     """A minimal monty request, an ERA request with an input, an ERA request with network. Pure."""
     moment = now.astimezone(UTC).replace(microsecond=0)
     sales = (InputFile("sales.csv", sha256_hex(SALES)),)
@@ -50,18 +51,18 @@ def request_examples(settings: GateSettings, now: datetime) -> tuple[AgentExampl
         (
             "The smallest: a few lines of Python in the embedded sandbox",
             "add-up",
-            {"backend": "monty", "code": "print(3 + 4)\n", "purpose": "Add two numbers."},
+            {"backend": "monty", "action": Script("print(3 + 4)\n"), "purpose": "Add two numbers."},
         ),
         (
             "Python over an input file; `print` what you want to read back",
             "sum-sales",
-            {"backend": "monty", "code": _SUM_CODE, "inputs": sales, "purpose": "Add up the sales."},
+            {"backend": "monty", "action": Script(_SUM_CODE), "inputs": sales, "purpose": "Add up the sales."},
         ),
         (
             "One program in a container, with an input and an output file",
             "sort-sales",
             {
-                "argv": _SORT,
+                "action": Command(_SORT),
                 "inputs": sales,
                 "language": "text tools",
                 "outputs": (OutputFile("/out/sorted.csv"),),
@@ -72,7 +73,7 @@ def request_examples(settings: GateSettings, now: datetime) -> tuple[AgentExampl
             "One program that may reach one host",
             "fetch-rates",
             {
-                "argv": _FETCH,
+                "action": Command(_FETCH),
                 "language": "curl",
                 "network": "allowlist",
                 "network_allowlist": (NetworkTarget("api.example.com", 443),),
@@ -87,10 +88,12 @@ def request_examples(settings: GateSettings, now: datetime) -> tuple[AgentExampl
     return tuple(_example(title, slug, fields, settings, moment) for title, slug, fields in parts)
 
 
-def _example(title: str, slug: str, fields: dict[str, Any], settings: GateSettings, moment: datetime) -> AgentExample:
+def _example(
+    title: str, slug: str, fields: dict[str, Any], settings: RequestSettings, moment: datetime
+) -> AgentExample:
     name = file_name(moment, slug)
     request = replace(
-        blank_draft(name, moment, "ERA"),
+        blank_draft(name, moment, "ERA", fields["action"]),
         language="python",
         cpu_limit=min(Decimal(1), Decimal(str(settings.max_cpu))),
         memory_limit_mb=min(128, settings.max_memory_mb),

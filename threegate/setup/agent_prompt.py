@@ -14,9 +14,10 @@ from typing import Any
 
 from threegate.contracts.tool_names import WILDCARD
 from threegate.core import limits
+from threegate.core.settings import RequestSettings
 from threegate.judgement.policy import Policy
 from threegate.proposals.tools import TOOLS
-from threegate.request import RULES, DefaultSettings, GateSettings
+from threegate.request import RULES
 from threegate.request.backend_rules import BACKENDS, OPTIONAL_SECTIONS, Backend
 from threegate.request.front_matter_keys import KEYS
 from threegate.setup.agent_examples import AgentExample, proposal_example, request_examples
@@ -45,7 +46,7 @@ class PromptPlace:
 
     root: str
     """Absolute path; empty for a text that is for no particular workspace."""
-    gate: GateSettings
+    gate: RequestSettings
     era: bool
     network: bool
     project: bool
@@ -68,7 +69,7 @@ def place_of(root: str, policy: Policy) -> PromptPlace:
 
 def anywhere() -> PromptPlace:
     """The defaults, without a workspace: everything may be available."""
-    return PromptPlace("", DefaultSettings(), True, True, True, ())
+    return PromptPlace("", RequestSettings(), True, True, True, ())
 
 
 def prompt_json(place: PromptPlace, now: datetime) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from typing import Any, Final
 from threegate.approval import format_utc
 from threegate.changes.commit_message import message_warnings
 from threegate.core import limits
+from threegate.request.action import Action, ProjectChange, ToolCall
 from threegate.request.exposure import Exposure, exposure_of, secret_name
 from threegate.request.job import Job, JobBranch, JobChange, JobInput, JobLimits, JobServer, ServerState, risk_reasons
-from threegate.request.model import Delivery, Request, ToolCall
+from threegate.request.model import Delivery, Request
 from threegate.shown.parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
 
 Warning_ = tuple[Item, ...]
@@ -179,18 +180,13 @@ def _warnings(view: ShownRequest) -> Iterator[Warning_]:
 
 def _foreign_letters(job: Job) -> Iterator[Warning_]:
     """Letters that may look like others; a name with a look-alike is a different name."""
-    for label, text in (
-        ("command", "\n".join(job.argv or ())),
-        ("code", job.code or ""),
-        ("Inputs", job.vars_json or ""),
-        ("call", "" if job.call is None else job.call.arguments_json),
-    ):
-        strange = sorted({char for char in text if char > "~"})
+    for item in job.action.texts():
+        strange = sorted({char for char in item.text if char > "~"})
         if strange:
             names = ", ".join(f"U+{ord(char):04X}" for char in strange[:6])
             yield (
                 Note(
-                    f"the {label} has {len(strange)} kinds of characters outside ASCII ({names}): they may look like "
+                    f"{item.name} has {len(strange)} kinds of characters outside ASCII ({names}): they may look like "
                     "others"
                 ),
             )
@@ -219,25 +215,13 @@ def _ours(label: str, value: Callable[[Job], str | None]) -> _Show:
     return show
 
 
-def _argv(job: Job) -> list[Item]:
-    if job.argv is None:
-        return []
-    head = f"the command, {len(job.argv)} words, run without a shell:"
-    return [Listing(head, "\n".join(job.argv), "the command")]
-
-
-def _code(job: Job) -> list[Item]:
-    if job.code is None:
-        return []
-    count = job.code.removesuffix("\n").count("\n") + 1
-    return [Listing(f"the code, {count} lines:", job.code, "the code")]
-
-
-def _vars(job: Job) -> list[Item]:
-    text = job.vars_json
-    if text is None:
-        return []
-    return [Quote(text, f"the Inputs (JSON), {len(text)} characters:", None, "the Inputs")]
+def action_texts(action: Action, most: int | None = None) -> Iterator[Item]:
+    """The code or command, whole; `most` as in `Quote` is for what is no code."""
+    for item in action.texts():
+        if item.listing and item.head:
+            yield Listing(item.head, item.text, item.name)
+        elif item.head:
+            yield Quote(item.text, item.head, most, item.name)
 
 
 def _inputs(job: Job, beside: Beside) -> list[Item]:
@@ -315,11 +299,22 @@ def call_items(call: ToolCall) -> Iterator[Item]:
         yield Quote(laid_out, f"the arguments, {len(call.arguments_json)} characters:", None, "the arguments")
 
 
-def _call(job: Job) -> list[Item]:
-    if job.call is None:
-        return []
+def action_names(action: Action) -> Iterator[Item]:
+    """The call, or the project that is changed."""
+    if isinstance(action, ToolCall):
+        yield from call_items(action)
+    if isinstance(action, ProjectChange):
+        yield Field("project", action.project)
+
+
+def _doing(job: Job) -> list[Item]:
+    """The call and the state that it finds, the tool whose contract applies, and the project."""
+    named = list(action_names(job.action))
     state = None if job.server is None else job.server.state
-    return [*call_items(job.call), *(state_items(state) if state is not None else ())]
+    tool = _foreign("tool", lambda job: job.tool)(job)
+    return (
+        [*named, *(state_items(state) if state is not None else ()), *tool] if job.action.own_tool else [*tool, *named]
+    )
 
 
 def state_items(state: ServerState) -> Iterator[Item]:
@@ -363,7 +358,7 @@ def _server_account(server: JobServer) -> str:
 def _limits(job: Job) -> list[Item]:
     """What this request asked for, and what is unusual about it."""
     held = job.limits
-    if job.project is not None or job.call is not None:
+    if not job.action.runs_code:
         return [Fact("limits", f"{held.time_sec} s")]
     items: list[Item] = [
         Fact(
@@ -400,8 +395,8 @@ def _environment(job: Job) -> list[Item]:
 def _digests(job: Job) -> Iterator[Item]:
     for item in job.inputs:
         yield Field("digest of", f"/in/{item.name}: {item.sha256}")
-    if job.call is not None:
-        yield Field("manifest", job.call.manifest_sha256)
+    if isinstance(job.action, ToolCall):
+        yield Field("manifest", job.action.manifest_sha256)
     yield Fact("job", job.digest)
 
 
@@ -418,18 +413,14 @@ def size_text(size: int) -> str:
 
 JOB_FIELDS: dict[str, _Show] = {
     "backend": _ours("backend", lambda job: job.backend),
-    "argv": _argv,
-    "code": _code,
-    "vars_json": _vars,
+    "action": lambda job: list(action_texts(job.action)),
     "workdir": _foreign("starts in", lambda job: None if job.workdir == "/in" else job.workdir),
     "inputs": lambda job: _inputs(job, _NOTHING),
     "unread": _foreign("not shown", lambda job: "\n".join(f"/in/{name}" for name in job.unread)),
     "outputs": _foreign("files out", lambda job: "\n".join(job.outputs)),
     "network": _foreign("network", lambda job: "\n".join(job.network)),
     "limits": _limits,
-    "call": _call,
-    "tool": _foreign("tool", lambda job: job.tool),
-    "project": _foreign("project", lambda job: job.project),
+    "tool": _doing,
     "change": _change,
     "server": _server,
     "session_id": _foreign("session", lambda job: job.session_id),

@@ -14,8 +14,10 @@ from typing import Any
 
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput
-from threegate.request import GateSettings, read_request
-from threegate.request.model import Request, ToolCall
+from threegate.core.settings import RequestSettings
+from threegate.request import read_request
+from threegate.request.action import ToolCall
+from threegate.request.model import Request
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 
 
@@ -28,20 +30,19 @@ def tool_call(server: str, tool: str, manifest_sha256: str, arguments: Mapping[s
     return ToolCall(server, tool, manifest_sha256, text)
 
 
-def draft_call(call: ToolCall, *, requested_by: str, now: datetime, settings: GateSettings) -> tuple[Request, bytes]:
+def draft_call(call: ToolCall, *, requested_by: str, now: datetime, settings: RequestSettings) -> tuple[Request, bytes]:
     """The request and its bytes. `now` is an aware datetime in UTC. Raises InvalidInput if gate 1 refuses
     it.
     """
     moment = now.replace(microsecond=0)
     slug = f"{slug_of(call.name)[:40].strip('-')}-{secrets.token_hex(4)}"
     request = replace(
-        blank_draft(file_name(moment, slug), moment, "mcp"),
+        blank_draft(file_name(moment, slug), moment, "mcp", call),
         requested_by=requested_by,
         purpose=f"Call the tool {call.tool} of the server {call.server}.",
         time_limit_sec=min(limits.TOOL_CALL_SECONDS, settings.max_time_sec),
         tool=call.name,
         justification="A tool call asks for it, with these arguments and no further word.",
-        call=call,
     )
     data = render_request(request)
     report = read_request(data, path=request.file_name, settings=settings, now=now, stage="draft")

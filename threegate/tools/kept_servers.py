@@ -26,8 +26,8 @@ from threegate.core import limits
 from threegate.core.errors import Refused, ThreeGateError, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
+from threegate.request.action import ToolCall
 from threegate.request.job import EarlierCall, ServerState
-from threegate.request.model import ToolCall
 from threegate.tools.manifest import Manifest, manifest_name
 from threegate.tools.process_states import FRESH, RUNNING, write_states
 from threegate.tools.requested_call import pinned_manifest

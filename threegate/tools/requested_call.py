@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
+from threegate.request.action import ToolCall
 from threegate.request.job import JobServer, ServerState
-from threegate.request.model import ToolCall
 from threegate.tools.argument_schema import why_unfit
 from threegate.tools.manifest import Manifest, PinnedTool, manifest_name, parse_manifest, read_manifest
 from threegate.tools.process_states import read_state

@@ -27,6 +27,7 @@ from threegate.approval import (
 from threegate.approval.sshsig import render_armor
 from threegate.approval.statement import SignedBytes
 from threegate.core.settings import QuorumSettings
+from threegate.request.action import Command
 from threegate.request.job import JobInput
 
 
@@ -203,10 +204,12 @@ def job_fields(approved: Approved) -> Iterator[Mutation]:
     limits = job.limits
     changes: list[dict[str, Any]] = [
         {"backend": "ERA"},
-        {"argv": ("python3",)},
-        {"code": "print(2)\n"},
-        {"code": None},
-        {"vars_json": "{}"},
+        {"action": Command(("python3",))},
+        {"action": job.action.changed(code="print(2)\n")},
+        {"action": job.action.changed(code="")},
+        {"action": job.action.changed(vars_json="{}")},
+        {"action": material.PROJECT},
+        {"action": material.CALL},
         {"workdir": "/out"},
         {"inputs": (JobInput("data.csv", DATA_SHA, len(DATA) + 1, False),)},
         {"inputs": (JobInput("data.csv", DATA_SHA, len(DATA), True),)},

@@ -31,7 +31,7 @@ def test_a_cost_below_zero_gives_no_budget_back(more: dict[str, Any]) -> None:
     assert play.line({**CALL, "cost": 9}).to_json()["verdict"] == "block"
 
 
-@pytest.mark.parametrize("end", [{"outcome": {"status": 7}}, {"outcome": "succeeded", "at": "soon"}])
+@pytest.mark.parametrize("end", [{"outcome": {"status": 7}}, {"outcome": None}, {"outcome": "succeeded", "at": "soon"}])
 def test_an_end_that_says_nothing_leaves_the_claim_as_it_is(end: dict[str, Any]) -> None:
     play = play_of()
     play.line({**CALL, "claim": "mine"})

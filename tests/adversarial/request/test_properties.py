@@ -55,9 +55,7 @@ WORDS = [
 LINES = st.lists(st.lists(st.sampled_from(WORDS), max_size=3).map("".join), max_size=14)
 WHAT_RUNS = (
     "backend",
-    "argv",
-    "code",
-    "vars_json",
+    "action",
     "workdir",
     "inputs",
     "network_allowlist",
@@ -210,7 +208,7 @@ def test_the_argv_of_an_accepted_command_survives_quoting() -> None:
         if report.request is None:
             return
         met += 1
-        argv = report.request.argv
+        argv = report.request.action.words
         assert argv
         assert tuple(shlex.split(shlex.join(argv))) == argv
         assert tuple(shlex.split(line)) == argv, "what a POSIX shell's word splitting gives"

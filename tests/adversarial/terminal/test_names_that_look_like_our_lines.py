@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer
@@ -95,16 +96,20 @@ def test_files_that_an_agent_leaves_and_those_it_may_not_see(user: Person) -> No
 
 def leaves() -> Iterator[tuple[str, ...]]:
     """Each command with a forged word for each of its arguments."""
-    group = typer.main.get_command(app)
-    assert isinstance(group, typer.core.TyperGroup)
-    context = typer.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        subs = {(name, sub): item for sub, item in getattr(command, "commands", {}).items()} or {(name,): command}
-        for words, item in subs.items():
-            arguments = [param for param in getattr(item, "params", ()) if param.param_type_name == "argument"]
-            if arguments and words[0] not in ("run", "serve", "worker"):
-                yield (*words, *(FORGED for _ in arguments))
+    for words, item in below((), typer.main.get_command(app)):
+        arguments = [param for param in getattr(item, "params", ()) if param.param_type_name == "argument"]
+        if arguments and words[0] not in ("run", "serve", "worker"):
+            yield (*words, *(FORGED for _ in arguments))
+
+
+def below(words: tuple[str, ...], item: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each command that is not a group."""
+    if not isinstance(item, typer.core.TyperGroup):
+        yield words, item
+        return
+    context = typer.Context(item)
+    for name in item.list_commands(context):
+        yield from below((*words, name), item.get_command(context, name))
 
 
 @pytest.mark.slow

@@ -22,8 +22,8 @@ from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.judgement.judge import Clearance
+from threegate.request.action import ToolCall
 from threegate.request.job import Job
-from threegate.request.model import ToolCall
 from threegate.runners.interface import Control
 from threegate.runners.mcp.runner import CallRunner
 from threegate.serve.door_tools import OfferedTool

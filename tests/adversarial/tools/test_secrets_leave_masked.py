@@ -22,8 +22,8 @@ from threegate.core.errors import Unavailable
 from threegate.core.secret_value import read_secret
 from threegate.core.settings import SecretReference, Settings
 from threegate.judgement.judge import Clearance
+from threegate.request.action import ToolCall
 from threegate.request.job import Job
-from threegate.request.model import ToolCall
 from threegate.runners.interface import Control
 from threegate.runners.mcp.answer_files import answer_files
 from threegate.runners.mcp.runner import CallRunner
@@ -225,7 +225,7 @@ def test_a_request_of_the_servers_own_is_masked(
         ),
     )  # fmt: skip
     call = ToolCall("little", "echo", manifest.digest, json.dumps({"say": [asked]}))
-    job = cast(Job, SimpleNamespace(limits=SimpleNamespace(time_sec=20), call=call))
+    job = cast(Job, SimpleNamespace(limits=SimpleNamespace(time_sec=20), action=call, server=None))
     cleared = cast(Clearance, SimpleNamespace(must_cover=lambda job: None))
     outcome = CallRunner(settings).run(cleared, job, control)
     [item] = outcome.artifacts

@@ -74,9 +74,9 @@ PROMISES: dict[str, tuple[str, str]] = {
     ),
     "drill_placed": (
         "this id is spent",
-        "adversarial/approval/test_drills_never_run.py::test_a_copy_in_approved_never_runs",
+        "plugins/drills/test_drills_never_run.py::test_a_copy_in_approved_never_runs",
     ),
-    "drill_set": ("switched drills off", "acts/test_drills.py::test_switching_off_withdraws_it"),
+    "drill_set": ("switched drills off", "plugins/drills/test_drills.py::test_switching_off_withdraws_it"),
     "agent_ended": ("nothing of it lives any more", "agents/test_agent_run_command.py::test_a_kill_leaves_nothing"),
     "undone": (
         "did not take the change back",

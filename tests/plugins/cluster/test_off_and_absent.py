@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
+from tests.support import collects_as_usual
 from threegate.cli import execute
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.plugins import PLUGINS
@@ -155,3 +156,7 @@ def test_the_daemon_does_not_start_while_a_worker_has_a_request(
         f"TR-far runs on worker w1, and {why}; start the daemon with the plugin once, which settles it"
     )
     trail.close()
+
+
+def test_a_worker_looks_for_garbage_as_usual(tmp_path: Path) -> None:
+    assert collects_as_usual("worker", "--broker", "none", "--operators", "none", cwd=tmp_path)

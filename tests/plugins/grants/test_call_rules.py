@@ -20,8 +20,8 @@ from threegate.plugins.grants.constraint import Constraint
 from threegate.plugins.grants.grant import matches, opened, refuse_write
 from threegate.plugins.grants.near_misses import near_calls
 from threegate.plugins.grants.widened import Widened, open_job, read_widened, with_value
+from threegate.request.action import ToolCall
 from threegate.request.job import EarlierCall, Job, JobServer, ServerState
-from threegate.request.model import ToolCall
 
 JAIL = JobServer(place="jail", argv=("/usr/bin/hub",), hosts=(), binds=(), secrets=())
 
@@ -29,7 +29,7 @@ JAIL = JobServer(place="jail", argv=("/usr/bin/hub",), hosts=(), binds=(), secre
 def call(arguments: dict[str, Any], server: JobServer = JAIL, **changes: Any) -> Job:
     made = ToolCall("hub", "issue", "0" * 64, canonical_bytes(arguments).decode())
     request = material.make_request(
-        backend="mcp", code=None, inputs=(), outputs=(), call=made, tool=made.name, risk_level="medium"
+        backend="mcp", inputs=(), outputs=(), action=made, tool=made.name, risk_level="medium"
     )
     return material.make_job(request, server=server, **changes)
 

@@ -25,6 +25,7 @@ from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings, Settings, parse_settings
 from threegate.plugins.grants.grant import FIRST_GRANT_TYPE, Grant, covers, opened, terms
 from threegate.plugins.grants.widened import Widened
+from threegate.request.action import Command, Script
 from threegate.request.job import Job, JobInput
 
 OWNER = 1000
@@ -123,7 +124,8 @@ def test_how_a_request_is_promoted_under_it(key: Path, code: str, request_change
 def test_every_field_of_the_job_counts(key: Path) -> None:
     job = material.make_job(material.make_request())
     changes: list[dict[str, Any]] = [
-        {"backend": "ERA"}, {"argv": ("x",)}, {"code": "print(2)\n"}, {"vars_json": "{}"}, {"workdir": "/out"},
+        {"backend": "ERA"}, {"action": Command(("x",))}, {"action": Script("print(2)\n")},
+        {"action": job.action.changed(vars_json="{}")}, {"action": material.CALL}, {"workdir": "/out"},
         {"outputs": ()}, {"network": ("example.com:443",)}, {"environment": {"A": "b"}}, {"image": "x"},
         {"egress_image": "x"}, {"runtime": "x"}, {"seccomp_sha256": "x"}, {"tool": "t"}, {"session_id": "s"},
         {"labels": ("l",)}, {"workflow": "w"}, {"role": "r"}, {"requested_by": "else"},
@@ -152,7 +154,7 @@ def test_every_field_of_the_job_counts(key: Path) -> None:
         ({"network": ("example.com:443",)}, []),
         ({"effective_risk": "high"}, []),
         ({"backend": "ERA"}, ["data.csv"]),
-        ({"project": "web"}, []),
+        ({"action": material.PROJECT}, []),
         ({}, ["other.csv"]),
     ],
 )

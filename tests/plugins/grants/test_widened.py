@@ -22,6 +22,7 @@ from threegate.plugins.grants.constraint import Constraint, is_plain_word, kind_
 from threegate.plugins.grants.grant import GRANT_TYPE, Grant, covers, terms
 from threegate.plugins.grants.near_misses import examples
 from threegate.plugins.grants.widened import Widened, open_job, read_widened, with_value
+from threegate.request.action import Command
 from threegate.request.job import Job, JobInput
 from threegate.request.model import InputFile, OutputFile
 
@@ -40,8 +41,7 @@ def monty(**changes: Any) -> Job:
 def era(*argv: str, inputs: tuple[str, ...] = ("data.csv",), **changes: Any) -> Job:
     request = material.make_request(
         backend="ERA",
-        argv=argv,
-        code=None,
+        action=Command(argv),
         inputs=tuple(InputFile(name, material.DATA_SHA) for name in inputs),
         outputs=(OutputFile("/out/a.txt"),),
     )
@@ -75,9 +75,12 @@ def give(key: Path) -> Any:
 
 def changed(job: Job, part: str, raw: str) -> Job:
     """The job with other raw text where a variable's value is."""
-    inside = with_value(job, part, "@@")
-    assert inside.vars_json is not None
-    return replace(job, vars_json=inside.vars_json.replace('"@@"', raw))
+    return with_vars(job, with_value(job, part, "@@").action.variables.replace('"@@"', raw))
+
+
+def with_vars(job: Job, text: str | None) -> Job:
+    """The job with other Inputs (JSON)."""
+    return replace(job, action=job.action.changed(vars_json=text))
 
 
 RUNS_AND_WAITS: list[tuple[Job, str, str, list[Any], list[Any]]] = [
@@ -148,22 +151,22 @@ def test_only_the_value_may_differ_in_the_text_of_the_inputs(give: Any, raw: str
 def test_the_text_around_stays_byte_for_byte(give: Any) -> None:
     job = monty()
     grant = give(job, "vars.month ~ 2026-[0-9]{2}", "vars.limit = 1..100")
-    assert job.vars_json is not None
-    for at in range(len(job.vars_json)):
-        other = job.vars_json[:at] + " " + job.vars_json[at:]
-        assert not covers(grant, replace(job, vars_json=other)), at
+    written = job.action.variables
+    assert written
+    for at in range(len(written)):
+        assert not covers(grant, with_vars(job, f"{written[:at]} {written[at:]}")), at
     for raw in ("2e1", "20.0", "0020", "+20", '"20"', "-0"):
         assert not covers(grant, changed(job, "vars.limit", raw)), raw
     for text in (None, "", "[]", "{}", '{"month": 1}', "{" * 30, '{"month": "2026-11"'):
-        assert not covers(grant, replace(job, vars_json=text)), text
+        assert not covers(grant, with_vars(job, text)), text
 
 
 def test_two_values_do_not_change_places(give: Any) -> None:
-    job = monty(vars_json='{"a": 1, "b": 50}')
+    job = with_vars(monty(), '{"a": 1, "b": 50}')
     grant = give(job, "vars.a = 0..10", "vars.b = 40..60")
-    assert covers(grant, replace(job, vars_json='{"a": 2, "b": 51}'))
-    assert not covers(grant, replace(job, vars_json='{"a": 50, "b": 1}'))
-    assert not covers(grant, replace(job, vars_json='{"b": 50, "a": 1}'))
+    assert covers(grant, with_vars(job, '{"a": 2, "b": 51}'))
+    assert not covers(grant, with_vars(job, '{"a": 50, "b": 1}'))
+    assert not covers(grant, with_vars(job, '{"b": 50, "a": 1}'))
 
 
 def test_every_other_field_of_the_job_counts(give: Any) -> None:
@@ -172,9 +175,10 @@ def test_every_other_field_of_the_job_counts(give: Any) -> None:
     inside = with_value(with_value(job, "vars.month", "2026-12"), "inputs.data.csv", 7)
     assert covers(grant, inside)
     changes: list[dict[str, Any]] = [
-        {"code": "print(2)\n"}, {"workdir": "/out"}, {"outputs": ()}, {"network": ("example.com:443",)},
+        {"action": job.action.changed(code="print(2)\n")}, {"action": material.PROJECT},
+        {"workdir": "/out"}, {"outputs": ()}, {"network": ("example.com:443",)},
         {"tool": "t"}, {"session_id": "s"}, {"requested_by": "else"}, {"effective_risk": "medium"},
-        {"effective_risk": "high"}, {"data_sensitivity": "internal"}, {"project": "web"}, {"unread": ("data.csv",)},
+        {"effective_risk": "high"}, {"data_sensitivity": "internal"}, {"unread": ("data.csv",)},
         {"inputs": ()}, {"inputs": (replace(job.inputs[0], unpack=True),)},
         {"inputs": (JobInput("other.csv", material.DATA_SHA, 1, False),)},
         {"inputs": (*job.inputs, JobInput("more.csv", material.DATA_SHA, 1, False))},
@@ -190,8 +194,8 @@ def test_an_argument_never_makes_a_command_that_hides_code(give: Any) -> None:
     grant = give(job, "argv.3 ~ (/in/)?[a-z.=-]+")
     assert covers(grant, with_value(job, "argv.3", "/in/x.csv"))
     assert not covers(grant, with_value(job, "argv.3", "--compress-program=x"))
-    assert not covers(grant, replace(job, argv=("sort", "-k", "2", "/in/data.csv", "more")))
-    assert not covers(grant, replace(job, argv=("uniq", "-k", "2", "/in/data.csv")))
+    assert not covers(grant, replace(job, action=Command(("sort", "-k", "2", "/in/data.csv", "more"))))
+    assert not covers(grant, replace(job, action=Command(("uniq", "-k", "2", "/in/data.csv"))))
     script = era("python3", "/in/a.py", "x", inputs=("a.py",))
     hidden = give(script, 'argv.2 = ["x", "y"]')
     assert not covers(hidden, replace(script, unread=("a.py",)))
@@ -218,11 +222,11 @@ NEVER: list[tuple[Job, str, str]] = [
     (monty(), "network = a*", "no such part"),
     (monty(), "vars.nothing = a*", "no such value"),
     (monty(), "vars = a*", "no such part"),
-    (monty(vars_json=None), "vars.month = a*", "cannot be read"),
+    (with_vars(monty(), None), "vars.month = a*", "cannot be read"),
     (monty(), "vars.deep = a*", "not a plain text or number"),
     (monty(), "vars.deep.no = a*", "not a plain text or number"),
     (monty(), "vars.on = [true]", "not a plain text or number"),
-    (monty(vars_json='{"a": "\\u0061"}'), "vars.a = a*", "usual spelling"),
+    (with_vars(monty(), '{"a": "\\u0061"}'), "vars.a = a*", "usual spelling"),
     (monty(), "vars.month", "without = or ~"),
     (monty(), "vars.month = *", "takes any text"),
     (monty(), "vars.month ~ .*", "takes any text"),
@@ -296,7 +300,7 @@ def test_it_launches_what_it_covers_and_nothing_else(key: Path) -> None:
         under = check_launch(facts).under
         return under and under.grant
 
-    assert request.vars_json and launch(VARS.replace('"limit": 20', '"limit": 30')) == Grant.parse(data).id
+    assert request.action.variables and launch(VARS.replace('"limit": 20', '"limit": 30')) == Grant.parse(data).id
     with pytest.raises(Refused) as caught:
         launch(VARS.replace('"limit": 20', '"limit": 101'))
     assert caught.value.code == "grant_mismatch"

@@ -23,6 +23,6 @@ def _worker() -> Typer:
 
 
 COMMANDS = {
-    "worker": PluginCommand("Run requests on this machine for a cluster.", _worker, stays=True),
+    "worker": PluginCommand("Run requests on this machine for a cluster.", _worker),
     "cluster": PluginCommand("Make the certificates and broker files of a cluster.", _cluster),
 }

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli.invocation import wants_json
+from threegate.cli.invocation import keep_running, wants_json
 
 app = typer.Typer()
 
@@ -50,6 +50,7 @@ def worker(
 
     Example: threegate worker --broker amqps://broker.example:5671/threegate --operators operators --identity worker-1
     """
+    keep_running()
     from threegate.core.errors import NoWorkspace
     from threegate.daemon.log import Log
     from threegate.plugins.cluster.worker.service import Options, run_worker

@@ -106,11 +106,11 @@ def is_grant(data: bytes) -> bool:
 
 def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
     """A Job without the open values. Raises Refused (grant_mismatch) for what no grant may cover."""
-    if job.network or (job.effective_risk == "high" and job.call is None):
+    if job.network or (job.effective_risk == "high" and not job.action.own_tool):
         raise Refused("grant_mismatch", "a grant never covers network or effective risk high; approve it by hand")
-    if job.project is not None:
-        raise Refused("grant_mismatch", "a grant never covers a change of a project; approve it by hand")
-    if job.call is not None and reaches_network(job.server):
+    if job.action.never_granted:
+        raise Refused("grant_mismatch", f"a grant never covers {job.action.never_granted}; approve it by hand")
+    if job.action.own_tool and reaches_network(job.server):
         for item in widened:
             if item.constraint is not None and item.constraint.is_free_text:
                 raise Refused(
@@ -130,10 +130,10 @@ def refuse_write(job: Job, *, allowed: bool) -> None:
     """A call whose contract does not declare ``side_effect: read`` has effective risk high. Raises Refused
     (grant_mismatch).
     """
-    if job.call is not None and job.effective_risk == "high" and not allowed:
+    if job.action.own_tool and job.effective_risk == "high" and not allowed:
         raise Refused(
             "grant_mismatch",
-            (f"{job.call.name}: no contract says side_effect: read of it; write one, or set grants.allow_write = true"),
+            (f"{job.tool}: no contract says side_effect: read of it; write one, or set grants.allow_write = true"),
         )
 
 

@@ -70,7 +70,7 @@ class GrantWay(ActWay):
 
     @property
     def under(self) -> Under:
-        writes = _settings(self.facts).allow_write and self.facts.job.call is not None
+        writes = _settings(self.facts).allow_write and self.facts.job.action.own_tool
         return Under(self.grant.id, self.grant.max_uses, confirms=writes)
 
     def checks(self) -> Iterator[Step]:

@@ -52,8 +52,7 @@ def near_calls(job: Job, widened: Sequence[Widened], absent: Sequence[str]) -> l
 
     One with another value, one with an extra argument, one with a value of another type, then more of each.
     """
-    assert job.call is not None
-    pattern, arguments = opened(job, widened).pattern, job.call.arguments()
+    pattern, arguments = opened(job, widened).pattern, job.action.arguments()
     values = [
         (f"{_name(example.widened)} is another", with_value(job, example.widened.part, example.waits))
         for example in examples(job, widened)

@@ -7,7 +7,7 @@ approval; the number of uses is checked again at each claim, under the trail's l
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
@@ -18,8 +18,7 @@ from threegate.acts.list_drafts import drafts_of
 from threegate.acts.pinning import check_pinned, pin
 from threegate.approval.launch import check_launch
 from threegate.core.errors import DiskFull, InvalidInput, Refused, ThreeGateError, TrailError, Unavailable, place_of
-from threegate.daemon.log import Log
-from threegate.daemon.work import Work
+from threegate.daemon.plugin_work import DaemonParts, Work
 from threegate.launch.context import Context
 from threegate.plugins.grants.grant import Grant, covers
 from threegate.plugins.grants.section import GrantSettings
@@ -51,8 +50,8 @@ class Promotion(Work):
     again after a new grant.
     """
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, daemon: DaemonParts) -> None:
+        self._log, self._drafts = daemon.log, daemon.drafts
         self._fresh: dict[Path, None] = {}
         """Drafts that were not compared yet."""
         self._changed = 0
@@ -61,15 +60,17 @@ class Promotion(Work):
     def draft_seen(self, path: Path) -> None:
         self._fresh[path] = None
 
-    def turn(self, context: Context, drafts: Collection[Path]) -> int:
-        """Return how many drafts were compared."""
-        if not context.policy.settings.section(GrantSettings).allow:
+    def turn(self, context: Context, *, off: bool) -> int:
+        """Return how many drafts were compared. Once it is on again, all of them are."""
+        if off or not context.policy.settings.section(GrantSettings).allow:
+            self._fresh.clear()
+            self._changed = 0
             return 0
         with suppress(FileNotFoundError):
             changed = os.stat(context.workspace.grants).st_mtime_ns
             if changed != self._changed:
                 self._changed = changed
-                self._fresh.update(dict.fromkeys(sorted(drafts)))
+                self._fresh.update(dict.fromkeys(sorted(self._drafts())))
         paths = list(islice(self._fresh, _COMPARED))
         if not paths:
             return 0

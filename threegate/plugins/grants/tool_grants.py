@@ -117,8 +117,8 @@ def calls_sections(calls: GrantedCalls) -> list[Section]:
         ("would run", "", calls.job),
         *(("would wait", f" ({why})", job) for why, job in near),
     ):
-        assert job.call is not None
-        items.append(Field(label, f"{job.call.arguments_json}{why}"))
+        called = "".join(item.text for item in job.action.texts())
+        items.append(Field(label, f"{called}{why}"))
     return [
         Section("WHAT MAY BE CALLED WITHOUT ASKING YOU", tuple(items)),
         reach_section(calls.manifest),

@@ -23,7 +23,6 @@ from threegate.plugins.grants.constraint import Constraint, Kind, kind_of
 from threegate.request.backend_rules import BACKENDS
 from threegate.request.command import script_word
 from threegate.request.command.data_tools import tool_of
-from threegate.request.exposure import command_exposure
 from threegate.request.job import Job
 
 _LIMITS: Final = ("time_sec", "memory_mb")
@@ -147,7 +146,7 @@ def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
         elif kind == "limits" and name in _LIMITS:
             values[part] = meaning["limits"][name]
             meaning["limits"][name] = None
-        elif kind == "arguments" and name and job.call is not None:
+        elif kind == job.action.open_part == "arguments" and name:
             pass  # all together below
         elif kind != "vars" or not name:
             raise _mismatch(f"{part}: no such part; {_parts_there_are(job)}")
@@ -157,8 +156,8 @@ def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
         values.update(found)
         meaning["vars_sha256"], meaning["vars_around_sha256"] = None, canonical.digest(around)
     paths = {part: part.split(".")[1:] for part in parts if part.startswith(ARGUMENTS)}
-    if paths and job.call is not None:
-        arguments = job.call.arguments()
+    if paths:
+        arguments = job.action.arguments()
         for part, path in paths.items():
             values[part] = _take_leaf(arguments, part, path)
         del meaning["call"]["arguments_sha256"]
@@ -179,24 +178,26 @@ def with_value(job: Job, part: str, value: Any) -> Job:
     if kind == "limits":
         return replace(job, limits=replace(job.limits, **{name: value}))
     if kind == "vars":
-        text = job.vars_json or ""
+        text = job.action.variables
         start, end = next(_spans(text, {part: part.split(".")[1:]}))[1:]
-        return replace(job, vars_json=text[:start] + json.dumps(value, ensure_ascii=False) + text[end:])
-    if kind == "arguments" and job.call is not None:
-        arguments = job.call.arguments()
+        text = text[:start] + json.dumps(value, ensure_ascii=False) + text[end:]
+        return replace(job, action=job.action.changed(vars_json=text))
+    if kind == "arguments":
+        arguments = job.action.arguments()
         holder, key = _holder(arguments, part, name.split("."))
         holder[key] = value
         return with_arguments(job, arguments)
-    words = list((job.argv if kind == "argv" else job.outputs) or ())
+    words = list(job.action.words if kind == "argv" else job.outputs)
     words[int(name)] = value
-    return replace(job, argv=tuple(words)) if kind == "argv" else replace(job, outputs=tuple(words))
+    if kind == "argv":
+        return replace(job, action=job.action.changed(argv=tuple(words)))
+    return replace(job, outputs=tuple(words))
 
 
 def with_arguments(job: Job, arguments: Mapping[str, Any]) -> Job:
     """The same tool call with other arguments; for display."""
-    assert job.call is not None
     text = canonical.canonical_bytes(dict(arguments)).decode()
-    return replace(job, call=replace(job.call, arguments_json=text))
+    return replace(job, action=job.action.changed(arguments_json=text))
 
 
 def _take_leaf(arguments: dict[str, Any], part: str, path: Sequence[str]) -> Any:
@@ -238,9 +239,9 @@ def _take_input(job: Job, meaning: dict[str, Any], name: str) -> int:
 
 
 def _take_argument(job: Job, meaning: dict[str, Any], name: str) -> str:
-    argv = job.argv or ()
+    argv = job.action.words
     at = _index(name, argv, f"argv.{name}")
-    exposure = command_exposure(argv, job.workdir, job.inputs).with_unread(job.unread)
+    exposure = job.action.exposure(job.workdir, job.inputs).with_unread(job.unread)
     if exposure.opaque:
         raise _mismatch(f"argv.{name}: not all code of the command is on the screen: {exposure.why}")
     script = script_word(argv)
@@ -259,7 +260,7 @@ def _take_argument(job: Job, meaning: dict[str, Any], name: str) -> str:
 
 def _take_variables(job: Job, parts: Mapping[str, Sequence[str]]) -> tuple[list[str], dict[str, Any]]:
     """The text around the named variables, and their values."""
-    text = job.vars_json or ""
+    text = job.action.variables
     try:
         spans = list(_spans(text, parts))
     except (JSONDecodeError, RecursionError, IndexError):
@@ -326,9 +327,9 @@ def _parts_there_are(job: Job) -> str:
     names = [f"limits.{name}" for name in _LIMITS]
     names += [f"inputs.{item.name}" for item in job.inputs if BACKENDS[job.backend].data_inputs]
     names += [f"outputs.{number}" for number, _ in enumerate(job.outputs)]
-    names += [f"argv.{number}" for number, _ in enumerate(job.argv or ()) if number]
-    names += [f"vars.{name}" for name in json.loads(job.vars_json or "{}") if _PART.fullmatch(str(name))]
-    names += [f"arguments.{name}" for name in job.call.arguments()] if job.call else []
+    names += [f"argv.{number}" for number, _ in enumerate(job.action.words) if number]
+    names += [f"vars.{name}" for name in json.loads(job.action.variables or "{}") if _PART.fullmatch(str(name))]
+    names += [f"arguments.{name}" for name in job.action.arguments()]
     return f"there are {', '.join(names)}"
 
 

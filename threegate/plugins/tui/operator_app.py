@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult, SuspendNotSupported
@@ -23,7 +23,6 @@ from textual.worker import get_current_worker
 
 from threegate.acts.approve import known_operators, promote, seal, sign
 from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
-from threegate.acts.drills import answer_drill, told_drill
 from threegate.acts.reject import REJECT, reject_about, reject_draft
 from threegate.acts.signed_acts import decide
 from threegate.acts.signing_key import Acting, acting_operator
@@ -39,6 +38,7 @@ from threegate.plugins.tui.screens import Confirm, ReasonScreen, TextScreen
 from threegate.request.model import Delivery
 from threegate.review.compare import compare_with_last
 from threegate.review.countersign import countersign
+from threegate.review.draft_sources import PlacedDraft
 from threegate.review.readiness import Readiness
 from threegate.review.reviewed_draft import Draft
 from threegate.review.screen import render_comparison
@@ -538,8 +538,8 @@ class RequestsScreen(Screen[None]):
         """Seal, sign and promote what was on the screen; ssh-keygen may ask on the terminal."""
         context, reviewed = opened.context, opened.reviewed
         assert reviewed is not None  # _ready
-        if reviewed.draft.drill is not None:
-            return self._reveal(opened, reviewed.draft, "missed", f"operator:{acting.name}")
+        if (placed := reviewed.draft.placed) is not None:
+            return self._reveal(opened, reviewed.draft, placed, f"operator:{acting.name}", yes=True)
         self._refuse_other_policy(context)
         sealed = seal(context, reviewed, acting.name)
         says = f"threegate: {reviewed.request.file_name} as {acting.name}; ssh-keygen may ask now"
@@ -599,9 +599,9 @@ class RequestsScreen(Screen[None]):
     def _reject(self, opened: Opened, reason: str) -> str:
         draft = opened.draft
         assert draft is not None  # action_reject
-        if draft.drill is not None:
+        if (placed := draft.placed) is not None:
             who = f"operator:{self.app.acting.name}" if self.app.acting else account()
-            return self._reveal(opened, draft, "caught", who, reason)
+            return self._reveal(opened, draft, placed, who, yes=False, reason=reason)
         by = decide(
             opened.context,
             REJECT,
@@ -614,19 +614,17 @@ class RequestsScreen(Screen[None]):
         return f"rejected {done.path.name}"
 
     def _reveal(
-        self, opened: Opened, draft: Draft, outcome: Literal["caught", "missed"], who: str, reason: str = ""
+        self, opened: Opened, draft: Draft, placed: PlacedDraft, who: str, *, yes: bool, reason: str = ""
     ) -> str:
-        """End a drill, and say what it was before anything else can be done."""
-        reading = self._reading()
-        drill = answer_drill(opened.context, draft, outcome, actor=who, reading=reading, reason=reason)
-        said, line = told_drill(drill, outcome)
+        """End a draft that is never signed, and say what it was before anything else can be done."""
+        answer = placed.answer(opened.context, draft.data, yes=yes, actor=who, reading=self._reading(), reason=reason)
 
         def lines(width: int) -> list[str]:
-            head = own(said, width=width, indent=0)
-            return [*head, "", *own(f"planted ({drill.planted}):", width=width), *quoted(line, width=width)]
+            head = own(answer.says, width=width, indent=0)
+            return [*head, "", *own(f"{answer.label}:", width=width), *quoted(answer.line, width=width)]
 
-        self.app.push_screen(TextScreen("THIS WAS A DRILL", lines))
-        return said
+        self.app.push_screen(TextScreen(answer.title, lines))
+        return answer.says
 
     def _cancel(self, request_id: str, reason: str) -> str:
         context = self.app.fresh_context()

@@ -11,12 +11,15 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from threegate.request.fixes import body_fixes, front_matter_fixes
 from threegate.request.fixes.edit import Draft, apply_fixes, split_lines
-from threegate.request.front_matter_keys import GateSettings
 from threegate.request.reader import read_request
 from threegate.request.report import Finding, Fix, Report
+
+if TYPE_CHECKING:
+    from threegate.core.settings import RequestSettings
 
 __all__ = ["MENDED_RULES", "apply_fixes", "propose_fixes"]
 
@@ -29,7 +32,7 @@ _STOPPING = frozenset({"TG105", "TG106", "TG108", "TG110", "TG112", "TG113", "TG
 """At these the reader stops, so that fixing one may show the next of its kind, elsewhere."""
 
 
-def propose_fixes(data: bytes, report: Report, *, settings: GateSettings, now: datetime) -> tuple[Fix, ...]:
+def propose_fixes(data: bytes, report: Report, *, settings: RequestSettings, now: datetime) -> tuple[Fix, ...]:
     """The fixes for `report`, which must be the reader's report on exactly these bytes. Never raises.
 
     Costs a second reading of the file, but nothing if no finding has a fix.
@@ -43,7 +46,7 @@ def propose_fixes(data: bytes, report: Report, *, settings: GateSettings, now: d
         return ()
 
 
-def _proposed(text: str, report: Report, settings: GateSettings, now: datetime) -> tuple[Fix, ...]:
+def _proposed(text: str, report: Report, settings: RequestSettings, now: datetime) -> tuple[Fix, ...]:
     draft = Draft(split_lines(text), PurePath(report.path).name, settings, now)
     taken: set[tuple[str, int]] = set()
     fixes: list[Fix] = []
@@ -69,7 +72,7 @@ def _solved(
     report: Report,
     fixes: Sequence[Fix],
     fixed: Sequence[Finding],
-    settings: GateSettings,
+    settings: RequestSettings,
     now: datetime,
 ) -> frozenset[str]:
     """The rules whose fixed findings are gone when the file with all fixes is read. None if a secret

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from threegate.core import limits
-from threegate.request.front_matter_keys import GateSettings
 from threegate.request.report import Fix
+
+if TYPE_CHECKING:
+    from threegate.core.settings import RequestSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class Draft:
 
     lines: tuple[str, ...]
     name: str
-    settings: GateSettings
+    settings: RequestSettings
     now: datetime
 
     @property

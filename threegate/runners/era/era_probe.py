@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from threegate.core.settings import EraSettings
 from threegate.jail.seccomp import SECCOMP_SHA256
+from threegate.request.action import Command
 from threegate.request.job import ERA_ENVIRONMENT, PROXY_URL, Job, JobLimits
 
 PROBE_HOST = "threegate-probe.invalid"
@@ -149,9 +150,7 @@ def era_probe_job(settings: EraSettings, *, network: bool) -> Job:
     script = "".join(f"{name} = {value!r}\n" for name, value in facts.items()) + _ERA_PROBE
     return Job(
         backend="ERA",
-        argv=("/usr/bin/python3", "-I", "-c", script),
-        code=None,
-        vars_json=None,
+        action=Command(("/usr/bin/python3", "-I", "-c", script)),
         workdir="/in",
         inputs=(),
         outputs=(),

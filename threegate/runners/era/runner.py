@@ -73,7 +73,7 @@ class EraRunner:
         return None
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        """Run `job.argv` once; see Runner.run. Never raises because of the command."""
+        """Run the command once; see Runner.run. Never raises because of the command."""
         clearance.must_cover(job)
         return self._contained(clearance.request_id, job, control)
 
@@ -128,4 +128,4 @@ def _completed(run: EraRun, control: Control) -> Outcome:
 
 def _has_command(job: Job) -> bool:
     """Whether there is a command that a container can run; a word with = would be taken for a variable."""
-    return bool(job.argv) and "=" not in (job.argv or ("",))[0]
+    return bool(job.action.words) and "=" not in job.action.program

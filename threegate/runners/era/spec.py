@@ -30,7 +30,7 @@ were read back.
 def command_words(job: Job) -> list[str]:
     """What PID 1 executes: the exact environment, the workdir, the argv itself; no shell parses it."""
     environment = [f"{name}={value}" for name, value in sorted(job.environment.items())]
-    return ["/usr/bin/env", "-i", f"--chdir={job.workdir}", *environment, *(job.argv or ())]
+    return ["/usr/bin/env", "-i", f"--chdir={job.workdir}", *environment, *job.action.words]
 
 
 def told(mark: str, job: Job) -> bytes:

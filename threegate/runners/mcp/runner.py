@@ -22,8 +22,8 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
+from threegate.request.action import ToolCall
 from threegate.request.job import Job
-from threegate.request.model import ToolCall
 from threegate.runners.interface import Artifact, Control, Outcome, Status
 from threegate.runners.live_output import PROGRESS
 from threegate.runners.streams import EMPTY, StreamMeter
@@ -63,11 +63,11 @@ class CallRunner:
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Make the call; see Runner.run. Raises OSError for our own disk."""
         clearance.must_cover(job)
-        assert job.call is not None and control.workspace is not None
+        assert isinstance(job.action, ToolCall) and control.workspace is not None
         started, begun = datetime.now(UTC), time.monotonic()
         if control.lasting is not None:
             control.lasting()
-        ended = self._ended(control.workspace, clearance, job, job.call, control)
+        ended = self._ended(control.workspace, clearance, job, job.action, control)
         out = control.run_folder / "out"
         durable.make_folder(out, 0o700, settled=False)  # the record is synced with all of it
         durable.write_files(out, ended.files, 0o600)

@@ -6,6 +6,7 @@ request's.
 
 from __future__ import annotations
 
+from threegate.request.action import Script
 from threegate.request.job import Job, JobLimits
 
 MONTY_PROBE = """
@@ -53,9 +54,7 @@ def monty_probe_job() -> Job:
     """Monty's probe; its value is the list of walls."""
     return Job(
         backend="monty",
-        argv=None,
-        code=MONTY_PROBE,
-        vars_json=None,
+        action=Script(MONTY_PROBE),
         workdir="/in",
         inputs=(),
         outputs=(),

@@ -19,6 +19,7 @@ import pydantic_monty as pm
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
+from threegate.request.action import Script
 from threegate.runners.interface import Control, Outcome, Status
 from threegate.runners.monty.drive import Drive, DriveStopped, explain
 from threegate.runners.monty.monty_probe import monty_probe_job
@@ -58,7 +59,7 @@ class MontyRunner:
         return None
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        """Run `job.code` once; see Runner.run. Never raises because of the code; raises OSError for our own
+        """Run the code once; see Runner.run. Never raises because of the code; raises OSError for our own
         disk.
         """
         clearance.must_cover(job)
@@ -197,9 +198,10 @@ class _MontyRun:
                 process.measure()
 
     def _feed(self, session: pm.MontySession, drive: Drive) -> None:
-        job = self._job
+        job, script = self._job, self._job.action
+        assert isinstance(script, Script)
         try:
-            value = drive.feed(session, job.code or "", json.loads(job.vars_json or "{}"), self._mounts(), job.workdir)
+            value = drive.feed(session, script.code, json.loads(script.variables or "{}"), self._mounts(), job.workdir)
             self._end("succeeded", "The code ran to completion.", 0)
             self._keep(value)
         except pm.MontyError as error:

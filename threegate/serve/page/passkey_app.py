@@ -40,8 +40,8 @@ from threegate.core.errors import InvalidInput, Refused, ThreeGateError
 from threegate.core.web_origin import parse_origin
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
+from threegate.review.draft_sources import placed_at
 from threegate.review.overview import GROUPS
-from threegate.review.placed_drill import drill_at
 from threegate.review.request_view import RequestView
 from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.review.status import RequestEntry
@@ -88,12 +88,12 @@ class _PasskeyViews(Views):
         return self._entry(request)
 
     def _entries(self, group: str) -> list[RequestEntry]:
-        """Operators who sign with a passkey get no drills."""
-        return [entry for entry in super()._entries(group) if drill_at(self._workspace, entry.path) is None]
+        """Operators who sign with a passkey get no drafts that are never signed."""
+        return [entry for entry in super()._entries(group) if placed_at(self._workspace, entry.path) is None]
 
     def _entry(self, request: Request) -> RequestEntry:
         entry = super()._entry(request)
-        if drill_at(self._workspace, entry.path) is not None:
+        if placed_at(self._workspace, entry.path) is not None:
             raise Missing("it is no longer in this folder: find it in the lists")
         return entry
 

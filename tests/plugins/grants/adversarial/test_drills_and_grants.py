@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.acts.bench_workspace import Bench
-from tests.adversarial.approval import test_drills_never_run
-from tests.adversarial.approval.test_drills_never_run import run
+from tests.plugins.drills import test_drills_never_run
+from tests.plugins.drills.test_drills_never_run import run
 from threegate.core.errors import Refused
+from threegate.plugins.drills.placed_drill import Drill
 from threegate.plugins.grants.giving import new_grant
 from threegate.plugins.grants.promotion import promote_granted, use_grants
 from threegate.plugins.grants.standing_grants import list_grants
-from threegate.review.placed_drill import Drill
 
 bench = test_drills_never_run.bench
 drill = test_drills_never_run.drill

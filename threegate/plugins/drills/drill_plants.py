@@ -59,7 +59,7 @@ def _host(request: Request, chance: Random, others: Sequence[InputFile], most: R
         network_allowlist=tuple(
             NetworkTarget(host, item.port) if item.host == target.host else item for item in request.network_allowlist
         ),
-        argv=_everywhere(request.argv, target.host, host),
+        action=request.action.replaced(target.host, host),
     )
     return Planted("host", changed, f"host: {host} (was {target.host})")
 
@@ -86,8 +86,7 @@ def _path(request: Request, chance: Random, others: Sequence[InputFile], most: R
     changed = replace(
         request,
         outputs=tuple(replace(item, path=path) if item is output else item for item in request.outputs),
-        argv=_everywhere(request.argv, output.path, path),
-        code=request.code and request.code.replace(output.path, path),
+        action=request.action.replaced(output.path, path),
     )
     return Planted("path", changed, f"output: {path} (was {output.path})")
 
@@ -96,11 +95,11 @@ def _network(request: Request, chance: Random, others: Sequence[InputFile], most
     """Add code that calls out."""
     call = f"urllib.request.urlopen('https://{_ELSEWHERE}/{chance.randrange(16**6):06x}')"
     planted = f"import urllib.request; {call}"
-    for code, change in _codes(request):
-        changed = _after_a_line(code, planted, chance)
-        if changed is not None:
-            return Planted("network", change(changed), f"code: {planted}")
-    return None
+    found = request.action.python()
+    changed = _after_a_line(found[0], planted, chance) if found else None
+    if found is None or changed is None:
+        return None
+    return Planted("network", replace(request, action=found[1](changed)), f"code: {planted}")
 
 
 def _limit(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Planted | None:
@@ -120,14 +119,16 @@ def _limit(request: Request, chance: Random, others: Sequence[InputFile], most: 
 def _hidden(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Planted | None:
     """Put a statement far to the right in a line of code."""
     what = f"print(open('/in/{request.inputs[0].name}').read())" if request.inputs else "print('sent')"
-    for code, change in _codes(request):
-        lines = code.split("\n")
-        for at in chance.sample(range(len(lines)), len(lines)):
-            if not lines[at].strip() or lines[at].rstrip().endswith((":", "\\", ",")) or "#" in lines[at]:
-                continue
-            hidden = [*lines[:at], f"{lines[at]}{' ' * _SPACES}; {what}", *lines[at + 1 :]]
-            if _parses("\n".join(hidden)):
-                return Planted("hidden", change("\n".join(hidden)), f"code, far to the right: {what}")
+    if (found := request.action.python()) is None:
+        return None
+    lines = found[0].split("\n")
+    for at in chance.sample(range(len(lines)), len(lines)):
+        if not lines[at].strip() or lines[at].rstrip().endswith((":", "\\", ",")) or "#" in lines[at]:
+            continue
+        hidden = "\n".join([*lines[:at], f"{lines[at]}{' ' * _SPACES}; {what}", *lines[at + 1 :]])
+        if _parses(hidden):
+            changed = replace(request, action=found[1](hidden))
+            return Planted("hidden", changed, f"code, far to the right: {what}")
     return None
 
 
@@ -140,15 +141,6 @@ PLANTS: Final[Mapping[str, Plant]] = {
     "hidden": _hidden,
 }
 """By kind."""
-
-
-def _codes(request: Request) -> Iterator[tuple[str, Callable[[str], Request]]]:
-    """The Python code of a request, and the request with that code replaced."""
-    words = request.argv or ()
-    if request.code is not None:
-        yield request.code, lambda code: replace(request, code=code)
-    elif len(words) > 2 and words[0] in ("python", "python3") and words[1] == "-c":
-        yield words[2], lambda code: replace(request, argv=(*words[:2], code, *words[3:]))
 
 
 def _after_a_line(code: str, planted: str, chance: Random) -> str | None:
@@ -172,10 +164,6 @@ def _parses(code: str) -> bool:
     except (SyntaxError, ValueError):
         return False
     return True
-
-
-def _everywhere(words: tuple[str, ...] | None, old: str, new: str) -> tuple[str, ...] | None:
-    return None if words is None else tuple(word.replace(old, new) for word in words)
 
 
 def plants(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Iterator[Planted]:

@@ -9,13 +9,14 @@ from random import Random
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
-from threegate.acts.drills import answer_drill, place_drill, set_drills, settle_drill
+from tests.plugins.drills.practice import answer_drill
 from threegate.acts.signing_key import Acting
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
+from threegate.plugins.drills.drills import place_drill, set_drills, settle_drill
+from threegate.plugins.drills.placed_drill import drills_folder, read_drill
 from threegate.records.audit_verify import verify_workspace
 from threegate.request.render_draft import file_name
-from threegate.review.placed_drill import read_drill
 from threegate.review.reviewed_draft import read_draft
 
 
@@ -36,7 +37,7 @@ def test_names_that_were_taken_before_keep_no_drill_away(ran: Bench) -> None:
     drill = place_drill(ran.context, chance=Random(7))
     assert drill is not None and drill.name.endswith(".md") and "Z-sum-" in drill.name
     draft = read_draft(ran.workspace, drill.listed(ran.workspace))
-    assert draft.drill is not None and settle_drill(ran.context) is None
+    assert draft.placed is not None and settle_drill(ran.context) is None
     assert read_drill(ran.workspace) == drill
 
 
@@ -47,16 +48,17 @@ def test_a_name_that_is_taken_afterwards_hides_it_only_until_the_next_look(ran: 
         known = read_drill(ran.workspace)
         assert known is not None
         known.listed(ran.workspace).write_bytes(b"mine")
-        assert read_draft(ran.workspace, known.listed(ran.workspace)).drill is None, "a file of the name is what it is"
+        assert read_draft(ran.workspace, known.listed(ran.workspace)).placed is None, "a file of the name is what it is"
         assert settle_drill(ran.context) is None
     named = read_drill(ran.workspace)
     assert named is not None and named.name != drill.name and named.commitment == drill.commitment
-    assert sorted(path.name for path in ran.workspace.drills.iterdir()) == sorted(["plan.json", named.name])
+    assert sorted(path.name for path in drills_folder(ran.workspace).iterdir()) == sorted(["plan.json", named.name])
     draft = read_draft(ran.workspace, named.listed(ran.workspace))
-    assert answer_drill(ran.context, draft, "caught", actor="operator:alice") == named
+    assert draft.placed == named
+    assert "caught" in answer_drill(ran.context, draft, yes=False, actor="operator:alice").says
     for path in ran.workspace.inbox.glob("TR-*.md"):
         path.unlink()
-    assert verify_workspace(ran.workspace).ok and not list(ran.workspace.drills.iterdir())
+    assert verify_workspace(ran.workspace).ok and not list(drills_folder(ran.workspace).iterdir())
 
 
 def test_a_slug_of_full_length_stays_a_name(ran: Bench) -> None:

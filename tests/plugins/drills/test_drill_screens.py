@@ -17,13 +17,13 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.human.planted import era, monty
-from threegate.acts.drill_plants import PLANTS
-from threegate.acts.drills import drills_of
 from threegate.launch.context import Context
+from threegate.plugins.drills.drill_plants import PLANTS
+from threegate.plugins.drills.drills import drills_of
+from threegate.plugins.drills.placed_drill import Drill
 from threegate.request import read_request
 from threegate.request.model import Request
 from threegate.request.render_draft import render_request
-from threegate.review.placed_drill import Drill
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import Draft, view_draft
 from threegate.shown.parts import Item, Listing, Note, Quote, Section

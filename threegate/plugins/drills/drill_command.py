@@ -33,7 +33,8 @@ def off(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -
 
 
 def _set(name: str, key: KeyOption, json_: bool, *, on: bool) -> None:
-    from threegate.acts.drills import set_drills
+    from threegate.plugins.drills.drills import set_drills
+    from threegate.plugins.drills.section import DrillSettings
 
     context = context_here()
     acting = acting_here(context, name, key)
@@ -41,7 +42,7 @@ def _set(name: str, key: KeyOption, json_: bool, *, on: bool) -> None:
     if wants_json(json_):
         emit_json({"drills": on, "by": acting.name})
     elif on:
-        every = context.policy.settings.drills.every / 86400
+        every = context.policy.settings.section(DrillSettings).every / 86400
         say(f"drills are on: about every {every:g} days there is a draft that must not be approved")
     else:
         say("drills are off")
@@ -55,6 +56,7 @@ def status(json_: JsonFlag = False) -> None:
 
     Example: threegate drill status
     """
+    from threegate.plugins.drills.section import DrillSettings
     from threegate.records.practice import practice_of
     from threegate.trail import Trail
 
@@ -62,7 +64,7 @@ def status(json_: JsonFlag = False) -> None:
     found = practice_of(Trail(workspace).events())
     drills = found.drills
     if wants_json(json_):
-        every = workspace.load_settings().drills.every
+        every = workspace.load_settings().section(DrillSettings).every
         emit_json({"on": drills.on, "since": drills.since, "by": drills.by, "every": every, **drills.to_json()})
         return
     if not drills.since:

@@ -11,14 +11,12 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from threegate.acts.drill_plants import Planted, plants
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.core import durable, limits
@@ -27,13 +25,21 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
+from threegate.plugins.drills.drill_plants import Planted, plants
+from threegate.plugins.drills.placed_drill import (
+    PLAN,
+    Drill,
+    Outcome,
+    drills_folder,
+    end_drill,
+    read_drill,
+    remove_files,
+)
 from threegate.request import Report
 from threegate.request.model import InputFile, Request
 from threegate.request.render_draft import file_name, render_request
 from threegate.request.typecheck import type_findings
-from threegate.review.placed_drill import PLAN, Drill, read_drill
 from threegate.review.reviewed_draft import Draft, view_draft
-from threegate.shown.time_read import Reading
 from threegate.trail import LockedTrail, TrailIndex, moves, trail_text
 from threegate.trail.payloads import Approved, DrillEnded, DrillPlaced, DrillSet
 
@@ -41,8 +47,6 @@ DRILL: Final = "threegate-drill/1"
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
 _DIGITS = re.compile(r"[0-9]{8}-?[tT]?[0-9]{4,6}")
 _MODE = 0o600
-
-Outcome = Literal["caught", "missed", "expired", "withdrawn", "lost"]
 
 
 def drills_about(on: bool) -> Mapping[str, Any]:
@@ -61,6 +65,17 @@ def set_drills(context: Context, acting: Acting, *, on: bool) -> None:
         moves.announce(held, DrillSet(on=on, **act), actor=actor)
         if not on:
             _end_open(context.workspace, held, "withdrawn", actor)
+
+
+def withdraw_drill(context: Context) -> bool:
+    """End the open drill, because the plugin was turned off; return whether there was one. Raises TrailError,
+    OSError.
+    """
+    with context.trail.locked() as held:
+        if held.index.drills.open is None:
+            return False
+        _end_open(context.workspace, held, "withdrawn", "daemon")
+    return True
 
 
 def due_utc(index: TrailIndex, every: int) -> datetime | None:
@@ -92,42 +107,12 @@ def place_drill(context: Context, *, chance: Random | None = None) -> Drill | No
             return None
         placed = DrillPlaced(commitment=drill.commitment, id_sha256=sha256_hex(drill.request_id.encode()))
         moves.announce(held, placed, actor="daemon")
-        if not workspace.drills.is_dir():
-            durable.make_folder(workspace.drills, 0o700)
-        _clear(workspace)  # leftovers of a crash
-        durable.deliver(workspace.drills / PLAN, drill.to_bytes(), _MODE)
+        if not drills_folder(workspace).is_dir():
+            durable.make_folder(drills_folder(workspace), 0o700)
+        remove_files(workspace)  # leftovers of a crash
+        durable.deliver(drills_folder(workspace) / PLAN, drill.to_bytes(), _MODE)
         durable.deliver(drill.file(workspace), data, _MODE)
     return drill
-
-
-def answer_drill(
-    context: Context,
-    draft: Draft,
-    outcome: Literal["caught", "missed"],
-    *,
-    actor: str,
-    reading: Reading | None = None,
-    reason: str = "",
-) -> Drill:
-    """End a drill that an operator decided on; the operator then learns what it was. No key is needed.
-
-    Raises Refused (drill_over) if it had already ended, TrailError, OSError.
-    """
-    drill = draft.drill
-    assert drill is not None  # the caller checked
-    with context.trail.locked() as held:
-        as_placed = drill.commitment == held.index.drills.open and sha256_hex(draft.data) == drill.request_sha256
-        if not as_placed:
-            raise Refused("drill_over", f"{drill.name}: was a drill, and it is over: threegate stats")
-        _end(context.workspace, held, drill, outcome, actor, reading, reason)
-    return drill
-
-
-def told_drill(drill: Drill, outcome: Literal["caught", "missed"]) -> tuple[str, str]:
-    """What the operator reads about a drill that has ended: our line, and the planted change, which contains
-    foreign words.
-    """
-    return f"this was a drill: you {outcome} it; nothing was signed and nothing runs", drill.line
 
 
 def settle_drill(context: Context) -> Outcome | None:
@@ -140,7 +125,7 @@ def settle_drill(context: Context) -> Outcome | None:
     with context.trail.locked() as held:
         drill, open_ = read_drill(workspace), held.index.drills.open
         if open_ is None:
-            _clear(workspace)
+            remove_files(workspace)
             return None
         ttl = context.policy.settings.approval.draft_ttl
         if drill is None or drill.commitment != open_ or _digest(drill.file(workspace)) != drill.request_sha256:
@@ -162,7 +147,7 @@ def _rename(workspace: Workspace, drill: Drill) -> None:
     named = replace(drill, name=drill.name.replace(f"Z-{slug}", f"Z-{_with_tail(slug, SystemRandom())}"))
     data = durable.read_regular(drill.file(workspace), max_bytes=limits.REQUEST_BYTES)
     durable.deliver(named.file(workspace), data, _MODE)
-    durable.overwrite(workspace.drills / PLAN, named.to_bytes(), _MODE)
+    durable.overwrite(drills_folder(workspace) / PLAN, named.to_bytes(), _MODE)
     durable.unlink(drill.file(workspace))
 
 
@@ -178,42 +163,9 @@ def _end_open(workspace: Workspace, held: LockedTrail, outcome: Outcome, actor: 
     drill = read_drill(workspace)
     if drill is None or drill.commitment != open_:
         moves.announce(held, DrillEnded(commitment=open_, outcome="lost"), actor=actor)
-        _clear(workspace)
+        remove_files(workspace)
     else:
-        _end(workspace, held, drill, outcome, actor, None, "")
-
-
-def _end(
-    workspace: Workspace,
-    held: LockedTrail,
-    drill: Drill,
-    outcome: Outcome,
-    actor: str,
-    reading: Reading | None,
-    reason: str,
-) -> None:
-    ended = DrillEnded(
-        commitment=drill.commitment,
-        outcome=outcome,
-        salt=drill.salt,
-        drill_id=drill.request_id,
-        request_sha256=drill.request_sha256,
-        source=drill.source,
-        planted=drill.planted,
-        line=drill.line,
-        reason=reason or None,
-        read_seconds=reading.seconds if reading else None,
-        read_whole=reading.whole if reading else None,
-    )
-    moves.announce(held, ended, actor=actor)
-    _clear(workspace)
-
-
-def _clear(workspace: Workspace) -> None:
-    """Remove the files of a drill that has ended, the plan first: without it, nothing is listed."""
-    with suppress(FileNotFoundError):
-        for name in sorted(os.listdir(workspace.drills), key=lambda name: name != PLAN):
-            durable.unlink(workspace.drills / name)
+        end_drill(workspace, held, drill, outcome, actor)
 
 
 def _digest(path: Path) -> str:

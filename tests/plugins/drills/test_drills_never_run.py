@@ -13,12 +13,12 @@ import pytest
 
 from tests.acts.bench_workspace import DATA, Bench, make_bench
 from tests.conftest import few
+from tests.plugins.drills.practice import answer_drill
 from tests.serve.passkey_client import PasskeyClient, enrol
 from threegate.acts.approval_lines import insert_approval
 from threegate.acts.approve import Sealed, promote, seal, sign
 from threegate.acts.approve_group import open_group
 from threegate.acts.cancel import cancel_request
-from threegate.acts.drills import answer_drill, place_drill, set_drills
 from threegate.acts.reject import expire_draft, reject_draft
 from threegate.acts.retry import retry_request
 from threegate.acts.signed_acts import OperatorDecision
@@ -28,10 +28,11 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
+from threegate.plugins.drills.drills import place_drill, set_drills
+from threegate.plugins.drills.placed_drill import Drill, drills_folder
 from threegate.records.audit_verify import verify_workspace
 from threegate.review import reviewed_draft
 from threegate.review.overview import entries
-from threegate.review.placed_drill import Drill
 from threegate.review.reviewed_draft import Draft, open_reviewed_draft, read_draft
 from threegate.review.status import status_lines
 from threegate.serve.requests import RequesterAccess
@@ -61,7 +62,7 @@ def drill(bench: Bench) -> Drill:
 
 def listed(bench: Bench, drill: Drill) -> Draft:
     found = read_draft(bench.workspace, drill.listed(bench.workspace))
-    assert found.drill == drill
+    assert found.placed == drill
     return found
 
 
@@ -94,13 +95,13 @@ def told_nobody(bench: Bench, drill: Drill) -> None:
 
 def forged(bench: Bench, drill: Drill, monkeypatch: pytest.MonkeyPatch) -> tuple[Sealed, bytes]:
     """What somebody signs who has taken both walls before the signature away."""
-    draft = replace(listed(bench, drill), drill=None)
+    draft = replace(listed(bench, drill), placed=None)
     context = bench.context
     place = reviewed_draft._places
     with monkeypatch.context() as patch:
         patch.setattr(reviewed_draft, "refuse_used", lambda held, request: None)
         patch.setattr(
-            reviewed_draft, "_places", lambda *given: place(*given[:1], replace(draft, drill=drill), given[2])
+            reviewed_draft, "_places", lambda *given: place(*given[:1], replace(draft, placed=drill), given[2])
         )
         with open_reviewed_draft(context, draft) as reviewed:
             sealed = seal(context, reviewed, "alice")
@@ -144,14 +145,14 @@ def test_it_is_given_to_nobody_who_is_not_asked(
 def test_a_copy_among_the_drafts_is_a_replay(bench: Bench, drill: Drill, folder: str, over: bool) -> None:
     data = drill.file(bench.workspace).read_bytes()
     if over:
-        answer_drill(bench.context, listed(bench, drill), "caught", actor="operator:alice")
+        answer_drill(bench.context, listed(bench, drill), yes=False, actor="operator:alice")
     place = bench.workspace.inbox if folder == "inbox" else bench.workspace.drafts
     (place / "files").mkdir(exist_ok=True)
     (place / "files" / sha256_hex(DATA)).write_bytes(DATA)
     for name in (drill.name, "TR-20260101-000000Z-copy.md"):
         (place / name).write_bytes(data)
         draft = read_draft(bench.workspace, place / name)
-        assert draft.drill is None
+        assert draft.placed is None
         with pytest.raises(Refused) as error, open_reviewed_draft(bench.context, draft):
             pass
         assert error.value.code == "replayed"
@@ -187,7 +188,7 @@ def test_a_copy_is_told_to_nobody(bench: Bench, drill: Drill, folder: str, broke
     """Nor under another name, nor where gate 1 has something else to say of it, nor when the drill is over."""
     data = drill.file(bench.workspace).read_bytes()
     if over:
-        answer_drill(bench.context, listed(bench, drill), "caught", actor="operator:alice")
+        answer_drill(bench.context, listed(bench, drill), yes=False, actor="operator:alice")
     place = {name: getattr(bench.workspace, name) for name in ("inbox", "drafts", "approved")}[folder]
     names = [drill.name, "TR-20260101-000000Z-copy.md"]
     for name in names:
@@ -235,7 +236,7 @@ def test_nothing_of_it_reaches_an_agent(bench: Bench, drill: Drill) -> None:
             data = path.read_bytes()
             assert drill.request_id.encode() not in data and drill.name not in path.name, path
         if not over:
-            answer_drill(bench.context, listed(bench, drill), "missed", actor="operator:alice")
+            answer_drill(bench.context, listed(bench, drill), yes=True, actor="operator:alice")
 
 
 def test_the_page_that_takes_passkeys_has_none(bench: Bench, drill: Drill) -> None:
@@ -277,7 +278,7 @@ def test_another_account_cannot_read_it(bench: Bench, drill: Drill) -> None:
     if child == 0:
         os.setuid(65534)
         try:
-            os.listdir(bench.workspace.drills)
+            os.listdir(drills_folder(bench.workspace))
         except PermissionError:
             os._exit(0)
         os._exit(1)

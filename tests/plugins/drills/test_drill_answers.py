@@ -17,15 +17,15 @@ from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import terminal_environment, under_a_terminal
 from tests.conftest import slow
 from tests.plugins.tui.terminal import drive, open_first, read_all, rows, until
-from threegate.acts.drills import place_drill, set_drills
 from threegate.acts.signing_key import Acting
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
+from threegate.plugins.drills.drills import place_drill, set_drills
+from threegate.plugins.drills.placed_drill import Drill
 from threegate.plugins.tui import operator_app
 from threegate.plugins.tui.operator_app import OperatorApp
 from threegate.plugins.tui.screens import Confirm, TextScreen
 from threegate.review.overview import entries, find_entry
-from threegate.review.placed_drill import Drill
 from threegate.review.request_view import view_request
 from threegate.review.status import line_rows, status_lines
 from threegate.serve.page.commands import commands

@@ -1,5 +1,5 @@
 """Drills: consent, placing, the answer, and what is counted; whose screens they are is in
-tests/human/test_drill_screens.py.
+test_drill_screens.py.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ import pytest
 
 from tests.acts.bench_workspace import Bench
 from tests.conftest import few
+from tests.plugins.drills.practice import answer_drill, drill_watch
 from tests.support import Place, offered, wait_until
-from threegate.acts import drills
-from threegate.acts.drill_plants import PLANTS, Planted
-from threegate.acts.drills import answer_drill, due_utc, place_drill, set_drills, settle_drill
 from threegate.acts.list_drafts import drafts_of
 from threegate.acts.signing_key import Acting
 from threegate.cli import execute
 from threegate.core.errors import Refused
 from threegate.core.settings import RequestSettings, parse_settings
 from threegate.daemon import run_daemon
-from threegate.daemon.drill_watch import DrillWatch
 from threegate.daemon.log import Log
+from threegate.plugins.drills import drills
+from threegate.plugins.drills.drill_plants import PLANTS, Planted
+from threegate.plugins.drills.drills import due_utc, place_drill, set_drills, settle_drill
+from threegate.plugins.drills.placed_drill import PLAN, Drill, drills_folder, read_drill
+from threegate.plugins.drills.section import DrillSettings
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.practice import practice_lines, practice_of
 from threegate.request import read_request
+from threegate.request.action import Command, Script
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
-from threegate.review.placed_drill import PLAN, Drill, read_drill
 from threegate.review.reviewed_draft import find_draft, read_draft
 from threegate.review.show import open_input, show_request
 from threegate.review.status import status_lines
@@ -96,9 +98,9 @@ def test_consent_is_a_signed_act(ran: Bench) -> None:
 def test_nothing_comes_without_consent(bench: Bench) -> None:
     bench.approve(bench.draft())
     assert run_daemon(bench.workspace, once=True, log=Log()) == 0
-    told: list[object] = []
-    assert DrillWatch().turn(bench.context, lambda *draft: told.append(draft)) == 0
-    assert not bench.workspace.drills.exists() and told == []
+    told: list[Any] = []
+    assert drill_watch(told).turn(bench.context, off=False) == 0
+    assert not drills_folder(bench.workspace).exists() and told == []
 
 
 def test_when_it_is_due_hangs_on_the_trail_alone(ran: Bench) -> None:
@@ -120,7 +122,7 @@ def test_it_is_committed_spent_and_hidden_from_the_agent(ran: Bench) -> None:
     assert isinstance(event.payload, DrillPlaced) and event.payload.commitment == drill.commitment
     assert drill.request_id not in str(event.data) and drill.name not in str(event.data)
     assert index(ran).id_used(drill.request_id) and index(ran).history(drill.request_id) is None
-    assert stat.S_IMODE(ran.workspace.drills.stat().st_mode) == 0o700
+    assert stat.S_IMODE(drills_folder(ran.workspace).stat().st_mode) == 0o700
     new = {
         path.relative_to(ran.workspace.root).parts[:2]
         for path in ran.workspace.root.rglob("*")
@@ -154,25 +156,25 @@ def test_it_is_listed_and_found_like_any_draft(ran: Bench) -> None:
         assert stream.read() == b"1\n2\n"
     place = Place(ran.workspace.root, ran.keys["alice"])
     assert offered(place, "approve", "TR-") == [drill.name.removesuffix(".md")]  # Tab does not give it away
-    assert drafts_of(ran.workspace) == [] and drafts_of(ran.workspace, drill=True) == [listed]
+    assert drafts_of(ran.workspace) == [] and drafts_of(ran.workspace, placed=True) == [listed]
 
 
 def test_a_file_of_the_same_name_is_what_it_is(ran: Bench) -> None:
     drill = placed(ran)
     path = ran.draft("req-mine").rename(ran.workspace.inbox / drill.name)
-    assert read_draft(ran.workspace, path).drill is None
+    assert read_draft(ran.workspace, path).placed is None
 
 
 def test_a_yes_is_a_miss(ran: Bench) -> None:
     drill = placed(ran)
     draft = read_draft(ran.workspace, ran.workspace.inbox / drill.name)
-    answer_drill(ran.context, draft, "missed", actor="operator:alice", reading=Reading(9, True))
+    answer_drill(ran.context, draft, yes=True, actor="operator:alice", reading=Reading(9, True))
     said = ended(ran)
     assert (said.outcome, said.planted, said.line) == ("missed", drill.planted, drill.line)
     assert said.opens == drill.commitment and said.source == "req-20260101-101010-abcdef"
-    assert list(ran.workspace.drills.iterdir()) == [] and read_drill(ran.workspace) is None
+    assert list(drills_folder(ran.workspace).iterdir()) == [] and read_drill(ran.workspace) is None
     with pytest.raises(Refused) as error:
-        answer_drill(ran.context, draft, "caught", actor="operator:bob")
+        answer_drill(ran.context, draft, yes=False, actor="operator:bob")
     assert error.value.code == "drill_over" and len(events(ran, DrillEnded)) == 1
     assert verified(ran) == []
 
@@ -181,7 +183,7 @@ def test_stats_have_rate_time_and_kinds(ran: Bench) -> None:
     for outcome in ("missed", "caught", "caught"):
         drill = placed(ran)
         draft = read_draft(ran.workspace, ran.workspace.inbox / drill.name)
-        answer_drill(ran.context, draft, outcome, actor="operator:alice", reading=Reading(8, True))  # type: ignore[arg-type]
+        answer_drill(ran.context, draft, yes=outcome == "missed", actor="operator:alice", reading=Reading(8, True))
     placed(ran)
     switch(ran, on=False)
     practice = practice_of(Trail(ran.workspace).events())
@@ -216,7 +218,7 @@ def test_it_expires_as_any_draft(ran: Bench) -> None:
 def test_what_is_not_as_placed_is_lost(ran: Bench, harm: str) -> None:
     drill = placed(ran)
     draft = read_draft(ran.workspace, ran.workspace.inbox / drill.name)
-    file, plan = drill.file(ran.workspace), ran.workspace.drills / PLAN
+    file, plan = drill.file(ran.workspace), drills_folder(ran.workspace) / PLAN
     if harm == "changed":
         file.write_bytes(file.read_bytes().replace(b"limit", b"limiT"))
         draft = read_draft(ran.workspace, ran.workspace.inbox / drill.name)
@@ -227,19 +229,19 @@ def test_what_is_not_as_placed_is_lost(ran: Bench, harm: str) -> None:
         (plan if harm == "plan gone" else file).unlink()
     if harm in ("changed", "another plan"):
         with pytest.raises(Refused, match="drill"):
-            answer_drill(ran.context, draft, "caught", actor="operator:alice")
+            answer_drill(ran.context, draft, yes=False, actor="operator:alice")
     assert settle_drill(ran.context) == "lost"
-    assert ended(ran).outcome == "lost" and list(ran.workspace.drills.iterdir()) == []
+    assert ended(ran).outcome == "lost" and list(drills_folder(ran.workspace).iterdir()) == []
 
 
 def test_what_a_crash_left_is_cleared(ran: Bench) -> None:
     drill = placed(ran)
     data, plan = drill.file(ran.workspace).read_bytes(), drill.to_bytes()
     draft = read_draft(ran.workspace, ran.workspace.inbox / drill.name)
-    answer_drill(ran.context, draft, "caught", actor="operator:alice")
+    answer_drill(ran.context, draft, yes=False, actor="operator:alice")
     drill.file(ran.workspace).write_bytes(data)
-    (ran.workspace.drills / PLAN).write_bytes(plan)
-    assert settle_drill(ran.context) is None and list(ran.workspace.drills.iterdir()) == []
+    (drills_folder(ran.workspace) / PLAN).write_bytes(plan)
+    assert settle_drill(ran.context) is None and list(drills_folder(ran.workspace).iterdir()) == []
 
 
 def test_a_reveal_that_does_not_open_the_commitment_is_found(ran: Bench) -> None:
@@ -254,25 +256,25 @@ def test_a_reveal_that_does_not_open_the_commitment_is_found(ran: Bench) -> None
 def test_the_daemon_places_one_when_it_is_due_and_tells_operators_only(
     ran: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[object, ...]] = []
-    watch = DrillWatch()
-    assert watch.turn(ran.context, lambda *draft: told.append(draft)) == 0, "not due yet"
+    told: list[Any] = []
+    watch = drill_watch(told)
+    assert watch.turn(ran.context, off=False) == 0, "not due yet"
     monkeypatch.setattr("threegate.core.limits.DRILLS_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(
-        "threegate.daemon.drill_watch.due_utc",
+        "threegate.plugins.drills.drill_watch.due_utc",
         lambda index, every: datetime.min.replace(tzinfo=datetime.now().astimezone().tzinfo),
     )
-    assert watch.turn(ran.context, lambda *draft: told.append(draft)) == 1
+    assert watch.turn(ran.context, off=False) == 1
     drill = read_drill(ran.workspace)
     assert drill is not None and [draft[0] for draft in told] == [drill.name]
     assert told[0][3] == os.getuid()
     assert not list(ran.workspace.verdicts.glob(f"*{drill.name}*"))
-    (ran.workspace.drills / PLAN).unlink()
-    assert watch.turn(ran.context, lambda *draft: told.append(draft)) == 1 and ended(ran).outcome == "lost"
+    (drills_folder(ran.workspace) / PLAN).unlink()
+    assert watch.turn(ran.context, off=False) == 1 and ended(ran).outcome == "lost"
     assert len(told) == 1
     for path in ran.workspace.finished.iterdir():
         path.unlink()
-    assert watch.turn(ran.context, lambda *draft: told.append(draft)) == 0, "there is nothing to make one of"
+    assert watch.turn(ran.context, off=False) == 0, "there is nothing to make one of"
 
 
 def test_the_command(ran: Bench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -311,7 +313,7 @@ def test_reject_catches_it_and_asks_no_key(
 
 def test_the_setting_is_no_part_of_the_policy() -> None:
     changed = parse_settings(b'[drills]\nevery = "1h"\n')
-    assert changed.drills.every == 3600 and changed.deciding() == parse_settings(b"").deciding()
+    assert changed.section(DrillSettings).every == 3600 and changed.deciding() == parse_settings(b"").deciding()
 
 
 def request_of(bench: Bench, **given: str) -> Request:
@@ -329,10 +331,10 @@ def planted(kind: str, request: Request, others: Sequence[InputFile] = ()) -> Pl
 def test_a_plant_that_does_not_fit_is_not_made(bench: Bench) -> None:
     request = request_of(bench, code="# nothing\nif 1:\n    pass")
     assert [planted(kind, request) for kind in ("host", "input", "path")] == [None] * 3
-    assert planted("hidden", replace(request, code="# only this\n")) is None
-    assert planted("network", replace(request, code="x = (")) is None
-    assert planted("network", replace(request, code="x = (\n")) is None
-    assert planted("network", replace(request, code=None, argv=("cat", "/in/a"))) is None
+    assert planted("hidden", replace(request, action=Script("# only this\n"))) is None
+    assert planted("network", replace(request, action=Script("x = ("))) is None
+    assert planted("network", replace(request, action=Script("x = (\n"))) is None
+    assert planted("network", replace(request, action=Command(("cat", "/in/a")))) is None
     most = replace(request, time_limit_sec=3600, memory_limit_mb=4096)
     assert planted("limit", most) is None
     there = replace(request, outputs=(OutputFile("/out/a"), OutputFile("/out/.config/a")))

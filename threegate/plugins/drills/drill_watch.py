@@ -7,39 +7,38 @@ nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from math import inf
 
-from threegate.acts.drills import due_utc, place_drill, settle_drill
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError
+from threegate.daemon.plugin_work import DaemonParts, OnDraft, Work
 from threegate.launch.context import Context
-from threegate.request.exposure import Exposure
-from threegate.request.model import Request
-from threegate.review.placed_drill import Drill
+from threegate.plugins.drills.drills import due_utc, place_drill, settle_drill, withdraw_drill
+from threegate.plugins.drills.placed_drill import Drill
+from threegate.plugins.drills.section import DrillSettings
 from threegate.review.reviewed_draft import read_draft, view_draft
 from threegate.shown.request_sections import job_exposure
-from threegate.trail import KnownRun, Owner
-
-OnDraft = Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None]
 
 
-class DrillWatch:
+class DrillWatch(Work):
     """Checks now and then; if no one consented, that only reads the trail's index."""
 
-    def __init__(self) -> None:
+    def __init__(self, daemon: DaemonParts) -> None:
+        self._on_draft = daemon.on_draft
         self._looked = -inf
 
-    def turn(self, context: Context, on_draft: OnDraft) -> int:
-        """Place or end a drill; return how many. `on_draft` notifies the operators. Raises TrailError,
-        Unavailable, OSError.
+    def turn(self, context: Context, *, off: bool) -> int:
+        """Place or end a drill; return how many. While the plugin is `off`, an open one is withdrawn. Raises
+        TrailError, Unavailable, OSError.
         """
         if time.monotonic() - self._looked < limits.DRILLS_LOOK_SECONDS:
             return 0
         self._looked = time.monotonic()
+        if off:
+            return int(withdraw_drill(context))
         with context.trail.locked() as held:
             index, now, behind = held.index, held.now, held.clock_behind_seconds
-            due = due_utc(index, context.policy.settings.drills.every)
+            due = due_utc(index, context.policy.settings.section(DrillSettings).every)
             known = bool(index.drills.last_hash)
         if not known or behind > limits.CLOCK_BEHIND_SECONDS:
             return 0
@@ -48,7 +47,7 @@ class DrillWatch:
         drill = place_drill(context) if due is not None and due <= now else None
         if drill is None:
             return 0
-        _tell(context, drill, on_draft)
+        _tell(context, drill, self._on_draft)
         return 1
 
 

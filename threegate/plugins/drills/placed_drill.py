@@ -1,0 +1,159 @@
+"""The open drill: a draft that must not be approved (docs/drills.md).
+
+Invariant: there is at most one. It is stored in tool-exec/drills/, which only the operator can read, and is
+listed under the folder of the request that it was made from; a draft read from there is marked as a drill
+(`Draft.placed`), whoever lists it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import Refused
+from threegate.core.file_names import is_agent_run_id, is_request_name
+from threegate.core.workspace import Workspace
+from threegate.review.draft_sources import Answer, DraftSource
+from threegate.trail import LockedTrail, Owner, moves
+from threegate.trail.payloads import DrillEnded
+from threegate.trail.payloads.drill_events import drill_commitment
+
+if TYPE_CHECKING:
+    from threegate.launch.context import Context
+    from threegate.shown.time_read import Reading
+
+Outcome = Literal["caught", "missed", "expired", "withdrawn", "lost"]
+PLAN: Final = "plan.json"
+
+
+def drills_folder(workspace: Workspace) -> Path:
+    """The open drill, 0700; created with the first one."""
+    return workspace.tool_exec / "drills"
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """What is known of a drill before it has ended. All texts are as the trail writes them."""
+
+    kind: ClassVar[str] = "drill"
+    name: str
+    """Its file's name."""
+    folder: str
+    """Where it is listed: ``inbox``, or the id of an agent's run."""
+    owner: Owner
+    """The apparent requester: the requester of its source."""
+    request_id: str
+    request_sha256: str
+    source: str
+    """Id of the request that it was made from."""
+    planted: str
+    """The kind of the planted change."""
+    line: str
+    """The planted change."""
+    salt: str
+
+    @property
+    def commitment(self) -> str:
+        """What the trail says about it while it is open."""
+        return drill_commitment(
+            salt=self.salt,
+            drill_id=self.request_id,
+            request_sha256=self.request_sha256,
+            source=self.source,
+            planted=self.planted,
+            line=self.line,
+        )
+
+    def file(self, workspace: Workspace) -> Path:
+        """Where its bytes are."""
+        return drills_folder(workspace) / self.name
+
+    def listed(self, workspace: Workspace) -> Path:
+        """The path under which it is listed; there is no file at this path."""
+        run = is_agent_run_id(self.folder)
+        return (workspace.agent_run(self.folder).inbox if run else workspace.inbox) / self.name
+
+    def to_bytes(self) -> bytes:
+        """The plan file."""
+        return json.dumps(asdict(self), sort_keys=True).encode()
+
+    def answer(
+        self, context: Context, data: bytes, *, yes: bool, actor: str, reading: Reading | None = None, reason: str = ""
+    ) -> Answer:
+        """End it, because an operator decided on it; they then learn what it was. No key is needed.
+
+        Raises Refused (drill_over) if it had already ended, TrailError, OSError.
+        """
+        outcome: Outcome = "missed" if yes else "caught"
+        with context.trail.locked() as held:
+            as_placed = self.commitment == held.index.drills.open and sha256_hex(data) == self.request_sha256
+            if not as_placed:
+                raise Refused("drill_over", f"{self.name}: was a drill, and it is over: threegate stats")
+            end_drill(context.workspace, held, self, outcome, actor, reading, reason)
+        return Answer(
+            title="THIS WAS A DRILL",
+            says=f"this was a drill: you {outcome} it; nothing was signed and nothing runs",
+            label=f"planted ({self.planted})",
+            line=self.line,
+            told={"drill": outcome, "planted": self.planted, "line": self.line, "of": self.source},
+        )
+
+
+def read_drill(workspace: Workspace) -> Drill | None:
+    """The open drill; None if there is none, or if the stored files are not a drill."""
+    try:
+        data = durable.read_regular(drills_folder(workspace) / PLAN, max_bytes=limits.DRILL_PLAN_BYTES)
+        drill = Drill(**json.loads(data))
+    except (OSError, ValueError, TypeError):
+        return None
+    ok = is_request_name(drill.name) and (drill.folder == "inbox" or is_agent_run_id(drill.folder))
+    return drill if ok and drill.file(workspace).is_file() else None
+
+
+def _placed(workspace: Workspace) -> tuple[Drill, ...]:
+    drill = read_drill(workspace)
+    return () if drill is None else (drill,)
+
+
+SOURCE: Final = DraftSource(_placed)
+
+
+def end_drill(
+    workspace: Workspace,
+    held: LockedTrail,
+    drill: Drill,
+    outcome: Outcome,
+    actor: str,
+    reading: Reading | None = None,
+    reason: str = "",
+) -> None:
+    """Record how it ended and what it was, and remove its files. Raises TrailError, OSError."""
+    ended = DrillEnded(
+        commitment=drill.commitment,
+        outcome=outcome,
+        salt=drill.salt,
+        drill_id=drill.request_id,
+        request_sha256=drill.request_sha256,
+        source=drill.source,
+        planted=drill.planted,
+        line=drill.line,
+        reason=reason or None,
+        read_seconds=reading.seconds if reading else None,
+        read_whole=reading.whole if reading else None,
+    )
+    moves.announce(held, ended, actor=actor)
+    remove_files(workspace)
+
+
+def remove_files(workspace: Workspace) -> None:
+    """Remove the files of a drill that has ended, the plan first: without it, nothing is listed. Raises OSError."""
+    folder = drills_folder(workspace)
+    with suppress(FileNotFoundError):
+        for name in sorted(os.listdir(folder), key=lambda name: name != PLAN):
+            durable.unlink(folder / name)
