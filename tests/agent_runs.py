@@ -11,7 +11,7 @@ from threegate.agents.runs import RunFacts
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.trail import Trail
-from threegate.trail.payloads import AgentEnded, AgentStarted
+from threegate.trail.plugin_kinds.agents_kinds import AgentEnded, AgentStarted
 
 
 def make_run(place: Place, profile: str = "codex", requester: str | None = None, project: str = "default") -> AgentRun:

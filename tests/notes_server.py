@@ -20,7 +20,7 @@ from threegate.tools.manifest import Manifest, ServerFolder
 from threegate.tools.program_tree import program_digests
 from threegate.tools.server_process import open_server
 from threegate.trail import Trail
-from threegate.trail.payloads import ToolsAdded
+from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded
 
 CODE: Final = r"""
 import base64, json, os, sys, time
@@ -136,7 +136,7 @@ class Notes:
         """Lay the manifest where it belongs, and announce it."""
         self.workspace.tools.mkdir(mode=0o700, exist_ok=True)
         (self.workspace.tools / "notes.json").write_bytes(self.manifest.to_bytes())
-        added = ToolsAdded(server="notes", files={"notes.json": self.manifest.digest}, place=self.manifest.place)
+        added = ToolsAdded(server="notes", files={"tools/notes.json": self.manifest.digest}, place=self.manifest.place)
         with Trail(self.workspace).locked() as held:
             held.append(added, actor="operator:operator")
             held.sync()

@@ -10,7 +10,8 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 
-from threegate.trail.payloads import PAYLOADS, ContractMove
+from threegate.trail.known_kinds import known_kinds
+from threegate.trail.payloads import ContractMove
 from threegate.trail.payloads.payload import Fields
 from threegate.trail.payloads.run_events import JudgedContract
 
@@ -20,6 +21,7 @@ _TYPES = {
     "bool": "true or false",
     "tuple[str, ...]": "list of texts",
     "Mapping[str, str]": "object, text to text",
+    "Mapping[str, str | None]": "object, text to text or null",
     "tuple[JudgedReason, ...]": "list of objects: `code`, `path`",
     "ContractMove": "object, see [the call](#the-call-of-a-contract)",
     "Signature": "object: `nonce`, `key` (fingerprint), `act_sha256`",
@@ -37,7 +39,7 @@ def events_page() -> str:
         "[The specification](spec/7-trail-and-results.md) describes the other keys of a line. A key that is not marked",
         "*always* may be missing or null. `scripts/generate_docs.py` makes this page.",
     ]
-    for kind, payload in sorted(PAYLOADS.items()):
+    for kind, payload in sorted(known_kinds().items()):
         lines += ["", f"## `{kind}`", "", *_described(payload)]
     lines += ["", "## The call of a contract", "", *_described(ContractMove)]
     lines += ["", "## The verdict of the contracts", "", *_described(JudgedContract)]

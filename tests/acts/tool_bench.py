@@ -15,7 +15,8 @@ from threegate.core.file_names import new_agent_run_id
 from threegate.core.workspace import AgentRun
 from threegate.tools.call_draft import draft_call, tool_call
 from threegate.tools.manifest import Manifest, PinnedTool
-from threegate.trail.payloads import AgentStarted, ToolsAdded
+from threegate.trail.plugin_kinds.agents_kinds import AgentStarted
+from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded
 
 SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -96,7 +97,7 @@ class ToolBench:
         """Lay the manifest where it belongs, and announce it."""
         self.workspace.tools.mkdir(mode=0o700, exist_ok=True)
         (self.workspace.tools / "hub.json").write_bytes(self.manifest.to_bytes())
-        added = ToolsAdded(server="hub", files={"hub.json": self.manifest.digest})
+        added = ToolsAdded(server="hub", files={"tools/hub.json": self.manifest.digest})
         self.bench.context.trail.announce(added, actor="operator:alice")
 
     def run(self) -> AgentRun:

@@ -39,6 +39,7 @@ def test_an_approval_of_these_bytes_passes(approved: Approved) -> None:
     [
         ("clock_went_back", {"clock_behind_sec": 61.0}),
         ("operators_changed", {"recorded_operators": ("0" * 64, None)}),
+        ("unknown_event", {"unknown_kind": "probe.did"}),
         ("signature_missing", {"signature": None}),
         ("signature_file_malformed", {"signature": b"{}\n"}),
         ("workspace_mismatch", {"workspace_id": "ws-" + "1" * 32}),

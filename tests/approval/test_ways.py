@@ -109,8 +109,8 @@ def test_what_it_says_goes_on_with_what_the_core_verified(approved: Approved) ->
     assert [signer.name for signer in verified.signers] == ["operator"]
     names = [check.name for check in launch_checks(facts)]
     assert names == [
-        "clock", "operators file", "signature file", "not void", "signature", "covers", "used once", "requester",
-        "inputs", "ssh-keygen",
+        "clock", "operators file", "history", "signature file", "not void", "signature", "covers", "used once",
+        "requester", "inputs", "ssh-keygen",
     ]  # fmt: skip
     confirms = replace(verified, under=Under("any", 1, confirms=True))
     assert confirms.authorization == "confirmed"

@@ -12,7 +12,7 @@ from tests.contracts.material import folder
 from tests.support import Place, make_place, monty_draft, offered
 from threegate.core.workspace import Workspace
 from threegate.trail import Trail
-from threegate.trail.payloads import ToolsAdded
+from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded
 
 SHOWN_BY = {
     "bash": ["TR-first", "TR-second"],
@@ -43,7 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         (side / "contracts" / name).parent.mkdir(parents=True, exist_ok=True)
         (side / "contracts" / name).write_bytes(data)
     place.run("session", "open", "march", expect=0)
-    added = ToolsAdded(server="files", files={"files.json": "0" * 64})
+    added = ToolsAdded(server="files", files={"tools/files.json": "0" * 64})
     Trail(Workspace(place.root)).announce(added, actor="operator")
     return place
 

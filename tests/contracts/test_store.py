@@ -15,7 +15,7 @@ from threegate.contracts.session import SessionStore
 from threegate.core import limits
 from threegate.core.workspace import Workspace
 from threegate.trail import Event, LockedTrail, Trail
-from threegate.trail.payloads import PAYLOADS
+from threegate.trail.known_kinds import known_kinds
 
 WORKSPACE_ID = "ws-" + "0" * 32
 SPEC: dict[str, Any] = {
@@ -56,7 +56,7 @@ def trail(tmp_path: Path) -> Iterator[Trail]:
 
 def told(trail: Trail, kind: str, request_id: str | None = None, **data: Any) -> None:
     with trail.locked() as held:
-        held.append(PAYLOADS[kind].from_data(data), request_id=request_id, actor="operator:ann")
+        held.append(known_kinds()[kind].from_data(data), request_id=request_id, actor="operator:ann")
 
 
 def claim(trail: Trail, given: Given, request_id: str, session: str = "default:ann", **arguments: Any) -> None:
@@ -143,7 +143,7 @@ def test_an_event_that_moves_no_session_is_passed_over(trail: Trail) -> None:
     before = seen(trail, given)
     with trail.locked() as held:
         data = {"contract": {"verdict": "allow", "session": "default:ann", "requester": "ann"}}
-        event = held.append(PAYLOADS["cleared"].from_data(data), request_id="TR-1", actor="daemon")
+        event = held.append(known_kinds()["cleared"].from_data(data), request_id="TR-1", actor="daemon")
         assert held.index.session_events_after(event.seq - 1) == []
         held.index._session_events.append(event)
     assert seen(trail, given) == before

@@ -35,7 +35,7 @@ from threegate.plugins.grants.standing_grants import list_grants
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.prune import prune
 from threegate.setup.settings_file import set_values
-from threegate.tools.manifest import Manifest, PinnedTool
+from threegate.tools.manifest import Manifest, PinnedTool, announced_manifests
 from threegate.trail import Trail
 
 
@@ -318,7 +318,7 @@ def servers_there(place: Place) -> tuple[dict[str, str], dict[str, str]]:
     """The manifests by their digest: those that the trail announced, and those that are there."""
     trail = Trail(place.workspace)
     with trail.locked() as held:
-        announced = dict(held.index.tools)
+        announced = announced_manifests(held.index)
     trail.close()
     return announced, {path.stem: sha256_hex(path.read_bytes()) for path in place.workspace.tools.glob("*.json")}
 

@@ -36,7 +36,7 @@ from threegate.results.verdict import State
 from threegate.review.status import WAITS_FOR
 from threegate.runners.description import LineState
 from threegate.runners.interface import Status
-from threegate.trail.payloads import PAYLOADS
+from threegate.trail.known_kinds import known_kinds
 
 PACKAGE = Path(__file__).resolve().parents[2] / "threegate"
 
@@ -123,7 +123,7 @@ def proposal_codes() -> set[str]:
 
 FAMILIES = {
     "reasons": lambda: {*codes_in_the_code(), *REASONS, *WAITING_CODES, *WAITS_FOR},
-    "events": lambda: set(PAYLOADS),
+    "events": lambda: set(known_kinds()),
     "statuses": lambda: {*STATUSES, *get_args(Status), *get_args(State)},
     "rules": lambda: {*DRAFT_RULES, *(text for tree in parsed().values() for text in texts(tree) if re.fullmatch(r"TG\d{3}", text))},  # noqa: E501
     "doctor": doctor_names,

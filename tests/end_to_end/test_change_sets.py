@@ -151,7 +151,7 @@ def test_undone_to_the_last_byte(tmp_path: Path) -> None:
         assert text in shown, text
     assert picture(change.project) == change.before
     assert [event["data"]["status"] for event in change.place.events("undone")] == ["succeeded"]
-    assert not list((change.place.root / "tool-exec/control").glob("undo-*"))
+    assert not list((change.place.root / "tool-exec/control").glob("open-*"))
     change.place.run("audit", "verify", expect=0)
     assert "moved on" in undo(change, expect=2).err
     assert picture(change.project) == change.before

@@ -102,7 +102,7 @@ def test_only_what_the_trail_announced_is_read(tmp_path: Path) -> None:
     file = tmp_path / "tool-exec" / "tools" / "files.json"
     with pytest.raises(Refused) as unknown:
         read_manifest(workspace, index, "files")
-    index.tools["files"] = EXAMPLE.digest
+    index.files["tools/files.json"] = EXAMPLE.digest
     with pytest.raises(Refused) as gone:
         read_manifest(workspace, index, "files")
     file.write_bytes(EXAMPLE.to_bytes() + b"\n")

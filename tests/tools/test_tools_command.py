@@ -46,7 +46,7 @@ def test_a_server_is_added_shown_changed_and_removed(somebody: Person, folder: P
         assert line in done.stdout, line
     (row,) = answered(somebody, "list")["servers"]
     (event,) = somebody.events("tools_added")
-    assert event["files"] == {"notes.json": row["manifest_sha256"]} and event["server"] == "notes"
+    assert event["files"] == {"tools/notes.json": row["manifest_sha256"]} and event["server"] == "notes"
     assert event["key"].startswith("SHA256:") and event["tools"] == 1 and "hosts" not in event
     file = somebody.workspace / "tool-exec" / "tools" / "notes.json"
     assert json.loads(file.read_bytes())["env"] == {"MODE": "quiet"} and file.stat().st_mode & 0o777 == 0o600
@@ -65,7 +65,7 @@ def test_a_server_is_added_shown_changed_and_removed(somebody: Person, folder: P
     (again,) = somebody.events("tools_refreshed")
     assert again["before_sha256"] == row["manifest_sha256"] and again["key"] == event["key"]
     assert again["changed"][0] == "tool echo: description"
-    assert answered(somebody, "show", "notes")["manifest_sha256"] == again["files"]["notes.json"]
+    assert answered(somebody, "show", "notes")["manifest_sha256"] == again["files"]["tools/notes.json"]
     assert "Say it to" in somebody.threegate("tools", "show", "notes").stdout
     assert somebody.threegate("audit", "verify").returncode == 0
     lines = json.loads(somebody.threegate("doctor", "--no-probes", "--json").stdout)["lines"]

@@ -83,7 +83,8 @@ def test_plain_lines_are_taken_as_one_by_one() -> None:
 FORGED = [
     {"v": True}, {"v": 2}, {"v": "1"}, {"seq": 2.0}, {"seq": 3}, {"seq": True}, {"actor": 5}, {"actor": None}, {"data": []},  # noqa: E501
     {"data": None}, {"request_id": 3}, {"time": "2026-13-01T00:00:02.000Z"}, {"time": "2026-01-01T00:00:00.000Z"},
-    {"time": 7}, {"type": "nonsense"}, {"type": ["observed"]}, {"type": "workspace_created"}, {"prev": "0" * 64},
+    {"time": 7}, {"type": "Nonsense"}, {"type": "a.b.c"}, {"type": ["observed"]}, {"type": "workspace_created"},
+    {"prev": "0" * 64},
     {"prev": None}, {"data": {"x": 1.5}}, {"data": {"x": 2**53}}, {"data": {"x": [1.5]}}, {"data": {"a": {"b": 1e9}}},
     {"data": {"x": [2**53]}}, {"another": "key"},
 ]  # fmt: skip

@@ -18,15 +18,14 @@ from hypothesis import strategies as st
 
 from tests.conftest import few
 from threegate.trail.chain import Chain
-from threegate.trail.event import TYPES, Event, make_event, parse_line
+from threegate.trail.event import Event, make_event, parse_line
+from threegate.trail.known_kinds import known_kinds
 from threegate.trail.payloads import (
-    PAYLOADS,
     Approved,
     Cancelled,
     Claimed,
     Cleared,
     Finished,
-    Granted,
     OperatorAdded,
     Payload,
     Refused,
@@ -34,6 +33,7 @@ from threegate.trail.payloads import (
     Validated,
     Waiting,
 )
+from threegate.trail.plugin_kinds.grants_kinds import Granted
 from threegate.trail.story import sentence, story_line
 
 DATA = Path(__file__).parent.parent / "data"
@@ -82,20 +82,20 @@ def plain_words(text: str) -> bool:
 
 
 def test_each_kind_has_exactly_one_payload() -> None:
-    assert sorted(PAYLOADS) == sorted(KINDS) and frozenset(KINDS) == TYPES and len(KINDS) == 48
-    assert {kind: payload.kind for kind, payload in PAYLOADS.items()} == {kind: kind for kind in KINDS}
-    assert len(set(PAYLOADS.values())) == 48
+    assert sorted(known_kinds()) == sorted(KINDS) and len(KINDS) == 48
+    assert {kind: payload.kind for kind, payload in known_kinds().items()} == {kind: kind for kind in KINDS}
+    assert len(set(known_kinds().values())) == 48
 
 
 def test_the_fixture_is_a_trail_with_every_kind() -> None:
     chain = Chain()
-    assert {chain.take(line).type for line in LINES} == TYPES
+    assert {chain.take(line).type for line in LINES} == set(known_kinds())
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: parse_line(line).type)
 def test_a_line_is_written_as_it_was_before_there_were_payloads(line: bytes) -> None:
     event = parse_line(line)
-    assert type(event.payload) is PAYLOADS[event.type] and event.payload is event.payload
+    assert type(event.payload) is known_kinds()[event.type] and event.payload is event.payload
     assert event.payload.to_data() == event.data
     assert render_again(event) == line
     assert plain_words(sentence(event)) and sentence(event) in story_line(event)
@@ -111,7 +111,7 @@ def test_the_trail_of_0_1_0_is_written_as_it_was() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_at_all_is_read_and_said(kind: str) -> None:
-    payload = PAYLOADS[kind].from_data({})
+    payload = known_kinds()[kind].from_data({})
     assert plain_words(payload.sentence())
     assert all(not value or value is None for value in payload.to_data().values())
 
@@ -120,7 +120,7 @@ def test_nothing_at_all_is_read_and_said(kind: str) -> None:
 @settings(max_examples=30)  # of each of some fifty kinds
 @given(data=st.data())
 def test_whatever_is_in_a_line_is_read(kind: str, data: st.DataObject) -> None:
-    payload = PAYLOADS[kind]
+    payload = known_kinds()[kind]
     given_data = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys([*keys_of(payload), "new"], VALUES)))
     read = payload.from_data(given_data)
     assert plain_words(read.sentence())

@@ -18,7 +18,7 @@ from threegate.core.workspace import Workspace
 from threegate.request.job import DELIVERIES, Deliver, ProjectPlace
 from threegate.runners.apply.runner import why_not_now
 from threegate.trail import Trail, moves
-from threegate.trail.payloads import ProjectAdded, ProjectRemoved
+from threegate.trail.plugin_kinds.changes_kinds import ProjectAdded, ProjectRemoved
 
 _MODE = 0o600
 
@@ -50,7 +50,7 @@ def add_project(workspace: Workspace, name: str, path: str, *, actor: str, deliv
             path=place.path,
             uid=place.uid,
             deliver=place.deliver,
-            projects_sha256=canonical.sha256_hex(data),
+            files={"projects.json": canonical.sha256_hex(data)},
         )
         moves.announce(held, added, actor=actor)
         durable.overwrite(workspace.projects_file, data, _MODE)
@@ -91,7 +91,7 @@ def remove_project(workspace: Workspace, name: str, *, actor: str) -> ProjectPla
         if place is None:
             raise InvalidInput(f"{name}: not a registered project; see: threegate project list")
         data = _without(known, name)
-        removed = ProjectRemoved(project=name, projects_sha256=canonical.sha256_hex(data))
+        removed = ProjectRemoved(project=name, files={"projects.json": canonical.sha256_hex(data)})
         moves.announce(held, removed, actor=actor)
         durable.overwrite(workspace.projects_file, data, _MODE)
     return place

@@ -67,7 +67,7 @@ def _reject(context: Context, draft: Draft, reason: str, by: OperatorDecision, r
         rejected = replace(_payload(draft, report, request_id, reason, reading), signed=signed)
         copy = _deliver(context, held, draft, rejected, request_id, actor)
         removed = take_draft_away(context.workspace, draft)  # under the lock, as in approve.py
-        drill = isinstance(report.request_id, str) and held.index.is_drill(report.request_id)
+        drill = isinstance(report.request_id, str) and held.index.is_spent(report.request_id)
     if not drill:
         _write_status(context, draft, report, rejected.told)
     return Rejected(copy, request_id, removed)
@@ -142,7 +142,7 @@ def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -
         return None
     if trail_text(request_id) != request_id:
         return None  # the trail could not name it, so it could never be requested again
-    if held.index.is_drill(request_id):
+    if held.index.is_spent(request_id):
         return None  # a copy of a drill by someone else; it gets no result
     history = held.index.history(request_id)
     if history is None:

@@ -25,6 +25,7 @@ from threegate.request.shown_whole import unread_inputs
 from threegate.results import ResultFacts, read_record, write_record
 from threegate.runners.interface import Control, Outcome, Runner
 from threegate.trail import payloads
+from threegate.trail.history import refuse_unknown_event
 from threegate.trail.payloads import Claimed, Finished
 
 REPLAY = "threegate-replay/1"
@@ -63,6 +64,7 @@ def ended_request(context: Context, request_id: str) -> EndedRequest:
         raise InvalidInput(f"{request_id}: has not finished a run; threegate status lists those that have")
     path = context.workspace.finished / str(history.file)
     data = durable.read_named(path, max_bytes=limits.REQUEST_BYTES)
+    refuse_unknown_event(history)
     report = context.read(data, path.name, "approved")
     request = report.request
     if request is None or canonical.sha256_hex(data) != then.request_sha256:

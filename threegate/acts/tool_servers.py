@@ -32,6 +32,7 @@ from threegate.tools.manifest import (
     Manifest,
     Place,
     ServerFolder,
+    announced_manifests,
     manifest_name,
     parse_manifest,
     read_manifest,
@@ -43,7 +44,7 @@ from threegate.tools.server_command import pinned_command, refuse_words
 from threegate.tools.server_process import ServerError, open_server
 from threegate.tools.server_start import DROPPED, secret_values, server_account
 from threegate.trail import LockedTrail, moves
-from threegate.trail.payloads import ToolsAdded, ToolsRefreshed, ToolsRemoved
+from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded, ToolsRefreshed, ToolsRemoved, manifest_path
 
 ADD: Final = "threegate-tools-add/1"
 REFRESH: Final = "threegate-tools-refresh/1"
@@ -173,7 +174,7 @@ def add_server(context: Context, acting: Acting, looked: LookedAt) -> None:
     about = {"server": manifest.server, "manifest_sha256": manifest.digest}
     signed = sign_act(context, acting, ADD, about)
     with _settled(context) as held:
-        if manifest.server in held.index.tools:
+        if manifest_path(manifest.server) in held.index.files:
             raise _known(manifest.server)
         actor, act = checked_act(context, held, signed, ADD, about)
         added = ToolsAdded(
@@ -181,7 +182,7 @@ def add_server(context: Context, acting: Acting, looked: LookedAt) -> None:
             place=manifest.place,
             hosts=manifest.allow or None,
             tools=len(manifest.tools),
-            files={manifest_name(manifest.server): manifest.digest},
+            files={manifest_path(manifest.server): manifest.digest},
             **act,
         )
         _write(context.workspace, held, manifest, added, actor)
@@ -198,14 +199,14 @@ def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
     }
     signed = sign_act(context, acting, REFRESH, about)
     with _settled(context) as held:
-        if held.index.tools.get(manifest.server) != before.digest:
+        if held.index.files.get(manifest_path(manifest.server)) != before.digest:
             raise Refused("tools_changed", f"{manifest.server}: changed meanwhile; review it again")
         actor, act = checked_act(context, held, signed, REFRESH, about)
         refreshed = ToolsRefreshed(
             server=manifest.server,
             before_sha256=before.digest,
             changed=tuple(item.what for item in looked.changed[: limits.TRAIL_LIST_ITEMS]),
-            files={manifest_name(manifest.server): manifest.digest},
+            files={manifest_path(manifest.server): manifest.digest},
             **act,
         )
         _write(context.workspace, held, manifest, refreshed, actor)
@@ -214,10 +215,10 @@ def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
 def remove_server(context: Context, name: str, *, actor: str) -> None:
     """Remove a server; removing needs no signature. Raises Refused, TrailError, OSError."""
     with disk_reserve(context.workspace.reserve), _settled(context) as held:
-        if name not in held.index.tools:
+        if manifest_path(name) not in held.index.files:
             raise Refused("tools_unknown", f"{name}: no such server; see: threegate tools list")
         path = context.workspace.tools / manifest_name(name)
-        moves.remove_file(held, path, ToolsRemoved(server=name, files={}), actor=actor)
+        moves.remove_file(held, path, ToolsRemoved(server=name, files={manifest_path(name): None}), actor=actor)
 
 
 @contextmanager
@@ -272,7 +273,7 @@ def _refuse_name(context: Context, name: str) -> None:
     if not SERVER_NAME.fullmatch(name) or name.endswith("-"):
         raise InvalidInput(f"{name!r}: not a valid server name; use a letter, then up to 15 of a-z 0-9 -")
     with _settled(context) as held:
-        known = dict(held.index.tools)
+        known = announced_manifests(held.index)
     if name in known:
         raise _known(name)
     if len(known) >= limits.TOOLS_SERVERS:

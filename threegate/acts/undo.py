@@ -38,7 +38,8 @@ from threegate.runners.apply.as_owner import Order, not_writable, perform
 from threegate.runners.apply.branch_delivery import branch_moved
 from threegate.runners.apply.runner import JOURNAL, ORIGINALS
 from threegate.trail import moves
-from threegate.trail.payloads import Finished, Undone, UndoStarted
+from threegate.trail.payloads import Finished
+from threegate.trail.plugin_kinds.changes_kinds import Undone, UndoStarted
 
 UNDO: Final = "threegate-undo/1"
 

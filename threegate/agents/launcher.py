@@ -60,7 +60,7 @@ from threegate.jail.jail_cgroup import JailCgroup
 from threegate.jail.side_process import SideProcess, listen, start_host_proxy
 from threegate.launch.context import Context
 from threegate.trail import moves
-from threegate.trail.payloads import AgentEnded, AgentStarted
+from threegate.trail.plugin_kinds.agents_kinds import AgentEnded, AgentStarted
 
 HOSTS_ACT: Final = "threegate-agent-hosts/1"
 _TERM: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}").fullmatch

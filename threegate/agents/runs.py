@@ -29,7 +29,7 @@ from threegate.jail.freezer import freeze, is_frozen, remove_freezer, thaw
 from threegate.jail.jail_cgroup import remove_cgroups
 from threegate.launch.context import Context
 from threegate.trail import moves
-from threegate.trail.payloads import AgentEnded
+from threegate.trail.plugin_kinds.agents_kinds import AgentEnded
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.trail import Trail, moves
-from threegate.trail.payloads import FindingsDecided
+from threegate.trail.plugin_kinds.agents_kinds import FindingsDecided
 
 _KEY_BYTES: Final = 32
 _MODE: Final = 0o600
@@ -64,7 +64,7 @@ def keep_answers(workspace: Workspace, answers: Answers, decided: Mapping[str, b
                 root=answers.root,
                 hidden=tuple(digest for digest in some if decided[digest]) or None,
                 shown=tuple(digest for digest in some if not decided[digest]) or None,
-                findings_sha256=canonical.sha256_hex(data),
+                files={"findings.json": canonical.sha256_hex(data)},
             )
             moves.announce(trail, event, actor=actor)
         durable.overwrite(workspace.findings_file, data, _MODE)

@@ -91,6 +91,8 @@ class LaunchFacts:
     """Whether the trail calls the approval with one of these marks void (`TrailIndex.is_void`). On a worker: never; the
     daemon has compared it.
     """
+    unknown_kind: str | None = None
+    """The first kind of event of its history that is not known here (`RequestHistory.unknown`)."""
     mode: Literal["required", "optional"] = "required"
     """`approval.signature` of the settings."""
 

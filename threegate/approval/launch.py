@@ -19,6 +19,7 @@ from threegate.approval.unsigned import ByHand
 from threegate.approval.way import NotReadError, SignedWay, Step, Way, way_of_act
 from threegate.core import limits
 from threegate.core.errors import Refused
+from threegate.trail.history import UNKNOWN_EVENT, unknown_event_text
 
 
 def check_launch(facts: LaunchFacts) -> VerifiedApproval:
@@ -72,6 +73,7 @@ def _steps(way: Way) -> Iterator[Step]:
     facts = way.facts
     yield "clock", lambda: _check_clock(facts)
     yield "operators file", lambda: _check_operators(facts)
+    yield "history", lambda: _check_history(facts)
     if isinstance(way, SignedWay):
         yield way.file_check, lambda: _check_file(way)
     yield "not void", lambda: _check_void(way)
@@ -101,6 +103,12 @@ def _check_operators(facts: LaunchFacts) -> str:
             "operators is not what the trail last recorded; look at it, then: threegate operator record",
         )
     return f"{len(operators.entries)} keys, as the trail recorded them"
+
+
+def _check_history(facts: LaunchFacts) -> str:
+    if (kind := facts.unknown_kind) is not None:
+        raise Refused(UNKNOWN_EVENT, unknown_event_text(kind))
+    return "each of its events is of a kind that is known here"
 
 
 def _check_file(way: SignedWay) -> str:

@@ -53,12 +53,13 @@ def show(
     Example: threegate audit show --request TR-20261122-101500Z-sum
     """
     from threegate.trail import Trail
-    from threegate.trail.event import TYPES
+    from threegate.trail.known_kinds import known_kinds
     from threegate.trail.story import select, story_line
 
-    unknown = sorted(set(type_ or ()) - TYPES)
+    kinds = known_kinds()
+    unknown = sorted(set(type_ or ()) - kinds.keys())
     if unknown:
-        raise InvalidInput(f"--type {unknown[0]}: no such event type; known types: {', '.join(sorted(TYPES))}")
+        raise InvalidInput(f"--type {unknown[0]}: no such event type; known types: {', '.join(sorted(kinds))}")
     events = select(
         Trail(workspace_here()).events(),
         request_id=request or None,

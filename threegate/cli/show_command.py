@@ -64,6 +64,7 @@ def show(
         return
     from threegate.request.exposure import exposure_lines
     from threegate.review.show import show_request
+    from threegate.trail.known_kinds import NOT_KNOWN, class_of
     from threegate.trail.payloads import ApprovalAbandoned, under_grant
     from threegate.trail.story import readable
 
@@ -119,6 +120,8 @@ def show(
             detail = under_grant(str(facts["grant"]), facts.get("approved_by"))
         if event["type"] == "approval_abandoned":
             detail = ApprovalAbandoned.from_data(facts).sentence()
+        if class_of(event["type"]) is None:
+            detail = NOT_KNOWN
         detail = readable(detail)
         say(f"{event['seq']:>6}    {event['time']}  {event['type']:<12} {event['actor']}  {detail}".rstrip())
     for path in shown.results:

@@ -39,11 +39,13 @@ class Plugin:
     """The plugins whose code it imports; it is absent without them, whether they are on or off."""
     offers: Mapping[str, str] = field(default_factory=dict)
     """What it gives, by place: "module:NAME", the module below the plugin's folder."""
+    home: str = ""
+    """The package of one of ROOMS."""
 
     @property
     def package(self) -> str:
         """Its package."""
-        return f"threegate.plugins.{self.name}"
+        return self.home or f"threegate.plugins.{self.name}"
 
     def has_code(self) -> bool:
         """Whether its folder is there."""
@@ -105,6 +107,19 @@ PLUGINS: tuple[Plugin, ...] = (
 )
 """All of them. A new plugin is a folder and an entry here."""
 
+ROOMS: tuple[Plugin, ...] = tuple(
+    Plugin(
+        name,
+        "is still a room of the core",
+        offers={"kinds": f"{name}_kinds:KINDS"},
+        home="threegate.trail.plugin_kinds",
+    )
+    for name in ("agents", "changes", "drills", "evidence", "grants", "tools")
+)
+"""Rooms of the core that are to become plugins and so far have only the kinds of their events apart. None of them can
+be off; each entry moves to PLUGINS with its room, and its kinds with it.
+"""
+
 
 class Place(Generic[T]):
     """Where a room of the core takes what plugins give. The room that asks defines it, with the type of what is
@@ -117,7 +132,7 @@ class Place(Generic[T]):
 
     def plugins(self) -> list[Plugin]:
         """The plugins that offer something here, whether or not they are on; nothing is imported."""
-        return [plugin for plugin in PLUGINS if self.name in plugin.offers]
+        return [plugin for plugin in (*PLUGINS, *ROOMS) if self.name in plugin.offers]
 
     def of(self, plugin: Plugin) -> T:
         """What the plugin gives here. Its code must be there."""
@@ -141,6 +156,11 @@ class Place(Generic[T]):
             if (absent := plugin.why_absent()) is not None:
                 return absent
         return None
+
+
+def room_named(name: str) -> Plugin | None:
+    """The room of this name that is to become a plugin."""
+    return next((room for room in ROOMS if room.name == name), None)
 
 
 def plugin_named(name: str) -> Plugin | None:

@@ -396,7 +396,7 @@ class Inbox:
     def _recorded(self, held: LockedTrail, looked: _Looked) -> _Owed | None:
         """Record one finding; return the verdict, None if it gets none. Raises DiskFull, TrailError, Unavailable."""
         path, run, report, facts, digests, known, never = looked
-        if isinstance(report.request_id, str) and held.index.is_drill(report.request_id):
+        if isinstance(report.request_id, str) and held.index.is_spent(report.request_id):
             self._left_alone(held, path, report, _owner(run, facts))
             return None
         findings, fixes, exposure = list(report.findings), report.fixes, report.exposure

@@ -44,6 +44,7 @@ from threegate.daemon.signals import signals_to
 from threegate.daemon.supervisor import Supervisor
 from threegate.daemon.witness_requests import WitnessRequests
 from threegate.judgement.policy import Policy
+from threegate.launch.open_work import refuse_open
 from threegate.records.trail_checkpoints import complete_trail_checkpoint, trail_checkpoint_when_due
 from threegate.results.space import give_back, reserve_result
 from threegate.trail import Trail
@@ -109,6 +110,7 @@ class Daemon:
         self.log.about(workspace=self._policy_reload.policy.settings.workspace.id, boot=self._boot_nonce)
         with self.workspace.daemon_lock():
             try:
+                refuse_open(self.workspace, self._trail, self._policy_reload.policy.settings)
                 self._runner_set = self._new_runner_set(self._policy_reload.policy)
                 try:
                     return self._work()

@@ -20,6 +20,7 @@ from threegate.judgement.gate_inputs import Authorization, aana_event
 from threegate.judgement.policy import Policy
 from threegate.request.job import Job
 from threegate.request.model import Request
+from threegate.trail.history import UNKNOWN_EVENT
 
 _SEAL = object()
 
@@ -227,7 +228,7 @@ def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Cl
 STOPPING_CODES = frozenset({"operators_changed", "clock_went_back"})
 """Approval failures that concern the workspace and not one request: nothing is launched meanwhile."""
 
-WAITING_CODES = STOPPING_CODES | {"quorum_missing", NOT_JUDGED}
+WAITING_CODES = STOPPING_CODES | {"quorum_missing", NOT_JUDGED, UNKNOWN_EVENT}
 """Approval failures that a person or the clock can fix without a new approval: the request stays in approved/."""
 
 

@@ -150,7 +150,7 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
     with context.trail.locked() as held:
         history = _history(held, path.name, request)
         run = held.index.run(draft_owner(history))
-        drill = isinstance(report.request_id, str) and held.index.is_drill(report.request_id)
+        drill = isinstance(report.request_id, str) and held.index.is_spent(report.request_id)
         if request is not None and isinstance(request.action, ToolCall):  # imported late: most requests call no tool
             from threegate.tools.requested_call import requested_call
 

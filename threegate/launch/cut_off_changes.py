@@ -21,7 +21,8 @@ from threegate.runners.apply.apply_journal import STAGE, read_journal
 from threegate.runners.apply.branch_delivery import BRANCH_LEFT
 from threegate.runners.apply.runner import JOURNAL, forget_stage, take_back_change
 from threegate.trail import RequestHistory, moves
-from threegate.trail.payloads import Finished, Undone, UndoStarted
+from threegate.trail.payloads import Finished
+from threegate.trail.plugin_kinds.changes_kinds import Undone, UndoStarted
 
 
 @dataclass(slots=True)
@@ -92,12 +93,14 @@ def _originals(left: tuple[str, ...]) -> str:
     return "" if all(name.startswith(BRANCH_LEFT) for name in left) else f"; their originals are in {STAGE}/"
 
 
-_UNDO = re.compile(r"undo-([A-Za-z0-9][A-Za-z0-9._-]{2,127})\.json")
+_UNDO = re.compile(r"open-changes-undo-([A-Za-z0-9][A-Za-z0-9._-]{2,127})\.json")
 
 
 def undo_journal(workspace: Workspace, request_id: str) -> Path:
-    """Where the journal of an undo is while it is in progress: in control/, which no event names."""
-    return workspace.control / f"undo-{request_id}.json"
+    """Where the journal of an undo is while it is in progress: in control/, which no event names. By its name no daemon
+    starts without the plugin (`launch.open_work`).
+    """
+    return workspace.control / f"open-changes-undo-{request_id}.json"
 
 
 def lock_undo(path: Path) -> int | None:
@@ -125,7 +128,7 @@ def recover_undos(context: Context) -> Recovered:
     The trail's lock is not held meanwhile: the project's owner, whose account this needs, could hold it up.
     """
     found = Recovered()
-    for path in sorted(context.workspace.control.glob("undo-*.json")):
+    for path in sorted(context.workspace.control.glob("open-changes-undo-*.json")):
         match = _UNDO.fullmatch(path.name)
         if match is None:
             continue

@@ -38,6 +38,12 @@ def launch_problem(workspace: Workspace, workspace_id: str, held: LockedTrail) -
         )
     if held.index.workspace_id != workspace_id:
         return ("workspace_mismatch", "the trail belongs to another workspace than the one in threegate.toml")
+    if held.index.problem is not None:
+        return (
+            "event_unreadable",
+            f"{held.index.problem}: what it used up is not known, and nothing is started; find out what wrote it: "
+            "threegate audit verify",
+        )
     outside = held.outside_problem()
     if outside is not None:
         return (

@@ -28,6 +28,7 @@ from threegate.results import ResultFacts, reserve_result, write_record
 from threegate.results.released import StagedOutputs, stage_released
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
 from threegate.trail import Owner, RequestHistory, moves, payloads
+from threegate.trail.history import UNKNOWN_EVENT, unknown_event_text
 from threegate.trail.locked_trail import advance_head
 
 _ENDS: Final[Mapping[str, type[payloads.End]]] = {
@@ -247,6 +248,8 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
         history = index.history(request.request_id)
         if not is_there(approved):
             return CHANGED
+        if history is not None and history.unknown is not None:
+            return Waiting(UNKNOWN_EVENT, unknown_event_text(history.unknown), judgement)
         if index.is_void(clearance.nonce, clearance.approval_sha256, request.sha256):
             return refuse_held(context, held, approved, VOID, VOID_TEXT, judgement)
         if index.nonce_used(clearance.nonce) or (history is not None and (history.claimed or history.end)):

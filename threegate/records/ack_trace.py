@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from threegate.trail import Event
-from threegate.trail.payloads import Approved, Claimed, End, Granted, Rejected, Validated
+from threegate.trail.payloads import (
+    Approved,
+    Claimed,
+    End,
+    Rejected,
+    Validated,
+)
+from threegate.trail.plugin_kinds.grants_kinds import Granted
 
 _VERSION: Final = 2
 _TOOL: Final = "process"

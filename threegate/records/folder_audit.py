@@ -27,7 +27,6 @@ from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
 from threegate.core.durable import STAGED, is_temporary, staged
 from threegate.core.errors import InvalidInput
-from threegate.core.file_names import WITNESS_NAME
 from threegate.core.plugins import PLUGINS
 from threegate.core.workspace import STATES, Workspace
 from threegate.records.tool_exec_files import ToolExecFiles
@@ -36,6 +35,7 @@ from threegate.results.space import PREFIX as RESERVED
 from threegate.results.space import reserved_place
 from threegate.trail import Event, moves, payloads
 from threegate.trail.chain import SEGMENT
+from threegate.trail.reserved import reserved
 from threegate.trail.truncation_check import trail_seq_of
 from threegate.trail.verify_report import Verification
 
@@ -76,7 +76,6 @@ _FOLDERS: Final = frozenset(
     )
 )
 _DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
-_NAME = re.compile(WITNESS_NAME).fullmatch
 _RUN = re.compile(r"runs/[^/]+").fullmatch
 _REPLAY = re.compile(r"runs/[^/]+/replay-[1-9][0-9]{0,4}").fullmatch
 _RELEASED = re.compile(r"results/[^/]+").fullmatch
@@ -86,6 +85,7 @@ _NOTES = "memory/notes.jsonl"
 _CHANGED_WHOLE = re.compile(r"memory/[^/]+\.jsonl|tools/[^/]+\.json").fullmatch
 """Files whose next bytes are stored next to them before the event that announces them."""
 _PRUNED = "runs/.pruned-"
+_PINNED: Final = "inputs/"
 
 
 @dataclass(slots=True)
@@ -183,8 +183,10 @@ class FolderAudit:
     _single: dict[str, tuple[str | None, int]] = field(default_factory=dict)
     """Files that are replaced as a whole: the digest that the last event names, and that event."""
     _contracts: tuple[int, str, Mapping[str, str] | None] | None = None
-    _drill: str | None = None
-    """Commitment of the drill that is open."""
+    _of_plugins: set[str] = field(default_factory=set)
+    """Which files kinds of plugins ever announced; what they are now is in `_single`."""
+    _seen: dict[str, Any] = field(default_factory=dict)
+    """What kinds of plugins remember of the events before (`Payload.contradicts`)."""
     _void: dict[str, int] = field(default_factory=dict)
     """The marks of void approvals, and the event that made each void."""
 
@@ -202,6 +204,25 @@ class FolderAudit:
             if getattr(payload, "files", None) is not None:
                 self._announces = True
             handler(self, event, payload)
+        elif event.type not in payloads.PAYLOADS:
+            self._of_plugin(event)
+
+    def _of_plugin(self, event: Event) -> None:
+        """What an event of no kind of the core announces, and what its plugin says about it, if that is here."""
+        said = reserved(event)
+        for path, digest in said.files.items():
+            self._announces = True
+            self._of_plugins.add(path)
+            known = self._single.pop(path, None) is not None
+            if digest is not None:
+                self._single[path] = (digest, event.seq)
+            if path.startswith(_PINNED):
+                name = path.removeprefix(_PINNED)
+                self._inputs[name] = max(0, self._inputs.get(name, 0) + (digest is not None) - known)
+        contradiction = event.payload.contradicts(self._seen)
+        for what in (said.problem, contradiction):
+            if what is not None:
+                self.result.add(self.workspace.trail_file, 0, f"event {event.seq} ({event.type}) {what}")
 
     def _created(self, event: Event, created: payloads.WorkspaceCreated) -> None:
         self._announces = created.announces_files is True
@@ -212,19 +233,6 @@ class FolderAudit:
         self._single["operators"] = (changed.operators_sha256, event.seq)
         self._single["operators.revoked"] = (changed.revoked_sha256, event.seq)
         self._single["operators.passkeys"] = (changed.passkeys_sha256, event.seq)
-
-    def _projects(self, event: Event, changed: payloads.ProjectsChanged) -> None:
-        self._single["projects.json"] = (changed.projects_sha256, event.seq)
-
-    def _findings(self, event: Event, decided: payloads.FindingsDecided) -> None:
-        self._single["findings.json"] = (decided.findings_sha256, event.seq)
-
-    def _tools(self, event: Event, changed: payloads.ToolsChanged) -> None:
-        path = f"tools/{changed.server}.json"
-        if changed.manifest_sha256 is None:
-            self._single.pop(path, None)
-        else:
-            self._single[path] = (changed.manifest_sha256, event.seq)
 
     def _proposed(self, event: Event, proposed: payloads.Proposed) -> None:
         if (place := _place(proposed)) is None or event.request_id is None:
@@ -360,18 +368,6 @@ class FolderAudit:
         if replayed.record_sha256 is not None and _REPLAY(folder):
             self._check_run(event, folder, replayed.record_sha256)
 
-    def _granted(self, event: Event, granted: payloads.Granted) -> None:
-        place = f"grants/{granted.grant}.grant"
-        self._single[place] = (self._complete(event, place, {"": None}, granted.files)[""], event.seq)
-
-    def _drill_placed(self, event: Event, placed: payloads.DrillPlaced) -> None:
-        self._drill = placed.commitment
-
-    def _drill_ended(self, event: Event, ended: payloads.DrillEnded) -> None:
-        if ended.commitment != self._drill or (ended.salt is not None and ended.opens != self._drill):
-            self._bad("audit", f"event {event.seq} does not open what was committed to when its drill was placed")
-        self._drill = None
-
     def _applied(self, event: Event, applied: payloads.Applied) -> None:
         if applied.note_sha256 is not None:
             files = self._complete(event, "memory/", {"notes.jsonl": None}, applied.files)
@@ -385,11 +381,6 @@ class FolderAudit:
         self.newest = announced
         if announced.size is not None:
             self._names.want(f"audit/checkpoints/{announced.size:012d}", event.seq)
-
-    def _witnessed(self, event: Event, answer: payloads.Witnessed) -> None:
-        if answer.size is not None and answer.cosigned_sha256 is not None and _NAME(answer.witness or ""):
-            path = f"audit/checkpoints/{answer.size:012d}.{answer.witness}"
-            self._single[path] = (answer.cosigned_sha256, event.seq)
 
     def _decided(self, request_id: str | None) -> None:
         """The draft is taken away after this event, its proposal and inputs by the daemon's next look at proposals."""
@@ -595,12 +586,23 @@ class FolderAudit:
             return  # there is no such file: the names say whether there is
         if path == "operators" and digest == hashlib.sha256(b"").hexdigest() and not self._files.is_there(path):
             return
-        if _CHANGED_WHOLE(path) and self._still_staged(path, digest):
+        if path.startswith(_PINNED) or (self._is_changed_whole(path) and self._still_staged(path, digest)):
             return
-        self._names.want(path, seq)
+        if not _is_exempt(path):
+            self._names.want(path, seq)
+        elif not self._files.is_there(path):
+            self._bad(path, f"event {seq} says that this file is here; it is nowhere")
         if self._named(digest, path):
             most = limits.SINGLE_FILE_BYTES
             self._files.compare(path, digest, most, f"is not what event {seq} announced: it was changed")
+
+    def _is_changed_whole(self, path: str) -> bool:
+        """Whether the next bytes of a file are stored next to it before the event that announces them."""
+        return path in self._of_plugins or _CHANGED_WHOLE(path) is not None
+
+    def _is_replaced(self, path: str) -> bool:
+        """Whether it is what was there before: its next bytes are announced, and next to it."""
+        return path in self._single and self._is_changed_whole(path) and self._still_staged(path, self._single[path][0])
 
     def _still_staged(self, path: str, digest: str | None) -> bool:
         """Whether the recorded bytes are still next to their destination: the next process that needs them
@@ -621,9 +623,9 @@ class FolderAudit:
         reserved = {f"results/{reserved_place(self.workspace, request_id).name}" for request_id in self._open}
         for path in self._files.below(self._goes_into, self._no_file):
             name = path.rpartition("/")[2]
-            if path in EXEMPT or any(path.startswith(item) for item in EXEMPT if item.endswith("/")):
+            if _is_exempt(path):
                 continue
-            if is_temporary(name) or (path.endswith(STAGED) and _CHANGED_WHOLE(path.removesuffix(STAGED))):
+            if is_temporary(name) or (path.endswith(STAGED) and self._is_changed_whole(path.removesuffix(STAGED))):
                 self.result.note(
                     self.workspace.tool_exec / path,
                     "is being written, or was left by a crash (then: threegate run --once)",
@@ -635,8 +637,8 @@ class FolderAudit:
             elif path in leaving_files:
                 draft, suffix = leaving_files[path]
                 self._check_draft_file(draft, suffix, draft.files[suffix])
-            elif _CHANGED_WHOLE(path) and path in self._single and self._still_staged(path, self._single[path][0]):
-                continue  # what was there before: it is going to be replaced
+            elif self._is_replaced(path):
+                continue
             elif path.startswith("memory/") and _NOTES not in self._single:
                 self.result.note(
                     self.workspace.tool_exec / path,
@@ -698,7 +700,12 @@ class FolderAudit:
 
     def _goes_into(self, path: str) -> bool:
         """Whether the files of a folder belong to what is compared; a folder that nothing announced is a problem."""
-        if path in _FOLDERS or path.startswith(("contracts/", "verdicts/", "control/")) or _OUT(path):
+        if (
+            path in _FOLDERS
+            or path.startswith(("contracts/", "verdicts/", "control/"))
+            or _OUT(path)
+            or any(other.startswith(f"{path}/") for other in self._of_plugins)
+        ):
             if path.count("/") < limits.FOLDER_DEPTH:
                 return True
             self._bad(path, f"is more than {limits.FOLDER_DEPTH} folders deep")
@@ -752,12 +759,6 @@ _HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event, Any], None]]] = {
     "workspace_created": FolderAudit._created,
     "operator_added": FolderAudit._operators,
     "operator_revoked": FolderAudit._operators,
-    "project_added": FolderAudit._projects,
-    "project_removed": FolderAudit._projects,
-    "findings_decided": FolderAudit._findings,
-    "tools_added": FolderAudit._tools,
-    "tools_refreshed": FolderAudit._tools,
-    "tools_removed": FolderAudit._tools,
     "proposed": FolderAudit._proposed,
     "approved": FolderAudit._approved,
     "countersigned": FolderAudit._countersigned,
@@ -772,14 +773,10 @@ _HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event, Any], None]]] = {
     "interrupted": FolderAudit._ended,
     "pruned": FolderAudit._pruned,
     "replayed": FolderAudit._replayed,
-    "granted": FolderAudit._granted,
     "applied": FolderAudit._applied,
     "settings_changed": FolderAudit._settings_changed,
     "checkpoint": FolderAudit._checkpoint,
     "rotated": FolderAudit._checkpoint,
-    "witnessed": FolderAudit._witnessed,
-    "drill_placed": FolderAudit._drill_placed,
-    "drill_ended": FolderAudit._drill_ended,
 }
 """What each kind of event changes in the folders; all others change nothing there."""
 
@@ -789,6 +786,10 @@ def _place(placed: payloads.Placed) -> str | None:
     if placed.state is None or placed.file is None or "/" in placed.file:
         return None
     return f"{placed.state}/{placed.file}"
+
+
+def _is_exempt(path: str) -> bool:
+    return path in EXEMPT or any(path.startswith(item) for item in EXEMPT if item.endswith("/"))
 
 
 def _paths(draft: _Draft) -> Iterator[str]:

@@ -22,14 +22,12 @@ from threegate.trail.payloads import (
     Cancelled,
     CancelRequested,
     Countersigned,
-    DrillEnded,
-    DrillSet,
     Finished,
-    Granted,
-    GrantRevoked,
     Rejected,
     SessionKilled,
 )
+from threegate.trail.plugin_kinds.drills_kinds import DrillEnded, DrillSet
+from threegate.trail.plugin_kinds.grants_kinds import Granted, GrantRevoked
 
 
 @dataclass(slots=True)

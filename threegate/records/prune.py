@@ -132,7 +132,7 @@ def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str], bef
     """Pinned inputs that only `old` requests name, and old ones that no approval names (it was abandoned or
     never completed). None if a kept request's list was cut.
     """
-    needed: set[str] = set()
+    needed = {path.removeprefix("inputs/") for path in index.files}  # a plugin announced them
     named: set[str] = set()
     for history in index.histories():
         approved = Approved.of(history.approved)

@@ -19,7 +19,8 @@ from threegate.launch.completion import still_open
 from threegate.trail import LockedTrail, Trail, tree
 from threegate.trail.checkpoint import LineProof, NoteSignature, TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.cosignature import WitnessKey
-from threegate.trail.payloads import Rotated, TrailCheckpointSigned, Witnessed
+from threegate.trail.payloads import Rotated, TrailCheckpointSigned
+from threegate.trail.plugin_kinds.evidence_kinds import Witnessed, cosigned_path
 from threegate.trail.verify import trail_checkpoint_folder
 from threegate.trail.workspace_key import SigningKey, load_key
 
@@ -82,7 +83,7 @@ def record_cosignature(
             witness=name,
             vkey=key.render(),
             cosignature=(signature.key_id + signature.signature).hex(),
-            cosigned_sha256=hashlib.sha256(note.render()).hexdigest(),
+            files={cosigned_path(note.size, name): hashlib.sha256(note.render()).hexdigest()},
         )
         held.append(cosigned, actor=actor)
         held.sync()
@@ -111,7 +112,7 @@ def _complete_cosignature(held: LockedTrail) -> Path | None:
 
     When the checkpoint is not there or was changed, nothing is written: `audit verify` names both. Raises OSError.
     """
-    cosigned = held.index.cosigned
+    cosigned = Witnessed.read(held.index.cosigned)
     if cosigned is None or cosigned.size is None:
         return None
     path = _cosigned_place(held, cosigned.size, cosigned.witness or "")

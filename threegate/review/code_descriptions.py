@@ -12,7 +12,8 @@ from typing import Final
 from threegate.contracts.codes import CODES
 from threegate.contracts.reasons import REASONS
 from threegate.core.errors import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
-from threegate.trail.payloads import PAYLOADS, Payload
+from threegate.trail.known_kinds import known_kinds
+from threegate.trail.payloads import Payload
 
 APPROVAL: Final[dict[str, str]] = {
     "signature_missing": "there is no signature: approve it",
@@ -38,6 +39,10 @@ APPROVAL: Final[dict[str, str]] = {
     "replayed": "this id, approval or nonce was used before: `threegate retry` makes a fresh draft",
     "approval_void": "its file was not in approved/ when a daemon started, so the trail calls the approval void: "
     "approve again",
+    "unknown_event": "its history has an event of a kind that is not known here: install the plugin or the version "
+    "that wrote it, or reject it",
+    "event_unreadable": "an event of a plugin names what it used up in a form that cannot be read: nothing is "
+    "launched; `threegate audit verify`",
     "self_approval": "the requester cannot approve",
     "quorum_missing": "waiting for further operators: `threegate countersign`",
     "clock_went_back": "the clock is behind the trail: set it (see faq.md)",
@@ -392,7 +397,7 @@ def descriptions(code: str) -> list[tuple[str, str]]:
         ("finding about a proposal", PROPOSALS),
         ("route", ROUTES),
         ("diagnostic of a contract file", {name: item.help for name, item in CODES.items()}),
-        ("kind of event", {kind: _first_words(cls) for kind, cls in PAYLOADS.items()}),
+        ("kind of event", {kind: _first_words(cls) for kind, cls in known_kinds().items()}),
         ("exit code", EXITS),
         ("answer of the HTTP server", HTTP),
         ("line of doctor", DOCTOR),

@@ -38,6 +38,7 @@ from threegate.runners.machine import never_fits
 from threegate.runners.registry import describe
 from threegate.secretscan import mask_secrets
 from threegate.trail import KnownRun, LockedTrail, Owner, RequestHistory
+from threegate.trail.history import refuse_unknown_event
 from threegate.trail.payloads import Rejected
 
 if TYPE_CHECKING:
@@ -436,7 +437,10 @@ def missing_program_text(program: str) -> str:
 
 
 def refuse_used(held: LockedTrail, request: Request) -> None:
-    """An id and a file name can be used only once. Raises Refused (replayed)."""
+    """An id and a file name can be used only once, and nobody approves what nobody here can read. Raises Refused
+    (replayed, unknown_event).
+    """
+    refuse_unknown_event(held.index.history(request.request_id))
     if held.index.id_used(request.request_id):
         history = held.index.history(request.request_id)
         ended = Rejected.of(history.end) if history is not None else None

@@ -49,6 +49,8 @@ WAITS_FOR = {
     "workspace_mismatch": "operator: threegate workspace adopt",
     "folder_replaced": "operator: threegate doctor",
     "approval_not_judged": "operator: turn its plugin on, or threegate cancel",
+    "event_unreadable": "operator: threegate audit verify",
+    "unknown_event": "operator: threegate doctor",
 }
 """Who must act on an approved request, by its reason; for any other reason, the daemon does."""
 _OF_PROPOSALS = {"no_draft": "operator: threegate proposal explain"}

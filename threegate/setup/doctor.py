@@ -69,7 +69,7 @@ def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
             index = held.index
     finally:
         trail.close()
-    if not index.tools:
+    if not any(path.startswith("tools/") for path in index.files):
         return
     from threegate.review.server_card import runs_where  # imported here: few workspaces have a tool server
     from threegate.tools.manifest import read_manifest, server_names

@@ -21,6 +21,7 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.record import first_problem
 from threegate.core.workspace import Workspace
 from threegate.trail import LockedTrail, TrailIndex, moves
+from threegate.trail.plugin_kinds.tools_kinds import manifest_path
 
 Place = Literal["jail", "era", "host"]
 """Where a server's process runs."""
@@ -178,9 +179,15 @@ def manifest_name(server: str) -> str:
     return f"{server}{_SUFFIX}"
 
 
+def announced_manifests(index: TrailIndex) -> dict[str, str]:
+    """The digest of the manifest of each added server, by its name, as the trail announced it last."""
+    found = {path.removeprefix("tools/").removesuffix(_SUFFIX): digest for path, digest in index.files.items()}
+    return {name: digest for name, digest in found.items() if manifest_path(name) in index.files}
+
+
 def server_names(index: TrailIndex) -> tuple[str, ...]:
     """The currently added servers, sorted."""
-    return tuple(sorted(index.tools))
+    return tuple(sorted(announced_manifests(index)))
 
 
 def read_manifest(workspace: Workspace, index: TrailIndex, name: str) -> Manifest:
@@ -189,7 +196,7 @@ def read_manifest(workspace: Workspace, index: TrailIndex, name: str) -> Manifes
     Raises Refused `tools_unknown` for a server that is not added, `tools_changed` for a file that differs
     from what the trail recorded last; Unavailable if it cannot be read.
     """
-    announced = index.tools.get(name)
+    announced = index.files.get(manifest_path(name))
     if announced is None:
         raise Refused("tools_unknown", f"{name}: no such server; see: threegate tools list")
     file = manifest_name(name)
@@ -210,7 +217,7 @@ def read_manifest(workspace: Workspace, index: TrailIndex, name: str) -> Manifes
 
 def settle_manifests(workspace: Workspace, held: LockedTrail) -> None:
     """Complete or undo an interrupted addition, refresh or removal of a server. Raises OSError."""
-    announced = {manifest_name(name): digest for name, digest in held.index.tools.items()}
+    announced = {manifest_name(name): digest for name, digest in announced_manifests(held.index).items()}
     moves.settle_changes(workspace.tools, announced, max_bytes=limits.TOOLS_MANIFEST_BYTES)
 
 

@@ -4,7 +4,7 @@ What others use: `Trail` (create, locked, events), the `LockedTrail` that `locke
 `RequestHistory` (what the trail says so far), `Event`; from `trail.payloads` what an event says, typed.
 """
 
-from threegate.trail.event import TYPES, Event, format_time, parse_time, trail_text
+from threegate.trail.event import Event, format_time, parse_time, trail_text
 from threegate.trail.history import RequestHistory
 from threegate.trail.index import Head, KnownRun, TrailIndex
 from threegate.trail.locked_trail import LockedTrail
@@ -13,7 +13,6 @@ from threegate.trail.payloads.placed import Owner
 from threegate.trail.trail import Trail
 
 __all__ = [
-    "TYPES",
     "Clock",
     "Event",
     "Head",

@@ -23,13 +23,14 @@ from threegate.trail.event import (
     HASH_PART,
     KEYS,
     TIME,
-    TYPES,
     VERSION,
     Event,
     LineError,
     check_values,
     parse_line,
 )
+from threegate.trail.known_kinds import KIND
+from threegate.trail.payloads import PAYLOADS
 from threegate.trail.tree import LEAF_PREFIX
 
 WORKSPACE_ID = re.compile(r"ws-[0-9a-f]{32}")
@@ -38,7 +39,7 @@ CHUNK = 1 << 20
 """Bytes of the trail that are read at once."""
 MARKING: Final = frozenset(("workspace_created", "workspace_adopted", "checkpoint", "rotated"))
 """Types that say something about the trail itself; who verifies looks at each of them."""
-_PLAIN_TYPES = TYPES - MARKING
+_PLAIN_TYPES = PAYLOADS.keys() - MARKING
 _PLAIN_VALUES = frozenset((str, int, bool, type(None)))
 _CANONICAL = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _fields = itemgetter("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash")
@@ -97,7 +98,7 @@ class Chain:
                     seq_ != seq + 1
                     or prev_ != prev
                     or time_ < time
-                    or kind_ not in _PLAIN_TYPES
+                    or (kind_ not in _PLAIN_TYPES and (kind_ in MARKING or not KIND(kind_)))
                     or version != VERSION
                     or type(version) is not int
                     or type(seq_) is not int

@@ -17,12 +17,10 @@ import orjson
 
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
+from threegate.trail.known_kinds import KIND, Opaque, class_of
 from threegate.trail.payloads import PAYLOADS, Payload
 
 VERSION: Final = 1
-
-TYPES: Final = frozenset(PAYLOADS)
-"""Every type that an event may have."""
 
 KEYS = frozenset(("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash"))
 TIME = re.compile(
@@ -32,6 +30,8 @@ _loads, _dumps, _SORTED, _sha256 = orjson.loads, orjson.dumps, orjson.OPT_SORT_K
 HASH_MARK: Final = b',"hash":"'
 """Stands last in a line at its own hash: within a string the quotes would be escaped, and behind it no object comes."""
 HASH_PART: Final = len(HASH_MARK) + 64 + 1
+RESERVED: Final = ("files", "ids_sha256", "nonce", "signed")
+"""The keys that have a meaning for the core in every kind of a plugin, known or not (`trail.reserved`)."""
 
 
 class LineError(ValueError):
@@ -60,7 +60,8 @@ class Event(_Line):
         """What the event says, typed; made of `data` when it is first asked for (verification never asks)."""
         known = vars(self)
         if "payload" not in known:
-            known["payload"] = PAYLOADS[self.type].from_data(self.data)
+            cls = class_of(self.type)
+            known["payload"] = Opaque(type=self.type) if cls is None else cls.from_data(self.data)
         payload: Payload = known["payload"]
         return payload
 
@@ -159,8 +160,10 @@ def make_event(
     data: Mapping[str, Any] | None,
     prev: str,
 ) -> Event:
-    """Render one event. Raises ValueError for an unknown type (an internal error, before anything is written)."""
-    if type not in TYPES:
+    """Render one event. Raises ValueError for a kind that is not known, and for a plugin's that announces more than a
+    line takes (internal errors, before anything is written).
+    """
+    if class_of(type) is None:
         raise ValueError(f"no event type {type!r}")
     clean = trail_value(dict(data or {}))
     body: dict[str, Any] = {
@@ -178,8 +181,11 @@ def make_event(
         digest = hashlib.sha256(orjson.dumps(clean, option=orjson.OPT_SORT_KEYS)).hexdigest()
         kept = {key: item for key, item in clean.items() if not isinstance(item, (dict, list))}
         small = dict(list(kept.items())[: limits.TRAIL_LIST_ITEMS // 2])
-        body["data"] = clean = {**small, "cut_sha256": digest}
+        effects = {} if type in PAYLOADS else {key: clean[key] for key in RESERVED if key in clean}
+        body["data"] = clean = {**small, **effects, "cut_sha256": digest}
         bare = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+        if len(bare) > limits.TRAIL_LINE_BYTES - 128:
+            raise ValueError(f"{type} announces more than a line takes")
     digest = hashlib.sha256(bare).hexdigest()
     at = bare.rindex(b',"prev":"')
     line = b"".join((bare[:at], HASH_MARK, digest.encode(), b'"', bare[at:]))
@@ -216,7 +222,7 @@ def parse_line(line: bytes) -> Event:
         type(version) is not int
         or version != VERSION
         or type(kind) is not str
-        or kind not in TYPES
+        or (kind not in PAYLOADS and not KIND(kind))
         or type(time) is not str
         or not TIME(time)
         or type(seq) is not int

@@ -12,8 +12,12 @@ from typing import Any, Final
 
 import orjson
 
+from threegate.core.errors import Refused
 from threegate.trail.event import Event, event_of_line
 from threegate.trail.payloads.placed import Owner
+
+UNKNOWN_EVENT: Final = "unknown_event"
+"""The reason code of a request that waits, or is not approved, for the sake of `RequestHistory.unknown`."""
 
 
 @dataclass(slots=True)
@@ -47,6 +51,10 @@ class RequestHistory:
     """Whose the first file with this id was: who asks. Later files with the same id do not change it."""
     proposal_sha256: str | None = None
     """Digest of the proposal that the draft was made of."""
+    unknown: str | None = None
+    """The first kind of event of this request that nothing here knows: it can be rejected, and never be approved,
+    claimed or run, since nobody here knows what the event means for it.
+    """
 
     @property
     def interrupted(self) -> bool:
@@ -61,6 +69,20 @@ class RequestHistory:
         """Take the next event of this request: its payload knows what it changes."""
         self.last = event
         event.payload.change(self, event)
+
+
+def refuse_unknown_event(history: RequestHistory | None) -> None:
+    """Raises Refused (unknown_event) for a request whose history has an event that nothing here can read."""
+    if history is not None and history.unknown is not None:
+        raise Refused(UNKNOWN_EVENT, unknown_event_text(history.unknown))
+
+
+def unknown_event_text(kind: str) -> str:
+    """What that means, in one line."""
+    return (
+        f"its history has an event of the kind {kind}, which is not known here: it can be rejected; to go on with it, "
+        "install the plugin or the version that wrote the event"
+    )
 
 
 _EVENTS: Final = (
@@ -142,7 +164,7 @@ class Record:
         )
 
 
-_FACTS: Final = ("abandoned", "state", "file", "owner", "proposal_sha256")
+_FACTS: Final = ("abandoned", "state", "file", "owner", "proposal_sha256", "unknown")
 """The fields that hold no event."""
 
 

@@ -18,9 +18,9 @@ from threegate.core.errors import TrailError
 from threegate.trail.event import Event, parse_line
 from threegate.trail.history import Record, RequestHistory, Settled
 from threegate.trail.kept_index import ROW, KeptIndex
+from threegate.trail.known_kinds import plugin_kinds
 from threegate.trail.payloads import (
-    AgentEnded,
-    AgentStarted,
+    PAYLOADS,
     Applied,
     ApprovalAbandoned,
     Approved,
@@ -28,11 +28,6 @@ from threegate.trail.payloads import (
     CancelRequested,
     Claimed,
     Countersigned,
-    DrillEnded,
-    DrillPlaced,
-    DrillSet,
-    Granted,
-    GrantRevoked,
     OperatorAdded,
     OperatorsChanged,
     Payload,
@@ -42,20 +37,19 @@ from threegate.trail.payloads import (
     Rejected,
     SettingsChanged,
     SignedAct,
-    ToolsChanged,
     TreeAnnounced,
-    Witnessed,
     WorkspaceAdopted,
     WorkspaceCreated,
 )
 from threegate.trail.payloads.placed import Owner
+from threegate.trail.reserved import reserved
 from threegate.trail.spilled_index import SpilledIndex
 from threegate.trail.tree import Frontier
 
 _ANNOUNCES_NONCE: Final = (Approved, Countersigned)
 """Their nonce belongs to a later use."""
 
-_USES_NONCE: Final = (Claimed, Granted, SignedAct)
+_USES_NONCE: Final = (Claimed, SignedAct)
 """Their nonce was used up by the event itself."""
 
 _MAY_BE_SIGNED: Final = (Cancelled, CancelRequested, OperatorAdded, Rejected)
@@ -110,8 +104,10 @@ class TrailIndex:
         """Recorded digest of the names and digests of the contracts that a daemon took up (None: none recorded)."""
         self.notes: Mapping[str, str] = {}
         """The file of notes that changed last, by its name in memory/, and the digest that was announced."""
-        self.tools: dict[str, str] = {}
-        """Announced digest of the manifest of each added server of tools, by its name."""
+        self.files: dict[str, str] = {}
+        """What kinds of plugins announced last of each file of theirs below tool-exec/: its digest, by its path."""
+        self.problem: str | None = None
+        """The first event whose effect cannot be read (`trail.reserved`), and why, as one line: nothing is launched."""
         self.head = Head(0, "", "")
         self.frontier = Frontier()
         self.last_checkpoint = 0
@@ -120,8 +116,8 @@ class TrailIndex:
         """Its root hash; None when an older version kept the index."""
         self.answers = 0
         """Answers of witnesses since then."""
-        self.cosigned: Witnessed | None = None
-        """The last cosignature that was announced."""
+        self.cosigned: Mapping[str, Any] | None = None
+        """The last cosignature that was announced: the data of its event."""
         self.counts: dict[str, int] = {}
         self.kept = kept
         """The kept index of the first events, or None: then all of them were added here."""
@@ -133,11 +129,13 @@ class TrailIndex:
         self._names: dict[str, str | None] = {}
         self._announced: set[int] = set()
         """Keyed hashes of ``state/file`` names; Python's own, with this process's random key."""
-        self._grants: dict[str, int] = {}
-        self._runs: dict[str, KnownRun] = {}
+        self.grants: dict[str, int] = {}
+        """How often each standing grant was used that was given and not revoked."""
+        self.known_runs: dict[str, KnownRun] = {}
+        """The runs of agents, by their ids, in the order of their starts."""
         self.drills = Drills()
-        self._drill_ids: set[str] = set()
-        """Digests of the request ids of all drills: an id of theirs is spent for ever."""
+        self._spent: set[str] = set()
+        """Digests of request ids that events spent for ever."""
         self._session_seqs: list[int] = []
         self._session_events: list[Event] = []
         self._rows = bytearray()
@@ -153,26 +151,27 @@ class TrailIndex:
         self.last_checkpoint_root = header.get("last_checkpoint_root")
         self.contracts_sha256 = header.get("contracts_sha256")  # an older version kept none
         self.notes = header.get("notes", {})  # an older version kept none
-        self.tools = dict(header.get("tools", {}))  # an older version kept none
+        self.files, self.problem = dict(header.get("files", {})), header.get("problem")
+        self._spent = set(header.get("spent", ()))
         self.head = Head(header["seq"], header["hash"], header["time"])
         self.frontier = Frontier.of(header["seq"], [bytes.fromhex(node) for node in header["nodes"]])
         self.last_checkpoint, self.counts = header["last_checkpoint"], dict(header["counts"])
-        self.answers, self.cosigned = header.get("answers", 0), Witnessed.read(header.get("cosigned"))
-        self._grants, self._session_seqs = dict(header["grants"]), list(header["sessions"])
-        self._runs = {run[0]: KnownRun(*run) for run in header.get("runs", ())}  # an older version kept none
-        drills = header.get("drills")
-        if drills is not None:
-            self.drills, self._drill_ids = Drills(*drills[0]), set(drills[1])
+        self.answers, self.cosigned = header.get("answers", 0), header.get("cosigned")
+        self.grants, self._session_seqs = dict(header["grants"]), list(header["sessions"])
+        self.known_runs = {run[0]: KnownRun(*run) for run in header.get("runs", ())}  # an older version kept none
+        self.drills = Drills(*header.get("drills", ()))
 
     def to_header(self) -> dict[str, Any]:
         """What `TrailIndex(kept)` begins from, as a JSON object; requests, nonces and names are not in it."""
-        witnessed = {"answers": self.answers, "cosigned": self.cosigned.to_data()} if self.cosigned else {}
-        drills = {"drills": [list(self.drills), sorted(self._drill_ids)]} if self.drills.last_hash else {}
+        witnessed = {"answers": self.answers, "cosigned": self.cosigned} if self.cosigned else {}
         return {
             **witnessed,
-            **drills,
+            **({"drills": list(self.drills)} if self.drills.last_hash else {}),
             **({"notes": dict(self.notes)} if self.notes else {}),
-            **({"tools": self.tools} if self.tools else {}),
+            **({"files": self.files} if self.files else {}),
+            **({"spent": sorted(self._spent)} if self._spent else {}),
+            **({"problem": self.problem} if self.problem else {}),
+            "kinds": sorted(plugin_kinds()),
             "workspace_id": self.workspace_id,
             "epoch": self.epoch,
             "vkey": self.vkey,
@@ -185,8 +184,8 @@ class TrailIndex:
             "last_checkpoint": self.last_checkpoint,
             "last_checkpoint_root": self.last_checkpoint_root,
             "counts": self.counts,
-            "grants": self._grants,
-            "runs": [list(run) for run in self._runs.values()],
+            "grants": self.grants,
+            "runs": [list(run) for run in self.known_runs.values()],
             "sessions": [*self._session_seqs, *(event.seq for event in self._session_events)],
         }
 
@@ -232,14 +231,14 @@ class TrailIndex:
             self._session_events.append(event)
         if isinstance(payload, Placed) and payload.state is not None and payload.file is not None:
             self._announced.add(hash((payload.state, payload.file)))
-        if isinstance(payload, _USES_NONCE) and payload.nonce is not None:
-            self._known_nonces.add(payload.nonce)
-            self._nonces.add(payload.nonce)
+        if kind not in PAYLOADS:
+            self._add_of_plugin(event, payload)
+        elif isinstance(payload, _USES_NONCE) and payload.nonce is not None:
+            self._use_up(payload.nonce)
         elif isinstance(payload, _ANNOUNCES_NONCE) and payload.nonce is not None:
             self._known_nonces.add(payload.nonce)
-        if isinstance(payload, _MAY_BE_SIGNED) and payload.signed is not None:
-            self._known_nonces.add(payload.signed.nonce)
-            self._nonces.add(payload.signed.nonce)
+        elif isinstance(payload, _MAY_BE_SIGNED) and payload.signed is not None:
+            self._use_up(payload.signed.nonce)
         if isinstance(payload, Applied | Pruned) and payload.note_sha256 is not None:
             self.notes = payload.files or {}
         if event.request_id is None:
@@ -247,8 +246,26 @@ class TrailIndex:
         else:
             self._add_request(event, event.request_id, payload)
 
+    def _use_up(self, nonce: str) -> None:
+        self._known_nonces.add(nonce)
+        self._nonces.add(nonce)
+
+    def _add_of_plugin(self, event: Event, payload: Payload) -> None:
+        """What an event does that is of no kind of the core: its reserved keys, then what its plugin asks for."""
+        said = reserved(event)
+        for nonce in said.nonces:
+            self._use_up(nonce)
+        self._spent |= said.ids
+        for path, digest in said.files.items():
+            self.files.pop(path, None)
+            if digest is not None:
+                self.files[path] = digest
+        if said.problem is not None and self.problem is None:
+            self.problem = f"event {event.seq} ({event.type}) {said.problem}"
+        payload.learn(self, event)
+
     def _add_to_workspace(self, event: Event, payload: Payload) -> None:
-        """Apply an event that is about no request: workspace, operators, grants and the trail itself."""
+        """Apply an event of the core that is about no request: workspace, operators and the trail itself."""
         match payload:
             case WorkspaceCreated():
                 self.workspace_id, self.vkey = event.prev, payload.vkey
@@ -258,52 +275,27 @@ class TrailIndex:
                 self.contracts_sha256 = digest
             case OperatorsChanged():
                 self.operators = (payload.operators_sha256, payload.revoked_sha256, payload.passkeys_sha256)
-            case ToolsChanged(server=str(server)):
-                self.tools.pop(server, None)
-                if payload.manifest_sha256 is not None:
-                    self.tools[server] = payload.manifest_sha256
             case TreeAnnounced(size=int(size)):
                 self.last_checkpoint, self.last_checkpoint_root, self.answers = size, payload.root, 0
-            case Witnessed():
-                self.answers += 1
-                if payload.cosignature is not None:
-                    self.cosigned = payload
-            case Granted(grant=str(grant)):
-                self._grants.setdefault(grant, 0)
-            case GrantRevoked(grant=str(grant)):
-                self._grants.pop(grant, None)
-            case AgentStarted(run=str(run)):
-                profile = payload.profile or "agent"
-                known = KnownRun(run, profile, payload.requester or profile, payload.project)
-                self._runs.setdefault(run, known)
-            case AgentEnded(run=str(run)) if run in self._runs:
-                self._runs[run] = self._runs[run]._replace(ended=True)
-            case DrillSet():
-                self.drills = Drills(payload.on, self.drills.open, event.time, event.hash)
-            case DrillPlaced():
-                self._drill_ids.add(payload.id_sha256 or "")
-                self.drills = Drills(self.drills.on, payload.commitment, event.time, event.hash)
-            case DrillEnded() if payload.commitment == self.drills.open:
-                self.drills = Drills(self.drills.on, None, event.time, event.hash)
 
     @property
     def runs(self) -> tuple[KnownRun, ...]:
         """The runs of agents, in the order of their starts."""
-        return tuple(self._runs.values())
+        return tuple(self.known_runs.values())
 
     def run(self, owner: Owner | None) -> KnownRun | None:
         """The run that asks; None where none does. A run that the trail does not know is one without a project."""
         if not isinstance(owner, str):
             return None
-        return self._runs.get(owner) or KnownRun(owner, "agent", owner, None, ended=True)
+        return self.known_runs.get(owner) or KnownRun(owner, "agent", owner, None, ended=True)
 
     def grant_uses(self, grant: str) -> int | None:
         """How often a standing grant was used, or None when it was never given here or was revoked."""
-        return self._grants.get(grant)
+        return self.grants.get(grant)
 
     def _add_request(self, event: Event, request_id: str, payload: Payload) -> None:
-        if isinstance(payload, Claimed) and payload.grant in self._grants:
-            self._grants[payload.grant] += 1
+        if isinstance(payload, Claimed) and payload.grant in self.grants:
+            self.grants[payload.grant] += 1
         history = self._history(request_id)
         if history is None:
             history = RequestHistory(request_id, event)
@@ -399,8 +391,8 @@ class TrailIndex:
         return found.decode() if found else None
 
     def id_used(self, request_id: str) -> bool:
-        """Whether this id is taken for ever: approved and not abandoned, claimed, ended, or a drill's."""
-        if self.is_drill(request_id):
+        """Whether this id is taken for ever: approved and not abandoned, claimed, ended, or spent."""
+        if self.is_spent(request_id):
             return True
         known = self._requests.get(request_id)
         if known is None:
@@ -408,9 +400,9 @@ class TrailIndex:
             return record is not None and record.taken
         return isinstance(known, Settled) or bool(known.approved or known.claimed)
 
-    def is_drill(self, request_id: str) -> bool:
-        """Whether this is the id of a drill, open or over."""
-        return bool(self._drill_ids) and sha256_hex(request_id.encode("utf-8", "surrogatepass")) in self._drill_ids
+    def is_spent(self, request_id: str) -> bool:
+        """Whether an event of a plugin's kind spent this id (that of a drill, open or over): nothing has it again."""
+        return bool(self._spent) and sha256_hex(request_id.encode("utf-8", "surrogatepass")) in self._spent
 
     def announced(self, state: str, file_name: str) -> bool:
         """Whether some event that was put in here led a file of this name into this state folder."""

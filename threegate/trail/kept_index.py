@@ -30,8 +30,10 @@ from threegate.core import durable, limits
 from threegate.core.user_state import UserState
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
-MAGIC: Final = b"threegate-index/2\n"
-"""Version 1 did not know which approvals are void: a file of it is not used, and the trail is read again."""
+MAGIC: Final = b"threegate-index/3\n"
+"""Earlier versions did not know which approvals are void, or which kinds of events are not known: a file of theirs is
+not used, and the trail is read again.
+"""
 _LENGTH = struct.Struct(">Q")
 ROW: Final = struct.Struct(">Q32s")
 _SIGNED = b"threegate index 1\n"

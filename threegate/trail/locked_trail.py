@@ -17,19 +17,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Final
 
 from threegate.core import limits
 from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_full
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.trail.event import Event, parse_time
-from threegate.trail.history import RequestHistory
+from threegate.trail.history import RequestHistory, refuse_unknown_event
 from threegate.trail.index import TrailIndex
 from threegate.trail.kept_index import KeptIndex, read_kept_index, write_kept_index
 from threegate.trail.on_disk import TrailOnDisk
-from threegate.trail.payloads import Payload, Rotated
+from threegate.trail.payloads import Approved, Claimed, Cleared, Countersigned, Payload, Promoted, Rotated, Started
 from threegate.trail.spilled_index import SpilledIndex
 from threegate.trail.workspace_key import SigningKey
+
+_LETS_RUN: Final = (Approved, Claimed, Cleared, Countersigned, Promoted, Started)
 
 
 class LockedTrail:
@@ -73,10 +76,14 @@ class LockedTrail:
         return self._trail._chain.seq + 1, parse_time(self._stamp)
 
     def append(self, payload: Payload, *, request_id: str | None = None, actor: str) -> Event:
-        """Add an event; it is on disk only after `sync`. Raises TrailError, Unavailable (no space; nothing added)."""
+        """Add an event; it is on disk only after `sync`. Raises TrailError, Unavailable (no space; nothing added), and
+        Refused (unknown_event) for what would let a request run whose history nothing here can read.
+        """
         if not self._open:
             raise TrailError("the trail's lock was given back; take it again")
         self._trail._refuse_failed()
+        if request_id is not None and isinstance(payload, _LETS_RUN):
+            refuse_unknown_event(self.index.history(request_id))
         event = self._trail._next(payload, request_id, actor, self._stamp)
         self._stamp = None
         waiting = sum(map(len, self._pending))

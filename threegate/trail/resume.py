@@ -1,8 +1,8 @@
 """Where reading a long trail may continue: after the last line of an index that this workspace's key signed.
 
-Invariant: reading continues only from a kept index whose signature verifies, whose closed segments exist with
-their sizes, and whose last line is, byte for byte, where it was; in every other case the trail is read from
-its first line. The lines before are not read again: `threegate audit verify` reads all of them.
+Invariant: reading continues only from a kept index whose signature verifies, that was made with the same plugins, whose
+closed segments exist with their sizes, and whose last line is, byte for byte, where it was; in every other case the
+trail is read from its first line. The lines before are not read again: `threegate audit verify` reads all of them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from threegate.core.errors import TrailError, Unavailable
 from threegate.trail.chain import WORKSPACE_ID, open_segment
 from threegate.trail.event import Event, LineError, parse_line
 from threegate.trail.kept_index import KeptIndex, read_kept_index
+from threegate.trail.known_kinds import plugin_kinds
 from threegate.trail.workspace_key import load_key
 
 
@@ -38,8 +39,8 @@ def resume(paths: list[Path], current: Path) -> Resumed | None:
         if not WORKSPACE_ID.fullmatch(first.prev):
             return None
         kept = read_kept_index(first.prev, load_key(first.prev).public)
-        if kept is None or kept.row(1)[1] != first.hash:
-            return None
+        if kept is None or kept.row(1)[1] != first.hash or kept.header["kinds"] != sorted(plugin_kinds()):
+            return None  # where a plugin came or went, the same events say something else
         named = [(str(name), int(size)) for name, size in kept.header["segments"]]
         if named != [_shape(path) for path in paths[: len(named)]]:
             return None

@@ -14,7 +14,7 @@ from threegate.core import limits
 from threegate.jail.host_log import HostLog, read_hosts, unlisted_line
 from threegate.jail.host_proxy import HostProxy
 from threegate.trail.event import make_event
-from threegate.trail.payloads import AgentEnded
+from threegate.trail.plugin_kinds.agents_kinds import AgentEnded
 
 
 @pytest.fixture

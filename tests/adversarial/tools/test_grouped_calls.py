@@ -21,7 +21,7 @@ from threegate.review.group_screen import render_group
 from threegate.review.reviewed_draft import read_draft
 from threegate.review.status import status_lines
 from threegate.tools.manifest import Manifest
-from threegate.trail.payloads import ToolsAdded
+from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded
 
 LIKE: list[Mapping[str, Any]] = [
     CALL,
@@ -134,7 +134,7 @@ def pin(tools: ToolBench, manifest: Manifest) -> None:
     """Lay a manifest where it belongs, and announce it."""
     name = f"{manifest.server}.json"
     (tools.workspace.tools / name).write_bytes(manifest.to_bytes())
-    added = ToolsAdded(server=manifest.server, files={name: manifest.digest})
+    added = ToolsAdded(server=manifest.server, files={f"tools/{name}": manifest.digest})
     tools.bench.context.trail.announce(added, actor="operator:alice")
 
 

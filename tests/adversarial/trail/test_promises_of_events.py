@@ -35,7 +35,7 @@ from threegate.launch.context import Context
 from threegate.launch.pipeline import claim, judge_now, launch
 from threegate.records.audit_verify import verify_workspace
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
-from threegate.trail.payloads import PAYLOADS
+from threegate.trail.known_kinds import known_kinds
 
 TESTS = Path(__file__).parents[2]
 HERE = "adversarial/trail/test_promises_of_events.py"
@@ -95,14 +95,14 @@ SAYS_WHAT_HAPPENED = set(
 
 
 def test_every_kind_promises_something_or_nothing() -> None:
-    assert set(PROMISES) | SAYS_WHAT_HAPPENED == set(PAYLOADS)
+    assert set(PROMISES) | SAYS_WHAT_HAPPENED == set(known_kinds())
     assert not set(PROMISES) & SAYS_WHAT_HAPPENED
 
 
 @pytest.mark.parametrize("kind", PROMISES)
 def test_each_promise_is_made_and_attacked(kind: str) -> None:
     words, where = PROMISES[kind]
-    assert words in " ".join(inspect.getsource(PAYLOADS[kind]).split())
+    assert words in " ".join(inspect.getsource(known_kinds()[kind]).split())
     path, name = where.split("::")
     assert name in {
         node.name for node in ast.parse((TESTS / path).read_text()).body if isinstance(node, ast.FunctionDef)

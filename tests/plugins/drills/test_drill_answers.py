@@ -30,7 +30,7 @@ from threegate.review.request_view import view_request
 from threegate.review.status import line_rows, status_lines
 from threegate.serve.page.commands import commands
 from threegate.trail import Trail
-from threegate.trail.payloads import DrillEnded
+from threegate.trail.plugin_kinds.drills_kinds import DrillEnded
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ from threegate.review.status import status_lines
 from threegate.shown.time_read import Reading
 from threegate.trail import Event, Trail
 from threegate.trail.index import TrailIndex
-from threegate.trail.payloads import DrillEnded, DrillPlaced, DrillSet
+from threegate.trail.plugin_kinds.drills_kinds import DrillEnded, DrillPlaced, DrillSet
 
 
 @pytest.fixture
@@ -137,8 +137,8 @@ def test_the_id_stays_spent_in_a_kept_index(ran: Bench) -> None:
     known = index(ran)
     again = TrailIndex()
     again.begin_from(known.to_header())
-    assert again.is_drill(drill.request_id) and again.drills == known.drills
-    assert not again.is_drill("another") and "drills" not in TrailIndex().to_header()
+    assert again.is_spent(drill.request_id) and again.drills == known.drills
+    assert not again.is_spent("another") and "drills" not in TrailIndex().to_header()
 
 
 def test_it_is_listed_and_found_like_any_draft(ran: Bench) -> None:

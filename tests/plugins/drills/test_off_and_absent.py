@@ -22,7 +22,7 @@ from threegate.records.audit_verify import verify_workspace
 from threegate.review.draft_sources import placed_at
 from threegate.review.status import status_lines
 from threegate.trail import Trail
-from threegate.trail.payloads import DrillEnded, DrillPlaced
+from threegate.trail.plugin_kinds.drills_kinds import DrillEnded, DrillPlaced
 
 
 @pytest.fixture

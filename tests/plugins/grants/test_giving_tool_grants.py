@@ -18,7 +18,7 @@ from threegate.plugins.grants.standing_grants import list_grants
 from threegate.plugins.grants.tool_grants import calls_sections, look_at_calls
 from threegate.shown.screen_lines import render_sections
 from threegate.trail import Trail
-from threegate.trail.payloads import AgentEnded
+from threegate.trail.plugin_kinds.agents_kinds import AgentEnded
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 

@@ -41,7 +41,8 @@ from threegate.request.render_draft import file_name, render_request
 from threegate.request.typecheck import type_findings
 from threegate.review.reviewed_draft import Draft, view_draft
 from threegate.trail import LockedTrail, TrailIndex, moves, trail_text
-from threegate.trail.payloads import Approved, DrillEnded, DrillPlaced, DrillSet
+from threegate.trail.payloads import Approved
+from threegate.trail.plugin_kinds.drills_kinds import DrillEnded, DrillPlaced, DrillSet
 
 DRILL: Final = "threegate-drill/1"
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
@@ -105,7 +106,7 @@ def place_drill(context: Context, *, chance: Random | None = None) -> Drill | No
         known = held.index.history(drill.request_id) is not None or held.index.id_used(drill.request_id)
         if known or not held.index.drills.on or held.index.drills.open is not None:
             return None
-        placed = DrillPlaced(commitment=drill.commitment, id_sha256=sha256_hex(drill.request_id.encode()))
+        placed = DrillPlaced(commitment=drill.commitment, ids_sha256=(sha256_hex(drill.request_id.encode()),))
         moves.announce(held, placed, actor="daemon")
         if not drills_folder(workspace).is_dir():
             durable.make_folder(drills_folder(workspace), 0o700)

@@ -21,8 +21,7 @@ from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.workspace import Workspace
 from threegate.review.draft_sources import Answer, DraftSource
 from threegate.trail import LockedTrail, Owner, moves
-from threegate.trail.payloads import DrillEnded
-from threegate.trail.payloads.drill_events import drill_commitment
+from threegate.trail.plugin_kinds.drills_kinds import DrillEnded, drill_commitment
 
 if TYPE_CHECKING:
     from threegate.launch.context import Context

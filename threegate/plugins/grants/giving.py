@@ -40,6 +40,7 @@ from threegate.review.reviewed_draft import (
 from threegate.review.show import show_request
 from threegate.shown.parts import Field, Item, Note, Section
 from threegate.trail import Owner, moves, payloads
+from threegate.trail.plugin_kinds.grants_kinds import Granted, GrantRevoked, grant_path
 
 _MODE = 0o600
 
@@ -124,7 +125,7 @@ def sign_grant(
             durable.make_folder(folder, 0o700)
         moves.announce(
             held,
-            payloads.Granted(
+            Granted(
                 grant=grant.id,
                 from_=grant.from_request or None,
                 calls=grant.calls,
@@ -133,7 +134,7 @@ def sign_grant(
                 expires_utc=format_utc(grant.expires_utc),
                 key=fingerprint,
                 nonce=act.nonce,
-                files={"": sha256_hex(data)},
+                files={grant_path(grant.id): sha256_hex(data)},
             ),
             actor=f"operator:{name}",
         )
@@ -206,5 +207,5 @@ def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:
     """
     standing = find_grant(context.workspace, context.trail, which)
     with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
-        moves.announce(held, payloads.GrantRevoked(grant=standing.grant.id), actor=actor)
+        moves.announce(held, GrantRevoked(grant=standing.grant.id), actor=actor)
     return standing.grant

@@ -1,23 +1,22 @@
-"""What the trail says, typed: one frozen payload for each kind of event.
+"""What the trail says, typed: one frozen payload for each kind of event of the core.
 
-Invariant: every kind has exactly one class here, and a line's bytes are what its class renders (`payload.py`). To add a
-kind: write its class in the family that it belongs to (`PAYLOADS` has each class that says a kind), and name it here.
+Invariant: every kind has exactly one class, and a line's bytes are what its class renders (`payload.py`). To add a kind
+to the core: write its class in the family that it belongs to, and name it here. The kinds of a plugin are its own, in
+the place `kinds` (`trail.known_kinds`).
 """
 
-from threegate.trail.payloads.agent_events import AgentEnded, AgentStarted, FindingsDecided
+from typing import Final
+
 from threegate.trail.payloads.approval_events import (
     ApprovalAbandoned,
     Approved,
     Countersigned,
-    Granted,
-    GrantRevoked,
     Promoted,
     under_grant,
 )
 from threegate.trail.payloads.draft_events import Observed, Proposed, Validated
-from threegate.trail.payloads.drill_events import DrillEnded, DrillPlaced, DrillSet
 from threegate.trail.payloads.operator_events import OperatorAdded, OperatorRevoked, OperatorsChanged
-from threegate.trail.payloads.payload import PAYLOADS, Payload
+from threegate.trail.payloads.payload import Payload
 from threegate.trail.payloads.placed import Placed, Signature, SignedAct
 from threegate.trail.payloads.run_events import (
     Applied,
@@ -35,8 +34,6 @@ from threegate.trail.payloads.run_events import (
     Replayed,
     Started,
     Stopped,
-    Undone,
-    UndoStarted,
     Waiting,
 )
 from threegate.trail.payloads.session_events import (
@@ -45,25 +42,25 @@ from threegate.trail.payloads.session_events import (
     SessionKilled,
     SessionOpened,
 )
-from threegate.trail.payloads.tools_events import ToolsAdded, ToolsChanged, ToolsRefreshed, ToolsRemoved
 from threegate.trail.payloads.workspace_events import (
-    ProjectAdded,
-    ProjectRemoved,
-    ProjectsChanged,
     Pruned,
     Rotated,
     SettingsChanged,
     TrailCheckpointSigned,
     TreeAnnounced,
-    Witnessed,
     WorkspaceAdopted,
     WorkspaceCreated,
 )
 
+PAYLOADS: Final[dict[str, type[Payload]]] = {
+    cls.kind: cls
+    for cls in list(vars().values())
+    if isinstance(cls, type) and issubclass(cls, Payload) and "kind" in vars(cls)
+}
+"""The class of each kind of event of the core, by the event's `type`."""
+
 __all__ = [
     "PAYLOADS",
-    "AgentEnded",
-    "AgentStarted",
     "Applied",
     "ApprovalAbandoned",
     "Approved",
@@ -75,14 +72,8 @@ __all__ = [
     "ContractMove",
     "Countersigned",
     "Delivered",
-    "DrillEnded",
-    "DrillPlaced",
-    "DrillSet",
     "End",
-    "FindingsDecided",
     "Finished",
-    "GrantRevoked",
-    "Granted",
     "Interrupted",
     "Observed",
     "OperatorAdded",
@@ -90,9 +81,6 @@ __all__ = [
     "OperatorsChanged",
     "Payload",
     "Placed",
-    "ProjectAdded",
-    "ProjectRemoved",
-    "ProjectsChanged",
     "Promoted",
     "Proposed",
     "Pruned",
@@ -108,17 +96,10 @@ __all__ = [
     "SignedAct",
     "Started",
     "Stopped",
-    "ToolsAdded",
-    "ToolsChanged",
-    "ToolsRefreshed",
-    "ToolsRemoved",
     "TrailCheckpointSigned",
     "TreeAnnounced",
-    "UndoStarted",
-    "Undone",
     "Validated",
     "Waiting",
-    "Witnessed",
     "WorkspaceAdopted",
     "WorkspaceCreated",
     "under_grant",

@@ -93,10 +93,7 @@ class History(Protocol):
     file: str | None
     owner: Any
     proposal_sha256: str | None
-
-
-PAYLOADS: Final[dict[str, type[Payload]]] = {}
-"""The class of each kind of event, by the event's `type`."""
+    unknown: str | None
 
 
 class Payload(Fields):
@@ -106,10 +103,6 @@ class Payload(Fields):
     """The event's `type`."""
     slot: ClassVar[str] = ""
     """The field of `RequestHistory` that keeps the last event of this kind."""
-
-    def __init_subclass__(cls) -> None:
-        if "kind" in vars(cls):
-            PAYLOADS[cls.kind] = cls
 
     @classmethod
     def of(cls, event: _Event | None) -> Self | None:
@@ -129,6 +122,15 @@ class Payload(Fields):
         """Take the event, whose payload this is, into the history of its request."""
         if self.slot:
             setattr(history, self.slot, event)
+
+    # ---- of a plugin's kind, besides what its reserved keys mean (`trail.reserved`)
+
+    def learn(self, index: Any, event: Any) -> None:
+        """What its plugin asks the index for (`trail.index.TrailIndex`)."""
+
+    def contradicts(self, seen: dict[str, Any]) -> str | None:
+        """What is wrong with it after the events before, for `audit verify`; `seen` is what its plugin remembers."""
+        return None
 
 
 def nested(*, default: None, read: _Reader) -> Any:
@@ -225,6 +227,12 @@ def _digests(value: object) -> dict[str, str] | None:
     return value
 
 
+def _paths(value: object) -> dict[str, str | None] | None:
+    if not isinstance(value, dict) or not all(item is None or isinstance(item, str) for item in value.values()):
+        return None
+    return value
+
+
 READERS: Final[Mapping[str, _Reader]] = {
     "str | None": _text,
     "str": lambda value: _text(value) or "",
@@ -234,6 +242,7 @@ READERS: Final[Mapping[str, _Reader]] = {
     "tuple[str, ...] | None": _texts,
     "tuple[str, ...]": lambda value: _texts(value) or (),
     "Mapping[str, str] | None": _digests,
+    "Mapping[str, str | None] | None": _paths,
 }
 """What reads a field, by its type as it is written: these are the types that a field may have."""
 

@@ -375,43 +375,6 @@ class Applied(SignedAct):
 
 
 @frozen_fields
-class UndoStarted(SignedAct):
-    """An operator reverted a change of a project. Until `undone`, its paths may be in the old or in the new state."""
-
-    kind = "undo_started"
-    slot = "applied"
-
-    project: str | None = None
-    """The project's real path."""
-    originals_sha256: str | None = None
-    """Digest of the change set that takes the change back."""
-    token: str | None = None
-    """Which undo of this request it is."""
-
-    def sentence(self) -> str:
-        return f"began to take the change of {self.project or 'its project'} back"
-
-
-@frozen_fields
-class Undone(Payload):
-    """An undo finished: all of it was done, or nothing."""
-
-    kind = "undone"
-    slot = "applied"
-
-    status: str | None = None
-    """``succeeded``; with any other one the change stands."""
-    message: str | None = None
-    token: str | None = None
-    """Which undo of this request it is."""
-
-    def sentence(self) -> str:
-        if self.status == "succeeded":
-            return "took the change back"
-        return f"did not take the change back{because(self.status, self.message)}"
-
-
-@frozen_fields
 class Delivered(Placed):
     """The result was handed over."""
 

@@ -78,34 +78,6 @@ class Rotated(TreeAnnounced):
 
 
 @frozen_fields
-class Witnessed(Payload):
-    """A witness answered to a trail checkpoint: it cosigned it, or refused to."""
-
-    kind = "witnessed"
-
-    size: int | None
-    """Of the checkpoint."""
-    witness: str | None
-    """The witness's name in the settings."""
-    vkey: str | None
-    """Its public key, as a C2SP verifier key."""
-    cosignature: str | None = None
-    """The cosignature (C2SP cosignature/v1): key id, time and signature, in hex (a text that no pattern of a secret
-    takes for one).
-    """
-    cosigned_sha256: str | None = None
-    """Digest of ``audit/checkpoints/<size>.<witness>``, which is the checkpoint with the cosignature."""
-    reason: str | None = None
-    """The reason of its refusal, in its words."""
-
-    def sentence(self) -> str:
-        of = f" the trail checkpoint at {self.size} events" if self.size is not None else " a trail checkpoint"
-        if self.cosignature is None:
-            return f"the witness{named(self.witness)} refused to cosign{of}{because(self.reason)}"
-        return f"the witness{named(self.witness)} cosigned{of}"
-
-
-@frozen_fields
 class SettingsChanged(Payload):
     """Settings are in force that were not before, or a command wrote some."""
 
@@ -131,43 +103,6 @@ class SettingsChanged(Payload):
 
     def sentence(self) -> str:
         return f"the settings changed{because(self.reason, ', '.join(self.changed or ()))}"
-
-
-@frozen_fields
-class ProjectsChanged(Payload):
-    """What `projects.json` is from now on."""
-
-    project: str | None
-    """The name."""
-    projects_sha256: str | None
-    """Digest of the file."""
-
-
-@frozen_fields
-class ProjectAdded(ProjectsChanged):
-    """A folder may be changed by requests that a person approves."""
-
-    kind = "project_added"
-
-    path: str | None = None
-    """Its real path."""
-    uid: int | None = None
-    """Its owner."""
-    deliver: str | None = None
-    """What approved changes become: ``tree`` (files) or ``branch`` (a commit on a new branch)."""
-
-    def sentence(self) -> str:
-        return f"registered the project{named(self.project)}{because(self.path)}"
-
-
-@frozen_fields
-class ProjectRemoved(ProjectsChanged):
-    """A project was taken out of the list."""
-
-    kind = "project_removed"
-
-    def sentence(self) -> str:
-        return f"removed the project{named(self.project)} from the list"
 
 
 @frozen_fields

@@ -24,7 +24,8 @@ from threegate.plugins.grants.promotion import use_grants
 from threegate.plugins.grants.standing_grants import list_grants
 from threegate.plugins.grants.widened import read_widened
 from threegate.review.countersign import verify_approval
-from threegate.trail import moves, payloads
+from threegate.trail import moves
+from threegate.trail.plugin_kinds.grants_kinds import Granted
 
 CODE = "print(month, most)"
 INPUTS = '{"month": "2026-11", "most": 20}'
@@ -125,7 +126,7 @@ def test_a_grant_of_version_1_still_counts(ran: Bench) -> None:
     data = render_signed(act.to_bytes(), sign_statement(act.to_bytes(), ran.keys["alice"], NAMESPACE_ACT))
     grant = Grant.parse(data)
     with context.trail.locked() as held:
-        moves.announce(held, payloads.Granted(grant=grant.id, max_uses=1), actor="operator:alice")
+        moves.announce(held, Granted(grant=grant.id, max_uses=1), actor="operator:alice")
     ran.workspace.grants.mkdir(0o700, exist_ok=True)
     (ran.workspace.grants / f"{grant.id}.grant").write_bytes(data)
     draft(ran, "other", '{"month": "2026-12", "most": 20}')

@@ -1,7 +1,12 @@
-"""Events of an agent's runs: what it was given access to, and how it ended."""
+"""Kinds of events of agents' runs: what each was given access to, and how it ended."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
+from threegate.trail.event import Event
+from threegate.trail.index import KnownRun, TrailIndex
 from threegate.trail.payloads.payload import Payload, because, frozen_fields, named
 from threegate.trail.payloads.placed import SignedAct
 
@@ -48,6 +53,11 @@ class AgentStarted(SignedAct):
         parent = f", in the copy of {self.parent}" if self.parent else ""
         return f"started the agent{named(self.profile)}{project} in its jail{parent}{hosts}"
 
+    def learn(self, index: TrailIndex, event: Event) -> None:
+        if self.run is not None:
+            profile = self.profile or "agent"
+            index.known_runs.setdefault(self.run, KnownRun(self.run, profile, self.requester or profile, self.project))
+
 
 @frozen_fields
 class FindingsDecided(Payload):
@@ -61,8 +71,8 @@ class FindingsDecided(Payload):
     """Keyed digests of findings whose files are hidden from now on."""
     shown: tuple[str, ...] | None = None
     """Keyed digests of findings that hide nothing from now on."""
-    findings_sha256: str | None
-    """Digest of `findings.json` with these answers, and with those of the events beside this one."""
+    files: Mapping[str, str] | None = None
+    """Digest of `findings.json` with these answers, and with those of the events beside this one, by its path."""
 
     def sentence(self) -> str:
         hidden, shown = len(self.hidden or ()), len(self.shown or ())
@@ -111,3 +121,10 @@ class AgentEnded(Payload):
         more = f" and {self.refused_unlisted} more attempts" if self.refused_unlisted else ""
         refused = f"; it was refused {len(self.refused)} hosts{more}" if self.refused else ""
         return f"the agent run{named(self.run)} ended{exit_code}{changed}{reached}{refused}{because(self.reason)}"
+
+    def learn(self, index: TrailIndex, event: Event) -> None:
+        if self.run is not None and (known := index.known_runs.get(self.run)) is not None:
+            index.known_runs[self.run] = known._replace(ended=True)
+
+
+KINDS: Final = (AgentStarted, FindingsDecided, AgentEnded)

@@ -1,4 +1,4 @@
-"""Events of drills: drafts that must not be approved, placed to measure whether operators still read.
+"""Kinds of events of drills: drafts that must not be approved, placed to measure whether operators still read.
 
 Invariant: none of them is about a request: they have no request_id, so a drill is in no history, count or
 record of one. What `drill_placed` commits to is revealed by `drill_ended`, and `audit verify` compares the
@@ -7,7 +7,11 @@ two.
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from threegate.core.canonical import canonical_bytes, sha256_hex
+from threegate.trail.event import Event
+from threegate.trail.index import Drills, TrailIndex
 from threegate.trail.payloads.payload import Payload, because, frozen_fields, named
 from threegate.trail.payloads.placed import SignedAct
 
@@ -23,6 +27,9 @@ class DrillSet(SignedAct):
     def sentence(self) -> str:
         return "switched drills on" if self.on else "switched drills off"
 
+    def learn(self, index: TrailIndex, event: Event) -> None:
+        index.drills = Drills(self.on, index.drills.open, event.time, event.hash)
+
 
 @frozen_fields
 class DrillPlaced(Payload):
@@ -32,11 +39,18 @@ class DrillPlaced(Payload):
 
     commitment: str | None = None
     """Salted digest of what `drill_ended` will reveal (`drill_commitment`)."""
-    id_sha256: str | None = None
+    ids_sha256: tuple[str, ...] | None = None
     """Digest of its request id: this id is spent."""
 
     def sentence(self) -> str:
         return "placed a drill"
+
+    def learn(self, index: TrailIndex, event: Event) -> None:
+        index.drills = Drills(index.drills.on, self.commitment, event.time, event.hash)
+
+    def contradicts(self, seen: dict[str, Any]) -> str | None:
+        seen["open"] = self.commitment
+        return None
 
 
 @frozen_fields
@@ -82,7 +96,20 @@ class DrillEnded(Payload):
     def sentence(self) -> str:
         return f"the drill{named(self.drill_id)} is over{because(self.outcome, self.planted, self.line)}"
 
+    def learn(self, index: TrailIndex, event: Event) -> None:
+        if self.commitment == index.drills.open:
+            index.drills = Drills(index.drills.on, None, event.time, event.hash)
+
+    def contradicts(self, seen: dict[str, Any]) -> str | None:
+        placed, seen["open"] = seen.get("open"), None
+        if self.commitment == placed and (self.salt is None or self.opens == placed):
+            return None
+        return "does not open what was committed to when its drill was placed"
+
 
 def drill_commitment(**said: str) -> str:
     """sha256 of the canonical JSON of salt, id, digest, source, kind and line of a drill, as the trail writes them."""
     return sha256_hex(canonical_bytes(said))
+
+
+KINDS: Final = (DrillSet, DrillPlaced, DrillEnded)

@@ -1,8 +1,9 @@
-"""Events of tool servers: which are added, and what is pinned about each."""
+"""Kinds of events of tool servers: which are added, and what is pinned about each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from threegate.trail.payloads.payload import frozen_fields, named
 from threegate.trail.payloads.placed import SignedAct
@@ -14,13 +15,8 @@ class ToolsChanged(SignedAct):
 
     server: str | None
     """Its name."""
-    files: Mapping[str, str] | None = None
-    """Digest of its manifest, by its name in tools/; empty: it was removed."""
-
-    @property
-    def manifest_sha256(self) -> str | None:
-        """Digest of the manifest; None where it was removed."""
-        return (self.files or {}).get(f"{self.server}.json")
+    files: Mapping[str, str | None] | None = None
+    """Digest of its manifest, by its path; null: it was removed."""
 
 
 @frozen_fields
@@ -66,3 +62,11 @@ class ToolsRemoved(ToolsChanged):
 
     def sentence(self) -> str:
         return f"removed the server{named(self.server)}"
+
+
+def manifest_path(server: str) -> str:
+    """Where the manifest of a server is, below tool-exec/."""
+    return f"tools/{server}.json"
+
+
+KINDS: Final = (ToolsAdded, ToolsRefreshed, ToolsRemoved)

@@ -1,0 +1,71 @@
+"""Kinds of events of standing grants. How often one was used is the core's (`claimed`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from threegate.trail.event import Event
+from threegate.trail.index import TrailIndex
+from threegate.trail.payloads.payload import Payload, frozen_fields, named
+
+
+@frozen_fields
+class Granted(Payload):
+    """An operator signed a standing grant."""
+
+    kind = "granted"
+
+    grant: str | None
+    """The grant's id."""
+    from_: str | None = None
+    """The finished request that it was made from. None: it was made from a tool's schema."""
+    calls: str | None = None
+    """The tool whose calls it is for, as SERVER.TOOL. None: it is for no calls."""
+    inputs: tuple[str, ...] | None = None
+    """Names of the inputs whose bytes may differ, in a grant of version 1."""
+    widened: tuple[str, ...] | None = None
+    """The parts of the request that may differ. None: of version 1."""
+    max_uses: int | None = None
+    expires_utc: str | None = None
+    key: str | None = None
+    """Fingerprint of the key, ``SHA256:…``."""
+    nonce: str | None = None
+    files: Mapping[str, str] | None = None
+    """Digest of the grant's file, by its path."""
+
+    def sentence(self) -> str:
+        uses = f", for at most {self.max_uses} runs" if self.max_uses is not None else ""
+        source = f", made from {self.from_}" if self.from_ else ""
+        source += f", for calls of {self.calls}" if self.calls else ""
+        widened = f", with {', '.join(self.widened)} widened" if self.widened else ""
+        return f"gave the standing grant{named(self.grant)}{uses}{source}{widened}"
+
+    def learn(self, index: TrailIndex, event: Event) -> None:
+        if self.grant is not None:
+            index.grants.setdefault(self.grant, 0)
+
+
+@frozen_fields
+class GrantRevoked(Payload):
+    """A standing grant was revoked."""
+
+    kind = "grant_revoked"
+
+    grant: str | None
+    """The grant's id."""
+
+    def sentence(self) -> str:
+        return f"revoked the standing grant{named(self.grant)}"
+
+    def learn(self, index: TrailIndex, event: Event) -> None:
+        if self.grant is not None:
+            index.grants.pop(self.grant, None)
+
+
+def grant_path(grant: str) -> str:
+    """Where the file of a grant is, below tool-exec/."""
+    return f"grants/{grant}.grant"
+
+
+KINDS: Final = (Granted, GrantRevoked)
