@@ -14,10 +14,10 @@ from tests.adversarial.approval.test_terminal import terminal_environment, under
 from tests.adversarial.screens.test_whose_words_are_whose import command
 from tests.adversarial.trail.everything import make_everything
 from threegate.cli import execute as run
+from threegate.plugins.grants.grants_kinds import Granted, GrantRevoked
 from threegate.records.practice import Practice, practice_lines, practice_of
 from threegate.records.trail_report import write_report
 from threegate.trail import Trail, payloads
-from threegate.trail.plugin_kinds.grants_kinds import Granted, GrantRevoked
 
 
 class Told:

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import few
+from threegate.plugins.grants.grants_kinds import Granted
 from threegate.trail.chain import Chain
 from threegate.trail.event import Event, make_event, parse_line
 from threegate.trail.known_kinds import known_kinds
@@ -33,7 +34,6 @@ from threegate.trail.payloads import (
     Validated,
     Waiting,
 )
-from threegate.trail.plugin_kinds.grants_kinds import Granted
 from threegate.trail.story import sentence, story_line
 
 DATA = Path(__file__).parent.parent / "data"

@@ -94,6 +94,7 @@ PLUGINS: tuple[Plugin, ...] = (
         offers={
             "settings": "section:SECTION",
             "commands": "grant_commands:COMMANDS",
+            "kinds": "grants_kinds:KINDS",
             "way": "granted:GrantWay",
             "work": "promotion:Promotion",
         },
@@ -114,7 +115,7 @@ ROOMS: tuple[Plugin, ...] = tuple(
         offers={"kinds": f"{name}_kinds:KINDS"},
         home="threegate.trail.plugin_kinds",
     )
-    for name in ("agents", "changes", "drills", "evidence", "grants", "tools")
+    for name in ("agents", "changes", "drills", "evidence", "tools")
 )
 """Rooms of the core that are to become plugins and so far have only the kinds of their events apart. None of them can
 be off; each entry moves to PLUGINS with its room, and its kinds with it.

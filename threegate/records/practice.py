@@ -22,12 +22,13 @@ from threegate.trail.payloads import (
     Cancelled,
     CancelRequested,
     Countersigned,
+    Covering,
+    CoveringEnded,
     Finished,
     Rejected,
     SessionKilled,
 )
 from threegate.trail.plugin_kinds.drills_kinds import DrillEnded, DrillSet
-from threegate.trail.plugin_kinds.grants_kinds import Granted, GrantRevoked
 
 
 @dataclass(slots=True)
@@ -182,9 +183,9 @@ class Practice:
         """The next event."""
         payload = event.payload
         match payload:
-            case Granted():
+            case Covering():
                 self.grants[payload.grant or ""] = GrantPractice(_operator(event), payload.max_uses)
-            case GrantRevoked() if payload.grant in self.grants:
+            case CoveringEnded() if payload.grant in self.grants:
                 self.grants[payload.grant].revoked = True
             case DrillSet():
                 self.drills.on, self.drills.since, self.drills.by = payload.on, event.time, _operator(event)

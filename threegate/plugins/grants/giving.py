@@ -27,6 +27,7 @@ from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
 from threegate.launch.launch_problem import read_operators
 from threegate.plugins.grants.grant import GRANT_TYPE, Grant, refuse_write, terms
+from threegate.plugins.grants.grants_kinds import Granted, GrantRevoked, grant_path
 from threegate.plugins.grants.near_misses import Example, examples
 from threegate.plugins.grants.section import GrantSettings
 from threegate.plugins.grants.standing_grants import find_grant, parse_grant
@@ -40,7 +41,6 @@ from threegate.review.reviewed_draft import (
 from threegate.review.show import show_request
 from threegate.shown.parts import Field, Item, Note, Section
 from threegate.trail import Owner, moves, payloads
-from threegate.trail.plugin_kinds.grants_kinds import Granted, GrantRevoked, grant_path
 
 _MODE = 0o600
 

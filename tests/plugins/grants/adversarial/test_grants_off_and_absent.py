@@ -4,7 +4,7 @@ else changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,13 +28,14 @@ from threegate.plugins.grants.widened import read_widened
 from threegate.review.countersign import countersign, facts_now, open_waiting, read_waiting
 from threegate.review.status import status_lines
 from threegate.trail import Trail
+from threegate.trail.known_kinds import plugin_kinds
 
 Switch = Callable[[bool], None]
 HAD_CODE = Plugin.has_code
 
 
 @pytest.fixture(params=["off", "absent"])
-def switch(request: pytest.FixtureRequest, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Switch:
+def switch(request: pytest.FixtureRequest, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Switch]:
     """Switches the plugin, by the settings or by its folder."""
 
     def by_settings(on: bool) -> None:
@@ -42,8 +43,11 @@ def switch(request: pytest.FixtureRequest, bench: Bench, monkeypatch: pytest.Mon
 
     def by_folder(on: bool) -> None:
         monkeypatch.setattr(Plugin, "has_code", lambda self: HAD_CODE(self) and (on or self.name != "grants"))
+        plugin_kinds.cache_clear()  # as in another process: the kinds of its events are there or not
 
-    return by_settings if request.param == "off" else by_folder
+    yield by_settings if request.param == "off" else by_folder
+    monkeypatch.undo()
+    plugin_kinds.cache_clear()
 
 
 @pytest.fixture
@@ -152,7 +156,9 @@ def test_its_count_is_as_it_was(ran: Bench, switch: Switch) -> None:
     daemon(ran)
     assert uses(ran, grant) == 1
     switch(False)
+    ran.approve(ran.draft("req-between", slug="between"))
     daemon(ran)
+    assert execute([*root(ran), "audit", "verify"]) == 0
     switch(True)
     assert uses(ran, grant) == 1
     promoted(ran, "req-3")

@@ -20,12 +20,12 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.plugins.grants.giving import finished_request, new_grant
 from threegate.plugins.grants.grant import FIRST_GRANT_TYPE, Grant, opened
+from threegate.plugins.grants.grants_kinds import Granted
 from threegate.plugins.grants.promotion import use_grants
 from threegate.plugins.grants.standing_grants import list_grants
 from threegate.plugins.grants.widened import read_widened
 from threegate.review.countersign import verify_approval
 from threegate.trail import moves
-from threegate.trail.plugin_kinds.grants_kinds import Granted
 
 CODE = "print(month, most)"
 INPUTS = '{"month": "2026-11", "most": 20}'
