@@ -146,7 +146,7 @@ def main() -> None:
         server.parent.mkdir()
         server.write_text(_SERVER)
         Path(name).chmod(0o755)  # the server runs as another account
-        place = make_place(Path(name), settings={"approval.grants": True})
+        place = make_place(Path(name), settings={"grants.allow": True})
         contracts = place.root / "tool-exec" / "contracts"
         (contracts / "session.yaml").write_text(_SESSION)
         signing = ("--as", "operator", "--key", str(place.key), "--yes")

@@ -28,11 +28,11 @@ from bench.dojo.tasks import CONTRACTS, Call, Rules, call_key, read_grants
 from tests.serve.door_client import daemon, with_door
 from tests.support import Place, make_place
 from threegate.acts.approve import promote, seal, sign
-from threegate.acts.tool_grants import grant_calls, look_at_calls
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
+from threegate.plugins.grants.tool_grants import grant_calls, look_at_calls
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.tools.action import ToolCall
 from threegate.tools.door_names import door_name
@@ -181,7 +181,7 @@ def suite(folder: Path, name: str, python: Path | None) -> Iterator[Suite]:
     program = shutil.copy(SERVER, outside)
     recorded = [] if python else [str(shutil.copy(RECORDED, outside))]
     try:
-        place = make_place(folder, settings={"approval.grants": True})
+        place = make_place(folder, settings={"grants.allow": True})
         shutil.copytree(CONTRACTS, place.root / "tool-exec" / "contracts", dirs_exist_ok=True)
         command = [str(python or "/usr/bin/python3"), "-I", str(program), name, str(state), *recorded]
         place.run(

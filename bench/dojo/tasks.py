@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.dojo.package import read_recorded
-from threegate.approval.call_rules import CallRules, read_rules
-from threegate.approval.widened import ARGUMENTS
 from threegate.contracts import compile_folder
 from threegate.contracts.folder import read_folder
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import RequestSettings
+from threegate.plugins.grants.call_rules import CallRules, read_rules
+from threegate.plugins.grants.widened import ARGUMENTS
 from threegate.tools.call_draft import draft_call, tool_call
 
 CONTRACTS = Path(__file__).resolve().parents[2] / "docs" / "examples" / "contracts" / "agentdojo"

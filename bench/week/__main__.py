@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from bench.week.week import SETTINGS, Decision, Draft, drafts_of, near_misses, read_recipe, replay
-from threegate.acts.grants import what_may_differ
 from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section
+from threegate.plugins.grants.giving import what_may_differ
 from threegate.review.group_shape import differing, outliers_first, shape_of, values_of
 from threegate.shown.request_sections import Beside, request_sections
 from threegate.shown.screen_lines import render_sections

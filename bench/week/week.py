@@ -13,9 +13,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from threegate.approval import Widened, matches, read_widened
-from threegate.approval.grant import opened
 from threegate.core.settings import Settings
+from threegate.plugins.grants.grant import matches, opened
+from threegate.plugins.grants.widened import Widened, read_widened
 from threegate.request import read_request
 from threegate.request.job import Job, build_job, platform_of
 from threegate.request.model import Request

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -121,3 +123,10 @@ def make_bench(folder: Path) -> Bench:
     key = make_key(folder, "alice")
     made = init_workspace(folder / "ws", operator="alice", public_key=key.with_suffix(".pub"))
     return Bench(made.workspace, {"alice": key})
+
+
+def once(bench: Bench) -> None:
+    """Let the daemon do what there is to do."""
+    command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "run", "--once"]
+    done = subprocess.run(command, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench
-from tests.acts.test_grant import once
 from tests.support import era_draft
 from threegate.cli import execute as run
 from threegate.setup.init import init_workspace
@@ -82,18 +81,6 @@ def test_show_wraps_at_the_terminals_width(
     heads = {line[:10].strip() for line in ours}
     assert {"purpose", "argv", "opacity", "reach", "warning", ""} <= heads
     assert not [line for line in ours if line[:10].strip() and "WARNINGS" in line and "purpose" not in line[:10]]
-
-
-@pytest.mark.slow
-def test_grant_new_shows_what_it_lets_run(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
-    bench.settings(approval__grants=True)
-    bench.approve(bench.draft())
-    once(bench)
-    capfd.readouterr()
-    assert signed(bench, "grant", "new", "req-1", "--max-uses", "2", "--expires", "1h") == 0
-    shown = capfd.readouterr().out
-    assert "print(sum(int(x) for x in open(" in shown and "== WHAT RUNS" in shown
-    assert "== WALLS" not in shown
 
 
 def test_init_calls_a_key_new_only_once(

@@ -1,4 +1,4 @@
-"""A call of a stateful server is signed in the state that was shown, and a grant for one says that it needs none."""
+"""A call of a stateful server is signed in the state that was shown."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import pytest
 
 from tests.acts.tool_bench import ToolBench
 from threegate.acts.approve import promote, seal, sign
-from threegate.acts.tool_grants import calls_sections, look_at_calls
 from threegate.core.errors import Refused
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
-from threegate.shown.screen_lines import render_sections
 from threegate.tools.action import EarlierCall, ServerState
 from threegate.tools.process_states import write_states
 
@@ -74,10 +72,3 @@ def test_without_a_daemon_the_call_is_the_first(tools: ToolBench) -> None:
     with open_reviewed_draft(context, read_draft(tools.workspace, tools.draft())) as reviewed:
         shown = seal(context, reviewed, "alice").shown
     assert b"none: this call starts a fresh process of the server" in shown
-
-
-@pytest.mark.parametrize("stateful", [True, False])
-def test_a_grant_says_that_it_needs_no_state(tmp_path: Path, stateful: bool) -> None:
-    tools = ToolBench(tmp_path, stateful=stateful)
-    calls = look_at_calls(tools.bench.context, "hub", "now", where=(), any_of=(), absent=(), by=str(ME))
-    assert ("runs whatever was called before" in "\n".join(render_sections(calls_sections(calls)))) is stateful

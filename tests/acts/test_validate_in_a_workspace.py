@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acts.bench_workspace import DATA, Bench
-from tests.acts.test_grant import once
+from tests.acts.bench_workspace import DATA, Bench, once
 from tests.conftest import slow
 from threegate.cli import execute as run
 

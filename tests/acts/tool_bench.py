@@ -4,15 +4,13 @@ door writes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from tests.acts.bench_workspace import Bench, make_bench
-from threegate.acts.tool_grants import grant_calls, look_at_calls
-from threegate.approval import Grant
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.workspace import AgentRun
 from threegate.tools.call_draft import draft_call, tool_call
@@ -77,7 +75,6 @@ class ToolBench:
     def __init__(self, folder: Path, **more: Any) -> None:
         self.bench: Bench = make_bench(folder)
         self.workspace = self.bench.workspace
-        self.bench.settings(approval__grants=True)
         self.manifest = replace(
             Manifest(
                 server="hub", argv=("/usr/bin/hub",), place="jail", account="", allow=(), binds=(), env={}, secrets=(),
@@ -109,21 +106,6 @@ class ToolBench:
         began = AgentStarted(run=run.run_id, profile="codex", project="default")
         self.bench.context.trail.announce(began, actor="operator:alice")
         return run
-
-    def give(
-        self,
-        tool: str = "issue",
-        where: Sequence[str] = WHERE,
-        any_of: Sequence[str] = ("body",),
-        absent: Sequence[str] = ("token",),
-        *,
-        by: str = "root",
-        uses: int = 2,
-        seconds: int = 3600,
-    ) -> Grant:
-        context = self.bench.context
-        calls = look_at_calls(context, "hub", tool, where=where, any_of=any_of, absent=absent, by=by)
-        return grant_calls(context, calls, max_uses=uses, seconds=seconds, name="alice", key=self.bench.keys["alice"])
 
     def draft(self, arguments: Mapping[str, Any] = CALL, tool: str = "issue", run: AgentRun | None = None) -> Path:
         """A call as the door of the inbox writes it, or that of a run."""

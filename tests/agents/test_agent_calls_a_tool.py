@@ -58,7 +58,7 @@ def add_server(who: Person) -> None:
     (diary / "monday.txt").write_text(MONDAY)
     (diary / "tuesday.txt").write_text(TUESDAY)
     settings = who.workspace / "threegate.toml"
-    settings.write_text(settings.read_text().replace("# grants = false", "grants = true"))
+    settings.write_text(settings.read_text().replace("# allow = false", "allow = true"))
     for tool, effect in (("diary.read_text_file", "read"), ("diary.*", "write")):
         path = who.workspace / "tool-exec" / "contracts" / f"{tool}.yaml"
         path.write_text(CONTRACT.format(tool=tool, effect=effect))

@@ -56,7 +56,6 @@ def loaded(place: Place, *words: str) -> tuple[int, set[str]]:
     [
         (("status",), 307, {"cryptography"}),
         (("audit", "verify"), 246, set()),
-        (("grant", "list"), 282, {"cryptography"}),
         (("doctor", "--no-probes"), 428, {"cryptography", "pydantic_monty", "ssl"}),
     ],
 )

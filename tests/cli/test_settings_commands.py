@@ -23,7 +23,7 @@ def test_show_tells_values_and_origins_and_hides_addresses(tmp_path: Path, capsy
     rows = dict(line.split(" = ", 1) for line in shown.splitlines())
     assert rows["approval.ttl"] == "7200   # threegate.toml"
     assert rows["contracts.mode"] == '"enforce"   # default'
-    assert rows["approval.grants"] == "false   # default"
+    assert rows["grants.allow"] == "false   # default"
     assert rows["notify.urls"] == '["tgram://..."]   # threegate.toml'
     assert _TOKEN not in shown
     tomllib.loads("\n".join(f"x{number} = {value}" for number, value in enumerate(rows.values()) if "{}" not in value))

@@ -14,7 +14,6 @@ from threegate.core.workspace import Workspace
 from threegate.trail import Trail
 from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded
 
-GRANT = "3f9c" * 16
 SHOWN_BY = {
     "bash": ["TR-first", "TR-second"],
     "zsh": ["""_arguments '*: :(("TR-first\"""", """"TR-second"))'"""],
@@ -35,8 +34,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         (side / state / f"TR-{state}.md").write_text("-")
     (side / "runs" / "req-ran").mkdir()
     (side / "results" / "TS-20261122-101530Z-req-ended.md").write_text("-")
-    (side / "grants").mkdir()
-    (side / "grants" / f"{GRANT}.grant").write_text("-")
     project = place.root.parent / "web"
     project.mkdir()
     if os.geteuid() == 0:
@@ -70,12 +67,9 @@ def test_each_shell_gets_the_drafts_in_its_own_form(place: Place, shell: str) ->
         (("show", "TR-r"), ["TR-refused", "TR-running"]),
         (("replay", ""), ["req-ran"]),
         (("undo", ""), ["req-ran"]),
-        (("grant", "new", ""), ["req-ran"]),
         (("results", ""), ["req-ended"]),
         (("evidence", ""), ["req-ended"]),
         (("audit", "show", "--request", ""), ["req-ended"]),
-        (("grant", "show", "3f"), [GRANT]),
-        (("grant", "revoke", ""), [GRANT]),
         (("approve", "TR-first", "--as", ""), ["operator"]),
         (("operator", "revoke", ""), ["operator"]),
         (("project", "remove", ""), ["web"]),

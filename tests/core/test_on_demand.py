@@ -38,4 +38,4 @@ def test_every_name_is_given_and_none_is_hidden_by_a_module(room: str) -> None:
 
 def test_a_name_that_nothing_gives_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"'threegate.approval' has no attribute 'nothing'"):
-        on_demand("threegate.approval", {"grant": "Grant"})("nothing")
+        on_demand("threegate.approval", {"keys": "PublicKey"})("nothing")

@@ -18,10 +18,8 @@ from tests.changes.trees_on_disk import build, made
 from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, last_words, problems_after
 from tests.runners.applying import own
 from tests.support import request_id, wait_until
-from threegate.acts.grants import new_grant
 from threegate.acts.operator import add_operator
 from threegate.acts.signing_key import Acting
-from threegate.acts.standing_grants import list_grants
 from threegate.acts.tool_servers import LookedAt, add_server, remove_server, take_up
 from threegate.changes.change_draft import draft_change_set
 from threegate.changes.change_tar import change_tar, read_change_set
@@ -32,6 +30,8 @@ from threegate.core.settings import RequestSettings
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES
 from threegate.launch.context import Context, open_context
+from threegate.plugins.grants.giving import new_grant
+from threegate.plugins.grants.standing_grants import list_grants
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.prune import prune
 from threegate.setup.settings_file import set_values
@@ -234,7 +234,7 @@ def prepare_grant(place: Place) -> None:
     """A grant of one use, and a draft that it covers."""
     for name in ("changed", "looked"):
         (place.workspace.inbox / f"{place.ids.pop(name)}.md").unlink()
-    set_values(place.workspace.settings_file, {"approval.grants": True})
+    set_values(place.workspace.settings_file, {"grants.allow": True})
     assert place.approve("runs") == 0
     assert forked(place.daemon) == 0
     new_grant(open_context(place.workspace), place.ids["runs"], widened=[], max_uses=1, seconds=3600,

@@ -62,7 +62,7 @@ NOT_RUN = {
     "pipx install '.[era,http,mcp,tui]'": "the same",
     "make docs": "tests/docs/test_site.py builds the site and compares the pages",
     "threegate grant tool notes read_text_file --where 'path under /srv/notes' --absent head --absent tail --by agent"
-    " --max-uses 200 --expires 8h": "tests/acts/test_giving_tool_grants.py",
+    " --max-uses 200 --expires 8h": "tests/plugins/grants/test_giving_tool_grants.py",
     "threegate tools add notes --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes": (
         "needs an installed server: tests/tools/test_tools_command.py"
     ),
@@ -197,7 +197,7 @@ class Day:
         self.root = folder / "ws"
         self.number = 0
         self.run(f"threegate init {self.root} --operator alice --key {self.key}.pub", folder)
-        set_values(self.root / "threegate.toml", {"approval.grants": True})
+        set_values(self.root / "threegate.toml", {"grants.allow": True})
         self.first = self.finished()
 
     def run(self, line: str, folder: Path | None = None) -> str:

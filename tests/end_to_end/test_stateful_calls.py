@@ -161,7 +161,7 @@ def test_a_daemon_that_is_killed_leaves_no_server_and_no_state(tmp_path: Path) -
 
 @pytest.mark.soak
 def test_a_grant_that_says_so_lets_calls_through_whatever_was_called_before(tmp_path: Path) -> None:
-    with remembering(tmp_path, **{"approval.grants": True}) as notes:
+    with remembering(tmp_path, **{"grants.allow": True}) as notes:
         notes.workspace.contracts.mkdir(exist_ok=True)
         (notes.workspace.contracts / "mind.echo.yaml").write_text(CONTRACT.format(tool="mind.echo", effect="read"))
         run = make_run(notes.place)

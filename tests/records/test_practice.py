@@ -17,7 +17,6 @@ from threegate.cli import execute as run
 from threegate.records.practice import Practice, practice_lines, practice_of
 from threegate.records.trail_report import write_report
 from threegate.trail import Trail, payloads
-from threegate.trail.plugin_kinds.grants_kinds import Granted, GrantRevoked
 
 
 class Told:
@@ -27,7 +26,7 @@ class Told:
         self.payload, self.actor, self.request_id = payload, actor, about
         self.when = datetime(2026, 11, 22, 10, tzinfo=UTC) + timedelta(seconds=at)
         self.time = f"{self.when:%Y-%m-%dT%H:%M:%S.000000Z}"
-        self.type = payload.kind
+        self.type = getattr(payload, "kind", "of a plugin")
 
 
 def told(*events: Told, first: str = "") -> Practice:
@@ -90,9 +89,9 @@ def test_stops_say_how_long_they_took_and_which_came_too_late() -> None:
 
 def test_what_ran_under_a_grant_is_nobodys_decision() -> None:
     practice = told(
-        Told(Granted(grant="g" * 32, max_uses=3)),
+        Told(payloads.Covering(grant="g" * 32, max_uses=3)),
         Told(payloads.Approved(approved_by="alice", grant="g" * 32)),
-        Told(GrantRevoked(grant="g" * 32)),
+        Told(payloads.CoveringEnded(grant="g" * 32)),
         Told(payloads.Approved(approved_by="alice", grant="unknown")),
     )
     found = practice.to_json()
@@ -102,7 +101,7 @@ def test_what_ran_under_a_grant_is_nobodys_decision() -> None:
 
 def test_only_what_is_young_enough_counts_but_an_old_grant_keeps_its_giver() -> None:
     old, young = Told(approved(), 0), Told(approved(), 100)
-    practice = told(Told(Granted(grant="g", max_uses=1), 0), old, young, first=young.time)
+    practice = told(Told(payloads.Covering(grant="g", max_uses=1), 0), old, young, first=young.time)
     assert practice.to_json()["operators"]["alice"]["approved"] == 1 and "g" in practice.grants
 
 

@@ -23,14 +23,7 @@ from tests.acts.bench_workspace import Bench, make_bench
 from tests.serve.chromium import Chromium
 from tests.support import wait_until
 from threegate.acts.approve import known_operators
-from threegate.approval import (
-    SignedApproval,
-    Statement,
-    challenge_of,
-    parse_armor,
-    passkey_signature,
-    verify_signer,
-)
+from threegate.approval import SignedApproval, Statement, challenge_of, parse_armor, passkey_signature, verify_signer
 from threegate.approval.passkey import decode_base64url
 from threegate.approval.signature import verify_command
 from threegate.approval.sshsig import NAMESPACE_APPROVAL

@@ -33,7 +33,6 @@ from threegate.trail.payloads import (
     Validated,
     Waiting,
 )
-from threegate.trail.plugin_kinds.grants_kinds import Granted
 from threegate.trail.story import sentence, story_line
 
 DATA = Path(__file__).parent.parent / "data"
@@ -157,8 +156,6 @@ def test_only_an_event_of_the_kind_has_the_payload() -> None:
 def test_signed_is_said_only_of_what_somebody_signed() -> None:
     signed = Approved(approved_by="ada", approval_sha256="a" * 64, request_sha256="b" * 64)
     assert signed.sentence() == f"approved and signed by ada (request {'b' * 12}, statement {'a' * 12})"
-    wide = Granted(grant="c" * 64, max_uses=3, widened=("vars.day", "argv.2"))
-    assert wide.sentence().endswith("for at most 3 runs, with vars.day, argv.2 widened")
     granted = Approved(approved_by="ada", grant="c" * 64)
     assert granted.sentence() == f"approved under grant {'c' * 12}, given by ada; not signed individually"
     assert Approved(approved_by="ada").sentence() == "approved by ada"

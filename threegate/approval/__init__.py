@@ -20,11 +20,11 @@ if TYPE_CHECKING:
         Check,
         LaunchFacts,
         PinnedFile,
+        Under,
         VerifiedApproval,
         requester_of,
         statement_inputs,
     )
-    from threegate.approval.grant import FIRST_GRANT_TYPE, GRANT_TYPE, Grant, covers, matches, terms
     from threegate.approval.keys import PublicKey, parse_key, parse_key_text
     from threegate.approval.launch import check_launch, launch_checks
     from threegate.approval.operators import NAME, Operator, Operators, load_operators, render_operator
@@ -50,16 +50,14 @@ if TYPE_CHECKING:
         parse_utc,
         render_signed,
     )
-    from threegate.approval.widened import Widened, read_widened
 else:
     __getattr__ = on_demand(
         __name__,
         {
             "act": "check_act",
             "batch": "BATCH_TYPE Batch BatchPlace SignedApproval",
-            "facts": "NO_SIGNATURE VOID VOID_TEXT Check LaunchFacts PinnedFile VerifiedApproval requester_of "
+            "facts": "NO_SIGNATURE VOID VOID_TEXT Check LaunchFacts PinnedFile Under VerifiedApproval requester_of "
             "statement_inputs",
-            "grant": "FIRST_GRANT_TYPE GRANT_TYPE Grant covers matches terms",
             "keys": "PublicKey parse_key parse_key_text",
             "launch": "check_launch launch_checks",
             "operators": "NAME Operator Operators load_operators render_operator",
@@ -70,14 +68,11 @@ else:
             "ssh_wire": "MalformedError",
             "sshsig": "NAMESPACE_ACT NAMESPACE_APPROVAL NAMESPACE_LOGIN SshSignature parse_armor",
             "statement": "Act Countersignature SignedBytes Statement StatementInput format_utc parse_utc render_signed",
-            "widened": "Widened read_widened",
         },
     )
 
 __all__ = [
     "BATCH_TYPE",
-    "FIRST_GRANT_TYPE",
-    "GRANT_TYPE",
     "NAME",
     "NAMESPACE_ACT",
     "NAMESPACE_APPROVAL",
@@ -90,7 +85,6 @@ __all__ = [
     "BatchPlace",
     "Check",
     "Countersignature",
-    "Grant",
     "LaunchFacts",
     "MalformedError",
     "Operator",
@@ -104,29 +98,25 @@ __all__ = [
     "SshSignature",
     "Statement",
     "StatementInput",
+    "Under",
     "VerifiedApproval",
-    "Widened",
     "challenge_of",
     "check_act",
     "check_countersignature",
     "check_launch",
-    "covers",
     "format_utc",
     "launch_checks",
     "load_operators",
-    "matches",
     "parse_armor",
     "parse_key",
     "parse_key_text",
     "parse_utc",
     "passkey_of",
     "passkey_signature",
-    "read_widened",
     "render_operator",
     "render_signed",
     "requester_of",
     "sign_statement",
     "statement_inputs",
-    "terms",
     "verify_signer",
 ]

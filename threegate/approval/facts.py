@@ -11,7 +11,7 @@ from threegate.approval.batch import BatchPlace
 from threegate.approval.operators import Operators
 from threegate.approval.quorum import Signer
 from threegate.approval.statement import StatementInput
-from threegate.core.settings import QuorumSettings
+from threegate.core.settings import QuorumSettings, Settings
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.trail import Owner
@@ -83,10 +83,8 @@ class LaunchFacts:
     """File name of the request in the trail's `approved` event; a copy under another name does not count."""
     was_approved: bool = False
     """Whether the trail has an `approved` event for this id, or had one that is void."""
-    grants: bool = False
-    """`approval.grants` of the settings."""
-    grants_write: bool = False
-    """`approval.grants_write` of the settings."""
+    settings: Settings = field(default_factory=Settings)
+    """For the ways of plugins: which are on, and what their sections say."""
     grant_uses: Callable[[str], int | None] = lambda grant: None
     """How often a grant was used; None if it is not in the trail or was revoked (`TrailIndex.grant_uses`)."""
     is_void: Callable[..., bool] = lambda *marks: False
@@ -107,6 +105,17 @@ class LaunchFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Under:
+    """What a request runs under that nobody signed itself: an act that covers it, a few times."""
+
+    grant: str
+    """The act's id: the digest of its statement."""
+    max_uses: int
+    confirms: bool = False
+    """Whether an operator signed every name and type of what runs."""
+
+
+@dataclass(frozen=True, slots=True)
 class VerifiedApproval:
     """A valid approval. `approval_sha256` is None for an unsigned, hand-promoted request."""
 
@@ -116,11 +125,8 @@ class VerifiedApproval:
     nonce: str
     approval_sha256: str | None
     signers: tuple[Signer, ...]
-    grant: str | None = None
-    """id of the grant under which it runs, None if it has its own signature."""
-    grant_max_uses: int = 0
-    grant_writes: bool = False
-    """Whether it is a grant for tool calls that `approval.grants_write` allows to cover a write."""
+    under: Under | None = None
+    """The grant under which it runs, None if it was approved itself."""
     operators: tuple[str | None, ...] | None = None
     """Digests of the operators' files used to verify its signatures; a claim checks that they are still
     current.
@@ -128,10 +134,10 @@ class VerifiedApproval:
 
     @property
     def authorization(self) -> Literal["confirmed", "validated"]:
-        """Its value for AANA: a signature confirms; a guarded folder or a grant only validates, except for a
-        grant that may write, for which an operator signed every name and type of the call.
+        """Its value for AANA: a signature confirms; a guarded folder only validates, and so does a grant that does not
+        say otherwise.
         """
-        if self.approval_sha256 is None or (self.grant is not None and not self.grant_writes):
+        if self.approval_sha256 is None or (self.under is not None and not self.under.confirms):
             return "validated"
         return "confirmed"
 

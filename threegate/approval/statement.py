@@ -261,6 +261,13 @@ class SignedBytes:
         return render_signed(self.statement, self.signature.armor)
 
 
+def is_act(data: bytes) -> bool:
+    """Whether a signature file claims to be a signed act and not an approval; this only decides which checks are
+    made. No text in a statement can look like this key, since JSON escapes its quotes.
+    """
+    return b'"acted_by":' in data.partition(b"\n")[0]
+
+
 def render_signed(statement: bytes, armor: bytes) -> bytes:
     """The bytes of a signature file."""
     return statement + b"\n" + armor

@@ -6,12 +6,37 @@ Invariant: a guarded folder replaces a signature only for small, low-risk reques
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from threegate.approval.facts import LaunchFacts
+from threegate.approval.way import Step, Way, approved_utc_of
 from threegate.core import limits
 from threegate.core.errors import Refused
-from threegate.request.model import Request
+
+
+class ByHand(Way):
+    """By whoever put the file into approved/, without a signature."""
+
+    def checks(self) -> Iterator[Step]:
+        yield "unsigned promotion", lambda: check_unsigned(self.facts)
+        yield "time", lambda: check_unsigned_time(self.facts)
+
+    @property
+    def approver(self) -> str | None:
+        return self.facts.request.approved_by
+
+    @property
+    def approved_utc(self) -> datetime:
+        return approved_utc_of(self.facts.request)
+
+    @property
+    def expires_utc(self) -> datetime:
+        return self.approved_utc + timedelta(seconds=self.facts.ttl_sec)
+
+    @property
+    def nonce(self) -> str:
+        return self.facts.request.sha256[:32]
 
 
 def check_began(facts: LaunchFacts, approved: datetime) -> None:
@@ -47,10 +72,3 @@ def check_unsigned_time(facts: LaunchFacts) -> str:
     if facts.now >= approved + timedelta(seconds=facts.ttl_sec):
         raise Refused("expired", "approved longer ago than approval.ttl allows")
     return "within approval.ttl"
-
-
-def approved_utc_of(request: Request) -> datetime:
-    """The time that the file names. Raises Refused (signature_missing)."""
-    if request.approved_utc is None:
-        raise Refused("signature_missing", "there is no signature, and the request names no time of approval")
-    return request.approved_utc

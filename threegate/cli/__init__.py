@@ -44,7 +44,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cancel": ("cancel_command", "Stop a waiting or running request."),
     "retry": ("retry_command", "Make a fresh draft of an ended request."),
     "diff": ("diff_command", "Compare two requests, field by field."),
-    "grant": ("grant_command", "Make, list, show and revoke standing grants."),
     "run": ("run_command", "Run the daemon in the foreground."),
     "status": ("status_command", "Show what is waiting, running and finished, and who must act."),
     "show": ("show_command", "Show everything known about one request."),

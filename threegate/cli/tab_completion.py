@@ -25,7 +25,7 @@ _request_of_result = re.compile(r"TS-[0-9]{8}-[0-9]{6}Z-(.+)\.md").fullmatch
 _Completion = Callable[[typer.Context, str], list[str]]
 
 
-def _offer(names: Callable[[Workspace, typer.Context], Iterable[str]]) -> _Completion:
+def offer(names: Callable[[Workspace, typer.Context], Iterable[str]]) -> _Completion:
     """The completion that offers what `names` returns for the command line's workspace."""
 
     def offered(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -78,10 +78,6 @@ def _operators(workspace: Workspace, _: typer.Context) -> list[str]:
     return [entry.name for entry in read_operators(workspace).entries]
 
 
-def _grants(workspace: Workspace, _: typer.Context) -> list[str]:
-    return [path.stem for path in workspace.grants.glob("*.grant")]
-
-
 def _servers(workspace: Workspace, _: typer.Context) -> Iterable[str]:
     from threegate.tools.manifest import server_names
     from threegate.trail import Trail
@@ -131,20 +127,19 @@ def _of_scope(workspace: Workspace, ctx: typer.Context) -> Iterable[str]:
     return table.workflows if ctx.params.get("scope") == "workflow" else table.sessions
 
 
-drafts = _offer(_drafts)
-waiting = _offer(lambda workspace, _: _requests(workspace, "approved"))
-open_requests = _offer(lambda workspace, _: _requests(workspace, "approved", "running"))
-ended_requests = _offer(lambda workspace, _: _requests(workspace, "finished", "refused"))
-any_request = _offer(_any_request)
-ran = _offer(lambda workspace, _: os.listdir(workspace.runs))
-with_result = _offer(_with_result)
-checkpoints = _offer(_checkpoints)
-operators = _offer(_operators)
-grants = _offer(_grants)
-servers = _offer(_servers)
-projects = _offer(_projects)
-agent_runs = _offer(_agent_runs)
-profiles = _offer(_profiles)
-sessions = _offer(_sessions)
-workflows = _offer(_workflows)
-of_scope = _offer(_of_scope)
+drafts = offer(_drafts)
+waiting = offer(lambda workspace, _: _requests(workspace, "approved"))
+open_requests = offer(lambda workspace, _: _requests(workspace, "approved", "running"))
+ended_requests = offer(lambda workspace, _: _requests(workspace, "finished", "refused"))
+any_request = offer(_any_request)
+ran = offer(lambda workspace, _: os.listdir(workspace.runs))
+with_result = offer(_with_result)
+checkpoints = offer(_checkpoints)
+operators = offer(_operators)
+servers = offer(_servers)
+projects = offer(_projects)
+agent_runs = offer(_agent_runs)
+profiles = offer(_profiles)
+sessions = offer(_sessions)
+workflows = offer(_workflows)
+of_scope = offer(_of_scope)

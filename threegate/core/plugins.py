@@ -92,6 +92,17 @@ PLUGINS: tuple[Plugin, ...] = (
         },
     ),
     Plugin(
+        "grants",
+        "standing grants: a signature that covers several requests",
+        offers={
+            "settings": "section:SECTION",
+            "commands": "grant_commands:COMMANDS",
+            "kinds": "grants_kinds:KINDS",
+            "way": "granted:GrantWay",
+            "work": "promotion:Promotion",
+        },
+    ),
+    Plugin(
         "proposals",
         "JSON action proposals become drafts",
         offers={
@@ -121,7 +132,6 @@ ROOMS: Final[tuple[Plugin, ...]] = tuple(
             "kinds": "trail.plugin_kinds.changes_kinds:KINDS",
         },
         "evidence": {"kinds": "trail.plugin_kinds.evidence_kinds:KINDS"},
-        "grants": {"kinds": "trail.plugin_kinds.grants_kinds:KINDS"},
         "tools": {
             "backend.mcp": "runners.mcp.backend:BACKEND",
             "kinds": "trail.plugin_kinds.tools_kinds:KINDS",
@@ -173,6 +183,15 @@ class Place(Generic[T]):
             for plugin in self.plugins()
             if plugin.name not in off and plugin.why_absent() is None
         }
+
+    def why_unused(self, off: Collection[str]) -> str | None:
+        """Which plugin that offers something here is off or absent, as one line; None if none is."""
+        for plugin in self.plugins():
+            if plugin.name in off:
+                return f"the plugin {plugin.name} {OFF}"
+            if (absent := plugin.why_absent()) is not None:
+                return absent
+        return None
 
 
 def room_named(name: str) -> Plugin | None:

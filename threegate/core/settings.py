@@ -102,11 +102,6 @@ class ApprovalSettings(Table):
         description='how long a draft waits for a decision before it is refused; "never" or 0: for ever',
     )
     quorum: QuorumSettings = QuorumSettings()
-    grants: bool = setting(default=False, description="whether standing grants may be given and used")
-    grants_write: bool = setting(
-        default=False,
-        description="whether a standing grant may cover calls of tools whose contract does not say `side_effect: read`",
-    )
     passkey_origin: str = setting(
         default="",
         description="where `threegate serve approve` is reached, like https://approve.example.org:8443;"

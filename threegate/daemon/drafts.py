@@ -106,6 +106,8 @@ class Inbox:
     """Called with each valid draft that was checked (for notices): its file, what was read, the requester,
     and the file's change time in nanoseconds.
     """
+    on_valid: Callable[[Path], None] = lambda path: None
+    """Called with each draft that was found valid and was not made from a proposal."""
     beat: Callable[[], None] = lambda: None
     """Called for each file that was checked, to show that a long scan makes progress."""
     wake: Callable[[], None] = lambda: None
@@ -116,10 +118,6 @@ class Inbox:
     """
     valid: set[Path] = field(default_factory=set)
     """The valid drafts in inboxes."""
-    fresh: dict[Path, None] = field(default_factory=dict)
-    """Those of them not yet compared with the standing grants; the caller removes them when it compares
-    them.
-    """
     _seen: dict[str, Seen] = field(default_factory=dict)
     _looks: Counter[str] = field(default_factory=Counter)
     """How often each file was checked, for bounded waiting."""
@@ -453,7 +451,7 @@ class Inbox:
         asker = owner if from_inbox else _proposer(held.index, report.request_id)
         if valid and from_inbox:
             self.valid.add(path)
-            self.fresh[path] = None
+            self.on_valid(path)
         return _Owed(path, facts, verdict, report.request, exposure, asker, held.index.run(asker))
 
     def _deliver(self, owed: _Owed) -> bool:

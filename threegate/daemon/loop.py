@@ -17,21 +17,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
-from threegate.acts.grants import use_grants
 from threegate.core import durable, limits
 from threegate.core.disk_reserve import fill_reserve
 from threegate.core.errors import (
     EXIT_FAILED,
     EXIT_OK,
     DiskFull,
-    InvalidInput,
     ThreeGateError,
     Unavailable,
     is_disk_full,
-    place_of,
 )
 from threegate.core.workspace import Workspace
 from threegate.daemon.draft_expiry import DraftExpiry
@@ -55,8 +51,6 @@ from threegate.trail import Trail
 
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8
-_GRANTS_COMPARED = 16
-"""How many drafts are compared with the standing grants per turn."""
 _TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
 _RESERVE_LOOK_SECONDS = 1.0
 _FOLDERS_LOOK_SECONDS = 0.1
@@ -95,8 +89,6 @@ class Daemon:
     """When the disk reserve was last filled up, by the monotonic clock."""
     _unrecorded: bool = True
     """Whether the contracts that the daemon starts with are still to be recorded."""
-    _grants_changed: int = 0
-    """When the folder of grants last changed, as far as drafts were compared with it."""
     _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     _trail: Trail = field(init=False)
     _policy_reload: PolicyReload = field(init=False)
@@ -144,13 +136,14 @@ class Daemon:
         for line in self._trail.fixed:
             self.log.say("fixed", what=line)
         self._report_contracts()
-        parts = DaemonParts(self.log, lambda *draft: self._runner_set.notices.draft_waits(*draft))
+        parts = DaemonParts(self.log, lambda *draft: self._runner_set.notices.draft_waits(*draft), lambda: inbox.valid)
         inbox = Inbox(
             self.workspace,
             self._trail,
             self.log,
             takers=self._takers(),
             on_draft=parts.on_draft,
+            on_valid=self._draft_seen,
             beat=self.supervisor.turned,
             wake=self.wake.set,
             once=self.once,
@@ -296,8 +289,6 @@ class Daemon:
                     self._note_full(inbox.full)
                 self._watch.follow(inbox.live)
                 did += self._unless_full(partial(inbox.types.work, _TYPES_SECONDS))
-                if unsettled is None and not changing and policy.settings.approval.grants:
-                    did += self._unless_full(partial(self._use_grants, inbox))
                 if unsettled is None and not changing and problem is None:
                     did += self._unless_full(partial(self._draft_expiry.turn, context))
                     off = policy.settings.plugins.off
@@ -393,39 +384,9 @@ class Daemon:
         waits = len(dispatcher.waiting_reasons())
         self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
 
-    def _use_grants(self, inbox: Inbox) -> int:
-        """Promote drafts that a standing grant covers (off by default), a few in each turn; return how many
-        were compared.
-
-        A draft is compared with the grants once, and again after a new grant.
-        """
-        context = self._runner_set.context
-        with suppress(FileNotFoundError):
-            changed = os.stat(context.workspace.grants).st_mtime_ns
-            if changed != self._grants_changed:
-                self._grants_changed = changed
-                inbox.fresh.update(dict.fromkeys(sorted(inbox.valid)))
-        paths = list(islice(inbox.fresh, _GRANTS_COMPARED))
-        if not paths:
-            return 0
-        try:
-            promoted = use_grants(
-                context,
-                paths,
-                failed=lambda path, error: self.log.say(
-                    "grants", file=path.name, what=f"internal error: {place_of(error)}; please report it"
-                ),
-            )
-        except DiskFull:
-            raise
-        except (InvalidInput, Unavailable) as error:
-            self.log.say("grants", what=f"{error}; no grant is used until this is fixed")
-            return 0
-        for path in paths:
-            inbox.fresh.pop(path, None)
-        for item in promoted:
-            self.log.say("granted", file=item.path.name, what=item.approval_sha256)
-        return len(paths)
+    def _draft_seen(self, path: Path) -> None:
+        for work in self._works.values():
+            work.draft_seen(path)
 
     def _sign_trail_checkpoint(self) -> bool:
         """Sign the trail's tree every `audit.checkpoint_every` events; if the key is missing, report that

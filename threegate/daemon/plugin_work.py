@@ -6,9 +6,11 @@ finished.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Final
 
 from threegate.core.plugins import Place
 from threegate.daemon.log import Log
@@ -29,11 +31,17 @@ class DaemonParts:
 
     log: Log
     on_draft: OnDraft
+    drafts: Callable[[], Collection[Path]] = tuple
+    """All valid drafts that were not made from proposals, as of the last scan."""
 
 
-class Work(Protocol):
+class Work(ABC):
     """A plugin's part of each turn."""
 
+    def draft_seen(self, path: Path) -> None:  # noqa: B027 - most plugins do not care
+        """One of `DaemonParts.drafts` was checked, which is new or has changed."""
+
+    @abstractmethod
     def turn(self, context: Context, *, off: bool) -> int:
         """Do what is due, a little at a time; return how much was done. `off`: only finish what was left half done.
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from threegate import aana
 from threegate.approval import LaunchFacts, VerifiedApproval, check_launch
+from threegate.approval.way import NOT_JUDGED
 from threegate.contracts import PASSING, Decision
 from threegate.core.errors import Refused
 from threegate.judgement.gate_inputs import Authorization, aana_event
@@ -177,7 +178,7 @@ def judge(
         authorization=approval.authorization,
         approval_sha256=approval.approval_sha256,
         approved_utc=approval.approved_utc,
-        granted=approval.grant is not None,
+        granted=approval.under is not None,
         side_effect_above_read=side_effect_above_read,
         now=facts.now,
     )
@@ -195,7 +196,7 @@ def judge(
         approved_utc=approval.approved_utc,
         nonce=approval.nonce,
         seal=_SEAL,
-        grant=approval.grant,
+        grant=approval.under.grant if approval.under is not None else None,
     )
     return Cleared(clearance, approval, assessment)
 
@@ -227,7 +228,7 @@ def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Cl
 STOPPING_CODES = frozenset({"operators_changed", "clock_went_back"})
 """Approval failures that concern the workspace and not one request: nothing is launched meanwhile."""
 
-WAITING_CODES = STOPPING_CODES | {"quorum_missing", UNKNOWN_EVENT}
+WAITING_CODES = STOPPING_CODES | {"quorum_missing", NOT_JUDGED, UNKNOWN_EVENT}
 """Approval failures that a person or the clock can fix without a new approval: the request stays in approved/."""
 
 

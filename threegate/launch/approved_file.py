@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from threegate.approval import NO_SIGNATURE, LaunchFacts
 from threegate.core import durable, limits
@@ -23,9 +23,6 @@ from threegate.request.job import Job, build_job
 from threegate.request.model import InputFile, Request
 from threegate.request.shown_whole import unread_inputs
 from threegate.trail import KnownRun, LockedTrail, RequestHistory, moves
-
-if TYPE_CHECKING:
-    pass
 
 _BACKEND_LINE = re.compile(rf"^backend: ?({'|'.join(BACKENDS)})$".encode(), re.MULTILINE)
 

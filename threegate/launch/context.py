@@ -23,7 +23,7 @@ from threegate.request import Report, read_request
 from threegate.request.model import Stage
 from threegate.runners.backend import policy_facts
 from threegate.runners.interface import Runner
-from threegate.runners.machine import machine_of, refuse_absent, why_unused
+from threegate.runners.machine import MACHINES, machine_of, refuse_absent
 from threegate.trail import LockedTrail, Trail
 from threegate.trail.chain import segment_paths
 from threegate.trail.payloads import Started
@@ -135,7 +135,7 @@ def daemon_context(
 
 def _refuse_elsewhere(trail: Trail, settings: Settings) -> None:
     """Raises Unavailable while a request is on another machine, and the plugin that sent it there is off or absent."""
-    if (why := why_unused(settings)) is None:
+    if (why := MACHINES.why_unused(settings.plugins.off)) is None:
         return
     with trail.locked() as held:
         for history in held.index.open_histories():

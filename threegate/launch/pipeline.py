@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.approval import VOID, VOID_TEXT, LaunchFacts, VerifiedApproval
+from threegate.approval import VOID, VOID_TEXT, LaunchFacts, Under, VerifiedApproval
 from threegate.contracts import Decision
 from threegate.core import durable, limits
 from threegate.core.disk_reserve import disk_reserve
@@ -265,7 +265,8 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
                 "the approval ended while it was judged; retry it",
                 judgement,
             )
-        if approval.grant is not None and not _use_left(index.grant_uses(approval.grant), approval):
+        under = approval.under
+        if under is not None and not _use_left(index.grant_uses(under.grant), under):
             return refuse_held(context, held, approved, "grant_used_up", "no use of the grant is left", judgement)
         # Last, what only a call that really starts may take: its place under the session's limits, and the
         # disk space for its result. The space is reserved before the event, so that each claimed request can
@@ -290,7 +291,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             payloads.Claimed(
                 **decided,
                 nonce=clearance.nonce,
-                grant=approval.grant,
+                grant=clearance.grant,
                 contract=reservation,
                 files=None if history is not None and history.approved else approved.digests,
             ),
@@ -319,9 +320,9 @@ def _signatures(approved: Approved, history: RequestHistory | None) -> set[str]:
     return {suffix for files in (approved.digests, *since) for suffix in files if suffix}
 
 
-def _use_left(uses: int | None, approval: VerifiedApproval) -> bool:
+def _use_left(uses: int | None, under: Under) -> bool:
     """Whether a grant is not revoked and has a use left; checked under the lock of the claim."""
-    return uses is not None and uses < approval.grant_max_uses
+    return uses is not None and uses < under.max_uses
 
 
 def _countersigners(approval: VerifiedApproval | None) -> tuple[str, ...]:
@@ -335,7 +336,8 @@ def _notes(approval: VerifiedApproval) -> tuple[str, ...]:
     """The result's note on how it was allowed, if no operator signed this very request."""
     if approval.approval_sha256 is None:
         return (UNSIGNED_NOTE,)
-    return (f"ran {payloads.under_grant(approval.grant, approval.approved_by)}",) if approval.grant else ()
+    under = approval.under
+    return () if under is None else (f"ran {payloads.under_grant(under.grant, approval.approved_by)}",)
 
 
 def _facts_now(context: Context, approved: Approved) -> tuple[LaunchFacts, Decision]:

@@ -16,11 +16,11 @@ from threegate.trail import Event
 from threegate.trail.payloads import (
     Approved,
     Claimed,
+    Covering,
     End,
     Rejected,
     Validated,
 )
-from threegate.trail.plugin_kinds.grants_kinds import Granted
 
 _VERSION: Final = 2
 _TOOL: Final = "process"
@@ -42,7 +42,7 @@ def ack_trace(events: Iterable[Event], session: str) -> Iterator[dict[str, Any]]
         payload, request_id = event.payload, event.request_id or ""
         told = _Action(session, event, request_id or f"event-{event.seq}")
         match payload:
-            case Granted():
+            case Covering():
                 grants[payload.grant or ""] = payload.expires_utc
             case Validated(valid=True):
                 drafts.setdefault(request_id, {})[payload.from_, payload.file] = (event.time, payload.sha256)

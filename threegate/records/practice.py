@@ -22,11 +22,12 @@ from threegate.trail.payloads import (
     Cancelled,
     CancelRequested,
     Countersigned,
+    Covering,
+    CoveringEnded,
     Finished,
     Rejected,
     SessionKilled,
 )
-from threegate.trail.plugin_kinds.grants_kinds import Granted, GrantRevoked
 
 
 @dataclass(slots=True)
@@ -182,9 +183,9 @@ class Practice:
         payload = event.payload
         payload.tally(self, event)
         match payload:
-            case Granted():
+            case Covering():
                 self.grants[payload.grant or ""] = GrantPractice(_operator(event), payload.max_uses)
-            case GrantRevoked() if payload.grant in self.grants:
+            case CoveringEnded() if payload.grant in self.grants:
                 self.grants[payload.grant].revoked = True
             case CancelRequested() if event.request_id is not None:
                 self._stopping.setdefault(event.request_id, event.when)

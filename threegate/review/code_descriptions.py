@@ -46,7 +46,9 @@ APPROVAL: Final[dict[str, str]] = {
     "self_approval": "the requester cannot approve",
     "quorum_missing": "waiting for further operators: `threegate countersign`",
     "clock_went_back": "the clock is behind the trail: set it (see faq.md)",
-    "grants_off": "standing grants are off: `approval.grants`",
+    "approval_not_judged": "nobody signed it itself, and what covers it belongs to a plugin that is off or absent: "
+    "turn that on, or `threegate cancel`, `threegate retry` and approve the new draft",
+    "grants_off": "standing grants are off: `grants.allow`",
     "grant_missing": "the grant is not valid: `threegate grant list`",
     "grant_used_up": "the grant has no uses left: make a new one",
     "grant_mismatch": "the grant is not for this request",

@@ -49,6 +49,7 @@ WAITS_FOR = {
     "operators_changed": "operator: threegate operator record",
     "workspace_mismatch": "operator: threegate workspace adopt",
     "folder_replaced": "operator: threegate doctor",
+    "approval_not_judged": "operator: turn its plugin on, or threegate cancel",
     "event_unreadable": "operator: threegate audit verify",
     "unknown_event": "operator: threegate doctor",
 }
@@ -383,21 +384,23 @@ def line_of(workspace: Workspace, entry: RequestEntry, reader: AskedReader | Non
 
 
 def _under_grant(path: Path) -> str:
-    """The grant stored beside an approved request, and who gave it; empty if it was signed."""
+    """The grant stored beside an approved request, and who gave it, as its file says; empty if it was signed."""
     try:
         data = durable.read_regular(path.with_name(f"{path.name}.sig"), max_bytes=limits.SIGNATURE_FILE_BYTES)
     except OSError:
         return ""
-    if b'"type":"threegate-grant/' not in data:
+    if b'"acted_by":' not in data:
         return ""
-    from threegate.approval import Grant, MalformedError  # a list without grants imports no gate
+    from threegate.approval import MalformedError, SignedBytes  # a list without grants imports no gate
+    from threegate.approval.statement import ACT_TYPES, Act
     from threegate.trail.payloads import under_grant
 
     try:
-        grant = Grant.parse(data)
+        signed = SignedBytes.parse(data)
+        act = Act.parse(signed.statement, *ACT_TYPES)
     except MalformedError:
         return ""
-    return under_grant(grant.id[:12], grant.act.acted_by)
+    return under_grant(signed.sha256[:12], act.acted_by)
 
 
 def _for_whom(workspace: Workspace, name: str, state: str, reason: str | None) -> str:

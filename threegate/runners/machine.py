@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from threegate.core.errors import ThreeGateError, Unavailable
-from threegate.core.plugins import OFF, Place
+from threegate.core.plugins import Place
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.request.backend import BACKENDS
@@ -73,16 +73,6 @@ def refuse_absent(settings: Settings) -> None:
                 f"{plugin.why_absent()}; [{plugin.name}] in threegate.toml is for it: to run everything here, "
                 f'set plugins.off = ["{plugin.name}"]'
             )
-
-
-def why_unused(settings: Settings) -> str | None:
-    """Which plugin that takes jobs elsewhere is off or absent, as one line; None if none is."""
-    for plugin in MACHINES.plugins():
-        if plugin.name in settings.plugins.off:
-            return f"the plugin {plugin.name} {OFF}"
-        if (absent := plugin.why_absent()) is not None:
-            return absent
-    return None
 
 
 def never_fits(workspace: Workspace, settings: Settings, request: Request) -> str | None:

@@ -1,6 +1,4 @@
-"""What an allowed call is bound to, as one table: by a signature of its own and by a grant, each change of the tuple
-refuses.
-"""
+"""What a signed call is bound to, as one table: each change of the tuple refuses."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.acts.tool_bench import ToolBench
-from threegate.acts.grants import use_grants
 from threegate.approval import launch_checks
 from threegate.judgement.judge import Cleared
 from threegate.launch.approved_file import Unrunnable, read_approved
@@ -71,62 +68,56 @@ def contract(tools: ToolBench, path: Path) -> None:
     tools.contract("issue", "write")
 
 
-BOUND: list[tuple[Callable[[ToolBench, Path], None], str, str]] = [
-    (nothing, "made", "made"),
-    (
-        argument,
-        "request_changed",
-        "made",
-    ),  # it is a call that the grant covers as well
-    (another_file, "request_changed", "grant_mismatch"),
-    (requester, "request_changed", "grant_mismatch"),
-    (description, "tools_changed", "tools_changed"),
-    (program, "tools_changed", "tools_changed"),
-    (policy, "policy_changed", "policy_changed"),
-    (contract, "policy_changed", "policy_changed"),
+BOUND: list[tuple[Callable[[ToolBench, Path], None], str]] = [
+    (nothing, "made"),
+    (argument, "request_changed"),
+    (another_file, "request_changed"),
+    (requester, "request_changed"),
+    (description, "tools_changed"),
+    (program, "tools_changed"),
+    (policy, "policy_changed"),
+    (contract, "policy_changed"),
 ]
 
 
-@pytest.mark.parametrize(("change", "signed", "granted"), BOUND, ids=lambda value: getattr(value, "__name__", value))
-def test_each_change_refuses(
-    tmp_path: Path, change: Callable[[ToolBench, Path], None], signed: str, granted: str
-) -> None:
+@pytest.mark.parametrize(("change", "code"), BOUND, ids=lambda value: getattr(value, "__name__", value))
+def test_each_change_refuses(tmp_path: Path, change: Callable[[ToolBench, Path], None], code: str) -> None:
     tools = ToolBench(tmp_path)
-    one = tools.bench.approve(tools.draft()).path
-    tools.give(by=ME)
-    (other,) = use_grants(tools.bench.context, [tools.draft()])
-    assert [outcome(tools, path) for path in (one, other.path)] == ["made", "made"]
-    for path in (one, other.path):
-        change(tools, path)
-    assert [outcome(tools, path) for path in (one, other.path)] == [signed, granted]
+    path = tools.bench.approve(tools.draft()).path
+    assert outcome(tools, path) == "made"
+    change(tools, path)
+    assert outcome(tools, path) == code
 
 
 def test_time_and_another_owner_refuse(tmp_path: Path) -> None:
     tools = ToolBench(tmp_path)
-    tools.give(by=ME, seconds=60)
-    (granted,) = use_grants(tools.bench.context, [tools.draft()])
-    signed = tools.bench.approve(tools.draft()).path
-    context = tools.bench.context
-    for path, other in ((signed, "shown_changed"), (granted.path, "grant_mismatch")):
-        facts = facts_now(context, read_waiting(context, path))
-        assert all(check.ok for check in launch_checks(facts))
-        late = replace(facts, now=facts.now + timedelta(days=2))
-        assert [check.code for check in launch_checks(late) if check.ok is False] == ["expired"]
-        elses = replace(facts, owner="AG-else", shown_sha256=lambda: "0" * 64)
-        assert other in [check.code for check in launch_checks(elses) if check.ok is False]
+    refuses_later_and_to_others(tools, tools.bench.approve(tools.draft()).path, "shown_changed")
 
 
-def test_a_signed_call_is_bound_to_what_its_server_did_and_a_granted_one_is_not(tmp_path: Path) -> None:
+def refuses_later_and_to_others(tools: ToolBench, path: Path, code: str) -> None:
+    """In two days it has expired, and for another owner it is refused with a code."""
+    facts = facts_now(tools.bench.context, read_waiting(tools.bench.context, path))
+    assert all(check.ok for check in launch_checks(facts))
+    late = replace(facts, now=facts.now + timedelta(days=2))
+    assert [check.code for check in launch_checks(late) if check.ok is False] == ["expired"]
+    elses = replace(facts, owner="AG-else", shown_sha256=lambda: "0" * 64)
+    assert code in [check.code for check in launch_checks(elses) if check.ok is False]
+
+
+def test_it_is_bound_to_what_its_server_did(tmp_path: Path) -> None:
     tools = ToolBench(tmp_path, stateful=True)
-    one = tools.bench.approve(tools.draft()).path
-    tools.give(by=ME)
-    (other,) = use_grants(tools.bench.context, [tools.draft()])
-    assert [outcome(tools, path) for path in (one, other.path)] == ["made", "made"]
+    path = tools.bench.approve(tools.draft()).path
+    outcomes_by_state(tools, path, "state_changed")
+
+
+def outcomes_by_state(tools: ToolBench, path: Path, after_another: str) -> None:
+    """What becomes of a call after calls of others, after one of the same owner, and with a fresh process."""
+    assert outcome(tools, path) == "made"
     called = ServerState("p", 1, (EarlierCall("TR-other", "issue", "{}", "succeeded"),))
     with tools.workspace.daemon_lock():
         write_states(tools.workspace, [("AG-else", tools.manifest.digest, called), (os.getuid(), "0" * 64, called)])
-        assert outcome(tools, one) == "made", "another run's process, or another server's"
+        assert outcome(tools, path) == "made", "another run's process, or another server's"
         write_states(tools.workspace, [(os.getuid(), tools.manifest.digest, called)])
-        assert [outcome(tools, path) for path in (one, other.path)] == ["state_changed", "made"]
+        assert outcome(tools, path) == after_another
         write_states(tools.workspace, [])
-        assert outcome(tools, one) == "made", "a fresh process is what was shown"
+        assert outcome(tools, path) == "made", "a fresh process is what was shown"

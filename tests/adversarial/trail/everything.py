@@ -13,16 +13,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.acts.bench_workspace import Bench, make_bench
 from threegate import cli
 from threegate.acts.cancel import cancel_request
-from threegate.acts.grants import new_grant
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import OperatorDecision
-from threegate.approval import Widened
-from threegate.approval.constraint import Constraint
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Cleared
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.launch.context import daemon_context
 from threegate.launch.pipeline import claim, judge_now
+from threegate.plugins.grants.constraint import Constraint
+from threegate.plugins.grants.giving import new_grant
+from threegate.plugins.grants.widened import Widened
 from threegate.records.trail_checkpoints import newest_trail_checkpoint, record_cosignature
 from threegate.review.countersign import countersign, open_waiting
 from threegate.trail import Trail
@@ -41,7 +41,7 @@ def make_everything(folder: Path) -> Workspace:
     workspace, call = bench.workspace, Caller(bench)
     bench.operator("bob")
     bench.settings(
-        approval__grants=True,
+        grants__allow=True,
         approval__quorum__medium=2,
         project__root=str(workspace.root.parent / "project"),
     )

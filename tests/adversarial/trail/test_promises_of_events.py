@@ -52,10 +52,10 @@ PROMISES: dict[str, tuple[str, str]] = {
     "refused": ("refused, nothing ran", f"{HERE}::test_what_ended_never_runs_again"),
     "rejected": ("rejected", f"{HERE}::test_a_rejected_draft_never_runs"),
     "quarantined": ("the request itself is untouched", f"{HERE}::test_a_copy_that_is_put_aside_touches_nothing"),
-    "granted": ("for at most", "acts/test_grant.py::test_a_grant_runs_the_same_job_so_often_and_no_more"),
+    "granted": ("for at most", "plugins/grants/test_grant.py::test_a_grant_runs_the_same_job_so_often_and_no_more"),
     "grant_revoked": (
         "revoked the standing grant",
-        "acts/test_grant.py::test_a_revoked_grant_and_one_whose_signer_was_revoked",
+        "plugins/grants/test_grant.py::test_a_revoked_grant_and_one_whose_signer_was_revoked",
     ),
     "operator_revoked": (
         "revoked the operator",

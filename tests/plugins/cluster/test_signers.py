@@ -15,7 +15,7 @@ from threegate.setup.settings_file import set_values
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
 
 WORKER = "[runners]\nmemory_budget_mb = 2048\ncpu_budget = 4.0\n[runners.monty]\nworkers = 2\n"
-STRICT = "[approval]\ngrants = {grants}\n[approval.quorum]\nlow = {low}\nmedium = 2\nhigh = 2\n"
+STRICT = "[grants]\nallow = {grants}\n[approval.quorum]\nlow = {low}\nmedium = 2\nhigh = 2\n"
 
 
 def restart(cluster: Cluster, *, grants: bool, low: int) -> None:
@@ -43,7 +43,7 @@ def test_grants_and_several_operators(tmp_path: Path) -> None:
     cluster = Cluster(
         tmp_path,
         ("w1",),
-        settings={"approval.grants": True},
+        settings={"grants.allow": True},
         worker_settings=WORKER + STRICT.format(grants="true", low=1),
     )
     count = Count(cluster)

@@ -19,12 +19,10 @@ from threegate.acts.approval_lines import insert_approval
 from threegate.acts.approve import Sealed, promote, seal, sign
 from threegate.acts.approve_group import open_group
 from threegate.acts.cancel import cancel_request
-from threegate.acts.grants import new_grant, promote_granted, use_grants
 from threegate.acts.reject import expire_draft, reject_draft
 from threegate.acts.retry import retry_request
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.acts.signing_key import Acting
-from threegate.acts.standing_grants import list_grants
 from threegate.cli import execute
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
@@ -48,7 +46,7 @@ _GOES_ON = (Approved, Promoted, Claimed, Started)
 def bench(tmp_path: Path) -> Bench:
     """A workspace in which one request ran and drills are on."""
     bench = make_bench(tmp_path)
-    bench.settings(approval__signature="optional", approval__grants=True)
+    bench.settings(approval__signature="optional")
     bench.approve(bench.draft("req-20260101-101010-abcdef"))
     assert run_daemon(bench.workspace, once=True, log=Log()) == 0
     set_drills(bench.context, Acting("alice", bench.keys["alice"]), on=True)
@@ -208,23 +206,6 @@ def test_a_copy_is_told_to_nobody(bench: Bench, drill: Drill, folder: str, broke
             reject_draft(bench.context, bench.workspace.inbox / name, reason="", by=OperatorDecision("operator:alice"))
         told_nobody(bench, drill)
     assert not any(bench.workspace.verdicts.glob("*copy*"))
-
-
-def test_no_grant_covers_it(bench: Bench, drill: Drill) -> None:
-    context = bench.context
-    new_grant(
-        context, "req-20260101-101010-abcdef", widened=[], max_uses=9, seconds=900, name="alice", key=bench.keys["alice"]  # noqa: E501
-    )  # fmt: skip
-    assert use_grants(context) == [] and use_grants(context, [drill.listed(bench.workspace)]) == []
-    source = next(bench.workspace.finished.glob("TR-*.md")).read_bytes()
-    text = b"\n".join(line for line in source.split(b"\n") if not line.startswith(b"approved_"))
-    copy = bench.workspace.inbox / "TR-20260101-000000Z-copy.md"
-    copy.write_bytes(text.replace(b"req-20260101-101010-abcdef", drill.request_id.encode()))
-    grants = [standing.grant for standing in list_grants(context.workspace, context.trail)]
-    with pytest.raises(Refused) as error:
-        promote_granted(context, copy, grants)
-    assert error.value.code == "replayed"
-    run(bench)
 
 
 def test_no_other_act_takes_it(bench: Bench, drill: Drill) -> None:

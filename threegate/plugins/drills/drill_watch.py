@@ -11,7 +11,7 @@ from math import inf
 
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError
-from threegate.daemon.plugin_work import DaemonParts, OnDraft
+from threegate.daemon.plugin_work import DaemonParts, OnDraft, Work
 from threegate.launch.context import Context
 from threegate.plugins.drills.drills import due_utc, place_drill, settle_drill, withdraw_drill
 from threegate.plugins.drills.placed_drill import Drill
@@ -20,7 +20,7 @@ from threegate.review.reviewed_draft import read_draft, view_draft
 from threegate.shown.request_sections import job_exposure
 
 
-class DrillWatch:
+class DrillWatch(Work):
     """Checks now and then; if no one consented, that only reads the trail's index."""
 
     def __init__(self, daemon: DaemonParts) -> None:

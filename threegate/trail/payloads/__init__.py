@@ -11,6 +11,8 @@ from threegate.trail.payloads.approval_events import (
     ApprovalAbandoned,
     Approved,
     Countersigned,
+    Covering,
+    CoveringEnded,
     Promoted,
     under_grant,
 )
@@ -71,6 +73,8 @@ __all__ = [
     "ContractCheckpointAnswered",
     "ContractMove",
     "Countersigned",
+    "Covering",
+    "CoveringEnded",
     "Delivered",
     "End",
     "Finished",

@@ -179,3 +179,21 @@ class ApprovalAbandoned(Payload):
     def change(self, history: History, event: object) -> None:
         history.abandoned = True
         history.approved = history.state = history.file = None
+
+
+@frozen_fields
+class Covering(Payload):
+    """By what a plugin lets requests be approved that nobody signs one by one (`Approved.grant`)."""
+
+    grant: str | None
+    """The grant's id."""
+    max_uses: int | None = None
+    expires_utc: str | None = None
+
+
+@frozen_fields
+class CoveringEnded(Payload):
+    """The end of that: nothing more is approved under it."""
+
+    grant: str | None
+    """The grant's id."""

@@ -63,7 +63,7 @@ class VerifiedJob:
             nonce=self.envelope.nonce,
             approval=self.approval.nonce,
             request_id=self.clearance.request_id,
-            grant=self.approval.grant,
+            grant=self.clearance.grant,
             expires=max(self.envelope.expires, int(self.approval.expires_utc.timestamp()) + 1),
             at=int(now.timestamp()),
         )
@@ -174,8 +174,7 @@ def _facts(
         requesters=_requesters(trust.settings, envelope),
         owner=envelope.owner,
         was_approved=True,
-        grants=approval.grants,
-        grants_write=approval.grants_write,
+        settings=trust.settings,
         grant_uses=journal.grant_uses,
         mode="required",
     )

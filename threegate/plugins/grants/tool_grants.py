@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from threegate.acts.grants import refuse_off, sign_grant
-from threegate.approval import Grant
-from threegate.approval.call_rules import CallRules, read_rules
-from threegate.approval.grant import opened, refuse_write
-from threegate.approval.near_misses import near_calls
-from threegate.approval.widened import ARGUMENTS
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.screen_parts import Fact, Field, Item, Note, Section
 from threegate.launch.context import Context
+from threegate.plugins.grants.call_rules import CallRules, read_rules
+from threegate.plugins.grants.giving import refuse_off, sign_grant
+from threegate.plugins.grants.grant import Grant, opened, refuse_write
+from threegate.plugins.grants.near_misses import near_calls
+from threegate.plugins.grants.section import GrantSettings
+from threegate.plugins.grants.widened import ARGUMENTS
 from threegate.request.job import Job, build_job
 from threegate.review.reviewed_draft import who_asks
 from threegate.tools.call_draft import draft_call, tool_call
@@ -83,7 +83,7 @@ def look_at_calls(
         write_class=context.contracts.write_class(policy, request),
         time_cap_sec=context.contracts.time_cap_sec(policy, request),
     )
-    refuse_write(job, allowed=policy.settings.approval.grants_write)
+    refuse_write(job, allowed=policy.settings.section(GrantSettings).allow_write)
     opened(job, rules.widened)
     return GrantedCalls(job, rules, owner, manifest, pinned)
 
@@ -97,7 +97,7 @@ def calls_sections(calls: GrantedCalls) -> list[Section]:
     items: list[Item] = [
         Field("calls", f"{calls.tool.name} of the server {calls.manifest.server}"),
         Field("asked by", who_asks(calls.owner)),
-        Fact("effect", "read, as its contract says" if reads else "MAY WRITE (approval.grants_write is on)"),
+        Fact("effect", "read, as its contract says" if reads else "MAY WRITE (grants.allow_write is on)"),
     ]
     if calls.manifest.stateful:
         items.append(

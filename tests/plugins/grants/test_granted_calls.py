@@ -40,7 +40,7 @@ def give(notes: Notes, by: str) -> str:
 
 @pytest.mark.slow
 def test_a_granted_call_is_made_and_every_other_waits(tmp_path: Path) -> None:
-    with notes_server(tmp_path, settings={"approval.grants": True}) as notes:
+    with notes_server(tmp_path, settings={"grants.allow": True}) as notes:
         run, other = make_run(notes.place), make_run(notes.place)
         grant = give(notes, run.run_id)
         heard: list[str] = []

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.statement import Act, SignedBytes, format_utc, parse_utc
-from threegate.approval.widened import OpenJob, Widened, open_job
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.json_operators import json_equal
+from threegate.plugins.grants.widened import OpenJob, Widened, open_job
 from threegate.request.job import Job
 from threegate.trail import Owner
 from threegate.trail.payloads.placed import owner_fields
@@ -128,7 +128,7 @@ def refuse_write(job: Job, *, allowed: bool) -> None:
     if job.action.own_tool and job.effective_risk == "high" and not allowed:
         raise Refused(
             "grant_mismatch",
-            (f"{job.tool}: no contract says side_effect: read of it; write one, or set approval.grants_write = true"),
+            (f"{job.tool}: no contract says side_effect: read of it; write one, or set grants.allow_write = true"),
         )
 
 

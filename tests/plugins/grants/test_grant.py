@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from tests.acts.bench_workspace import Bench
-from threegate.acts.grants import (
-    finished_request,
-    new_grant,
-    revoke_grant,
-    use_grants,
-)
-from threegate.acts.standing_grants import find_grant, list_grants
-from threegate.approval import Grant, read_widened
+from tests.acts.bench_workspace import Bench, once
+from tests.acts.test_names_and_words import signed
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput, Refused
+from threegate.plugins.grants.giving import finished_request, new_grant, revoke_grant
+from threegate.plugins.grants.grant import Grant
+from threegate.plugins.grants.promotion import use_grants
+from threegate.plugins.grants.standing_grants import find_grant, list_grants
+from threegate.plugins.grants.widened import read_widened
 from threegate.review.countersign import countersign, open_waiting, verify_approval
 from threegate.trail import Trail
-
-DAEMON = [sys.executable, "-m", "threegate"]
-
-
-def once(bench: Bench) -> None:
-    command = [*DAEMON, "--workspace", str(bench.workspace.root), "run", "--once"]
-    done = subprocess.run(command, capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stderr
 
 
 def give(bench: Bench, **changes: Any) -> Grant:
@@ -44,7 +32,7 @@ def give(bench: Bench, **changes: Any) -> Grant:
 @pytest.fixture
 def ran(bench: Bench) -> Bench:
     """A workspace with grants on, in which req-1 ran."""
-    bench.settings(approval__grants=True)
+    bench.settings(grants__allow=True)
     bench.approve(bench.draft())
     once(bench)
     return bench
@@ -175,3 +163,15 @@ def test_the_commands(ran: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     assert run([*root[:2], "grant", "list"]) == 0
     assert run([*root, "revoke", made["grant"][:10]]) == 0
     assert run([*root, "new", "req-1", "--max-uses", "3", "--expires", "soon", *key]) == 2
+
+
+@pytest.mark.slow
+def test_grant_new_shows_what_it_lets_run(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    bench.settings(grants__allow=True)
+    bench.approve(bench.draft())
+    once(bench)
+    capfd.readouterr()
+    assert signed(bench, "grant", "new", "req-1", "--max-uses", "2", "--expires", "1h") == 0
+    shown = capfd.readouterr().out
+    assert "print(sum(int(x) for x in open(" in shown and "== WHAT RUNS" in shown
+    assert "== WALLS" not in shown

@@ -7,17 +7,16 @@ from typing import Final
 
 from threegate.trail.event import Event
 from threegate.trail.index import TrailIndex
-from threegate.trail.payloads.payload import Payload, frozen_fields, named
+from threegate.trail.payloads import Covering, CoveringEnded
+from threegate.trail.payloads.payload import frozen_fields, named
 
 
 @frozen_fields
-class Granted(Payload):
+class Granted(Covering):
     """An operator signed a standing grant."""
 
     kind = "granted"
 
-    grant: str | None
-    """The grant's id."""
     from_: str | None = None
     """The finished request that it was made from. None: it was made from a tool's schema."""
     calls: str | None = None
@@ -26,8 +25,6 @@ class Granted(Payload):
     """Names of the inputs whose bytes may differ, in a grant of version 1."""
     widened: tuple[str, ...] | None = None
     """The parts of the request that may differ. None: of version 1."""
-    max_uses: int | None = None
-    expires_utc: str | None = None
     key: str | None = None
     """Fingerprint of the key, ``SHA256:…``."""
     nonce: str | None = None
@@ -47,13 +44,10 @@ class Granted(Payload):
 
 
 @frozen_fields
-class GrantRevoked(Payload):
+class GrantRevoked(CoveringEnded):
     """A standing grant was revoked."""
 
     kind = "grant_revoked"
-
-    grant: str | None
-    """The grant's id."""
 
     def sentence(self) -> str:
         return f"revoked the standing grant{named(self.grant)}"

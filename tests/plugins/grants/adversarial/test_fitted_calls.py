@@ -11,27 +11,29 @@ from typing import Any
 
 import pytest
 
-from tests.acts.tool_bench import CALL, ToolBench
-from threegate.acts.grants import revoke_grant, use_grants
+from tests.acts.tool_bench import CALL
+from tests.plugins.grants.granting_bench import GrantingBench
 from threegate.core.errors import Refused
 from threegate.judgement.judge import Cleared
 from threegate.launch.pipeline import judge_now
+from threegate.plugins.grants.giving import revoke_grant
+from threegate.plugins.grants.promotion import use_grants
 from threegate.review.countersign import read_waiting, verify_approval
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolBench]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrantingBench]:
     """One workspace with one grant, for every call that must not change anything in it."""
-    tools = ToolBench(tmp_path_factory.mktemp("shared"))
+    tools = GrantingBench(tmp_path_factory.mktemp("shared"))
     tools.give(by=ME, uses=100)
     yield tools
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> ToolBench:
-    return ToolBench(tmp_path)
+def tools(tmp_path: Path) -> GrantingBench:
+    return GrantingBench(tmp_path)
 
 
 def changed(**values: Any) -> dict[str, Any]:
@@ -84,13 +86,13 @@ FITTED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("arguments", FITTED.values(), ids=FITTED.keys())
-def test_what_is_made_to_fit_waits_for_a_person(shared: ToolBench, arguments: dict[str, Any]) -> None:
+def test_what_is_made_to_fit_waits_for_a_person(shared: GrantingBench, arguments: dict[str, Any]) -> None:
     draft = shared.draft(arguments)
     assert use_grants(shared.bench.context, [draft]) == []
     assert draft.exists() and not list(shared.workspace.approved.glob("*.md"))
 
 
-def test_what_no_argument_may_be_waits_too(shared: ToolBench) -> None:
+def test_what_no_argument_may_be_waits_too(shared: GrantingBench) -> None:
     """Numbers and texts that gate 1 refuses: they could not be written as a call, so the file is."""
     for odd in ("9007199254740993", "1e300", "7.0", "-0"):
         draft = shared.draft()
@@ -104,7 +106,7 @@ def test_what_no_argument_may_be_waits_too(shared: ToolBench) -> None:
 @pytest.mark.parametrize(
     "line", ["session_id: s", "workflow: w", "labels: [x]", "time_limit_sec: 1", "requested_by: alice"]
 )
-def test_every_other_field_of_the_request_counts(shared: ToolBench, line: str) -> None:
+def test_every_other_field_of_the_request_counts(shared: GrantingBench, line: str) -> None:
     draft = shared.draft()
     name = line.partition(":")[0]
     lines = [row for row in draft.read_text().splitlines() if not row.startswith(f"{name}:")]
@@ -112,7 +114,7 @@ def test_every_other_field_of_the_request_counts(shared: ToolBench, line: str) -
     assert use_grants(shared.bench.context, [draft]) == []
 
 
-def test_an_honest_call_is_covered_in_every_shape_that_was_signed(tools: ToolBench) -> None:
+def test_an_honest_call_is_covered_in_every_shape_that_was_signed(tools: GrantingBench) -> None:
     tools.give(by=ME, uses=9)
     for number, more in enumerate(
         ({}, {"repo": "acme/b-c.d"}, {"number": 2**53 - 1}, {"labels": ["docs"]}, {"body": ""},
@@ -123,11 +125,11 @@ def test_an_honest_call_is_covered_in_every_shape_that_was_signed(tools: ToolBen
         assert all(check.ok for check in verify_approval(tools.bench.context, done.path)), number
 
 
-def codes(tools: ToolBench, path: Path) -> list[str]:
+def codes(tools: GrantingBench, path: Path) -> list[str]:
     return [check.code for check in verify_approval(tools.bench.context, path) if check.ok is False]
 
 
-def test_a_grant_that_was_revoked_or_used_up(tools: ToolBench) -> None:
+def test_a_grant_that_was_revoked_or_used_up(tools: GrantingBench) -> None:
     grant = tools.give(by=ME, uses=1)
     (promoted,) = use_grants(tools.bench.context, [tools.draft()])
     second = tools.draft()
@@ -137,13 +139,13 @@ def test_a_grant_that_was_revoked_or_used_up(tools: ToolBench) -> None:
     assert use_grants(tools.bench.context, [second]) == [] and second.exists()
 
 
-def test_an_expiry_that_has_passed(tools: ToolBench) -> None:
+def test_an_expiry_that_has_passed(tools: GrantingBench) -> None:
     tools.give(by=ME, seconds=0)
     draft = tools.draft()
     assert use_grants(tools.bench.context, [draft]) == [] and draft.exists()
 
 
-def test_another_description_is_another_manifest(tools: ToolBench) -> None:
+def test_another_description_is_another_manifest(tools: GrantingBench) -> None:
     tools.give(by=ME)
     (promoted,) = use_grants(tools.bench.context, [tools.draft()])
     stale = tools.draft()
@@ -155,7 +157,7 @@ def test_another_description_is_another_manifest(tools: ToolBench) -> None:
         verify_approval(tools.bench.context, promoted.path)
 
 
-def test_another_contract_or_policy(tools: ToolBench) -> None:
+def test_another_contract_or_policy(tools: GrantingBench) -> None:
     tools.give(by=ME)
     (promoted,) = use_grants(tools.bench.context, [tools.draft()])
     draft = tools.draft()
@@ -166,7 +168,7 @@ def test_another_contract_or_policy(tools: ToolBench) -> None:
     assert use_grants(tools.bench.context, [draft]) == [] and codes(tools, promoted.path) == ["policy_changed"]
 
 
-def test_another_run_and_another_account(tools: ToolBench) -> None:
+def test_another_run_and_another_account(tools: GrantingBench) -> None:
     mine, others = tools.run(), tools.run()
     tools.give(by=mine.run_id)
     drafts = [tools.draft(run=others), tools.draft()]
@@ -179,28 +181,28 @@ def test_another_run_and_another_account(tools: ToolBench) -> None:
     assert use_grants(tools.bench.context) == []
 
 
-def test_another_tool_of_the_server(tools: ToolBench) -> None:
+def test_another_tool_of_the_server(tools: GrantingBench) -> None:
     tools.give(by=ME)
     assert use_grants(tools.bench.context, [tools.draft(tool="close"), tools.draft({}, tool="now")]) == []
 
 
-def test_a_write_needs_the_setting_at_both_ends(tools: ToolBench) -> None:
+def test_a_write_needs_the_setting_at_both_ends(tools: GrantingBench) -> None:
     with pytest.raises(Refused, match="no contract says side_effect: read"):
         tools.give("close", by=ME)
-    tools.bench.settings(approval__grants_write=True)
+    tools.bench.settings(grants__allow_write=True)
     tools.give("close", by=ME)
     (promoted,) = use_grants(tools.bench.context, [tools.draft(tool="close")])
     assert codes(tools, promoted.path) == []
     context = tools.bench.context
     judgement, _ = judge_now(context, read_waiting(context, promoted.path))
     assert isinstance(judgement, Cleared) and judgement.approval.authorization == "confirmed"
-    tools.bench.settings(approval__grants_write=False)
+    tools.bench.settings(grants__allow_write=False)
     assert "policy_changed" in codes(tools, promoted.path)
 
 
 @pytest.mark.parametrize("reach", [{"allow": ("api.example.com",)}, {"place": "host"}])
 def test_a_server_with_network_takes_no_free_text(tmp_path: Path, reach: dict[str, Any]) -> None:
-    tools = ToolBench(tmp_path, **reach)
+    tools = GrantingBench(tmp_path, **reach)
     with pytest.raises(Refused, match=r"arguments\.body: the server has network"):
         tools.give(by=ME)
     tools.give(where=[*(w for w in ("repo = acme/*", "body = v*")), "number = 1..9"], any_of=(),

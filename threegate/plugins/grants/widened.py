@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from json.decoder import JSONDecodeError, JSONDecoder
 from typing import Any, Final
 
-from threegate.approval.constraint import Constraint, Kind, kind_of
 from threegate.approval.ssh_wire import MalformedError
 from threegate.core import canonical, limits
 from threegate.core.errors import Refused
+from threegate.plugins.grants.constraint import Constraint, Kind, kind_of
 from threegate.request.backend import BACKENDS
 from threegate.request.command import script_word
 from threegate.request.command.data_tools import tool_of

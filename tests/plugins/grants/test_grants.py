@@ -22,7 +22,7 @@ def drop(place: Place, slug: str, month: str, most: int = 20, code: str = CODE, 
 
 @pytest.fixture
 def granting(tmp_path: Path) -> Place:
-    return make_place(tmp_path, settings={"approval.grants": True})
+    return make_place(tmp_path, settings={"grants.allow": True})
 
 
 def test_what_is_covered_runs_and_each_near_miss_waits(granting: Place, tmp_path: Path) -> None:

@@ -15,24 +15,17 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.support import threegate
-from threegate.acts.grants import finished_request, new_grant, use_grants
-from threegate.acts.standing_grants import list_grants
-from threegate.approval import (
-    FIRST_GRANT_TYPE,
-    NAMESPACE_ACT,
-    Act,
-    Grant,
-    format_utc,
-    read_widened,
-    render_signed,
-    sign_statement,
-)
-from threegate.approval.grant import opened
+from threegate.approval import NAMESPACE_ACT, Act, format_utc, render_signed, sign_statement
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused
+from threegate.plugins.grants.giving import finished_request, new_grant
+from threegate.plugins.grants.grant import FIRST_GRANT_TYPE, Grant, opened
+from threegate.plugins.grants.grants_kinds import Granted
+from threegate.plugins.grants.promotion import use_grants
+from threegate.plugins.grants.standing_grants import list_grants
+from threegate.plugins.grants.widened import read_widened
 from threegate.review.countersign import verify_approval
 from threegate.trail import moves
-from threegate.trail.plugin_kinds.grants_kinds import Granted
 
 CODE = "print(month, most)"
 INPUTS = '{"month": "2026-11", "most": 20}'
@@ -50,7 +43,7 @@ def draft(bench: Bench, slug: str, inputs: str = INPUTS, **changes: str) -> Path
 def ran(tmp_path: Path) -> Bench:
     """A workspace with grants on, in which `first` ran."""
     bench = make_bench(tmp_path)
-    bench.settings(approval__grants=True)
+    bench.settings(grants__allow=True)
     bench.approve(draft(bench, "first"))
     root = bench.workspace.root
     assert threegate("run", "--once", cwd=root).code == 0

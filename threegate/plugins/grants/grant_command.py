@@ -24,8 +24,8 @@ from threegate.core.errors import InvalidInput
 from threegate.trail.payloads.placed import owner_fields
 
 if TYPE_CHECKING:
-    from threegate.acts.standing_grants import Standing
-    from threegate.approval import Grant
+    from threegate.plugins.grants.grant import Grant
+    from threegate.plugins.grants.standing_grants import Standing
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -55,8 +55,8 @@ def new(
 
     Example: threegate grant new TR-20261122-101500Z-report --widen 'vars.year ~ 20[0-9]{2}' --max-uses 30 --expires 30d
     """
-    from threegate.acts.grants import finished_request, grant_sections, new_grant
-    from threegate.approval import read_widened
+    from threegate.plugins.grants.giving import finished_request, grant_sections, new_grant
+    from threegate.plugins.grants.widened import read_widened
     from threegate.shown.escaped_lines import field
     from threegate.shown.screen_lines import render_sections
 
@@ -135,7 +135,7 @@ def tool(
 
     Example: threegate grant tool github get_issue --where 'repo = acme/*' --any number --max-uses 200 --expires 8h
     """
-    from threegate.acts.tool_grants import calls_sections, grant_calls, look_at_calls
+    from threegate.plugins.grants.tool_grants import calls_sections, grant_calls, look_at_calls
     from threegate.shown.escaped_lines import field
     from threegate.shown.screen_lines import render_sections
 
@@ -164,11 +164,12 @@ def _seconds(expires: str) -> int:
         raise InvalidInput(f"--expires {expires}: {error}") from None
 
 
-GrantId = Annotated[str, argument("ID", "A grant, by the beginning of its id.", tab_completion.grants)]
+_grants = tab_completion.offer(lambda workspace, _: [path.stem for path in workspace.grants.glob("*.grant")])
+GrantId = Annotated[str, argument("ID", "A grant, by the beginning of its id.", _grants)]
 
 
 def _say_granted(grant: Grant, json_: bool) -> None:
-    from threegate.acts.standing_grants import Standing
+    from threegate.plugins.grants.standing_grants import Standing
 
     if wants_json(json_):
         emit_json(_json(Standing(grant, 0)))
@@ -183,7 +184,7 @@ def list_(json_: JsonFlag = False) -> None:
 
     Example: threegate grant list
     """
-    from threegate.acts.standing_grants import list_grants
+    from threegate.plugins.grants.standing_grants import list_grants
     from threegate.trail import Trail
 
     workspace = workspace_here()
@@ -208,7 +209,7 @@ def show(
 
     Example: threegate grant show 3f9c
     """
-    from threegate.acts.standing_grants import find_grant
+    from threegate.plugins.grants.standing_grants import find_grant
     from threegate.shown.escaped_lines import field, quoted
     from threegate.trail import Trail
 
@@ -240,7 +241,7 @@ def revoke(
 
     Example: threegate grant revoke 3f9c
     """
-    from threegate.acts.grants import revoke_grant
+    from threegate.plugins.grants.giving import revoke_grant
     from threegate.setup.init import account
 
     grant = revoke_grant(context_here(), which, actor=account())

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.acts.tool_bench import CALL, WHERE, ToolBench
-from threegate.acts.grants import use_grants
-from threegate.acts.standing_grants import list_grants
-from threegate.acts.tool_grants import look_at_calls
+from tests.acts.tool_bench import CALL, WHERE
+from tests.plugins.grants.granting_bench import GrantingBench
 from threegate.cli import execute
 from threegate.core.errors import InvalidInput, Refused
+from threegate.plugins.grants.promotion import use_grants
+from threegate.plugins.grants.standing_grants import list_grants
+from threegate.plugins.grants.tool_grants import calls_sections, look_at_calls
+from threegate.shown.screen_lines import render_sections
 from threegate.trail import Trail
 from threegate.trail.plugin_kinds.agents_kinds import AgentEnded
 
@@ -22,11 +24,11 @@ ME = pwd.getpwuid(os.getuid()).pw_name
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> ToolBench:
-    return ToolBench(tmp_path)
+def tools(tmp_path: Path) -> GrantingBench:
+    return GrantingBench(tmp_path)
 
 
-def command(tools: ToolBench, *words: str, json_: bool = False) -> int:
+def command(tools: GrantingBench, *words: str, json_: bool = False) -> int:
     first = ["--workspace", str(tools.workspace.root), *(["--json"] if json_ else []), "grant"]
     return execute([*first, *words])
 
@@ -38,7 +40,7 @@ def given(*more: str, tool: str = "issue") -> list[str]:
     return [*words, *(["--any", "body", "--absent", "token"] if tool == "issue" else [])]
 
 
-def test_the_commands_and_what_they_show(tools: ToolBench, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_and_what_they_show(tools: GrantingBench, capfd: pytest.CaptureFixture[str]) -> None:
     key = ["--key", str(tools.bench.keys["alice"]), "--yes"]
     assert command(tools, *given("--by", ME), *key) == 0
     shown = capfd.readouterr().out
@@ -76,7 +78,7 @@ def test_the_commands_and_what_they_show(tools: ToolBench, capfd: pytest.Capture
     assert json.loads(capfd.readouterr().out)["uses"] == 0
 
 
-def test_a_tool_without_arguments(tools: ToolBench, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_tool_without_arguments(tools: GrantingBench, capfd: pytest.CaptureFixture[str]) -> None:
     words = given("--by", ME, tool="now")
     assert command(tools, *words, "--key", str(tools.bench.keys["alice"]), "--yes") == 0
     assert "without arguments" in capfd.readouterr().out
@@ -84,8 +86,8 @@ def test_a_tool_without_arguments(tools: ToolBench, capfd: pytest.CaptureFixture
     assert use_grants(tools.bench.context, [tools.draft({"more": 1}, tool="now")]) == []
 
 
-def test_a_write_is_said_in_capitals(tools: ToolBench, capfd: pytest.CaptureFixture[str]) -> None:
-    tools.bench.settings(approval__grants_write=True)
+def test_a_write_is_said_in_capitals(tools: GrantingBench, capfd: pytest.CaptureFixture[str]) -> None:
+    tools.bench.settings(grants__allow_write=True)
     words = ["tool", "hub", "close", "--any", "repo", "--max-uses", "1", "--expires", "8h", "--by", ME]
     for name in ("number", "labels", "options", "body", "token"):
         words += ["--absent", name]
@@ -93,7 +95,7 @@ def test_a_write_is_said_in_capitals(tools: ToolBench, capfd: pytest.CaptureFixt
     assert "MAY WRITE" in capfd.readouterr().out
 
 
-def test_whose_calls(tools: ToolBench) -> None:
+def test_whose_calls(tools: GrantingBench) -> None:
     def owner(by: str) -> object:
         context = tools.bench.context
         return look_at_calls(context, "hub", "now", where=(), any_of=(), absent=(), by=by).owner
@@ -113,7 +115,7 @@ def test_whose_calls(tools: ToolBench) -> None:
     assert owner("") == second.run_id
 
 
-def test_what_cannot_be_granted(tools: ToolBench, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_granted(tools: GrantingBench, capfd: pytest.CaptureFixture[str]) -> None:
     key = ["--key", str(tools.bench.keys["alice"]), "--yes"]
     assert command(tools, *given("--by", ME, tool="gone"), *key) == 2
     assert "hub has no tool gone" in capfd.readouterr().err
@@ -122,7 +124,14 @@ def test_what_cannot_be_granted(tools: ToolBench, capfd: pytest.CaptureFixture[s
     assert command(tools, *given("--by", ME)[:-2], *key) == 2
     assert "token: nothing is said of it" in capfd.readouterr().err
     assert command(tools, *given("--by", ME), "--expires", "soon", *key) == 2
-    tools.bench.settings(approval__grants=False)
-    with pytest.raises(Refused, match="approval.grants = true"):
+    tools.bench.settings(grants__allow=False)
+    with pytest.raises(Refused, match="grants.allow = true"):
         tools.give(by=ME)
     assert use_grants(tools.bench.context, [tools.draft(CALL)]) == []
+
+
+@pytest.mark.parametrize("stateful", [True, False])
+def test_a_grant_says_that_it_needs_no_state(tmp_path: Path, stateful: bool) -> None:
+    tools = GrantingBench(tmp_path, stateful=stateful)
+    calls = look_at_calls(tools.bench.context, "hub", "now", where=(), any_of=(), absent=(), by=str(ME))
+    assert ("runs whatever was called before" in "\n".join(render_sections(calls_sections(calls)))) is stateful

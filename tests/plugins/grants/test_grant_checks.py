@@ -12,26 +12,24 @@ import pytest
 from tests.approval import material
 from tests.approval.material import APPROVED, NOW, POLICY, WORKSPACE
 from threegate.approval import (
-    FIRST_GRANT_TYPE,
     NAMESPACE_ACT,
     NAMESPACE_APPROVAL,
     Act,
-    Grant,
     LaunchFacts,
     MalformedError,
-    Widened,
+    Under,
     check_launch,
-    covers,
     launch_checks,
-    terms,
 )
-from threegate.approval.grant import opened
 from threegate.core.errors import Refused
-from threegate.core.settings import QuorumSettings
+from threegate.core.settings import QuorumSettings, Settings, parse_settings
+from threegate.plugins.grants.grant import FIRST_GRANT_TYPE, Grant, covers, opened, terms
+from threegate.plugins.grants.widened import Widened
 from threegate.request.action import Command, Script
 from threegate.request.job import Job, JobInput
 
 OWNER = 1000
+ALLOWED = parse_settings(b"[grants]\nallow = true\n")
 
 
 def about(job: Job, **changes: Any) -> dict[str, Any]:
@@ -54,7 +52,7 @@ def granted(key: Path, *, namespace: str = NAMESPACE_ACT, act: dict[str, Any] | 
 def facts(key: Path, data: bytes | None = None, **changes: Any) -> LaunchFacts:
     request = material.make_request()
     values: dict[str, Any] = {
-        "grants": True, "grant_uses": lambda grant: 0, "owner": OWNER, "request": request, **changes,
+        "settings": ALLOWED, "grant_uses": lambda grant: 0, "owner": OWNER, "request": request, **changes,
     }  # fmt: skip
     request = values.pop("request")
     job = values.pop("job", None) or material.make_job(request)
@@ -73,7 +71,7 @@ def code_of(found: LaunchFacts, *, listed: bool = False) -> str:
 
 def test_a_grant_that_holds(key: Path) -> None:
     verified = check_launch(facts(key))
-    assert verified.grant == verified.approval_sha256 and verified.grant_max_uses == 3
+    assert verified.under == Under(verified.approval_sha256, 3)
     assert verified.authorization == "validated"
     other = check_launch(facts(key, request=material.make_request(request_id="req-2")))
     assert other.nonce != verified.nonce
@@ -83,7 +81,7 @@ def test_a_grant_that_holds(key: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "changes"),
     [
-        ("grants_off", {"grants": False}),
+        ("grants_off", {"settings": Settings()}),
         ("grant_missing", {"grant_uses": lambda grant: None}),
         ("grant_used_up", {"grant_uses": lambda grant: 3}),
         ("grant_used_up", {"grant_uses": lambda grant: 99}),
@@ -211,7 +209,7 @@ def test_a_grant_of_a_run_covers_that_run_alone(key: Path) -> None:
     act = {"about": of_a_run}
     data = granted(key, act=act)
     assert Grant.parse(data).owner == run
-    assert check_launch(facts(key, data, owner=run)).grant == Grant.parse(data).id
+    assert check_launch(facts(key, data, owner=run)).under == Under(Grant.parse(data).id, 3)
     for other in (OWNER, "ar-20261123-100000z-ffffffff", None):
         assert code_of(facts(key, data, owner=other)) == "grant_mismatch"
     assert code_of(facts(key, owner=run)) == "grant_mismatch", "an account's grant is none of its runs'"

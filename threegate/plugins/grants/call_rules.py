@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from threegate.approval.constraint import RANGE, Constraint, Kind, kind_of, read_list
 from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.widened import ARGUMENTS, Widened, split_written
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.json_operators import first_match
+from threegate.plugins.grants.constraint import RANGE, Constraint, Kind, kind_of, read_list
+from threegate.plugins.grants.widened import ARGUMENTS, Widened, split_written
 from threegate.tools.argument_schema import why_unfit
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

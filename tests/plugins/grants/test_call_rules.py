@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from tests.approval import material
-from threegate.approval import MalformedError, Widened, read_widened
-from threegate.approval.call_rules import read_rules
-from threegate.approval.constraint import Constraint
-from threegate.approval.grant import matches, opened, refuse_write
-from threegate.approval.near_misses import near_calls
-from threegate.approval.widened import open_job, with_value
+from threegate.approval import MalformedError
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes
 from threegate.core.errors import Refused
 from threegate.core.json_operators import first_match
+from threegate.plugins.grants.call_rules import read_rules
+from threegate.plugins.grants.constraint import Constraint
+from threegate.plugins.grants.grant import matches, opened, refuse_write
+from threegate.plugins.grants.near_misses import near_calls
+from threegate.plugins.grants.widened import Widened, open_job, read_widened, with_value
 from threegate.request.job import Job
 from threegate.tools.action import EarlierCall, JobServer, ServerState, ToolCall
 
@@ -257,6 +257,14 @@ def test_free_text_goes_to_a_server_in_a_container_for_that_has_no_network() -> 
     opened(call({"a": "x"}, JobServer("era", ("/h",), (), (), (), image=f"sha256:{'0' * 64}")), [item])
     with pytest.raises(Refused, match="could carry anything out"):
         opened(call({"a": "x"}, JobServer("elsewhere", ("/h",), (), (), ())), [item])
+
+
+def test_a_server_that_is_not_known_may_have_network() -> None:
+    (item,) = rules(schema(a=TEXT), any_of=("a",)).widened
+    job = replace(call({"a": "x"}), server=None)
+    assert opened(job, ()).pattern == job.meaning()
+    with pytest.raises(Refused, match="could carry anything out"):
+        opened(job, [item])
 
 
 def test_a_grant_for_a_stateful_server_says_so_and_leaves_the_state_open() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.approval.test_call_rules import JAIL, TEXT, call, rules, schema
-from threegate.approval.constraint import Constraint, is_plain_word
-from threegate.approval.grant import opened
+from tests.plugins.grants.test_call_rules import JAIL, TEXT, call, rules, schema
 from threegate.approval.ssh_wire import MalformedError
 from threegate.core.errors import Refused
+from threegate.plugins.grants.constraint import Constraint, is_plain_word
+from threegate.plugins.grants.grant import opened
 from threegate.tools.action import JobServer
 
 NETWORK = JobServer("jail", ("/h",), ("a.com",), (), ())

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from threegate.approval.grant import matches, opened
-from threegate.approval.widened import ARGUMENTS, Widened, with_arguments, with_value
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
+from threegate.plugins.grants.grant import matches, opened
+from threegate.plugins.grants.widened import ARGUMENTS, Widened, with_arguments, with_value
 from threegate.request.job import Job
 
 

@@ -14,22 +14,14 @@ from hypothesis import strategies as st
 
 from tests.approval import material
 from tests.approval.material import APPROVED, NOW, POLICY, WORKSPACE
-from threegate.approval import (
-    GRANT_TYPE,
-    Act,
-    Grant,
-    MalformedError,
-    Widened,
-    check_launch,
-    covers,
-    read_widened,
-    terms,
-)
-from threegate.approval.constraint import Constraint, is_plain_word, kind_of
-from threegate.approval.near_misses import examples
-from threegate.approval.widened import open_job, with_value
+from threegate.approval import Act, MalformedError, check_launch
 from threegate.core import limits
 from threegate.core.errors import Refused
+from threegate.core.settings import parse_settings
+from threegate.plugins.grants.constraint import Constraint, is_plain_word, kind_of
+from threegate.plugins.grants.grant import GRANT_TYPE, Grant, covers, terms
+from threegate.plugins.grants.near_misses import examples
+from threegate.plugins.grants.widened import Widened, open_job, read_widened, with_value
 from threegate.request.action import Command
 from threegate.request.job import Job, JobInput
 from threegate.request.model import InputFile, OutputFile
@@ -303,9 +295,10 @@ def test_it_launches_what_it_covers_and_nothing_else(key: Path) -> None:
         request = material.make_request(vars_json=vars_json)
         facts = material.facts_of(
             request, material.make_job(request), data, material.line("operator", key).encode(),
-            grants=True, grant_uses=lambda grant: 0, owner=OWNER,
+            settings=parse_settings(b"[grants]\nallow = true\n"), grant_uses=lambda grant: 0, owner=OWNER,
         )  # fmt: skip
-        return check_launch(facts).grant
+        under = check_launch(facts).under
+        return under and under.grant
 
     assert request.action.variables and launch(VARS.replace('"limit": 20', '"limit": 30')) == Grant.parse(data).id
     with pytest.raises(Refused) as caught:

@@ -1,0 +1,14 @@
+"""Listing grants loads no gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.test_imports import HEAVY, loaded
+from tests.support import make_place
+
+
+def test_listing_grants_loads_no_gate(tmp_path: Path) -> None:
+    count, names = loaded(make_place(tmp_path), "grant", "list")
+    assert count <= 297
+    assert not (HEAVY - {"cryptography"}) & names

@@ -1,0 +1,176 @@
+"""The ways to an approval: what a request is approved by, and what is checked of that.
+
+The core has two: a signature over exactly this request (signed_file.py), and a guarded folder (unsigned.py). A plugin
+can add one (`WAYS`): an act that an operator signed, and that covers requests which nobody signed one by one.
+
+Invariant: a way adds checks and replaces none. What holds for each approval, the operator's signature first of all, is
+checked by approval/launch.py, whatever the way. Nothing is known of a file before it was read completely. An act that
+no way judges, because its plugin is off or absent, approves nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import ClassVar, Final
+
+from threegate.approval.facts import LaunchFacts, Under, VerifiedApproval
+from threegate.approval.quorum import Signer
+from threegate.approval.sshsig import NAMESPACE_ACT
+from threegate.approval.statement import SignedBytes, is_act
+from threegate.core.errors import Refused
+from threegate.core.plugins import Place
+from threegate.request.model import Request
+
+NOT_JUDGED: Final = "approval_not_judged"
+"""The code of a request that was approved by an act which no plugin that is on can judge."""
+
+Step = tuple[str, Callable[[], str]]
+"""A check: its name, and a function that returns what it found. Raises Refused, NotReadError."""
+
+
+class NotReadError(Exception):
+    """A check needs what was signed, but none could be read."""
+
+
+class Way(ABC):
+    """What one request is approved by, in the checks of one launch. The properties raise NotReadError."""
+
+    def __init__(self, facts: LaunchFacts) -> None:
+        self.facts = facts
+        self.signers: list[Signer] = []
+        """Whose signatures were verified."""
+
+    @abstractmethod
+    def checks(self) -> Iterator[Step]:
+        """The checks that belong to this way, after the signature."""
+
+    def last_checks(self) -> Iterator[Step]:
+        """Those that come after all others."""
+        return iter(())
+
+    @property
+    @abstractmethod
+    def approver(self) -> str | None:
+        """Who approved it."""
+
+    @property
+    @abstractmethod
+    def approved_utc(self) -> datetime:
+        """When it was approved."""
+
+    @property
+    @abstractmethod
+    def expires_utc(self) -> datetime:
+        """Until when it may be claimed."""
+
+    @property
+    @abstractmethod
+    def nonce(self) -> str:
+        """What is used up by running it."""
+
+    @property
+    def approval_sha256(self) -> str | None:
+        """Digest of the signed statement."""
+        return None
+
+    @property
+    def under(self) -> Under | None:
+        """What it runs under, if that covers other requests too."""
+        return None
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What the trail calls void of such an approval (`payloads.Approved.marks`)."""
+        return (self.facts.request.sha256,)
+
+    def verified(self) -> VerifiedApproval:
+        """What was verified; called when every check has passed."""
+        return VerifiedApproval(
+            approved_by=self.approver or "",
+            approved_utc=self.approved_utc,
+            expires_utc=self.expires_utc,
+            nonce=self.nonce,
+            approval_sha256=self.approval_sha256,
+            signers=tuple(self.signers),
+            under=self.under,
+            operators=self.facts.operators.digests,
+        )
+
+
+class SignedWay(Way):
+    """A way by a file that an operator signed."""
+
+    namespace: ClassVar[str] = NAMESPACE_ACT
+    """Of the signature."""
+    file_check: ClassVar[str] = "signature file"
+    signature_check: ClassVar[str] = "signature"
+    """The names of the two checks."""
+
+    @abstractmethod
+    def read(self, data: bytes) -> str:
+        """Read the signature file completely, and return what it is. Raises Refused."""
+
+    @property
+    @abstractmethod
+    def signed(self) -> SignedBytes:
+        """What was signed."""
+
+    @property
+    @abstractmethod
+    def approver(self) -> str:
+        """Who signed it."""
+
+    @property
+    def approval_sha256(self) -> str | None:
+        return self.signed.sha256
+
+    @property
+    def signed_utc(self) -> datetime:
+        """When it was signed."""
+        return self.approved_utc
+
+
+class ActWay(SignedWay):
+    """A way that a plugin brings: by an act that covers requests which nobody signed one by one."""
+
+    @classmethod
+    @abstractmethod
+    def is_mine(cls, data: bytes) -> bool:
+        """Whether a signature file claims to be such an act; this only decides which checks are made."""
+
+
+WAYS: Final = Place[type[ActWay]]("way")
+
+
+def way_of_act(facts: LaunchFacts) -> ActWay | None:
+    """The way of a signature file that is an act of a plugin that is on; None for every other file."""
+    data = facts.signature
+    if data is None or not is_act(data):
+        return None
+    given = WAYS.given(facts.settings.plugins.off).values()
+    return next((way(facts) for way in given if way.is_mine(data)), None)
+
+
+def refuse_unjudged(facts: LaunchFacts) -> None:
+    """Raises Refused for an act that could be one of a plugin that is off or absent: the request waits, as long as
+    `approval.ttl` allows, since only an operator can say whether the plugin comes back.
+    """
+    why = WAYS.why_unused(facts.settings.plugins.off)
+    if why is None or not is_act(facts.signature or b""):
+        return
+    if facts.now >= approved_utc_of(facts.request) + timedelta(seconds=facts.ttl_sec):
+        raise Refused("expired", "approved longer ago than approval.ttl allows")
+    raise Refused(
+        NOT_JUDGED,
+        f"nobody signed this request itself, and nothing judges what covers it: {why}; it waits for that plugin, or: "
+        "threegate cancel, threegate retry, and approve the new draft",
+    )
+
+
+def approved_utc_of(request: Request) -> datetime:
+    """The time that the file names. Raises Refused (signature_missing)."""
+    if request.approved_utc is None:
+        raise Refused("signature_missing", "there is no signature, and the request names no time of approval")
+    return request.approved_utc

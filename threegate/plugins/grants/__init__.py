@@ -1,0 +1,1 @@
+"""Standing grants: one signature that covers several requests, or calls of a tool, for a limited time."""

@@ -1,0 +1,141 @@
+"""The way of a grant: what is checked of it at a launch, instead of a statement about the request.
+
+Invariant: the terms of the grant are valid now, and the trail has it, not revoked, with a use left. The signature over
+it is checked by the core (approval/launch.py), like every other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from threegate.approval import LaunchFacts, MalformedError, SignedBytes, Under
+from threegate.approval.way import ActWay, NotReadError, Step
+from threegate.core import limits
+from threegate.core.errors import Refused
+from threegate.plugins.grants.grant import Grant, covers, is_grant, refuse_write
+from threegate.plugins.grants.section import GrantSettings
+
+
+class GrantWay(ActWay):
+    """By a standing grant that covers the request."""
+
+    file_check: ClassVar[str] = "grant file"
+    signature_check: ClassVar[str] = "grant signature"
+    _grant: Grant | None = None
+
+    @classmethod
+    def is_mine(cls, data: bytes) -> bool:
+        return is_grant(data)
+
+    def read(self, data: bytes) -> str:
+        try:
+            self._grant = Grant.parse(data)
+        except MalformedError as error:
+            raise Refused("signature_file_malformed", f"the grant {error}; give a new one") from None
+        return f"grant {self._grant.id}"
+
+    @property
+    def grant(self) -> Grant:
+        """The grant that was read. Raises NotReadError."""
+        if self._grant is None:
+            raise NotReadError
+        return self._grant
+
+    @property
+    def signed(self) -> SignedBytes:
+        return self.grant.signed
+
+    @property
+    def signed_utc(self) -> datetime:
+        return self.grant.act.acted_utc
+
+    @property
+    def approver(self) -> str:
+        return self.grant.act.acted_by
+
+    @property
+    def approved_utc(self) -> datetime:
+        return _promoted_utc(self.facts, self.grant)
+
+    @property
+    def expires_utc(self) -> datetime:
+        return self.grant.expires_utc
+
+    @property
+    def nonce(self) -> str:
+        return grant_nonce(self.grant, self.facts.request.request_id)
+
+    @property
+    def under(self) -> Under:
+        writes = _settings(self.facts).allow_write and self.facts.job.action.own_tool
+        return Under(self.grant.id, self.grant.max_uses, confirms=writes)
+
+    def checks(self) -> Iterator[Step]:
+        yield "grant terms", lambda: check_grant_terms(self.facts, self.grant)
+        yield "job", lambda: check_grant_job(self.facts, self.grant)
+        yield "time", lambda: check_grant_time(self.facts, self.grant)
+
+
+def check_grant_terms(facts: LaunchFacts, grant: Grant) -> str:
+    """Everything that the grant is bound to except the job. Raises Refused."""
+    act, settings = grant.act, _settings(facts)
+    if not settings.allow:
+        raise Refused("grants_off", "grants.allow is not on in threegate.toml")
+    uses = facts.grant_uses(grant.id)
+    if uses is None:
+        raise Refused("grant_missing", "the trail knows no such grant, or it was revoked")
+    if uses >= grant.max_uses:
+        raise Refused("grant_used_up", f"the grant was used {uses} times; approve this one by hand")
+    if (act.workspace_id, act.epoch) != (facts.workspace_id, facts.epoch):
+        raise Refused("workspace_mismatch", "the grant was given in another workspace, or before its adoption")
+    if grant.policy_sha256 != facts.policy_sha256:
+        raise Refused("policy_changed", "settings, contracts, images or versions changed since the grant")
+    refuse_write(facts.job, allowed=settings.allow_write)
+    if grant.owner != facts.owner:
+        raise Refused("grant_mismatch", "the draft is of another owner than the grant is for")
+    needed: int = getattr(facts.quorum, facts.job.effective_risk)
+    if needed > 1:
+        raise Refused("quorum_missing", f"{needed} operators must sign this; a grant has one")
+    return f"use {uses + 1} of {grant.max_uses}"
+
+
+def check_grant_time(facts: LaunchFacts, grant: Grant) -> str:
+    """Given before it is used, used before it expires, and the draft promoted in between. Raises Refused."""
+    given = grant.act.acted_utc
+    ahead = timedelta(seconds=limits.APPROVED_AHEAD_SECONDS)
+    promoted = _promoted_utc(facts, grant)
+    if given > facts.now + ahead or promoted > facts.now + ahead or promoted < given:
+        raise Refused("not_yet_valid", "the grant, or the promotion under it, lies ahead")
+    if promoted < facts.request.created_utc:
+        raise Refused("not_yet_valid", "promoted before it was created")
+    if facts.now >= grant.expires_utc or facts.now >= promoted + timedelta(seconds=facts.ttl_sec):
+        raise Refused("expired", "the grant, or the promotion under it, has ended")
+    return f"until {grant.expires_utc:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def check_grant_job(facts: LaunchFacts, grant: Grant) -> str:
+    """The job matches the grant's in every field. Raises Refused."""
+    if not covers(grant, facts.job):
+        raise Refused("grant_mismatch", "the job is not the one that the grant is for")
+    widened = ", ".join(map(str, grant.widened))
+    return "the same in every field" + (f" but {widened}" if widened else "")
+
+
+def grant_nonce(grant: Grant, request_id: str) -> str:
+    """One use of a grant: by this request, once."""
+    return hashlib.sha256(f"{grant.id} {request_id}".encode()).hexdigest()[:32]
+
+
+def _settings(facts: LaunchFacts) -> GrantSettings:
+    return facts.settings.section(GrantSettings)
+
+
+def _promoted_utc(facts: LaunchFacts, grant: Grant) -> datetime:
+    """When the draft was promoted under the grant, by its approval lines. Raises Refused."""
+    promoted = facts.request.approved_utc
+    if promoted is None or facts.request.approved_by != grant.act.acted_by:
+        raise Refused("statement_mismatch", "the request does not name the grant's operator and a time")
+    return promoted
