@@ -5,7 +5,7 @@
 A workspace with one approved Monty request is made first. Then the daemon's pass runs in this process, and every call
 of a function of the package is counted: functions are different code objects (a comprehension counts as its function),
 files and rooms those that have them, moves the calls from a function in one file to one in another. What runs while
-modules are imported is left out.
+modules are imported is left out, bodies of classes too.
 
 Aim: at most 500 functions, 90 files, 12 rooms, 900 moves. With --files, the functions and moves of each file.
 """
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -44,7 +45,7 @@ class Way:
     def watch(self, frame: FrameType, event: str, _: Any) -> None:
         """For `sys.setprofile`."""
         code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(PACKAGE) or code.co_name in (*_INNER, "<module>"):
+        if event != "call" or not _ours(code) or code.co_name in _INNER or _is_imported(frame):
             return
         self.functions.add(code)
         caller = frame.f_back
@@ -56,6 +57,15 @@ class Way:
 
 def _ours(code: CodeType) -> bool:
     return code.co_filename.startswith(PACKAGE)
+
+
+def _is_imported(frame: FrameType | None) -> bool:
+    """Whether a module is being imported around this call."""
+    while frame is not None:
+        if not frame.f_code.co_flags & CO_OPTIMIZED and _ours(frame.f_code):  # a module's or a class's body
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _name(code: CodeType) -> str:

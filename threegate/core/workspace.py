@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -72,121 +71,77 @@ class RequesterFolders(Protocol):
     def results(self) -> Path: ...
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Workspace:
-    """A workspace by its root folder. Every property is a path, made once; nothing is read until it is asked for."""
+    """A workspace by its root folder, with the paths of what is in it; nothing is read until it is asked for."""
 
     root: Path
 
-    @cached_property
-    def settings_file(self) -> Path:
+    def __post_init__(self) -> None:
+        self.settings_file = self.root / SETTINGS_FILE
         """threegate.toml"""
-        return self.root / SETTINGS_FILE
-
-    @cached_property
-    def inbox(self) -> Path:
+        self.inbox = self.root / "inbox"
         """Where CORE writes."""
-        return self.root / "inbox"
-
-    @cached_property
-    def files(self) -> Path:
+        self.files = self.inbox / "files"
         """Input files that drafts declare."""
-        return self.inbox / "files"
-
-    @cached_property
-    def tool_exec(self) -> Path:
+        self.tool_exec = self.root / "tool-exec"
         """The operator's side."""
-        return self.root / "tool-exec"
-
-    @cached_property
-    def drafts(self) -> Path:
+        self.drafts = self.tool_exec / "drafts"
         """Drafts made from proposals."""
-        return self.tool_exec / "drafts"
-
-    @cached_property
-    def approved(self) -> Path:
+        self.approved = self.tool_exec / "approved"
         """The queue."""
-        return self.tool_exec / "approved"
-
-    @cached_property
-    def running(self) -> Path:
+        self.running = self.tool_exec / "running"
         """Claimed by the daemon."""
-        return self.tool_exec / "running"
-
-    @cached_property
-    def finished(self) -> Path:
+        self.finished = self.tool_exec / "finished"
         """Ran, whatever the exit code."""
-        return self.tool_exec / "finished"
-
-    @cached_property
-    def refused(self) -> Path:
+        self.refused = self.tool_exec / "refused"
         """Stopped by a later gate, expired, cancelled or interrupted."""
-        return self.tool_exec / "refused"
-
-    @cached_property
-    def inputs(self) -> Path:
+        self.inputs = self.tool_exec / "inputs"
         """Bytes pinned at approval, by sha256."""
-        return self.tool_exec / "inputs"
-
-    @cached_property
-    def runs(self) -> Path:
+        self.runs = self.tool_exec / "runs"
         """One folder a run: stdout, stderr, out/, record.json."""
-        return self.tool_exec / "runs"
-
-    @cached_property
-    def results(self) -> Path:
+        self.results = self.tool_exec / "results"
         """TS-*.md."""
-        return self.tool_exec / "results"
-
-    @cached_property
-    def verdicts(self) -> Path:
+        self.verdicts = self.tool_exec / "verdicts"
         """What validation found, one JSON file a request file."""
-        return self.tool_exec / "verdicts"
-
-    @cached_property
-    def contracts(self) -> Path:
+        self.contracts = self.tool_exec / "contracts"
         """The contracts folder."""
-        return self.tool_exec / "contracts"
-
-    @cached_property
-    def operators_file(self) -> Path:
+        self.operators_file = self.tool_exec / "operators"
         """Who may approve."""
-        return self.tool_exec / "operators"
-
-    @cached_property
-    def revoked_file(self) -> Path:
+        self.revoked_file = self.tool_exec / "operators.revoked"
         """Revoked keys; may be missing."""
-        return self.tool_exec / "operators.revoked"
-
-    @cached_property
-    def passkeys_file(self) -> Path:
+        self.passkeys_file = self.tool_exec / "operators.passkeys"
         """What is pinned of each passkey; may be missing."""
-        return self.tool_exec / "operators.passkeys"
-
-    @cached_property
-    def memory(self) -> Path:
+        self.memory = self.tool_exec / "memory"
         """Notes that proposals may search."""
-        return self.tool_exec / "memory"
-
-    @cached_property
-    def grants(self) -> Path:
+        self.grants = self.tool_exec / "grants"
         """Standing grants, one signed file each; made with the first."""
-        return self.tool_exec / "grants"
-
-    @cached_property
-    def tools(self) -> Path:
+        self.tools = self.tool_exec / "tools"
         """What is pinned of each server of tools, 0700; made with the first."""
-        return self.tool_exec / "tools"
-
-    @cached_property
-    def drills(self) -> Path:
+        self.drills = self.tool_exec / "drills"
         """The drill listed among the drafts, 0700; created with the first one (docs/drills.md)."""
-        return self.tool_exec / "drills"
-
-    @cached_property
-    def agents(self) -> Path:
+        self.agents = self.tool_exec / "agents"
         """One folder a run of an agent; made with the first."""
-        return self.tool_exec / "agents"
+        self.control = self.tool_exec / "control"
+        """What the operator asks of a running daemon."""
+        self.reserve = self.control / "reserve"
+        """Spare files for what must be possible on a full disk (core/disk_reserve.py)."""
+        self.audit = self.tool_exec / "audit"
+        """The trail, its lock and its checkpoints."""
+        self.trail_file = self.audit / "trail.jsonl"
+        """The current segment of the trail."""
+        self.decisions_file = self.audit / "decisions.jsonl"
+        """The audit-safe events of gate 3a, one JSON line a decision (docs/spec/3-aana.md)."""
+        self.output_file = self.control / "output.json"
+        """The last line of output of each running request, while a daemon runs; derived, for who watches."""
+        self.servers_file = self.control / "servers.json"
+        """What the processes of stateful servers have done, while a daemon runs; derived, for who signs the next
+        call.
+        """
+        self.projects_file = self.tool_exec / "projects.json"
+        """The projects that may be changed."""
+        self.findings_file = self.tool_exec / "findings.json"
+        """What was decided about secrets in projects of agents."""
 
     def agent_run(self, run_id: str) -> AgentRun:
         """The folder of one run of an agent, whether it is there or not. Raises InvalidInput for what is no run id."""
@@ -210,53 +165,6 @@ class Workspace:
     def requester_folders(self, owner: int | str | None) -> RequesterFolders:
         """The folders of a requester: those of a run for its id, otherwise the workspace's."""
         return self.agent_run(owner) if isinstance(owner, str) else self
-
-    @cached_property
-    def control(self) -> Path:
-        """What the operator asks of a running daemon."""
-        return self.tool_exec / "control"
-
-    @cached_property
-    def reserve(self) -> Path:
-        """Spare files for what must be possible on a full disk (core/disk_reserve.py)."""
-        return self.control / "reserve"
-
-    @cached_property
-    def audit(self) -> Path:
-        """The trail, its lock and its checkpoints."""
-        return self.tool_exec / "audit"
-
-    @cached_property
-    def trail_file(self) -> Path:
-        """The current segment of the trail."""
-        return self.audit / "trail.jsonl"
-
-    @cached_property
-    def decisions_file(self) -> Path:
-        """The audit-safe events of gate 3a, one JSON line a decision (docs/spec/3-aana.md)."""
-        return self.audit / "decisions.jsonl"
-
-    @cached_property
-    def output_file(self) -> Path:
-        """The last line of output of each running request, while a daemon runs; derived, for who watches."""
-        return self.control / "output.json"
-
-    @cached_property
-    def servers_file(self) -> Path:
-        """What the processes of stateful servers have done, while a daemon runs; derived, for who signs the next
-        call.
-        """
-        return self.control / "servers.json"
-
-    @cached_property
-    def projects_file(self) -> Path:
-        """The projects that may be changed."""
-        return self.tool_exec / "projects.json"
-
-    @cached_property
-    def findings_file(self) -> Path:
-        """What was decided about secrets in projects of agents."""
-        return self.tool_exec / "findings.json"
 
     def run_folder(self, request_id: str) -> Path:
         """The folder of one run."""
