@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from tests.aana.reference import decide  # noqa: E402
 from tests.aana.worst_cases import WORST_CASES  # noqa: E402
 from threegate import aana  # noqa: E402
-from threegate.serve.event_examples import EXAMPLES  # noqa: E402
+from threegate.plugins.serve.event_examples import EXAMPLES  # noqa: E402
 
 SDK_MICROSECONDS = 270.0
 AIM_MICROSECONDS = 20.0

@@ -216,7 +216,8 @@ assert len(tags.split()) == 2, tags
 
 _EXTRAS = """
 import threegate.runners.era.runner, in_toto_attestation, securesystemslib
-import threegate.serve.http_app, threegate.serve.mcp_server, threegate.records.metrics_text, apprise, textual
+import threegate.plugins.serve.http_app, threegate.plugins.serve.mcp_server
+import threegate.records.metrics_text, apprise, textual
 """
 
 

@@ -13,7 +13,7 @@ import threegate
 from threegate.core.errors import Unavailable
 from threegate.runners.monty.worker import find_isolation, worker_binary
 
-_APART = ("threegate.serve", "threegate.plugins", "threegate.__main__")
+_APART = ("threegate.plugins", "threegate.__main__")
 
 for found in pkgutil.walk_packages(threegate.__path__, "threegate."):
     if not found.name.startswith(_APART):

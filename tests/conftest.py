@@ -164,13 +164,14 @@ IN_MEMORY = {
     "judgement",
     "launch",
     "plugins/cluster/test_journal.py",
+    "plugins/page",
+    "plugins/serve",
     "plugins/tui",
     "proposals",
     "records",
     "results",
     "review",
     "runners/test_generated_changes.py",
-    "serve",
     "trail",
     "upgrade",
 }
@@ -203,7 +204,7 @@ def free(folder: Path) -> int:
 def folder_in_memory(request: pytest.FixtureRequest, memory_of_tests: Path | None) -> Iterator[Path | None]:
     """This test's part of the memory, gone after it; None where a test's folder lies on the disk."""
     place = request.path.relative_to(Path(__file__).parent)
-    if memory_of_tests is None or not {place.parts[0], place.as_posix()} & IN_MEMORY:
+    if memory_of_tests is None or not {part.as_posix() for part in (place, *place.parents)} & IN_MEMORY:
         yield None
         return
     folder = Path(tempfile.mkdtemp(dir=memory_of_tests))

@@ -25,7 +25,7 @@ from mcp import Client
 
 from bench.dojo.package import RECORDED, SERVER
 from bench.dojo.tasks import CONTRACTS, Call, Rules, call_key, read_grants
-from tests.serve.door_client import daemon, with_door
+from tests.door_client import daemon, with_door
 from tests.support import Place, make_place
 from threegate.acts.approve import promote, seal, sign
 from threegate.core import limits

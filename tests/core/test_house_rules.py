@@ -22,7 +22,7 @@ SLEEPS = {
     "adversarial/cluster/test_taken_over.py": (
         "from a claim to the broker: nothing shows it while the worker is stopped"
     ),
-    "adversarial/serve/test_held_connections.py": "nothing shows that a client does not read",
+    "plugins/serve/adversarial/test_held_connections.py": "nothing shows that a client does not read",
     "adversarial/tools/test_hostile_stateful_servers.py": (
         "what nobody asked for must be in the pipe before the next call"
     ),
@@ -45,8 +45,8 @@ PRIVATE = {
     "adversarial/approval/test_batches.py": (2, "a kind of member that no screen makes today"),
     "plugins/drills/test_drills_never_run.py": (2, "an attacker who has taken a wall away"),
     "adversarial/jail/test_the_jails_own_edges.py": (5, "a jail that lacks one of its walls"),
-    "adversarial/page/test_passkey_attacks.py": (1, "what is kept must stay small"),
-    "adversarial/serve/test_held_connections.py": (8, "which connection has to go, without 256 of them"),
+    "plugins/page/adversarial/test_passkey_attacks.py": (1, "what is kept must stay small"),
+    "plugins/serve/adversarial/test_held_connections.py": (8, "which connection has to go, without 256 of them"),
     "adversarial/work_copy/test_hidden_files_in_the_history.py": (4, "bounds that no small history reaches"),
     "adversarial/work_copy/test_processes_that_resume_themselves.py": (4, "a jail without a launcher; version 1 and 2"),
     "adversarial/work_copy/test_secrets_in_other_forms.py": (1, "rules of an older version"),
@@ -77,9 +77,9 @@ PRIVATE = {
     "review/test_status_rows.py": (1, "what is kept must stay small"),
     "runners/test_egress.py": (1, "a kernel that takes no route"),
     "runners/test_other_engines.py": (1, "what is missing of one image, without a run"),
-    "serve/test_http_app.py": (1, "what is kept must stay small"),
-    "serve/test_page.py": (1, "serving would not return"),
-    "serve/test_passkey_in_a_browser.py": (2, "what the page hands to a passkey, before it signs"),
+    "plugins/serve/test_http_app.py": (1, "what is kept must stay small"),
+    "plugins/page/test_page.py": (1, "serving would not return"),
+    "plugins/page/test_passkey_in_a_browser.py": (2, "what the page hands to a passkey, before it signs"),
     "tools/test_stateful_servers.py": (
         2,
         "how often a process is looked at: at once, or not before the next call",

@@ -41,7 +41,7 @@ OWN = {
     "secretscan/possible.py": {"_HEADER_CHARS", "_LEAST_CHARS"},
     "secretscan/linear.py": {"_MEMORY"},
     "secretscan/scan.py": {"_CLIENT_BYTES"},
-    "serve/page/views.py": {"_FIRST_BYTES"},
+    "plugins/page/views.py": {"_FIRST_BYTES"},
     "plugins/tui/screens.py": {"_REASON_CHARS"},
 }
 """Sizes of our own: of a format, a chunk, a shown line; and of the forwarder, which runs without this package."""

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from threegate.core import plugins
-from threegate.core.errors import InvalidInput
-from threegate.core.plugins import PLUGINS, Place, Plugin
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.plugins import PLUGINS, Place, Plugin, require_plugin
 from threegate.core.settings import Settings, parse_settings
 from threegate.setup.settings_file import render_settings
 
@@ -38,7 +38,6 @@ NAMES_MODULES = {
     "runners/apply/as_owner.py": "a process of its own",
     "runners/era/container_engine.py": "labels of containers, one of which is also a room's name",
     "request/backend.py": "the table of backends",
-    "serve/page/page_templates.py": "data files of its own room",
     "tools/server_start.py": "a process of its own, in a container",
 }
 """The files with strings that are names of modules, and what for."""
@@ -139,6 +138,35 @@ def test_a_folder_with_nothing_but_caches_is_absent(tmp_path: Path, monkeypatch:
     (tmp_path / "left" / "__pycache__").mkdir(parents=True)
     monkeypatch.setattr(threegate.plugins, "__path__", [str(tmp_path)])
     assert not Plugin("left", "had a folder").has_code()
+
+
+def test_a_plugin_imports_those_that_its_entry_names_and_no_others() -> None:
+    """As import-linter holds; a plugin whose entry named one too many would be absent for nothing."""
+    for plugin in PLUGINS:
+        imported = {
+            str(node.module).split(".")[2]
+            for name, tree in trees()
+            for node in ast.walk(tree)
+            if name.startswith(f"plugins/{plugin.name}/")
+            and isinstance(node, ast.ImportFrom)
+            and str(node.module).startswith("threegate.plugins.")
+        }
+        assert imported - {plugin.name} == set(plugin.uses), plugin.name
+
+
+def test_a_plugin_is_absent_with_one_that_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Plugin("gone", "is not there")
+    above = Plugin("cluster", "uses it", uses=("gone",), offers={"commands": "cluster_commands:COMMANDS"})
+    monkeypatch.setattr(plugins, "PLUGINS", (gone, above))
+    said = "the plugin cluster needs another one, and the plugin gone is not part of this installation"
+    assert above.has_code() and above.why_absent() == said
+    assert Place[object]("commands").given() == {}
+    with pytest.raises(Unavailable, match="^a walk needs the plugin cluster: the plugin cluster needs another one"):
+        require_plugin("a walk", "cluster", ())
+    with pytest.raises(Unavailable, match="^a walk needs the plugin never: the plugin never is not part"):
+        require_plugin("a walk", "never", ())
+    with pytest.raises(Unavailable, match=r"^a walk needs the plugin cluster, which is off \(plugins.off"):
+        require_plugin("a walk", "cluster", ("cluster",))
 
 
 def test_no_module_of_the_core_imports_a_plugin() -> None:

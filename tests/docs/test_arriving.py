@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serve.conftest import TOKEN, start, stop
-from tests.serve.test_workspace_gates import client_of
+from tests.servers import TOKEN, start, stop
 from tests.support import Place, make_place, monty_draft, request_id
 from threegate.core.workspace import Workspace
 
@@ -90,8 +89,12 @@ def test_the_call_of_the_contracts_page(tmp_path: Path) -> None:
     contracts = Workspace(place.root).contracts
     for file in (ROOT / "docs/examples/contracts/trading").iterdir():
         (contracts / file.name).write_bytes(file.read_bytes())
-    client = client_of(tmp_path, place.root)
-    answer = client.post("/contracts/decide", content=call, headers={"Content-Type": "application/json"})
+    running = start(tmp_path, workspace=place.root)
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    try:
+        answer = httpx.post(f"{running.url}/contracts/decide", content=call, headers=headers, timeout=60)
+    finally:
+        stop(running)
     assert answer.status_code == 200, answer.text
     assert answer.json().keys() == json.loads(decision).keys()
 

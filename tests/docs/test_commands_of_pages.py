@@ -24,7 +24,7 @@ from tests.support import make_key, monty_draft, request_id
 from threegate import cli
 from threegate.cli import invocation
 from threegate.plugins.proposals.prompt import EXAMPLE
-from threegate.serve.event_examples import EXAMPLES
+from threegate.plugins.serve.event_examples import EXAMPLES
 from threegate.setup.settings_file import set_values
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +33,7 @@ _PROGRAMS = r"(?:sudo |\.venv/bin/)?(?:threegate|ssh-keygen|make|pipx?|curl|syst
 
 NOT_RUN = {
     "threegate serve approve --make-ca": (
-        "needs a host name: tests/serve/test_passkey_in_a_browser.py types these three"
+        "needs a host name: tests/plugins/page/test_passkey_in_a_browser.py types these three"
     ),
     "threegate serve approve": "the same",
     "threegate operator passkey": "the same",
@@ -107,13 +107,13 @@ NOT_RUN = {
     "threegate --install-completion": (
         "writes into the user's shell set-up: tests/docs/test_site.py shows the page of it"
     ),
-    "threegate serve http": "serves until it is stopped: tests/serve/test_http.py",
-    "threegate page": "serves until it is stopped: tests/adversarial/page",
+    "threegate serve http": "serves until it is stopped: tests/plugins/serve/test_http.py",
+    "threegate page": "serves until it is stopped: tests/plugins/page/adversarial",
     "pip install 'threegate[notify]'": "the same as below: changes the environment",
     "threegate notify test": "sends to the URLs of the settings; tests/daemon/test_notices.py does",
     "pip install 'threegate[tui]'": "changes the environment: the tests run in one that has it",
     "threegate status --watch": "runs until it is stopped: tests/plugins/tui",
-    "curl -s http://127.0.0.1:8766/pre-tool-check \\": "needs that server: tests/serve/test_http.py",
+    "curl -s http://127.0.0.1:8766/pre-tool-check \\": "needs that server: tests/plugins/serve/test_http.py",
     "curl -s http://127.0.0.1:8766/proposals/validate \\": "needs that server: tests/docs/test_arriving.py sends it",
     "sudo threegate -w /srv/gate/ws service install": (
         "changes the machine: tests of the service run it on a root of their own"

@@ -136,7 +136,9 @@ FAMILIES = {
                       Decision.__annotations__["verdict"], Effect.__annotations__["status"])
         for word in (get_args(words) if not isinstance(words, str) else re.findall(r"[\"'](\w+)[\"']", words))
     },
-    "http": lambda: {text for call in calls("serve", "_Refusal") if len(call.args) > 1 for text in texts(call.args[1])},
+    "http": lambda: {
+        text for call in calls("plugins/serve", "_Refusal") if len(call.args) > 1 for text in texts(call.args[1])
+    },
     "aana": lambda: {*vocabulary.ROUTES, *vocabulary.STATES, *vocabulary.CATEGORIES, "pass", "fail"},
 }  # fmt: skip
 LEAST = {"reasons": 90, "events": 30, "statuses": 12, "rules": 90, "doctor": 45, "exit codes": 4, "contract files": 50,

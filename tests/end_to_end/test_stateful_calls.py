@@ -16,8 +16,8 @@ from mcp import Client
 
 from tests.acts.tool_bench import CONTRACT
 from tests.agent_runs import drop, end_run, make_run
+from tests.door_client import daemon, with_door
 from tests.notes_server import Notes, notes_server
-from tests.serve.door_client import daemon, with_door
 from tests.support import wait_until
 from tests.tools.little_servers import PYTHON, open_folder, write_server
 from tests.tools.stateful_bench import server_processes

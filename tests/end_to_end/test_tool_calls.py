@@ -16,9 +16,9 @@ from mcp import Client
 
 from tests.agent_runs import make_run
 from tests.conftest import few
+from tests.door_client import approved, daemon, parameters, with_door
+from tests.line_client import LineClient
 from tests.notes_server import Notes, notes_server
-from tests.serve.door_client import approved, daemon, parameters, with_door
-from tests.serve.line_client import LineClient
 from tests.support import wait_until
 from threegate.core.workspace import AgentRun
 

@@ -16,7 +16,7 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.approval.material import make_key
 from tests.evidence.outside import Outside, reseal
-from tests.serve.passkey_client import PasskeyClient, enrol
+from tests.plugins.page.passkey_client import PasskeyClient, enrol
 from threegate.approval import NAMESPACE_APPROVAL
 from threegate.evidence.pack import write_pack
 from threegate.trail import tree

@@ -19,7 +19,7 @@ from tests.acts.bench_workspace import Bench, make_bench
 from tests.approval.material import make_key
 from tests.conftest import few
 from tests.evidence.outside import Outside, reseal
-from tests.serve.passkey_client import PasskeyClient, enrol
+from tests.plugins.page.passkey_client import PasskeyClient, enrol
 from tests.support import Place
 from tests.upgrade.test_upgrade import KEPT, unpacked
 from threegate import cli

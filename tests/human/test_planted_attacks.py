@@ -27,9 +27,9 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import terminal_environment
+from tests.chromium import Chromium
 from tests.commands import on_terminal
 from tests.human.planted import Planted, attacks, everyday, later, place
-from tests.serve.chromium import Chromium
 
 _THREEGATE = [sys.executable, "-m", "threegate"]
 _CARD_ENDS = re.compile(r"(== )?(WARNINGS|WHAT RUNS)")

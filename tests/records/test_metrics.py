@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -118,29 +117,6 @@ def test_verdicts_of_other_gates_are_no_decisions_of_gate_3a() -> None:
     counts.decided(b'{"type":"contract_decision/1","surface":"http","verdict":"block"}')
     counts.decided(b"[]")
     assert counts.decisions == {("http", "ask"): 1, ("other", "other"): 1}
-
-
-def test_over_http_with_the_same_token_as_everything_else(place: Place) -> None:
-    from fastapi.testclient import TestClient
-
-    from threegate.aana import DecisionLog
-    from threegate.records.gauge import SharedGauge
-    from threegate.serve.http_app import HttpOptions, create_app
-
-    workspace = Workspace(place.root)
-    gauge = SharedGauge(workspace)
-    options = HttpOptions(token="t" * 20, log=DecisionLog(workspace.decisions_file), metrics=gauge.text)
-    client = TestClient(create_app(options))
-    assert client.get("/metrics").status_code == 401
-    answer = client.get("/metrics", headers={"Authorization": "Bearer " + "t" * 20})
-    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    assert samples(answer.text)["threegate_daemon_running{}"] == 0
-    with workspace.daemon_lock():
-        again = client.get("/metrics", headers={"Authorization": "Bearer " + "t" * 20})
-        assert samples(again.text)["threegate_daemon_running{}"] == 1
-    bare = TestClient(create_app(HttpOptions(token=None, log=DecisionLog(workspace.decisions_file))))
-    assert bare.get("/metrics").status_code == httpx.codes.NOT_FOUND
-    assert bare.post("/metrics").status_code == 405
 
 
 def test_a_second_look_reads_only_what_is_new(place: Place, tmp_path: Path) -> None:

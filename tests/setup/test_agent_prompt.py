@@ -12,7 +12,6 @@ from threegate.core.settings import RequestSettings
 from threegate.request import read_request
 from threegate.request.front_matter_keys import KEYS
 from threegate.results.verdict import STATES
-from threegate.serve.door import DOOR_TOOLS
 from threegate.setup.agent_examples import request_examples
 from threegate.setup.agent_prompt import STATE_TEXTS, PromptPlace, anywhere, prompt_json, prompt_text
 
@@ -68,9 +67,3 @@ def test_a_place_without_engine_or_network_is_told_so() -> None:
 def test_the_page_shows_the_text_of_today() -> None:
     page = (Path(__file__).parents[2] / "docs" / "for-agents.md").read_text()
     assert "threegate agent prompt" in page
-
-
-def test_every_tool_of_the_door_is_told() -> None:
-    text = prompt_text(anywhere(), NOW)
-    for name in DOOR_TOOLS:
-        assert f"`{name}`" in text

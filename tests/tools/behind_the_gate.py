@@ -19,8 +19,8 @@ from tests.agent_runs import make_run
 from tests.agents.conftest import jail_programs
 from tests.agents.npm_agents import Unavailable, install
 from tests.conftest import missing
-from tests.serve.door_client import daemon, parameters
-from tests.serve.line_client import LineClient
+from tests.door_client import daemon, parameters
+from tests.line_client import LineClient
 from tests.support import Place, make_place
 from threegate.core.workspace import AgentRun
 from threegate.tools.program_tree import SYSTEM_PATH

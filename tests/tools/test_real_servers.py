@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.line_client import LineClient
+from tests.line_client import LineClient
 from tests.tools.behind_the_gate import NODE, RealServer, gate, installed, shared_folder
 from threegate.tools.door_names import door_name
 

@@ -50,6 +50,7 @@ from threegate.core.disk_reserve import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable, is_disk_full
 from threegate.core.extras import Extra, require_extra
 from threegate.core.file_names import new_agent_run_id
+from threegate.core.plugins import require_plugin
 from threegate.core.secret_value import read_secret
 from threegate.core.workspace import AgentRun
 from threegate.jail import jail as jails
@@ -203,6 +204,7 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     profile = load_profile(wanted.profile, settings)
     extras: tuple[Extra, ...] = ("agents", "mcp") if profile.url or wanted.hosts else ("mcp",)
     require_extra("an agent", *extras)
+    require_plugin("an agent", "serve", settings.plugins.off)
     account = _account(wanted.account)
     if wanted.parent is not None:
         refuse_continuing(*wanted.parent, wanted.shown)

@@ -41,9 +41,13 @@ def connect(
     from threegate.agents.client_entry import ClientEntry, take_back
     from threegate.agents.profile import Filled, load_profile
     from threegate.core.own_process import own_process
+    from threegate.core.plugins import require_plugin
 
     workspace = invocation.workspace_here()
-    found = load_profile(profile, workspace.load_settings())
+    settings = workspace.load_settings()
+    if not undo:
+        require_plugin("an agent", "serve", settings.plugins.off)
+    found = load_profile(profile, settings)
     door = tuple(own_process("threegate", "--workspace", str(workspace.root), "serve", "mcp"))
     entry = Filled(found, "", door=door).text(found.connect)
     if write or undo:

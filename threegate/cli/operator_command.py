@@ -1,4 +1,4 @@
-"""`threegate operator`: add, passkey, list, revoke, record."""
+"""`threegate operator`: add, list, revoke, record."""
 
 from __future__ import annotations
 
@@ -12,18 +12,13 @@ from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
-    context_here,
     emit_json,
-    on_terminal,
     say,
     wants_json,
     warn,
     workspace_here,
 )
-from threegate.cli.serve_command import passkey_origin
-from threegate.cli.signing_options import KeyOption, NameOption, acting_here, ask
-from threegate.core import limits
-from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -64,47 +59,6 @@ def add(
         emit_json({"operator": entry.name, "key": entry.key.fingerprint, "authority": entry.authority})
         return
     say(f"added {entry.name} {entry.key.type} {entry.key.fingerprint}")
-
-
-@app.command("passkey")
-def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
-    """Enrol a passkey of yours, signed with your SSH key.
-
-    The command prints a link to the page of `threegate serve approve` and waits. It always asks: only
-    comparing the fingerprints keeps out the passkey of someone else who had the link.
-
-    Example: threegate operator passkey --as alice
-    """
-    import time
-
-    from threegate.acts.passkeys import PASSKEY_ACT, enrol_passkey, read_made_passkey
-    from threegate.acts.signed_acts import sign_act
-    from threegate.setup.page_login import new_enrolment, passkey_made
-
-    if not on_terminal():
-        raise InvalidInput(
-            "not on a terminal: a person must compare the passkey's fingerprint with the one on the page"
-        )
-    context = context_here()
-    origin = passkey_origin(context.policy.settings)
-    acting = acting_here(context, name, key)
-    code = new_enrolment(context.workspace, acting.name)
-    warn("open this link on the device you will approve from, within ten minutes:")
-    say(f"{origin}/page/enrol/{code}", err=True, copied=True)
-    until = time.monotonic() + limits.PAGE_LOGIN_SECONDS
-    while (data := passkey_made(context.workspace, code)) is None:
-        if time.monotonic() > until:
-            raise Unavailable("no passkey was made within ten minutes; is `threegate serve approve` running?")
-        time.sleep(0.2)
-    made = read_made_passkey(data, origin)
-    warn(f"passkey {made.key.fingerprint}")
-    warn(f"for     {acting.name}, who can approve with it on {origin}")
-    ask("Does the page show the same fingerprint? Sign its enrolment?", False)
-    entry = enrol_passkey(context, acting.name, made, sign_act(context, acting, PASSKEY_ACT, made.about(acting.name)))
-    if wants_json(json_):
-        emit_json({"operator": entry.name, "key": entry.key.fingerprint, "origin": origin})
-        return
-    say(f"enrolled {entry.name} {entry.key.fingerprint} for {origin}")
 
 
 @app.command("list")

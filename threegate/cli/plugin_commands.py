@@ -43,17 +43,19 @@ def find_command(path: str, workspace: str) -> PluginCommand | None:
     plugin needs is missing, NoWorkspace (wrong usage) if the plugin is off; a group in which other plugins have
     commands keeps those.
     """
-    for plugin, commands in _with_code():
-        if path not in commands:
-            continue
-        is_off, absent = plugin.name in off_in(workspace), plugin.why_absent()
-        if (is_off or absent is not None) and names_below(path, workspace):
-            return replace(commands[path], load=_empty_group)
-        if is_off:
-            raise NoWorkspace(f"{path} is a command of the plugin {plugin.name}, which {OFF}")
-        if absent is not None:
-            raise Unavailable(absent)
-        return commands[path]
+    words = path.split(" ")
+    for known in (" ".join(words[:count]) for count in range(len(words), 0, -1)):  # itself, then groups that it is in
+        for plugin, commands in _with_code():
+            if known not in commands:
+                continue
+            is_off, absent = plugin.name in off_in(workspace), plugin.why_absent()
+            if (is_off or absent is not None) and known == path and names_below(path, workspace):
+                return replace(commands[path], load=_empty_group)
+            if is_off:
+                raise NoWorkspace(f"{known} is a command of the plugin {plugin.name}, which {OFF}")
+            if absent is not None:
+                raise Unavailable(absent)
+            return commands[path] if known == path else None
     return None
 
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from threegate.core.errors import Unavailable
 from threegate.core.extras import Extra, missing_extra
 
 T = TypeVar("T")
@@ -120,6 +121,13 @@ PLUGINS: tuple[Plugin, ...] = (
         needs=("tui",),
         offers={"application": "operator_app:run_operator"},
     ),
+    Plugin("serve", "the gates over HTTP and MCP", offers={"commands": "serve_commands:COMMANDS"}),
+    Plugin(
+        "page",
+        "the operator's page in a browser, and approvals with passkeys",
+        uses=("serve",),
+        offers={"commands": "page_commands:COMMANDS"},
+    ),
 )
 """All of them. A new plugin is a folder and an entry here."""
 
@@ -202,3 +210,13 @@ def room_named(name: str) -> Plugin | None:
 def plugin_named(name: str) -> Plugin | None:
     """The listed plugin of this name."""
     return next((plugin for plugin in PLUGINS if plugin.name == name), None)
+
+
+def require_plugin(what: str, name: str, off: Collection[str]) -> None:
+    """Raises Unavailable with one line if the plugin is off or absent, without which there is no `what`."""
+    if name in off:
+        raise Unavailable(f"{what} needs the plugin {name}, which {OFF}")
+    plugin = plugin_named(name)
+    absent = Plugin(name, "").why_absent() if plugin is None else plugin.why_absent()
+    if absent is not None:
+        raise Unavailable(f"{what} needs the plugin {name}: {absent}")

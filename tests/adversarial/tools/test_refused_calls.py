@@ -11,7 +11,6 @@ import pytest
 from tests import support
 from tests.notes_server import notes_server
 from threegate.runners.mcp.answer_files import answer_files, progress_line
-from threegate.serve.door_tools import tool_answer
 from threegate.tools.argument_schema import why_unfit
 from threegate.tools.server_process import Answer
 
@@ -164,20 +163,6 @@ def test_a_block_that_names_a_file_itself_gets_none(named: Any) -> None:
     assert text == {"type": "text", "text": "look"}
     assert shown == {"type": "image", "mimeType": "image/png", "threegate_file": "content-1.png"}
     assert files["content-1.png"] == b"\0\0\0"
-
-
-def test_bytes_that_were_held_back_are_said_and_not_taken_from_elsewhere() -> None:
-    """The name in the block's place is not shown as a block that a client would take for an image without bytes."""
-    blob = {"uri": "notes://1", "blob": "AAAA", "threegate_file": "result.json"}
-    image = {"type": "image", "mimeType": "image/png", "data": "AQID"}
-    resource = {"type": "resource", "resource": blob}
-    files = dict(answer_files(Answer((image, resource), None, False)))
-    rows = [{"path": name, "size": len(data), "released": "0" not in name} for name, data in files.items()]
-    given = tool_answer(rows, lambda name, size: files[name])
-    assert given is not None and given["content"] == [
-        {"type": "text", "text": "the bytes of this image were held back; ask the operator"},
-        {"type": "resource", "resource": {"uri": "notes://1", "blob": "AAAA"}},
-    ]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from threegate.agents.work_changes import read_changes, remember_proposed
 from threegate.agents.work_copy import CopyKind
 from threegate.core.workspace import Workspace
 from threegate.jail.jail import Account, Jail
-from threegate.serve.door_files import read_files
 
 KEY = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 
@@ -75,22 +74,6 @@ def test_an_agent_may_take_back_what_was_applied_of_its_own(tmp_path: Path, proj
         (project / "kept").write_text("2\n")
         inside(copy, "rm mine")
         assert changed(read_changes(copy)) == {"mine": "delete"}
-
-
-def test_the_door_reads_no_name_that_the_agent_cannot(tmp_path: Path, project: Path) -> None:
-    from threegate.agents.runs import RunFacts
-    from threegate.core.errors import InvalidInput
-
-    (project / ".env").write_text("CANARY\n")
-    (project / "a.txt").write_text("seen\n")
-    with working(tmp_path, "overlay") as copy:
-        RunFacts(profile="generic", started_utc="", root=str(project), copy="overlay").write(copy.run)
-        (project / "later").write_text("CANARY\n")
-        workspace = Workspace(tmp_path)
-        assert read_files(workspace, copy.run, ("a.txt",)) == [("a.txt", b"seen\n")]
-        for path in (".env", "later"):
-            with pytest.raises(InvalidInput, match="no such file"):
-                read_files(workspace, copy.run, (path,))
 
 
 def test_a_folder_to_read_shows_no_secret_and_no_later_name(somebody: Person) -> None:

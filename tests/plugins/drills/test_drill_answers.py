@@ -29,7 +29,6 @@ from threegate.plugins.tui.screens import Confirm, TextScreen
 from threegate.review.overview import entries, find_entry
 from threegate.review.request_view import view_request
 from threegate.review.status import line_rows, status_lines
-from threegate.serve.page.commands import commands
 from threegate.trail import Trail
 
 
@@ -114,7 +113,7 @@ def test_approve_on_a_terminal(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_lists_and_the_page_say_nothing(bench: Bench) -> None:
+def test_lists_say_nothing(bench: Bench) -> None:
     (entry,) = entries(bench.workspace, "drafts")
     assert find_entry(bench.workspace, "inbox", entry.key) == entry
     look = view_request(bench.context, entry)
@@ -124,7 +123,6 @@ def test_lists_and_the_page_say_nothing(bench: Bench) -> None:
         str(line.to_json()),
         repr(look.sections),
         repr(look.line),
-        *(str(item.line) for item in commands(bench.workspace, entry, look)),
     ]
     assert look.problem == "" and isinstance(entry.path, Path)
     assert not [text for text in said if "drill" in text.replace(str(bench.workspace.root), "").casefold()]

@@ -14,7 +14,6 @@ import pytest
 from tests.acts.bench_workspace import DATA, Bench, make_bench
 from tests.conftest import few
 from tests.plugins.drills.practice import answer_drill
-from tests.serve.passkey_client import PasskeyClient, enrol
 from threegate.acts.approval_lines import insert_approval
 from threegate.acts.approve import Sealed, promote, seal, sign
 from threegate.acts.approve_group import open_group
@@ -32,10 +31,8 @@ from threegate.plugins.drills.drills import place_drill, set_drills
 from threegate.plugins.drills.placed_drill import Drill, drills_folder
 from threegate.records.audit_verify import verify_workspace
 from threegate.review import reviewed_draft
-from threegate.review.overview import entries
 from threegate.review.reviewed_draft import Draft, open_reviewed_draft, read_draft
 from threegate.review.status import status_lines
-from threegate.serve.requests import RequesterAccess
 from threegate.trail import Trail
 from threegate.trail.payloads import Approved, Claimed, Promoted, Started
 
@@ -224,12 +221,7 @@ def test_no_other_act_takes_it(bench: Bench, drill: Drill) -> None:
 
 def test_nothing_of_it_reaches_an_agent(bench: Bench, drill: Drill) -> None:
     root = bench.workspace.root
-    agent = RequesterAccess(bench.workspace)
     for over in (False, True):
-        for asked in ({"file_name": drill.name}, {"request_id": drill.request_id}):
-            with pytest.raises(InvalidInput):
-                agent.request_status(asked)
-        assert not agent.id_used(drill.request_id)
         run(bench)
         readable = [root / "inbox", bench.workspace.verdicts, bench.workspace.results, bench.workspace.drafts]
         for path in (path for folder in readable for path in folder.rglob("*") if path.is_file()):
@@ -237,22 +229,6 @@ def test_nothing_of_it_reaches_an_agent(bench: Bench, drill: Drill) -> None:
             assert drill.request_id.encode() not in data and drill.name not in path.name, path
         if not over:
             answer_drill(bench.context, listed(bench, drill), yes=True, actor="operator:alice")
-
-
-def test_the_page_that_takes_passkeys_has_none(bench: Bench, drill: Drill) -> None:
-    real = bench.draft("req-2", slug="real")
-    client = PasskeyClient(bench, enrol(bench))
-    assert client.log_in().status_code == 200
-    (entry,) = [one for one in entries(bench.workspace, "drafts") if one.path.name == drill.name]
-    for address in (client.base, f"{client.base}list/drafts"):
-        text = client.ask(address).text
-        assert real.name in text and drill.name not in text
-    for kind, status in (("request", 404), ("approve", 400)):
-        address = f"{client.base}{kind}/inbox/{entry.key}"
-        given = {"statement": "e30", **client.assertion("e30")} if kind == "approve" else None
-        assert client.ask(address, given).status_code == status
-        assert drill.name not in client.ask(address, given).text
-    assert went_on(bench) == []
 
 
 def test_no_batch_has_one(bench: Bench, drill: Drill) -> None:

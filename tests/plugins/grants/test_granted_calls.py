@@ -11,8 +11,8 @@ from mcp import Client
 
 from tests.acts.tool_bench import CONTRACT
 from tests.agent_runs import make_run
+from tests.door_client import daemon, with_door
 from tests.notes_server import Notes, notes_server
-from tests.serve.door_client import daemon, with_door
 
 WAITS = ("--wait-sec", "1")
 

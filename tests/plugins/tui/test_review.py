@@ -14,8 +14,8 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
 from tests.acts.bench_workspace import Bench, make_bench
-from tests.adversarial.page.hostile_texts import MARK, fill
 from tests.conftest import slow
+from tests.hostile_texts import MARK, fill
 from tests.plugins.tui.terminal import SCREENS, drive, open_first, read_all, rows, until
 from threegate.acts.list_drafts import drafts_of
 from threegate.core import limits

@@ -1,0 +1,303 @@
+"""The page that accepts passkeys: the same pages, login and signature by passkey, and enrolment of a passkey.
+
+Invariant: nothing here approves by itself. A draft is promoted only with a signature over the statement that
+its page was sent with, recreated from the current draft; being logged in only allows viewing pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
+
+from threegate.acts.approve import known_operators, promote, seal, seal_as
+from threegate.approval import (
+    NAMESPACE_APPROVAL,
+    NAMESPACE_LOGIN,
+    MalformedError,
+    Operator,
+    Statement,
+    challenge_of,
+    parse_armor,
+    passkey_signature,
+    render_signed,
+    verify_signer,
+)
+from threegate.approval.passkey import decode_base64url, encode_base64url
+from threegate.core import canonical, limits
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError
+from threegate.core.web_origin import parse_origin
+from threegate.core.workspace import Workspace
+from threegate.launch.context import Context
+from threegate.plugins.page.access import Challenges, Sessions, set_cookie
+from threegate.plugins.page.app import Guard, look_routes, message, routed
+from threegate.plugins.page.page_login import enrolling, leave_passkey
+from threegate.plugins.page.page_templates import render
+from threegate.plugins.page.passkeys import read_made_passkey
+from threegate.plugins.page.views import Missing, Views
+from threegate.plugins.serve.rate_limit import RateLimit
+from threegate.review.draft_sources import placed_at
+from threegate.review.overview import GROUPS
+from threegate.review.request_view import RequestView
+from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
+from threegate.review.status import RequestEntry
+from threegate.shown.time_read import Reading
+
+_ASSERTION = {"credential", "authenticator_data", "client_data", "signature"}
+_LOGIN_TYPE = "threegate-login/1"
+
+
+def create_passkey_server(
+    workspace: Workspace,
+    origin: str,
+    *,
+    per_minute: int = limits.SERVE_REQUESTS_PER_MINUTE,
+    clock: Callable[[], float] = time.monotonic,
+) -> ASGIApp:
+    """The server's application for one origin: the page at /page/, to which / redirects."""
+    page = _PasskeyPage(workspace, origin, clock)
+    guard = Guard(page.app(), page.sessions, RateLimit(per_minute, clock=clock).wait_for, origin)
+    server = Starlette(routes=[Mount("/page", guard), Route("/", lambda _: RedirectResponse("/page/"))])
+    server.router.redirect_slashes = False
+    return server
+
+
+class _PasskeyViews(Views):
+    """The pages as seen by an operator who can sign."""
+
+    def __init__(self, workspace: Workspace, origin: str, sessions: Sessions) -> None:
+        super().__init__(workspace)
+        self._origin, self._sessions = origin, sessions
+
+    def context(self) -> Context:
+        """Current settings and trail. Raises InvalidInput, TrailError."""
+        return self._context()
+
+    def entry(self, request: Request) -> RequestEntry:
+        """The file that an address identifies. Raises Missing."""
+        return self._entry(request)
+
+    def _entries(self, group: str) -> list[RequestEntry]:
+        """Operators who sign with a passkey get no drafts that are never signed."""
+        return [entry for entry in super()._entries(group) if placed_at(self._workspace, entry.path) is None]
+
+    def _entry(self, request: Request) -> RequestEntry:
+        entry = super()._entry(request)
+        if placed_at(self._workspace, entry.path) is not None:
+            raise Missing("it is no longer in this folder: find it in the lists")
+        return entry
+
+    def _render(self, request: Request, template: str, **values: Any) -> str:
+        view = request.path_params["view"]
+        try:
+            _entry_of(self._context(), self._sessions.whose(view).split(" ")[0], self._origin)
+        except Refused:
+            self._sessions.end(view)  # revoked since, or removed from operators
+            raise
+        return super()._render(request, template, origin=self._origin, **values)
+
+    def _looked(self, request: Request, entry: RequestEntry) -> tuple[RequestView, dict[str, Any]]:
+        credential, name = self._sessions.whose(request.path_params["view"]).split(" ")
+        signing: dict[str, str] = {}
+
+        def seen(reviewed: ReviewedDraft) -> None:
+            statement = seal(self._context(), reviewed, name).statement.to_bytes()
+            signing.update(
+                who=name,
+                rp=parse_origin(self._origin)[0],
+                credential=credential,
+                statement=encode_base64url(statement),
+                challenge=challenge_of(statement, NAMESPACE_APPROVAL),
+                to=f"/page/{request.path_params['view']}/approve/{entry.folder}/{entry.key}",
+            )
+
+        view = self._view(entry, operator=name, seen=seen)
+        return view, {"signing": signing or None}
+
+
+class _PasskeyPage:
+    """Who is logged in, and the handlers of all routes."""
+
+    def __init__(self, workspace: Workspace, origin: str, clock: Callable[[], float]) -> None:
+        self._workspace, self._origin = workspace, origin
+        self.sessions = Sessions(clock)
+        self._views = _PasskeyViews(workspace, origin, self.sessions)
+        self._challenges = Challenges(clock)
+
+    def app(self) -> Starlette:
+        """Every route below /page."""
+        return routed(
+            [
+                Route("/", self._show_login, methods=["GET"]),
+                Route("/login", self._answer(self._log_in), methods=["POST"]),
+                Route("/enrol/{code}", self._show_enrolment, methods=["GET"]),
+                Route("/enrol/{code}", self._answer(self._enrol), methods=["POST"]),
+                Route("/{view}/approve/{folder}/{key}", self._answer(self._approve), methods=["POST"]),
+                *look_routes(self._views, self.sessions, self._origin),
+            ]
+        )
+
+    def _answer(self, act: Callable[[Request, bytes], Response]) -> Callable[[Request], Any]:
+        """A route that accepts JSON from our own script and answers with JSON: the result, or one line with
+        the reason for a refusal.
+        """
+
+        async def answer(request: Request) -> Response:
+            if request.headers.get("content-type") != "application/json":
+                return JSONResponse({"error": "send JSON"}, 415)
+            data = bytearray()
+            try:
+                async with asyncio.timeout(limits.PASSKEY_REQUEST_SECONDS):
+                    async for chunk in request.stream():
+                        data += chunk
+                        if len(data) > limits.PASSKEY_REQUEST_BYTES:
+                            return JSONResponse({"error": "this is too long"}, 413, {"Connection": "close"})
+                return await run_in_threadpool(act, request, bytes(data))
+            except TimeoutError:
+                return JSONResponse({"error": "this arrived too slowly"}, 408, {"Connection": "close"})
+            except (MalformedError, canonical.StrictJSONError, KeyError, TypeError):
+                return JSONResponse({"error": "the browser did not send a passkey signature; try again"}, 400)
+            except Missing as missing:
+                return JSONResponse({"error": str(missing)}, 404)
+            except ThreeGateError as error:
+                code = error.code if isinstance(error, Refused) else ""
+                return JSONResponse({"error": str(error), "code": code}, 403 if code else 503)
+            except OSError as error:
+                return JSONResponse({"error": error.strerror or type(error).__name__}, 503)
+
+        return answer
+
+    async def _show_login(self, _request: Request) -> Response:
+        nonce = self._challenges.make()
+        challenge = challenge_of(self._login_statement(nonce), NAMESPACE_LOGIN)
+        host, _ = parse_origin(self._origin)
+        return Response(
+            render("passkey_login.html", origin=self._origin, rp=host, nonce=nonce, challenge=challenge),
+            media_type="text/html",
+        )
+
+    def _log_in(self, _request: Request, data: bytes) -> Response:
+        value = _read(data, _ASSERTION | {"nonce"})
+        if not self._challenges.is_valid(value["nonce"]):
+            raise _expired()
+        context = self._views.context()
+        entry = _entry_of(context, value["credential"], self._origin)
+        signed = _armor(entry, NAMESPACE_LOGIN, value)
+        verify_signer(
+            self._login_statement(value["nonce"]),
+            parse_armor(signed),
+            entry.name,
+            NAMESPACE_LOGIN,
+            known_operators(context),
+            at=[datetime.now(UTC)],
+        )
+        if not self._challenges.use(value["nonce"]):
+            raise _expired()
+        view, cookie = self.sessions.begin(f"{value['credential']} {entry.name}")
+        return JSONResponse({"to": f"/page/{view}/"}, headers={"Set-Cookie": f"{set_cookie(view, cookie)}; Secure"})
+
+    def _login_statement(self, nonce: str) -> bytes:
+        """What a login signs: valid for this origin and once only."""
+        return canonical.canonical_bytes({"type": _LOGIN_TYPE, "origin": self._origin, "nonce": nonce})
+
+    async def _show_enrolment(self, request: Request) -> Response:
+        code = request.path_params["code"]
+        name = await run_in_threadpool(enrolling, self._workspace, code)
+        if name is None:
+            return message(403, "This link is not valid (any more)", "Type: threegate operator passkey")
+        host, _ = parse_origin(self._origin)
+        return Response(
+            render("passkey_enrol.html", origin=self._origin, rp=host, name=name, user=secrets.token_urlsafe(16)),
+            media_type="text/html",
+        )
+
+    def _enrol(self, request: Request, data: bytes) -> Response:
+        made = read_made_passkey(data, self._origin)
+        if not leave_passkey(self._workspace, request.path_params["code"], data):
+            raise Refused("expired", "this link is no longer valid; type: threegate operator passkey")
+        return JSONResponse({"fingerprint": made.key.fingerprint})
+
+    def _approve(self, request: Request, data: bytes) -> Response:
+        view = request.path_params["view"]
+        if not self.sessions.holds(view, request.headers.getlist("cookie")):
+            raise Refused("expired", "you are no longer logged in; reload the page")
+        credential, name = self.sessions.whose(view).split(" ")
+        value = _read(data, _ASSERTION | {"statement"})
+        statement_bytes = decode_base64url(value["statement"])
+        statement = Statement.parse(statement_bytes)
+        context = self._views.context()
+        entry = _entry_of(context, credential, self._origin)
+        if (value["credential"], statement.approved_by) != (credential, name):
+            raise Refused("statement_mismatch", "the signature is from another passkey than the one that is logged in")
+        seconds = round((datetime.now(UTC) - statement.approved_utc).total_seconds())
+        if seconds > limits.PASSKEY_STATEMENT_SECONDS:
+            raise Refused("expired", "this was shown too long ago; reload the page")
+        place = self._views.entry(request)
+        if place.folder not in GROUPS["drafts"]:
+            raise InvalidInput(f"{place.path.name}: no longer a draft; see: threegate status")
+        signed = render_signed(statement_bytes, _armor(entry, NAMESPACE_APPROVAL, value))
+        with open_reviewed_draft(context, read_draft(self._workspace, place.path), compared=False) as reviewed:
+            sealed = seal_as(context, reviewed, statement)
+            done = promote(
+                context,
+                reviewed,
+                sealed,
+                signed,
+                actor=f"operator:{name}",
+                reading=Reading(max(0, seconds), False),
+            )
+        return JSONResponse(
+            {
+                "approved": done.path.name,
+                "waits_for_quorum": done.waits_for_quorum,
+                "daemon_runs": self._workspace.daemon_lock_held(),
+            }
+        )
+
+
+def _expired() -> Refused:
+    return Refused("expired", "this login has expired or was already used; reload the page")
+
+
+def _read(data: bytes, keys: set[str]) -> dict[str, str]:
+    """The JSON object of strings that our script sends. Raises StrictJSONError, MalformedError."""
+    value = canonical.loads_strict(data, max_bytes=limits.PASSKEY_REQUEST_BYTES, max_depth=2)
+    if not isinstance(value, dict) or value.keys() != keys:
+        raise MalformedError("has unexpected or missing fields")
+    if not all(isinstance(text, str) for text in value.values()):
+        raise MalformedError("has a value that is not a string")
+    return value
+
+
+def _entry_of(context: Context, credential: str, origin: str) -> Operator:
+    """The operator's entry of a passkey enrolled for this page. Raises Refused."""
+    operators = known_operators(context)
+    for entry in operators.entries:
+        passkey = entry.passkey
+        if passkey is not None and (passkey.credential, passkey.origin) == (credential, origin):
+            if entry.key.blob in (operators.revoked_keys or ()):
+                raise Refused("signer_revoked", f"the passkey of {entry.name} is revoked")
+            return entry
+    raise Refused("signer_unknown", "this passkey is not enrolled; in a terminal, type: threegate operator passkey")
+
+
+def _armor(entry: Operator, namespace: str, value: dict[str, str]) -> bytes:
+    """The signature in OpenSSH's format. Raises MalformedError."""
+    return passkey_signature(
+        entry.key,
+        entry.passkey.origin if entry.passkey is not None else "",
+        namespace,
+        authenticator_data=decode_base64url(value["authenticator_data"]),
+        client_data=decode_base64url(value["client_data"]),
+        signature=decode_base64url(value["signature"]),
+    )
