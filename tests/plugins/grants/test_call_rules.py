@@ -261,7 +261,7 @@ def test_free_text_goes_to_a_server_in_a_container_for_that_has_no_network() -> 
 
 def test_a_server_that_is_not_known_may_have_network() -> None:
     (item,) = rules(schema(a=TEXT), any_of=("a",)).widened
-    job = replace(call({"a": "x"}), server=None)
+    job = replace(call({"a": "x"}), action=ToolCall("hub", "issue", "0" * 64, '{"a":"x"}'))
     assert opened(job, ()).pattern == job.meaning()
     with pytest.raises(Refused, match="could carry anything out"):
         opened(job, [item])
