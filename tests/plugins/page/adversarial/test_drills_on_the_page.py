@@ -6,14 +6,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from threegate.acts.drills import place_drill, set_drills
-from threegate.review.placed_drill import Drill
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.plugins.page.passkey_client import PasskeyClient, enrol
 from threegate.acts.signing_key import Acting
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
+from threegate.plugins.drills.drills import place_drill, set_drills
+from threegate.plugins.drills.placed_drill import Drill
 from threegate.plugins.page.commands import commands
 from threegate.review.overview import entries
 from threegate.review.request_view import view_request

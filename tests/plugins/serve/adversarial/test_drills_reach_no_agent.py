@@ -6,14 +6,15 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from threegate.acts.drills import answer_drill, place_drill, set_drills
-from threegate.review.placed_drill import Drill
 
 from tests.acts.bench_workspace import Bench, make_bench
+from tests.plugins.drills.practice import answer_drill
 from threegate.acts.signing_key import Acting
 from threegate.core.errors import InvalidInput
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
+from threegate.plugins.drills.drills import place_drill, set_drills
+from threegate.plugins.drills.placed_drill import Drill
 from threegate.plugins.serve.requests import RequesterAccess
 from threegate.review.reviewed_draft import read_draft
 
@@ -45,4 +46,4 @@ def test_a_drill_is_no_request_of_an_agent(bench: Bench, drill: Drill) -> None:
         assert run_daemon(bench.workspace, once=True, log=Log()) == 0
         if not over:
             listed = read_draft(bench.workspace, drill.listed(bench.workspace))
-            answer_drill(bench.context, listed, "missed", actor="operator:alice")
+            answer_drill(bench.context, listed, yes=True, actor="operator:alice")
