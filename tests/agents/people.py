@@ -147,7 +147,8 @@ class Person:
 
     def facts(self) -> dict[str, Any]:
         """What the launcher keeps of the newest run, once it knows which process its jail is."""
-        newest = sorted((self.workspace / "tool-exec" / "agents").iterdir())[-1]
+        runs = (self.workspace / "tool-exec" / "agents").iterdir()
+        newest = max(runs, key=lambda run: (run / "inbox").lstat().st_ctime_ns)  # names say the second only
 
         def known() -> dict[str, Any]:
             value = json.loads((newest / "run.json").read_text())
