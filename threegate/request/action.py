@@ -310,7 +310,7 @@ class Script(Action):
 
     def meaning(self) -> dict[str, Any]:
         """Both texts by their sha256."""
-        return {**NO_CODE, "code_sha256": sha256_of(self.code), **self._varssha256_of()}
+        return {**NO_CODE, "code_sha256": sha256_of(self.code), **self._vars_sha256()}
 
     def gate_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
         """The code's digest, and the object of the Inputs (JSON), {} if there is none."""
@@ -320,9 +320,9 @@ class Script(Action):
 
     def aana_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
         """Both texts by their digest."""
-        return {"code_sha256": sha256_of(self.code), **shared, **self._varssha256_of()}
+        return {"code_sha256": sha256_of(self.code), **shared, **self._vars_sha256()}
 
-    def _varssha256_of(self) -> dict[str, str]:
+    def _vars_sha256(self) -> dict[str, str]:
         return {} if self.vars_json is None else {"vars_sha256": sha256_of(self.vars_json)}
 
 
