@@ -278,3 +278,19 @@ def engine_host() -> str | None:
     url = os.environ.get("THREEGATE_TEST_ENGINE", "")
     path = url.removeprefix("unix://")
     return url if url and Path(path).exists() else None
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> support.Place:
+    """A fresh workspace with a real key."""
+    return support.make_place(tmp_path)
+
+
+@pytest.fixture
+def era_place(tmp_path: Path) -> support.Place:
+    """A fresh workspace that uses the test engine and its ERA image (the test is marked `engine`)."""
+    settings = {
+        "runners.era.engine": engine_host() or "",
+        "runners.era.image": os.environ["THREEGATE_TEST_IMAGE"],
+    }
+    return support.make_place(tmp_path, settings=settings)

@@ -185,3 +185,25 @@ def test_a_fault_leaves_none_of_many_files(tmp_path: Path, operation: str) -> No
     finally:
         forget()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_derived_file_is_written_although_a_daemon_that_starts_removes_its_temporary_file(tmp_path: Path) -> None:
+    """A command that holds no lock writes it; once is enough to fail without the second try."""
+    path, removed = tmp_path / "verdict.json", list[str]()
+
+    def start_of_a_daemon(moment: str, operation: str, name: str) -> None:
+        if (moment, operation) == ("from", "replace") and not removed:
+            removed.append(name)
+            os.unlink(name)
+
+    forget = durable.observe(start_of_a_daemon)
+    try:
+        durable.overwrite(path, b"said")
+    finally:
+        forget()
+    assert removed and path.read_bytes() == b"said" and [item.name for item in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_derived_file_in_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        durable.overwrite(tmp_path / "none" / "verdict.json", b"said")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench
 from tests.launch.launching import waiting
-from threegate.launch.approved_file import Approved, Unrunnable, is_there, peek_backend, read_approved
+from threegate.launch.approved_file import Approved, Unrunnable, is_there, named_backend, peek_backend, read_approved
 from threegate.launch.context import Context
 
 
@@ -103,3 +103,10 @@ def test_a_peek_is_a_hint(tmp_path: Path, text: str, backend: str | None) -> Non
     assert peek_backend(path) is None
     path.write_text(text)
     assert peek_backend(path) == backend
+
+
+def test_a_backend_that_is_not_here_is_named_all_the_same(tmp_path: Path) -> None:
+    """The queue reads such a file and refuses it; what was claimed for it is not called interrupted."""
+    path = tmp_path / "TR-a.md"
+    path.write_text("a: 1\nbackend: gone\n")
+    assert (peek_backend(path), named_backend(path)) == (None, "gone")

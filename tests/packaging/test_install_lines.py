@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -33,9 +34,11 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A simple index (PEP 503) on loopback that has this tree's sdist and wheel and nothing else; its URL."""
-    home = tmp_path_factory.mktemp("index")
-    folder = home / "simple" / "threegate"
+    """A simple index (PEP 503) on loopback that has this tree's sdist and wheel and nothing else; its URL, which no
+    other run had: uv keeps wheels by the URL of their index, and ports come again.
+    """
+    home, own = tmp_path_factory.mktemp("index"), secrets.token_hex(8)
+    folder = home / own / "simple" / "threegate"
     folder.mkdir(parents=True)
     words = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
     subprocess.run(words, cwd=ROOT, check=True, capture_output=True, timeout=240)
@@ -44,7 +47,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(home)))
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/simple/"
+    yield f"http://127.0.0.1:{server.server_port}/{own}/simple/"
     server.shutdown()
     thread.join()
     server.server_close()

@@ -168,3 +168,24 @@ def test_what_a_call_finds_and_where_it_may_go() -> None:
     assert "what 1 call left in the process p-1:" in [
         value for _, value in told(CALL.bound(replace(HOST, state=replace(STATE, count=1))).names())
     ]
+
+
+def test_what_a_gate_asks_of_an_action_has_no_answer_that_a_new_kind_inherits() -> None:
+    asked = {"runs_code", "grouped", "least_category", "own_tool", "open_part", "never_granted", "never_replayed"}
+    assert not asked & vars(Action).keys() and asked <= Action.__annotations__.keys()
+    assert {"may_change", "stateful", "sends_out", "risks", "exposure", "meaning"} <= Action.__abstractmethods__
+    for kind in (Command, Script, ProjectChange, ToolCall):
+        assert all(hasattr(kind, name) for name in asked) and not kind.__abstractmethods__
+
+
+def test_what_each_kind_answers() -> None:
+    answers = [
+        (action.may_change("web"), action.may_change("other"), action.stateful, action.sends_out)
+        for action in (COMMAND, SCRIPT, CHANGE, CALL)
+    ]
+    assert answers == [
+        (True, True, False, False),
+        (True, True, False, False),
+        (True, False, False, False),
+        (True, True, False, True),
+    ]

@@ -115,12 +115,26 @@ def test_a_folder_that_passes_its_group_on_does_so(tmp_path: Path) -> None:
     change = Change.of(tmp_path, {"d/x": "1"}, {"d/x": "1", "d/new/y": "1"})
     os.chown(change.project / "d", OWNER, 12345)
     (change.project / "d").chmod(0o2775)
-    assert change.apply().status == "project_not_writable"  # the owner is no member of that group
+    refused = change.apply()
+    assert refused.status == "project_not_writable"
+    said = "d/new could not be changed (its owner is no member of the group 12345); nothing was changed"
+    assert refused.message == said
     assert not (change.project / STAGE).exists()
     os.chown(change.project / "d", OWNER, OWNER)
     (change.project / "d").chmod(0o2775)
     assert change.apply().status == "succeeded"
     assert (change.project / "d/new").stat().st_mode & 0o7777 == 0o2755
+
+
+@pytest.mark.root
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    change = Change.of(tmp_path, {"a": "1", "d/x": "1"}, {"a": "2", "d/x": "2"})
+    (change.project / "d").chmod(0o555)
+    before = picture(change.project)
+    refused = change.apply()
+    said = "d/x could not be changed (Permission denied); nothing was changed"
+    assert (refused.status, refused.message) == ("project_not_writable", said)
+    assert picture(change.project) == before and not (change.project / STAGE).exists()
 
 
 @pytest.mark.parametrize("path", ["text", "gone", "turns", "link", "dir/sub/b", "new", "tool", "run", "folder/x"])

@@ -1,7 +1,7 @@
 """The decision of the Agent Action Contract v1: accept, ask, defer or refuse, with the whole envelope.
 
 Rules, in this order (docs/spec/3-aana.md): form → authorization that the evidence supports → category → evidence scan →
-the stricter of ours and the runtime's recommendation. Invariants: `accept` exactly when `gate_decision` is pass and
+the stricter recommendation, the gate's or the runtime's. Invariants: `accept` exactly when `gate_decision` is pass and
 there is no blocker (D3); a pure function of the event and `now`; any value gets a decision (D10). Everything in the
 envelope is a fixed word, a number, a name of the vocabulary or an identifier that was masked if anything in the event
 leaks (D9); `audit_safe_log_event` may be stored anywhere: its identifiers and argument keys are always masked,
@@ -99,7 +99,7 @@ def check_tool_call(
         verdict.route = words.ASK
         verdict.deviations.add("D3")
     verdict.own_route = verdict.route
-    # The stricter of ours and the runtime's route; its accept counts only as far as the contract's table goes.
+    # The stricter of the gate's and the runtime's route; its accept counts only as far as the contract's table goes.
     wanted = verdict.recommended = words.ROUTE_RANK[event["recommended_route"]]
     if wanted == words.ACCEPT:
         if event["tool_category"] == "unknown":

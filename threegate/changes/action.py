@@ -114,6 +114,8 @@ class ProjectChange(Action):
     runs_code: ClassVar[bool] = False
     grouped: ClassVar[bool] = False
     least_category: ClassVar[Category] = "write"
+    own_tool: ClassVar[bool] = False
+    open_part: ClassVar[str] = ""
     never_granted: ClassVar[str] = "a change of a project"
     never_replayed: ClassVar[str] = "changed a project; changes are not repeated for comparison"
     project: str
@@ -144,6 +146,16 @@ class ProjectChange(Action):
     def risks(self) -> tuple[tuple[Risk, bool, str], ...]:
         """By its own claims, before the bytes of the change set were read."""
         return _risks(self.changes.delete + self.changes.type, 0)
+
+    @property
+    def stateful(self) -> bool:
+        """What was done before is in the project, whose bytes are compared."""
+        return False
+
+    @property
+    def sends_out(self) -> bool:
+        """Files of this machine change."""
+        return False
 
     def texts(self) -> tuple[ActionText, ...]:
         """None of the request's own: the screen shows the files."""

@@ -39,6 +39,7 @@ _AT_FDCWD = -100
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _AT_ONCE = 64
 _REMOVED_AT_ONCE = 16
+_TRIES: Final = 3
 _FEW = 8
 """Up to this many files are synced one by one; for more, their whole file system is synced."""
 _temporary = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
@@ -493,6 +494,17 @@ def overwrite(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600, *, s
 
     With `settled` false a power cut may bring back what was there, whole.
     """
+    for _ in range(_TRIES - 1 if isinstance(data, bytes) else 0):
+        # A daemon that starts removes what looks left behind by a crash. Derived files are also written by commands
+        # that do not hold the trail's lock, which keeps it from that.
+        try:
+            return _overwrite(path, data, mode, settled=settled)
+        except FileNotFoundError:
+            continue
+    _overwrite(path, data, mode, settled=settled)
+
+
+def _overwrite(path: Path, data: bytes | Iterable[bytes], mode: int, *, settled: bool) -> None:
     temporary = write_new(path, data, mode)
     try:
         replace(temporary, path)

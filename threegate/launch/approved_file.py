@@ -24,7 +24,7 @@ from threegate.request.model import InputFile, Request
 from threegate.request.shown_whole import unread_inputs
 from threegate.trail import KnownRun, LockedTrail, RequestHistory, moves
 
-_BACKEND_LINE = re.compile(rf"^backend: ?({'|'.join(BACKENDS)})$".encode(), re.MULTILINE)
+_BACKEND_LINE = re.compile(rb"^backend: ?([A-Za-z][A-Za-z0-9_]{0,39})$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,14 @@ class Unrunnable:
 
 
 def peek_backend(path: Path) -> str | None:
-    """The backend that a waiting file seems to name, None if it names none. Only a hint for the queue's
+    """The backend that a waiting file seems to name, None if it names none that is here. Only a hint for the queue's
     order: `read_approved` reads the file properly.
     """
+    return name if (name := named_backend(path)) in BACKENDS else None
+
+
+def named_backend(path: Path) -> str | None:
+    """The word in a file where the name of its backend stands, whether or not there is such a backend here."""
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
     except OSError:

@@ -13,7 +13,7 @@ from threegate.core.errors import Unavailable
 from threegate.core.plugins import OFF, plugin_named, room_named
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.launch.approved_file import peek_backend
+from threegate.launch.approved_file import named_backend
 from threegate.request.backend import BACKENDS
 from threegate.trail import RequestHistory, Trail, moves
 from threegate.trail.payloads import Started
@@ -45,7 +45,7 @@ def _not_here(workspace: Workspace, history: RequestHistory) -> str | None:
     started = Started.of(history.started)
     backend: str | None = started.backend if started is not None else None
     if backend is None and (path := moves.find_file(workspace, history)) is not None:
-        backend = peek_backend(path)
+        backend = named_backend(path)
     if backend is None or backend in BACKENDS:
         return None
     return f"its backend {backend} is not here"

@@ -2,7 +2,8 @@
 are in the folders of what they are for.
 
 Invariant: the fields of an action are exactly what its kind of request has, so no field is empty because another
-kind has it. What an action says of itself to the gates, the Job and a grant is decided by its fields alone.
+kind has it. What an action says of itself to the gates, the Job and a grant is decided by its fields alone, and each
+kind says it itself: what a gate asks has no answer here that a new kind could inherit.
 """
 
 from __future__ import annotations
@@ -47,24 +48,24 @@ class ActionText:
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class Action(ABC):
-    """What a request asks for. What is not abstract here is so for code that runs in a sandbox."""
+    """What a request asks for."""
 
     __slots__ = ()
-    runs_code: ClassVar[bool] = True
+    runs_code: ClassVar[bool]
     """Whether the request's own code runs, with its own cores and memory."""
-    grouped: ClassVar[bool] = True
+    grouped: ClassVar[bool]
     """Whether several can be approved together."""
-    least_category: ClassVar[Category] = "public_read"
+    least_category: ClassVar[Category]
     """The lowest category in which AANA sees it."""
-    own_tool: ClassVar[bool] = False
+    own_tool: ClassVar[bool]
     """Whether only the contracts of its own tool apply to it: then a tool that has none counts as one that writes,
     and only a setting lets a grant cover that."""
-    open_part: ClassVar[str] = ""
-    """Its part that a grant may leave open in places."""
-    never_granted: ClassVar[str] = ""
-    """What a grant never covers, if that is all of this kind."""
-    never_replayed: ClassVar[str] = ""
-    """Why what it did is not repeated."""
+    open_part: ClassVar[str]
+    """Its part that a grant may leave open in places; empty for none."""
+    never_granted: ClassVar[str]
+    """What a grant never covers, if that is all of this kind; otherwise empty."""
+    never_replayed: ClassVar[str]
+    """Why what it did is not repeated; empty where it may be."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -115,9 +116,9 @@ class Action(ABC):
         """The tool that contracts see where the front matter's `tool` is `tool`."""
         return tool
 
+    @abstractmethod
     def may_change(self, project: str | None) -> bool:
         """Whether an agent's run with a copy of this project may ask for it."""
-        return True
 
     @property
     def alone(self) -> Hashable:
@@ -125,18 +126,18 @@ class Action(ABC):
         return None
 
     @property
+    @abstractmethod
     def stateful(self) -> bool:
         """Whether what it does depends on what was done before it."""
-        return False
 
     @property
+    @abstractmethod
     def sends_out(self) -> bool:
         """Whether what it is given can get anywhere although the request has no network."""
-        return False
 
+    @abstractmethod
     def risks(self) -> tuple[tuple[Risk, bool, str], ...]:
         """What raises the risk: the level, whether it holds, and why."""
-        return ()
 
     def why_other(self) -> tuple[str, str]:
         """Code and words of the refusal where the Job is not the signed one although the request is."""
@@ -203,8 +204,38 @@ class Action(ABC):
         """The arguments that contracts see (docs/spec/4-contracts.md). `shared` are those of every run in a sandbox."""
 
 
+class _Code(Action):
+    """The request's own code runs in a sandbox. What it does is on the screen, or its exposure says that it is not."""
+
+    __slots__ = ()
+    runs_code: ClassVar[bool] = True
+    grouped: ClassVar[bool] = True
+    least_category: ClassVar[Category] = "public_read"
+    own_tool: ClassVar[bool] = False
+    never_granted: ClassVar[str] = ""
+    never_replayed: ClassVar[str] = ""
+
+    def may_change(self, project: str | None) -> bool:
+        """It changes none."""
+        return True
+
+    @property
+    def stateful(self) -> bool:
+        """Each run begins with nothing."""
+        return False
+
+    @property
+    def sends_out(self) -> bool:
+        """The sandbox has the request's network only."""
+        return False
+
+    def risks(self) -> tuple[tuple[Risk, bool, str], ...]:
+        """None beside those of its exposure and its network."""
+        return ()
+
+
 @dataclass(frozen=True, slots=True)
-class Command(Action):
+class Command(_Code):
     """A command runs in a container, without a shell."""
 
     open_part: ClassVar[str] = "argv"
@@ -254,7 +285,7 @@ class Command(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class Script(Action):
+class Script(_Code):
     """Python code runs in Monty."""
 
     open_part: ClassVar[str] = "vars"
@@ -310,7 +341,7 @@ class Script(Action):
 
     def meaning(self) -> dict[str, Any]:
         """Both texts by their sha256."""
-        return {**NO_CODE, "code_sha256": sha256_of(self.code), **self._varssha256_of()}
+        return {**NO_CODE, "code_sha256": sha256_of(self.code), **self._vars_sha256()}
 
     def gate_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
         """The code's digest, and the object of the Inputs (JSON), {} if there is none."""
@@ -320,9 +351,9 @@ class Script(Action):
 
     def aana_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
         """Both texts by their digest."""
-        return {"code_sha256": sha256_of(self.code), **shared, **self._varssha256_of()}
+        return {"code_sha256": sha256_of(self.code), **shared, **self._vars_sha256()}
 
-    def _varssha256_of(self) -> dict[str, str]:
+    def _vars_sha256(self) -> dict[str, str]:
         return {} if self.vars_json is None else {"vars_sha256": sha256_of(self.vars_json)}
 
 

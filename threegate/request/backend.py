@@ -191,6 +191,9 @@ class _Backends(Mapping[str, Backend]):
     def _names(self) -> tuple[str, ...]:
         return (*_CORE, *_PLUGINS.names())
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names or name in self.loaded
+
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys((*self._names, *self.loaded)))
 

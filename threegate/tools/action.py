@@ -89,6 +89,8 @@ class ToolCall(Action):
     """One tool of one server is called as it was pinned, with the arguments as canonical JSON."""
 
     runs_code: ClassVar[bool] = False
+    grouped: ClassVar[bool] = True
+    never_granted: ClassVar[str] = ""
     least_category: ClassVar[Category] = "private_read"
     own_tool: ClassVar[bool] = True
     open_part: ClassVar[str] = "arguments"
@@ -177,6 +179,15 @@ class ToolCall(Action):
             laid_out = json.dumps(json.loads(self.arguments_json), indent=2, ensure_ascii=False)
             head = f"the arguments, {len(self.arguments_json)} characters:"
             yield Quote(laid_out, head, None, "the arguments")
+
+    def may_change(self, project: str | None) -> bool:
+        """It changes none."""
+        return True
+
+    @property
+    def stateful(self) -> bool:
+        """Only what is bound knows its server's state."""
+        return False
 
     def digests(self) -> Iterator[Item]:
         """The manifest."""

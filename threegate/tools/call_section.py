@@ -28,7 +28,7 @@ def check_call(values: Mapping[str, Any], wrong: Callable[[str, str, str], None]
     if values.get("outputs_expected"):
         wrong("TG176", "outputs_expected", "outputs_expected must be left out of a call")
     if values.get("server") == "threegate":
-        wrong("TG173", "server", "server must be one that the operator added, none of ours")
+        wrong("TG173", "server", "server must be one that the operator added, not one of ThreeGate")
     if "tool" in values and not _AT_SERVER.fullmatch(values["tool"]):
         wrong("TG174", "tool", "tool must be a name of A-Z a-z 0-9 _ . - at the server")
 

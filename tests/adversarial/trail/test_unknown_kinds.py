@@ -27,7 +27,7 @@ from threegate.core.plugins import PLUGINS, ROOMS, Plugin
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
 from threegate.judgement.judge import Cleared, NotCleared
-from threegate.launch import open_work
+from threegate.launch import approved_file, open_work
 from threegate.launch.approved_file import Approved, Unrunnable, Waiting, read_approved
 from threegate.launch.open_work import refuse_open
 from threegate.launch.pipeline import claim, judge_now, launch
@@ -335,7 +335,8 @@ def test_what_a_missing_backend_left_half_done_is_not_called_interrupted(
     if not started:
         bench.workspace.trail_file.write_text(_without_started(bench))
     with monkeypatch.context() as patch:
-        patch.setattr(open_work, "BACKENDS", {"ERA"})
+        for module in (open_work, approved_file):
+            patch.setattr(module, "BACKENDS", {"ERA"})
         assert "req-1 is claimed and has not ended, and its backend monty is not here" in start(bench)
     if started:
         assert Daemon(bench.workspace, Log(quiet=True), once=True).run() == 0

@@ -103,8 +103,8 @@ def _status_of(error: OSError) -> Ending:
     return "project_not_writable" if error.errno in refused else "failed"
 
 
-def _line_of(error: OSError) -> str:
-    return f"the project could not be changed ({error.strerror or error}); nothing was changed"
+def _line_of(error: OSError, what: str = "the project") -> str:
+    return f"{what} could not be changed ({error.strerror or error}); nothing was changed"
 
 
 def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> ApplyPlan:
@@ -172,7 +172,10 @@ def _plan(project: HeldFolder, stage: HeldFolder, work: Work) -> ApplyPlan:
             facts = _stat(project, row.path)
             kept[row.path] = (stat.S_IMODE(facts.st_mode), facts.st_gid)
         if row.after is not None:
-            inode = _stage_one(project, stage, work, row, str(number), kept.get(row.path), settled=not many)
+            try:
+                inode = _stage_one(project, stage, work, row, str(number), kept.get(row.path), settled=not many)
+            except OSError as error:
+                raise ChangeStopped(_status_of(error), _line_of(error, row.path)) from None
         old, new = ((node.mode, node.sha256) if node else ("", "") for node in (row.before, row.after))
         steps.append(ApplyStep(number, do, row.path, inode, old, new))
     if many:
@@ -224,7 +227,10 @@ def _stage_one(
             durable.write_fd(descriptor, content, path)
             _copy_attributes(project, row, descriptor)
         if gid is not None and os.fstat(descriptor).st_gid != gid:
-            os.fchown(descriptor, -1, gid)
+            try:
+                os.fchown(descriptor, -1, gid)
+            except PermissionError:
+                raise PermissionError(errno.EPERM, f"its owner is no member of the group {gid}") from None
         os.fchmod(descriptor, mode)
         if settled:
             durable.sync_fd(descriptor, path)
@@ -342,7 +348,7 @@ def _take(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> None:
             raise ChangeStopped(
                 "project_changed", f"{step.path}: changed while the change was made; nothing was changed"
             ) from None
-        raise
+        raise ChangeStopped(_status_of(error), _line_of(error, step.path)) from None
     if not _is_old(stage, step):
         raise ChangeStopped("project_changed", f"{step.path}: changed while the change was made; nothing was changed")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import secrets
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import engine_host
-from tests.support import Place, make_place, wait_until
+from tests.plugins.proposals.end_to_end.served import docker, served
+from tests.support import Place, make_place
 from threegate import cli
 from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
@@ -45,12 +45,6 @@ PROPOSAL: dict[str, Any] = {
     "args": {"repo": "a/b", "title": "T", "body": "B", "labels": ["bug"]},
     "risk": "high",
 }
-
-
-def docker(*arguments: str) -> str:
-    """One docker command on the test engine."""
-    done = subprocess.run(["docker", "-H", engine_host() or "", *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
 
 
 def certificate(folder: Path) -> Path:
@@ -90,26 +84,8 @@ def helpers(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """A TLS server in a network of its own; the network's name and the certificate to trust."""
     good = certificate(tmp_path / "tls")
-    name = f"threegate-test-{secrets.token_hex(4)}"
-    docker(
-        "network",
-        "create",
-        "--subnet",
-        f"52.{secrets.randbelow(200) + 20}.{secrets.randbelow(250)}.0/24",
-        name,
-    )
-    container = ""
-    try:
-        container = docker(
-            "run", "-d", "--network", name, "--network-alias", HOST, "-v", f"{good.parent}:/t:ro",
-            os.environ["THREEGATE_TEST_IMAGE"], "python3", "-c", SERVER,
-        )  # fmt: skip
-        wait_until(lambda: "ready" in docker("logs", container), "the server")
+    with served(HOST, SERVER, "-v", f"{good.parent}:/t:ro") as name:
         yield name, good
-    finally:
-        if container:
-            docker("rm", "-f", container)
-        docker("network", "rm", name)
 
 
 def run_it(folder: Path, network: str, trusted: Path, patch: pytest.MonkeyPatch) -> tuple[Place, str]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import os
-import secrets
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.conftest import engine_host, missing
-from tests.support import Place, make_place, wait_until
+from tests.plugins.proposals.end_to_end.served import served
+from tests.support import Place, make_place
 from threegate import cli
 from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
@@ -55,37 +54,13 @@ PROPOSALS: dict[str, dict[str, Any]] = {
 FAILS = {"away", "none"}
 
 
-def docker(*arguments: str) -> str:
-    """One docker command on the test engine."""
-    done = subprocess.run(["docker", "-H", engine_host() or "", *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """A network with a routable-looking range and a server in it; gives the network's name."""
     if not engine_host():
         missing("a container engine with the ERA image (scripts/engine up)")
-    name = f"threegate-test-{secrets.token_hex(4)}"
-    docker(
-        "network",
-        "create",
-        "--subnet",
-        f"52.{secrets.randbelow(200) + 20}.{secrets.randbelow(250)}.0/24",
-        name,
-    )
-    container = ""
-    try:
-        container = docker(
-            "run", "-d", "--network", name, "--network-alias", HOST, os.environ["THREEGATE_TEST_IMAGE"],
-            "python3", "-c", SERVER,
-        )  # fmt: skip
-        wait_until(lambda: "ready" in docker("logs", container), "the server")
+    with served(HOST, SERVER) as name:
         yield name
-    finally:
-        if container:
-            docker("rm", "-f", container)
-        docker("network", "rm", name)
 
 
 @pytest.fixture(scope="module")
