@@ -35,7 +35,7 @@ from threegate.approval.launch import check_launch
 from threegate.approval.near_misses import Example, examples
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
-from threegate.core.disk_reserve import disk_reserve
+from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from threegate.core import durable, limits
-from threegate.core.disk_reserve import disk_reserve, until_it_fits
+from threegate.core import durable, limits, removal
+from threegate.core.durable import disk_reserve, until_it_fits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
 from threegate.core.file_names import SETTINGS_FILE, is_agent_run_id
 from threegate.core.held_folder import HeldFolder
@@ -379,7 +379,7 @@ class AgentRun:
             for folder in (self.inbox, self.files, self.verdicts, self.results, self.state, self.work, self.base):
                 durable.make_folder(folder, 0o700)
         except OSError:
-            durable.remove_tree(self.folder)
+            removal.remove_tree(self.folder)
             raise
         return self
 

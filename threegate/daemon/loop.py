@@ -22,7 +22,7 @@ from pathlib import Path
 
 from threegate.acts.grants import use_grants
 from threegate.core import durable, limits
-from threegate.core.disk_reserve import fill_reserve
+from threegate.core.durable import fill_reserve
 from threegate.core.errors import (
     EXIT_FAILED,
     EXIT_OK,

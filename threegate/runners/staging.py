@@ -12,12 +12,12 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from threegate.core import durable, limits
+from threegate.core import durable, limits, removal
 from threegate.runners.interface import Artifact
 from threegate.runners.unpack import odd_name, unpack
 
@@ -263,7 +263,7 @@ class _Collector:
                     os.unlink(path.name, dir_fd=parent)
                 except IsADirectoryError:
                     with open_folder(path.name, dir_fd=parent) as inner:
-                        durable.empty_folder(inner)
+                        removal.empty_folder(inner)
                     os.rmdir(path.name, dir_fd=parent)
 
     def _walk(self, folder: int, path: PurePosixPath, depth: int) -> None:
@@ -339,13 +339,3 @@ def shown(name: str) -> str:
     """A name chosen by a run, as printable ASCII of at most 200 characters."""
     text = name.encode("unicode_escape", "surrogatepass").decode("ascii")
     return text if len(text) <= limits.TRAIL_STRING_CHARS else text[: limits.TRAIL_STRING_CHARS - 3] + "..."
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a work folder, however deep, whatever modes a run or the staging left in it."""
-    with suppress(OSError):
-        if stat.S_ISDIR(os.lstat(folder).st_mode):
-            os.chmod(folder, 0o700)  # first: only root can list a locked folder
-        with open_folder(folder) as descriptor:
-            durable.empty_folder(descriptor)
-        folder.rmdir()

@@ -19,6 +19,7 @@ import pydantic_monty as pm
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
+from threegate.core.removal import remove_folder
 from threegate.runners.interface import Control, Outcome, Status
 from threegate.runners.monty.drive import Drive, DriveStopped, explain
 from threegate.runners.monty.monty_probe import monty_probe_job
@@ -26,7 +27,7 @@ from threegate.runners.monty.process import WorkerProcess
 from threegate.runners.monty.run_watch import RunWatch
 from threegate.runners.monty.value import ValueTooLarge, render_value
 from threegate.runners.monty.worker import VERSION, WarmWorkers, Worker
-from threegate.runners.staging import Collected, StagingError, collect, remove_folder, stage_inputs
+from threegate.runners.staging import Collected, StagingError, collect, stage_inputs
 from threegate.runners.streams import StreamMeter, nothing_ran
 
 if TYPE_CHECKING:
