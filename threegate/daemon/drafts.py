@@ -300,7 +300,7 @@ class Inbox:
         """Read and check one file; None if it must be checked again."""
         key = f"{folder.path}/{name}"
         proposal = name.startswith("AP-") and name.endswith(".json") and folder.path != self.workspace.drafts
-        problem = _unreadable(name, facts, proposal or is_request_name(name))
+        problem = _unreadable(name, facts, proposal or is_request_name(name) is not None)
         if proposal and not self._budget.has_room(_owner(run, facts)):
             return None
         data = b""
