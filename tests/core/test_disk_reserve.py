@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from threegate.core import durable, limits
-from threegate.core.disk_reserve import disk_reserve, fill_reserve, may_use_reserve, take_spare, until_it_fits
+from threegate.core.durable import disk_reserve, fill_reserve, may_use_reserve, take_spare, until_it_fits
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from threegate.core import durable
+from threegate.core import durable, removal
 
 
 def test_delivery_refuses_a_taken_name(tmp_path: Path) -> None:
@@ -84,11 +84,11 @@ def test_a_tree_of_any_depth_is_removed_and_no_link_is_followed(tmp_path: Path) 
         os.close(descriptor)
         descriptor = inner
     os.close(descriptor)
-    durable.remove_tree(tmp_path / "tree")
+    removal.remove_tree(tmp_path / "tree")
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(OSError, match="link"):
-        durable.remove_tree(tmp_path / "link")
+        removal.remove_tree(tmp_path / "link")
     assert (tmp_path / "kept").exists()
 
 
@@ -99,10 +99,10 @@ def test_many_names_are_removed_and_one_that_cannot_be_is_an_error(tmp_path: Pat
     (tmp_path / "stays").touch()
     folder = os.open(tmp_path, os.O_RDONLY)
     try:
-        durable.unlink_all_at(folder, names, tmp_path)
+        removal.unlink_all_at(folder, names, tmp_path)
         assert os.listdir(tmp_path) == ["stays"]
         with pytest.raises(FileNotFoundError):
-            durable.unlink_all_at(folder, ["stays", *names], tmp_path)
+            removal.unlink_all_at(folder, ["stays", *names], tmp_path)
     finally:
         os.close(folder)
 

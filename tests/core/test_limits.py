@@ -39,8 +39,7 @@ OWN = {
         "_SLACK_SECRET_CHARS",
     },
     "secretscan/possible.py": {"_HEADER_CHARS", "_LEAST_CHARS"},
-    "secretscan/linear.py": {"_MEMORY"},
-    "secretscan/scan.py": {"_CLIENT_BYTES"},
+    "secretscan/scan.py": {"_CLIENT_BYTES", "_MEMORY"},
     "plugins/page/views.py": {"_FIRST_BYTES"},
     "plugins/tui/screens.py": {"_REASON_CHARS"},
 }

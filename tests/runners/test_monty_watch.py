@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 
 from tests.support import wait_until
-from threegate.runners.monty.run_watch import BEAT, RunWatch
+from threegate.runners.monty.drive import BEAT, RunWatch
 
 
 class Run:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from threegate.core import limits
+from threegate.core.removal import remove_folder
 from threegate.request.job import JobInput, JobLimits
-from threegate.runners.staging import StagingError, collect, remove_folder, shown, stage_inputs
+from threegate.runners.staging import StagingError, collect, shown, stage_inputs
 
 SMALL = JobLimits("1", 64, 5, out_bytes=10_000, out_files=8, file_bytes=4_000)
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.conftest import peer
 from threegate.secretscan import find_secrets, has_secret, mask_secrets
-from threegate.secretscan.linear import compiled, spans
 from threegate.secretscan.patterns import FORMS
+from threegate.secretscan.scan import compiled, spans
 
 _RANDOM = random.Random(20261122)
 LOWER, UPPER, DIGITS = string.ascii_lowercase, string.ascii_uppercase, string.digits

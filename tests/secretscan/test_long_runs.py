@@ -10,8 +10,8 @@ import pytest
 
 from tests.secretscan.test_forms import EXAMPLES
 from threegate.secretscan import find_secrets, has_certain_secret, has_secret
-from threegate.secretscan.linear import PatternSet, compiled, one_byte_each
 from threegate.secretscan.patterns import ASSIGNED_NAME, FORMS
+from threegate.secretscan.scan import PatternSet, compiled, one_byte_each
 
 PATTERNS = [*(form.pattern for form in FORMS), ASSIGNED_NAME]
 SET = PatternSet(PATTERNS)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from threegate.acts.reject import refuse_unknown
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.core import durable
-from threegate.core.disk_reserve import disk_reserve
+from threegate.core.durable import disk_reserve
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context

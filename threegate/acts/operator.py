@@ -25,7 +25,7 @@ from threegate.approval import (
 )
 from threegate.approval.signature import SSH_KEYGEN
 from threegate.core import durable
-from threegate.core.disk_reserve import disk_reserve
+from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.launch_problem import read_operators

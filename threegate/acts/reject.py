@@ -14,7 +14,7 @@ from typing import Any
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
-from threegate.core.disk_reserve import disk_reserve
+from threegate.core.durable import disk_reserve
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context

@@ -15,7 +15,7 @@ from typing import Any
 
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
-from threegate.core import canonical, durable, limits
+from threegate.core import canonical, durable, file_locks, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.judgement.judge import Clearance, replay_clearance
 from threegate.launch.context import Context
@@ -111,7 +111,7 @@ def replay(context: Context, ended: EndedRequest, acting: Acting, runner: Runner
     folder = _fresh_folder(context.workspace.run_folder(ended.request.request_id))
     # A verifier that sees the folder before the event that names its record takes the held lock as a sign
     # that a replay is running.
-    with durable.folder_locked(folder):
+    with file_locks.folder_locked(folder):
         return _run_again(context, ended, (actor, act), clearance, folder, runner)
 
 

@@ -14,7 +14,7 @@ from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import Reason
-from threegate.core.disk_reserve import disk_reserve
+from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
 from threegate.trail import LockedTrail, moves

@@ -26,7 +26,7 @@ from threegate.agents.start_bytes import start_bytes
 from threegate.agents.work_changes import base_name
 from threegate.agents.work_copy import NAMES, SCRATCH, TREE, UPPER, WorkCopy
 from threegate.changes.trees import HeldTree, TreeEntry
-from threegate.core import durable, limits
+from threegate.core import durable, limits, removal
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import HeldFolder, hold_path, open_inside
 from threegate.core.workspace import AgentRun
@@ -337,6 +337,6 @@ class _Rebasing:
             finally:
                 os.close(folder)
             if stat.S_ISDIR(os.lstat(aside).st_mode):
-                durable.remove_tree(aside)
+                removal.remove_tree(aside)
             else:
                 durable.unlink(aside)

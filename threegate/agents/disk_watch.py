@@ -21,8 +21,8 @@ from typing import Final
 
 from threegate.agents.runs import frozen
 from threegate.agents.work_copy import NAMES, SCRATCH
-from threegate.core import durable, limits
-from threegate.core.disk_reserve import fill_reserve
+from threegate.core import limits, removal
+from threegate.core.durable import fill_reserve
 from threegate.core.errors import Unavailable
 from threegate.core.held_folder import open_inside
 from threegate.core.workspace import AgentRun
@@ -138,7 +138,7 @@ def hold_headroom(run: AgentRun) -> None:
 def release_headroom(run: AgentRun) -> None:
     """Give it back: the run has ended."""
     with suppress(OSError):
-        durable.remove_tree(run.headroom)
+        removal.remove_tree(run.headroom)
 
 
 class DiskWatch:

@@ -33,7 +33,7 @@ from threegate.agents.file_findings import KEY, is_fixture
 from threegate.agents.git_repository import PROGRAMS, NoHistory, Repository, find_git
 from threegate.agents.secret_files import text_of
 from threegate.changes.git_objects import is_id, object_id, pack_head, packed
-from threegate.core import durable, limits
+from threegate.core import durable, limits, removal
 from threegate.secretscan import find_certain
 
 _SCRATCH: Final = "scratch"
@@ -218,7 +218,7 @@ class _Making:
             self._objects.kill()
         self._held.close()
         self._scanned.save()
-        durable.remove_tree(self._scratch)
+        removal.remove_tree(self._scratch)
 
     def _restart(self) -> None:
         """Start the process that reads objects; an earlier one may have died, or have answers that nobody read."""

@@ -45,8 +45,8 @@ from threegate.agents.work_changes import keep_bases, read_changes
 from threegate.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project, typed_links
 from threegate.changes.make import MadeChangeSet
 from threegate.changes.projects import find_project
-from threegate.core import durable, limits
-from threegate.core.disk_reserve import disk_reserve
+from threegate.core import limits, removal
+from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable, is_disk_full
 from threegate.core.extras import Extra, require_extra
 from threegate.core.file_names import new_agent_run_id
@@ -334,7 +334,7 @@ class _Launch:
             parent, facts = self._wanted.parent
             self._taken.give_back()  # before the folder goes: this is the agent's work
             facts.write(parent)
-        durable.remove_tree(self._run.folder)
+        removal.remove_tree(self._run.folder)
 
     def prepare(self, held: ExitStack, busy: Busy, decide: Decide | None) -> None:
         """Everything before the agent's first instruction, except the trail's event. Raises the same as
@@ -803,4 +803,4 @@ def _clean(run: AgentRun) -> None:
     with suppress(OSError):
         for place in scratch.iterdir():
             place.chmod(0o700)
-        durable.remove_tree(scratch)
+        removal.remove_tree(scratch)

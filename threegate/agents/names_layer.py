@@ -20,7 +20,7 @@ from typing import Final
 
 from threegate.agents.project_survey import Original, Survey
 from threegate.changes.trees import HeldTree, TreeEntry
-from threegate.core import durable
+from threegate.core import removal
 from threegate.core.held_folder import hold_path, open_inside
 from threegate.jail.jail import Account, Layered, layers_work
 
@@ -149,7 +149,7 @@ def _remove(held: int, name: str) -> None:
     except IsADirectoryError:
         inner = open_inside(held, name, _FOLDER)
         try:
-            durable.empty_folder(inner)
+            removal.empty_folder(inner)
         finally:
             os.close(inner)
         os.rmdir(name, dir_fd=held)

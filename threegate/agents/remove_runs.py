@@ -14,8 +14,8 @@ from typing import Final
 
 from threegate.agents.disk_watch import Space, used_space
 from threegate.agents.runs import all_runs, lock_ended
-from threegate.core import durable, limits
-from threegate.core.disk_reserve import disk_reserve
+from threegate.core import durable, limits, removal
+from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import is_agent_run_id
 from threegate.core.workspace import AgentRun, Workspace
@@ -117,4 +117,4 @@ def _put_aside(held: LockedTrail, removed: RemovedRun, run: AgentRun, actor: str
 def _remove_aside(workspace: Workspace) -> None:
     """Remove what was put out of sight, by an earlier removal that was cut off too."""
     for doomed in sorted(workspace.agents.glob(f"{_DOOMED}*")):
-        durable.remove_tree(doomed)
+        removal.remove_tree(doomed)

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from threegate.agents.work_copy import TREE, UPPER
-from threegate.core import durable, limits
-from threegate.core.disk_reserve import disk_reserve
+from threegate.core import durable, limits, removal
+from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, ThreeGateError, Unavailable
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.jail.freezer import freeze, is_frozen, remove_freezer, thaw
@@ -192,7 +192,7 @@ def end_dead_runs(context: Context, *, actor: str) -> list[str]:
                     if known is None or not known.ended:  # its launcher may have had no disk space to record its end
                         moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
                 with suppress(OSError):
-                    durable.remove_tree(run.headroom)
+                    removal.remove_tree(run.headroom)
                 replace(facts, ended=True).write(run)
                 remove_freezer(run.run_id)
                 remove_cgroups(run.run_id)

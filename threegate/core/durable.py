@@ -1,4 +1,4 @@
-"""The one seam to the disk for everything that is state.
+"""The one seam to the disk for everything that is state, and the reserve for what must be possible on a full disk.
 
 Invariant: every operation that changes a state folder, the trail, a result or a pinned input goes through
 one of these functions, so that the crash harness can stop the process before and after each of them, and
@@ -8,24 +8,28 @@ name and path before and after it; it may raise OSError or end the process.
 A file's own fsync does not make its name durable: the name is an entry of the folder, which is a file with pages of its
 own. So who creates or renames syncs the folder too, both folders for a move, the new one first: a power cut in between
 at worst leaves the file under both names and never under none.
+
+The reserve is for cancelling, rejecting, killing, and the end of what has begun. Only a block of `disk_reserve` uses
+it, and only after the file system had no space. It is spare files, each an inode with blocks of its own. A new file is
+made of one by a rename, so no other process can take that space in between; what needs space of another kind (a longer
+file, a folder's next block) gets it from spare files that are removed, one after the other.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import re
 import secrets
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from threegate.core.disk_reserve import reserve_blocks, take_spare, until_it_fits
-from threegate.core.errors import InvalidInput
+from threegate.core import limits
+from threegate.core.errors import InvalidInput, is_disk_full
 
 Observer = Callable[[str, str, str], None]
 """Called with (moment, operation, path); moment is ``before`` or ``after``, and ``from`` with a rename's source."""
@@ -37,19 +41,27 @@ _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_FALLOC_FL_KEEP_SIZE = 1
 _AT_ONCE = 64
-_REMOVED_AT_ONCE = 16
 _TRIES: Final = 3
 _FEW = 8
 """Up to this many files are synced one by one; for more, their whole file system is synced."""
-_temporary = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
+is_temporary: Final = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
+"""Whether this is the name of a temporary file of ours: without its writer nothing refers to it."""
 _libc = ctypes.CDLL(None, use_errno=True)
+_reserve: ContextVar[Path | None] = ContextVar("disk_reserve", default=None)
+_T = TypeVar("_T")
 
 
 def observe(observer: Observer) -> Callable[[], None]:
     """Register an observer; the returned function takes it away again."""
     _observers.append(observer)
     return lambda: _observers.remove(observer)
+
+
+def is_observed() -> bool:
+    """Whether there are observers, who see one operation after the other."""
+    return bool(_observers)
 
 
 def _tell(moment: str, operation: str, path: str | Path) -> None:
@@ -73,7 +85,10 @@ def write_fd(descriptor: int, data: bytes, path: str | Path) -> None:
     _tell("before", "write", path)
     view = memoryview(data)
     while view:
-        view = view[until_it_fits(lambda: os.write(descriptor, view)) :]  # noqa: B023 - called at once
+        try:
+            view = view[os.write(descriptor, view) :]
+        except OSError as error:
+            _make_room(error)
     _tell("after", "write", path)
 
 
@@ -91,8 +106,19 @@ def reserve_fd(descriptor: int, offset: int, length: int, path: str | Path) -> N
     Raises OSError (ENOSPC, EDQUOT); a file system that cannot reserve is no error.
     """
     _tell("before", "reserve", path)
-    reserve_blocks(descriptor, offset, length, path)
+    _reserve_blocks(descriptor, offset, length, path)
     _tell("after", "reserve", path)
+
+
+def _reserve_blocks(descriptor: int, offset: int, length: int, path: str | Path) -> None:
+    """Reserve blocks without changing a file's size (fallocate, FALLOC_FL_KEEP_SIZE). `path` is for messages.
+
+    Raises OSError (ENOSPC, EDQUOT); a file system that cannot reserve is no error.
+    """
+    if _libc.fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(length)):
+        error = _last_error(path)
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise error
 
 
 @contextmanager
@@ -113,7 +139,9 @@ def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        sync_folder_at(descriptor, folder)
+        _tell("before", "sync_folder", folder)
+        os.fsync(descriptor)
+        _tell("after", "sync_folder", folder)
     finally:
         os.close(descriptor)
 
@@ -140,13 +168,10 @@ def rename(source: Path, target: Path) -> None:
     """Rename without replacing (renameat2 RENAME_NOREPLACE). Raises FileExistsError, OSError. Not yet durable."""
     _tell("from", "rename", source)
     _tell("before", "rename", target)
-    until_it_fits(lambda: _rename(source, target))
+    names = os.fsencode(source), os.fsencode(target)
+    while _libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_NOREPLACE):
+        _make_room(_last_error(target))
     _tell("after", "rename", target)
-
-
-def _rename(source: Path, target: Path) -> None:
-    if _libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE):
-        raise _last_error(target)
 
 
 def replace(source: Path, target: Path) -> None:
@@ -169,46 +194,6 @@ def unlink_at(folder: int, name: str, path: Path) -> None:
     _tell("before", "unlink", path)
     os.unlink(name, dir_fd=folder)
     _tell("after", "unlink", path)
-
-
-def unlink_all_at(folder: int, names: Sequence[str], path: Path) -> None:
-    """Remove many names in an open folder, in no order. `path` is that of the folder, and only for observers. Raises
-    OSError; other names may then be left.
-    """
-    failed: list[OSError] = []
-
-    def remove(name: str) -> None:
-        try:
-            if not failed:
-                unlink_at(folder, name, path / name)
-        except OSError as error:
-            failed.append(error)
-
-    _several_at_once(remove, names)
-    if failed:
-        raise failed[0]
-
-
-def _several_at_once(act: Callable[[str], None], names: Sequence[str]) -> None:
-    """Call `act`, which raises nothing, for each name: a disk that frees the blocks of a file at once takes a
-    millisecond for each, and takes many together. Observers see one operation after the other.
-    """
-    left = iter(names)
-
-    def some() -> None:
-        for name in left:
-            act(name)
-
-    threads = []
-    if len(names) > _AT_ONCE and not _observers:
-        with suppress(RuntimeError):  # the account may have no more threads
-            for _ in range(_REMOVED_AT_ONCE):
-                threads.append(threading.Thread(target=some, name="removing"))
-                threads[-1].start()
-    some()
-    for thread in threads:
-        if thread.ident is not None:
-            thread.join()
 
 
 def make_folder(path: Path, mode: int = 0o700, *, settled: bool = True) -> None:
@@ -271,105 +256,6 @@ def rename_at(source_folder: int, source: Path, target_folder: int, target: Path
     _tell("after", operation, target)
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a folder with everything in it: only after an event announced it, under a name that no one
-    reads. Raises OSError.
-    """
-    _tell("before", "remove_tree", path)
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        empty_folder(descriptor)
-    finally:
-        os.close(descriptor)
-    path.rmdir()
-    _tell("after", "remove_tree", path)
-
-
-def empty_folder(folder: int) -> None:
-    """Remove everything in an open folder, without following links. What cannot be removed stays, and keeps nothing
-    else.
-
-    Without recursion, and with two open folders for each thread at most: a run makes more levels than Python has
-    frames, or a process has descriptors.
-    """
-    stuck: set[str] = set()
-
-    def remove(name: str) -> None:
-        try:
-            _remove_or_lift(folder, name)
-        except OSError:
-            stuck.add(name)
-
-    while names := set(os.listdir(folder)) - stuck:
-        _several_at_once(remove, list(names))
-
-
-def _remove_or_lift(folder: int, name: str) -> None:
-    """Remove an entry; folders in a folder are moved up before it goes. Raises OSError."""
-    if _unlinked(folder, name):
-        return
-    inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        for below in os.listdir(inner):
-            if not _unlinked(inner, below):
-                os.rename(below, f".{secrets.token_hex(8)}", src_dir_fd=inner, dst_dir_fd=folder)
-    finally:
-        os.close(inner)
-    os.rmdir(name, dir_fd=folder)
-
-
-def _unlinked(folder: int, name: str) -> bool:
-    """Remove an entry that is no folder; a folder is made writable, as it must be to be listed or moved."""
-    try:
-        os.unlink(name, dir_fd=folder)
-    except IsADirectoryError:
-        os.chmod(name, 0o700, dir_fd=folder)
-        return False
-    return True
-
-
-def create_locked(path: Path) -> int:
-    """Create a file and hold its lock for as long as the descriptor, open for writing, is: `in_use` sees that.
-    Raises OSError.
-    """
-    while True:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if os.fstat(descriptor).st_nlink:
-            return descriptor
-        os.close(descriptor)  # removed before it was locked, by a cleanup of unused folders
-
-
-def in_use(path: Path) -> bool:
-    """Whether some process holds the lock of a file. A file that cannot be opened (a link, another user's
-    file) counts as unused.
-    """
-    try:
-        descriptor = os.open(path, _READ)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-@contextmanager
-def folder_locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a folder that this process works in: another process that finds it locked knows it is
-    in use. Raises OSError.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def is_gone(path: Path) -> bool:
     """Whether nothing has this name in a folder that can be read. False wherever that cannot be known: a missing or
     forbidden folder, a failing disk.
@@ -387,18 +273,29 @@ def is_gone(path: Path) -> bool:
     return False
 
 
-def is_temporary(name: str) -> bool:
-    """Whether this is the name of a temporary file of ours: without its writer nothing refers to it."""
-    return _temporary(name) is not None
-
-
 def write_new(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> Path:
     """Write `data`, whole or in pieces, to a new, synced temporary file beside `path` and return its path (for
     rename or replace).
     """
     temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
     try:
-        _write_whole(temporary, data, mode)
+        _tell("before", "create", temporary)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        try:
+            os.fchmod(descriptor, mode)
+            _tell("after", "create", temporary)
+            _tell("before", "write", temporary)
+            for piece in (data,) if isinstance(data, bytes) else data:
+                view = memoryview(piece)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+            _tell("after", "write", temporary)
+            sync_fd(descriptor, temporary)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
     except OSError as error:
         if not isinstance(data, bytes) or not take_spare(temporary, error):
             raise
@@ -408,27 +305,6 @@ def write_new(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> P
             temporary.unlink(missing_ok=True)
             raise
     return temporary
-
-
-def _write_whole(path: Path, data: bytes | Iterable[bytes], mode: int) -> None:
-    """Write and sync a new file, which is removed again if that fails. Raises OSError."""
-    _tell("before", "create", path)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    try:
-        os.fchmod(descriptor, mode)
-        _tell("after", "create", path)
-        _tell("before", "write", path)
-        for piece in (data,) if isinstance(data, bytes) else data:
-            view = memoryview(piece)
-            while view:
-                view = view[os.write(descriptor, view) :]
-        _tell("after", "write", path)
-        sync_fd(descriptor, path)
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
 
 
 def deliver(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -447,23 +323,19 @@ def make_reserved(path: Path, size: int) -> None:
     not there.
     """
     try:
-        _make_reserved(path, size)
+        _tell("before", "create", path)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            _tell("after", "create", path)
+            reserve_fd(descriptor, 0, size, path)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
     except OSError as error:
         if not take_spare(path, error):
             raise
-
-
-def _make_reserved(path: Path, size: int) -> None:
-    _tell("before", "create", path)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        _tell("after", "create", path)
-        reserve_fd(descriptor, 0, size, path)
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
 
 
 def deliver_into(reserved: Path, path: Path, data: bytes, mode: int = 0o600, *, settled: bool = True) -> None:
@@ -654,3 +526,92 @@ def read_regular_fd(descriptor: int, path: Path, *, max_bytes: int) -> bytes:
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or len(data) != after.st_size:
         raise OSError(f"{path.name}: changed while it was read")
     return data
+
+
+@contextmanager
+def disk_reserve(folder: Path) -> Iterator[None]:
+    """Until the block ends, this thread may use the spare files in `folder` where the disk is full."""
+    before = _reserve.set(folder)
+    try:
+        yield
+    finally:
+        _reserve.reset(before)
+
+
+def may_use_reserve() -> bool:
+    """Whether this thread may use the reserve now."""
+    return _reserve.get() is not None
+
+
+def until_it_fits(act: Callable[[], _T]) -> _T:
+    """Do it; where the disk is full, again after each spare file that is removed. Raises OSError, as `act` does."""
+    while True:
+        try:
+            return act()
+        except OSError as error:
+            _make_room(error)
+
+
+def _make_room(error: OSError) -> None:
+    """Remove a spare file, so that what failed can be done again. Raises `error` if this thread may not use the reserve
+    against it, or if only the last RESERVE_KEPT_FILES are left: those are for `take_spare`.
+    """
+    spares = list(_spares(error))
+    if len(spares) <= limits.RESERVE_KEPT_FILES:
+        raise error
+    spares[-1].unlink(missing_ok=True)
+
+
+def take_spare(path: Path, error: OSError) -> bool:
+    """Give a spare file the name `path`, if `error` says that the disk is full and this thread may use the reserve.
+    Returns whether it has it now. Raises OSError.
+    """
+    for spare in _spares(error):
+        try:
+            os.rename(spare, path)
+        except FileNotFoundError:
+            continue  # another process took it
+        except OSError as failed:
+            if failed.errno == errno.EXDEV:
+                return False  # the full file system is not the workspace's
+            raise
+        return True
+    return False
+
+
+def fill_reserve(folder: Path, files: int = limits.RESERVE_FILES, size: int = limits.RESERVE_FILE_BYTES) -> bool:
+    """Make the spare files that are missing, each with `size` bytes on the disk; returns whether all are there. Raises
+    OSError, but not for a full disk.
+    """
+    try:
+        with suppress(FileExistsError):
+            folder.mkdir(0o700)
+        there = set(os.listdir(folder))
+        for name in (f"spare-{number:02}" for number in range(files)):
+            if name not in there:
+                _make_spare(folder / name, size)
+    except OSError as error:
+        if is_disk_full(error):
+            return False
+        raise
+    return True
+
+
+def _make_spare(path: Path, size: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        _reserve_blocks(descriptor, 0, size, path)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _spares(error: OSError) -> Iterator[Path]:
+    """The spare files that may be used against this error."""
+    folder = _reserve.get()
+    if folder is None or not is_disk_full(error):
+        return
+    with suppress(OSError):
+        yield from (folder / name for name in sorted(os.listdir(folder)))

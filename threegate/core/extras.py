@@ -37,8 +37,13 @@ def has_extra(extra: Extra) -> bool:
 
 def missing_modules(*extras: Extra) -> tuple[str, ...]:
     """The modules of these extras that are not installed."""
-    names = dict.fromkeys(name for extra in extras for name in MODULES[extra])
-    return tuple(name for name in names if not _is_there(name))
+    # A module that was loaded without a spec makes find_spec raise; None in sys.modules is how Python marks what must
+    # not be imported.
+    return tuple(
+        name
+        for name in dict.fromkeys(name for extra in extras for name in MODULES[extra])
+        if (sys.modules[name] if name in sys.modules else importlib.util.find_spec(name)) is None
+    )
 
 
 def install_line(*extras: Extra) -> str:
@@ -48,7 +53,7 @@ def install_line(*extras: Extra) -> str:
 
 def missing_extra(what: str, *extras: Extra) -> str | None:
     """One line that says which extras `what` lacks and how to get them; None when all are installed."""
-    missing = [extra for extra in extras if not has_extra(extra)]
+    missing = [extra for extra in extras if missing_modules(extra)]
     if not missing:
         return None
     return f"{what} needs the extra{'s' if len(missing) > 1 else ''} {' and '.join(missing)}: {install_line(*missing)}"
@@ -58,9 +63,3 @@ def require_extra(what: str, *extras: Extra) -> None:
     """Raises Unavailable with `missing_extra`'s line."""
     if (problem := missing_extra(what, *extras)) is not None:
         raise Unavailable(problem)
-
-
-def _is_there(name: str) -> bool:
-    # A module that was loaded without a spec makes find_spec raise; None in sys.modules is how Python marks what must
-    # not be imported.
-    return sys.modules[name] is not None if name in sys.modules else importlib.util.find_spec(name) is not None

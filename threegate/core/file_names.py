@@ -19,13 +19,9 @@ WITNESS_NAME: Final = r"[a-z0-9][a-z0-9-]{0,31}"
 README: Final = "README.md"
 """What a checkout's inbox has for people: the one name there that is neither a request nor worth an answer."""
 _REQUEST: Final = r"TR-(?:[A-Za-z0-9_-]|\.(?!(?:md|sig)(?:\.|$))){0,200}\.md"
-_request = re.compile(_REQUEST).fullmatch
+is_request_name: Final = re.compile(_REQUEST).fullmatch
+"""Whether a file of this name may be a request: ``TR-<A-Z a-z 0-9 . _ ->.md``."""
 _companion = re.compile(rf"({_REQUEST})\.sig(?:\.([A-Za-z0-9][A-Za-z0-9._@+-]{{0,63}}))?").fullmatch
-
-
-def is_request_name(name: str) -> bool:
-    """Whether a file of this name may be a request: ``TR-<A-Z a-z 0-9 . _ ->.md``."""
-    return _request(name) is not None
 
 
 def request_of_companion(name: str) -> tuple[str, str] | None:

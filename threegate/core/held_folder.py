@@ -77,6 +77,18 @@ def _openat2(folder: int, path: str, how: _OpenHow) -> int:
     return descriptor
 
 
+def hold_below(root: Path, folder: Path) -> HeldFolder:
+    """Hold a folder below `root`; each part of the path below it must be a folder, and none a link. Raises OSError."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in folder.relative_to(root).parts:
+        above = descriptor
+        try:
+            descriptor = open_beneath(above, part, _FOLDER)
+        finally:
+            os.close(above)
+    return HeldFolder(descriptor, folder)
+
+
 def hold_path(path: str | Path) -> HeldFolder:
     """Hold a folder that a path names; its last part may be no link. Raises OSError."""
     return HeldFolder(os.open(path, _FOLDER), Path(path))
@@ -109,7 +121,7 @@ class HeldFolder:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        os.close(self._descriptor)
 
     @contextmanager
     def entries(self) -> Iterator[Iterator[os.DirEntry[str]]]:

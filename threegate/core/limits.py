@@ -202,7 +202,7 @@ TRAIL_RESERVED_BYTES: Final = 1 * MIB
 TRAIL_KEPT_BYTES: Final = 256 * KIB
 """Of the reserved space, what only those events may use that the disk reserve is for (`durable.disk_reserve`)."""
 RESERVE_FILES: Final = 48
-"""Spare files of a workspace (core/disk_reserve.py): a rejection on a full disk takes three."""
+"""Spare files of a workspace (core/durable.py): a rejection on a full disk takes three."""
 RESERVE_KEPT_FILES: Final = 16
 """Those that only a small new file is made of, so that a long one does not use them all up."""
 RESERVE_FILE_BYTES: Final = 32 * KIB

@@ -176,12 +176,15 @@ class _Reader:
     def _take(self, event: Any) -> None:
         """Add one event. Scalars come first: they are most of the events."""
         kind = type(event)
-        if kind is ScalarEvent:
-            self._refuse_marks(event)
-            self._add(event, self._scalar(event))
-        elif kind is MappingStartEvent or kind is SequenceStartEvent:
-            self._refuse_marks(event)
-            self._open(event, {} if kind is MappingStartEvent else [])
+        if kind is ScalarEvent or kind is MappingStartEvent or kind is SequenceStartEvent:
+            if event.anchor is not None:
+                raise self._refused("anchor", event)
+            if event.tag is not None:
+                raise self._refused("tag", event)
+            if kind is ScalarEvent:
+                self._add(event, self._scalar(event))
+            else:
+                self._open(event, {} if kind is MappingStartEvent else [])
         elif kind is MappingEndEvent or kind is SequenceEndEvent:
             self._close(event)
         elif kind is AliasEvent:
@@ -209,7 +212,13 @@ class _Reader:
         parent = stack[-1] if stack else None
         key = self._keys[-1] if stack else None
         if parent is not None and isinstance(parent.value, dict) and key is None:
-            self._keys[-1] = self._key(event, node, parent.value)
+            if isinstance(node.value, dict | list):
+                raise self._refused("bad_key", event)
+            if node.text == "<<":
+                raise self._refused("merge_key", event)
+            if node.text in parent.value:
+                raise self._refused("duplicate_key", event, node.text, parent.value[node.text][0].line)
+            self._keys[-1] = node
             return
         if len(stack) > self._max_depth:
             raise self._refused("depth", event, str(self._max_depth))
@@ -220,21 +229,6 @@ class _Reader:
         else:
             parent.value[key.text] = (key, node)
             self._keys[-1] = None
-
-    def _refuse_marks(self, event: Any) -> None:
-        if event.anchor is not None:
-            raise self._refused("anchor", event)
-        if event.tag is not None:
-            raise self._refused("tag", event)
-
-    def _key(self, event: Any, node: YamlNode, mapping: dict[str, Any]) -> YamlNode:
-        if isinstance(node.value, dict | list):
-            raise self._refused("bad_key", event)
-        if node.text == "<<":
-            raise self._refused("merge_key", event)
-        if node.text in mapping:
-            raise self._refused("duplicate_key", event, node.text, mapping[node.text][0].line)
-        return node
 
     def _open(self, event: Any, value: dict[str, Any] | list[Any]) -> None:
         start, end = event.start_mark.index, event.end_mark.index

@@ -12,34 +12,27 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.errors import Unavailable
 
 
-@dataclass(frozen=True)
 class UserState:
     """What is kept of a workspace outside of it: the user's state folder (docs/spec/7-trail-and-results.md)."""
 
-    folder: Path
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.key_file = folder / "workspace.key"
+        """The workspace's Ed25519 private key (raw 32 bytes, hex)."""
+        self.head_file = folder / "head.json"
+        """JSON {id, path, epoch, seq, hash}."""
 
     @classmethod
     def of(cls, workspace_id: str) -> UserState:
         """The state folder of one workspace, below XDG_STATE_HOME (default ~/.local/state)."""
         base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
         return cls(Path(f"{base}/threegate/{workspace_id}"))
-
-    @property
-    def key_file(self) -> Path:
-        """The workspace's Ed25519 private key (raw 32 bytes, hex)."""
-        return self.folder / "workspace.key"
-
-    @property
-    def head_file(self) -> Path:
-        """JSON {id, path, epoch, seq, hash}."""
-        return self.folder / "head.json"
 
     def read_head(self) -> dict[str, str | int] | None:
         """The kept head, or None when there is none. Raises Unavailable when it cannot be read."""
@@ -56,7 +49,7 @@ class UserState:
     def write_head(self, value: Mapping[str, str | int]) -> None:
         """Keep a head, durable, whatever was kept before. Raises OSError."""
         with self._head_lock():
-            self._keep(value)
+            durable.overwrite(self.head_file, json.dumps(value, sort_keys=True).encode() + b"\n")
 
     def advance_head(self, value: Mapping[str, str | int]) -> None:
         """Keep a later head of the same trail, durable; needs no lock of the trail, for a head never goes back here.
@@ -69,7 +62,7 @@ class UserState:
                 raise Unavailable(f"{self.head_file}: is the head of another trail or place now")
             before = kept.get("seq")
             if type(before) is not int or before < int(value["seq"]):
-                self._keep(value)
+                durable.overwrite(self.head_file, json.dumps(value, sort_keys=True).encode() + b"\n")
 
     def sweep(self) -> None:
         """Take away temporary files that a crash left. Called under the trail's lock, which the other writers here
@@ -81,9 +74,6 @@ class UserState:
             for path in self.folder.iterdir():
                 if durable.is_temporary(path.name):
                     durable.unlink(path)
-
-    def _keep(self, value: Mapping[str, str | int]) -> None:
-        durable.overwrite(self.head_file, json.dumps(value, sort_keys=True).encode() + b"\n")
 
     @contextmanager
     def _head_lock(self) -> Iterator[None]:

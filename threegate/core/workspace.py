@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from threegate.core import durable, limits
-from threegate.core.disk_reserve import disk_reserve, until_it_fits
+from threegate.core import durable, limits, removal
+from threegate.core.durable import disk_reserve, until_it_fits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
 from threegate.core.file_names import SETTINGS_FILE, is_agent_run_id
-from threegate.core.held_folder import HeldFolder
+from threegate.core.held_folder import HeldFolder, hold_below
 
 if TYPE_CHECKING:
     from threegate.core.settings import Settings
@@ -125,7 +125,7 @@ class Workspace:
         self.control = self.tool_exec / "control"
         """What the operator asks of a running daemon."""
         self.reserve = self.control / "reserve"
-        """Spare files for what must be possible on a full disk (core/disk_reserve.py)."""
+        """Spare files for what must be possible on a full disk (core/durable.py)."""
         self.audit = self.tool_exec / "audit"
         """The trail, its lock and its checkpoints."""
         self.trail_file = self.audit / "trail.jsonl"
@@ -189,11 +189,7 @@ class Workspace:
 
         Raises OSError.
         """
-        held = HeldFolder(os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), self.root)
-        for part in folder.relative_to(self.root).parts:
-            with held:
-                held = held.folder(part)
-        return held
+        return hold_below(self.root, folder)
 
     def replaced_folder(self) -> str | None:
         """Which folder is not there or is no folder any more (a link, a file), in one line; None when all are
@@ -241,11 +237,18 @@ class Workspace:
         with disk_reserve(self.reserve):  # a daemon starts on a full disk too
             descriptor = until_it_fits(lambda: os.open(path, flags, 0o600))
         try:
-            if not _locked_within(descriptor, LOCK_SECONDS):
-                holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-                raise Unavailable(
-                    f"{self.root}: another daemon works here (process {holder}); stop it or leave it the work"
-                )
+            until = time.monotonic() + LOCK_SECONDS
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= until:
+                        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+                        raise Unavailable(
+                            f"{self.root}: another daemon works here (process {holder}); stop it or leave it the work"
+                        ) from None
+                    time.sleep(_LOCK_PAUSE_SECONDS)
             holder_now = str(os.getpid()).encode()
             with disk_reserve(self.reserve):
                 until_it_fits(lambda: os.pwrite(descriptor, holder_now, 0))
@@ -389,22 +392,9 @@ class AgentRun:
             for folder in (self.inbox, self.files, self.verdicts, self.results, self.state, self.work, self.base):
                 durable.make_folder(folder, 0o700)
         except OSError:
-            durable.remove_tree(self.folder)
+            removal.remove_tree(self.folder)
             raise
         return self
-
-
-def _locked_within(descriptor: int, seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(_LOCK_PAUSE_SECONDS)
-        else:
-            return True
 
 
 def find_workspace(start: Path | None = None, explicit: str | None = None) -> Workspace:

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from threegate.core import durable, limits
-from threegate.core.disk_reserve import fill_reserve
+from threegate.core.durable import fill_reserve
 from threegate.core.errors import (
     EXIT_FAILED,
     EXIT_OK,

@@ -17,7 +17,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from threegate.core import durable, limits
+from threegate.core import durable, file_locks, limits
 from threegate.core.errors import ThreeGateError, TrailError, Unavailable, place_of
 from threegate.core.file_names import request_of_companion
 from threegate.core.user_state import UserState
@@ -99,7 +99,7 @@ def remove_temporary(workspace: Workspace) -> None:
         if not folder.is_dir():
             continue
         for path in folder.iterdir():
-            if durable.is_temporary(path.name) and not path.is_dir() and not durable.in_use(path):
+            if durable.is_temporary(path.name) and not path.is_dir() and not file_locks.in_use(path):
                 durable.unlink(path)
 
 

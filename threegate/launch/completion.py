@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from threegate.approval import VOID
-from threegate.core import canonical, durable
-from threegate.core.disk_reserve import disk_reserve
+from threegate.core import canonical, durable, removal
+from threegate.core.durable import disk_reserve
 from threegate.core.workspace import AgentRun, RequesterFolders, Workspace
 from threegate.judgement.judge import Cleared, Judgement, NotCleared
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
@@ -312,7 +312,7 @@ def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:
     """
     folder = workspace.run_folder(request_id)
     if folder.is_dir() and not folder.is_symlink():
-        durable.remove_tree(folder)
+        removal.remove_tree(folder)
 
 
 def _state(ended: payloads.End | None) -> Literal["finished", "refused"]:

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from threegate.approval import VOID, VOID_TEXT, LaunchFacts, Under, VerifiedApproval
 from threegate.contracts import Decision
-from threegate.core import durable, limits
-from threegate.core.disk_reserve import disk_reserve
+from threegate.core import durable, limits, removal
+from threegate.core.durable import disk_reserve
 from threegate.core.errors import Refused
 from threegate.judgement.judge import Clearance, Cleared, Judgement, NotCleared, judge
 from threegate.launch.approved_file import Approved, Ended, Waiting, facts_of_approved, is_there
@@ -216,7 +216,7 @@ def _stage_released(context: Context, run_folder: Path, request_id: str, outcome
 def _remove_unrecorded(out: Path, outcome: Outcome) -> None:
     """Remove what a failed collection left: the record names none of it, so nothing would vouch for it."""
     if not outcome.artifacts and out.is_dir() and any(out.iterdir()):
-        durable.remove_tree(out)
+        removal.remove_tree(out)
 
 
 def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | Ended | Waiting:

@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from threegate.core import durable
-from threegate.core.disk_reserve import disk_reserve
+from threegate.core import durable, removal
+from threegate.core.durable import disk_reserve
 from threegate.core.plugins import Place
 from threegate.core.workspace import Workspace
 from threegate.runners.apply.runner import JOURNAL
@@ -164,7 +164,7 @@ def _size(folder: Path) -> int:
 def _remove_leftovers(workspace: Workspace) -> None:
     """What an earlier prune had announced, put out of sight, and was stopped before it was gone."""
     for folder in sorted(workspace.runs.glob(f"{_DOOMED}*")):
-        durable.remove_tree(folder)
+        removal.remove_tree(folder)
 
 
 def _remove_run(workspace: Workspace, folder: Path) -> None:
@@ -173,8 +173,8 @@ def _remove_run(workspace: Workspace, folder: Path) -> None:
     """
     released = workspace.results / folder.name
     if released.is_dir():
-        durable.remove_tree(released)
+        removal.remove_tree(released)
     doomed = folder.with_name(f"{_DOOMED}{folder.name}")
     durable.rename(folder, doomed)
     durable.sync_folder(folder.parent)
-    durable.remove_tree(doomed)
+    removal.remove_tree(doomed)

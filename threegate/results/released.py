@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from threegate.core import access_lists, canonical, durable, limits
+from threegate.core import access_lists, canonical, durable, limits, removal
 from threegate.core.held_folder import hold_path
 from threegate.core.workspace import AgentRun
 from threegate.secretscan import has_secret, mask_secrets
@@ -59,7 +59,7 @@ def stage_released(
     manifest = json.dumps({"schema": OUTPUTS_SCHEMA, "request_id": request_id, "outputs": rows}, indent=1).encode()
     staged = run_folder / _STAGED
     if staged.is_dir():
-        durable.remove_tree(staged)  # a crash left it
+        removal.remove_tree(staged)  # a crash left it
     try:
         # Its name need not last: recovery puts everything together again.
         with hold_path(run_folder) as folder:
@@ -93,7 +93,7 @@ def deliver_released(requester_folders: RequesterFolders, run_folder: Path, requ
     try:
         durable.rename(staged, requester_folders.results / request_id)
     except (FileExistsError, FileNotFoundError, NotADirectoryError):
-        durable.remove_tree(staged)
+        removal.remove_tree(staged)
 
 
 def released_there(requester_folders: RequesterFolders, request_id: str) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from threegate.core import durable, limits
+from threegate.core import durable, file_locks, limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.request.model import InputFile
@@ -118,7 +118,7 @@ def _copy(workspace: Workspace, place: Path, item: InputFile, kept: ExitStack) -
     source, shown = _open(workspace, place, item.name)
     temporary = workspace.inputs / f".tmp-{secrets.token_hex(8)}"
     try:
-        descriptor = durable.create_locked(temporary)
+        descriptor = file_locks.create_locked(temporary)
         kept.callback(os.close, descriptor)
         kept.callback(temporary.unlink, missing_ok=True)
         sha256, size = _stream(source, descriptor, temporary, shown)

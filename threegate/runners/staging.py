@@ -1,8 +1,10 @@
 """Inputs are copied in and hashed while they are copied; of the outputs only regular files are kept
 (docs/spec/6-runners.md, Staging).
 
-Invariant: no name that a run could have created is followed: every step is relative to an open folder, with
-O_NOFOLLOW, and what is opened is checked again by its descriptor. A run never gets the pinned inode itself.
+Invariants: no name that a run could have created is followed: every step is relative to an open folder, with
+O_NOFOLLOW, and what is opened is checked again by its descriptor. A run never gets the pinned inode itself. Of a tar
+nothing is written outside its folder and nothing is overwritten; what is unpacked is what `read_tar` returns, the same
+entries that were listed before the approval.
 """
 
 from __future__ import annotations
@@ -11,15 +13,16 @@ import fcntl
 import hashlib
 import os
 import stat
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
-from threegate.core import durable, limits
+from threegate.core import durable, limits, removal
+from threegate.request.tar_reader import TarEntry, read_tar
 from threegate.runners.interface import Artifact
-from threegate.runners.unpack import odd_name, unpack
 
 if TYPE_CHECKING:
     from threegate.request.job import JobInput, JobLimits
@@ -66,20 +69,16 @@ def stage_inputs(inputs: Sequence[JobInput], pinned: Path, target: Path) -> None
     """Copy the pinned inputs into the new folder `target`, read-only. Raises StagingError, OSError."""
     target.mkdir(mode=0o700)
     with open_folder(target) as folder:
-        _fill(inputs, pinned, folder)
-
-
-def _fill(inputs: Sequence[JobInput], pinned: Path, folder: int) -> None:
-    for item in inputs:
-        name = PurePosixPath(item.name)
-        if item.unpack:
-            os.mkdir(name.stem, 0o700, dir_fd=folder)
-            with open_folder(name.stem, dir_fd=folder) as inner:
-                _lay_out(item, pinned, inner)
-                os.fchmod(inner, 0o555)
-        else:
-            _copy_pinned(item, pinned, folder)
-    os.fchmod(folder, 0o555)
+        for item in inputs:
+            name = PurePosixPath(item.name)
+            if item.unpack:
+                os.mkdir(name.stem, 0o700, dir_fd=folder)
+                with open_folder(name.stem, dir_fd=folder) as inner:
+                    _lay_out(item, pinned, inner)
+                    os.fchmod(inner, 0o555)
+            else:
+                _copy_pinned(item, pinned, folder)
+        os.fchmod(folder, 0o555)
 
 
 def collect(folder: Path, bounds: JobLimits) -> Collected:
@@ -90,8 +89,21 @@ def collect(folder: Path, bounds: JobLimits) -> Collected:
     records the outputs does it (`results.write_record`). Raises OSError if the disk fails.
     """
     found = Collected()
+    collector = _Collector(bounds, found, folder)
     with open_folder(folder) as descriptor:
-        _Collector(bounds, found, folder).run(descriptor)
+        collector.walk(descriptor, PurePosixPath(), 0)
+        # Not before: a file with several names shows by their number what it is.
+        for path in collector.left_out:
+            with ExitStack() as stack:
+                parent = descriptor
+                for part in path.parts[:-1]:
+                    parent = stack.enter_context(open_folder(part, dir_fd=parent))
+                try:
+                    os.unlink(path.name, dir_fd=parent)
+                except IsADirectoryError:
+                    with open_folder(path.name, dir_fd=parent) as inner:
+                        removal.empty_folder(inner)
+                    os.rmdir(path.name, dir_fd=parent)
     found.finish()
     return found
 
@@ -247,26 +259,11 @@ class _Collector:
         self._found = found
         self._kept = KeptOutputs(bounds, found, folder)
         self._entries = 0
-        self._left_out: list[PurePosixPath] = []
+        self.left_out: list[PurePosixPath] = []
+        """What is removed after the walk."""
 
-    def run(self, folder: int) -> None:
-        """Collect, then remove what is left out: not before, because a file with several names shows by their number
-        what it is.
-        """
-        self._walk(folder, PurePosixPath(), 0)
-        for path in self._left_out:
-            with ExitStack() as stack:
-                parent = folder
-                for part in path.parts[:-1]:
-                    parent = stack.enter_context(open_folder(part, dir_fd=parent))
-                try:
-                    os.unlink(path.name, dir_fd=parent)
-                except IsADirectoryError:
-                    with open_folder(path.name, dir_fd=parent) as inner:
-                        durable.empty_folder(inner)
-                    os.rmdir(path.name, dir_fd=parent)
-
-    def _walk(self, folder: int, path: PurePosixPath, depth: int) -> None:
+    def walk(self, folder: int, path: PurePosixPath, depth: int) -> None:
+        """Collect what is in a folder, which is at `path`."""
         names = []
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -276,31 +273,28 @@ class _Collector:
                 else:
                     self._found.exceeded = self._found.exceeded or too_many(self._bounds)
                     self._found.unnamed += 1
-                    self._left_out.append(path / entry.name)
+                    self.left_out.append(path / entry.name)
         for name in sorted(names):
-            reason = odd_name(name)
-            if reason is None:
-                reason = self._one(folder, path / name, depth)
+            reason = odd_name(name) or self._one(folder, path / name, depth)
             if reason is not None:
                 self._found.drop(str(path / name), reason)
-                self._left_out.append(path / name)
+                self.left_out.append(path / name)
 
     def _one(self, folder: int, path: PurePosixPath, depth: int) -> str | None:
         """Collect one entry, or report why not. Once a limit is exceeded, nothing more is collected."""
         facts = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
-        if not stat.S_ISDIR(facts.st_mode):
-            return _refusal(facts) or self._file(folder, path)
-        if depth >= limits.OUT_DEPTH:
-            return f"a folder more than {limits.OUT_DEPTH} deep"
-        exceeded = self._found.exceeded
-        with open_folder(path.name, dir_fd=folder) as inner:
-            os.fchmod(inner, 0o700)
-            self._walk(inner, path, depth + 1)
-        if exceeded:
-            self._left_out.append(path)
-        return None
-
-    def _file(self, folder: int, path: PurePosixPath) -> str | None:
+        if stat.S_ISDIR(facts.st_mode):
+            if depth >= limits.OUT_DEPTH:
+                return f"a folder more than {limits.OUT_DEPTH} deep"
+            exceeded = self._found.exceeded
+            with open_folder(path.name, dir_fd=folder) as inner:
+                os.fchmod(inner, 0o700)
+                self.walk(inner, path, depth + 1)
+            if exceeded:
+                self.left_out.append(path)
+            return None
+        if (reason := _refusal(facts)) is not None:
+            return reason
         descriptor = os.open(path.name, _READ, dir_fd=folder)
         try:
             facts = os.fstat(descriptor)
@@ -341,11 +335,51 @@ def shown(name: str) -> str:
     return text if len(text) <= limits.TRAIL_STRING_CHARS else text[: limits.TRAIL_STRING_CHARS - 3] + "..."
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove a work folder, however deep, whatever modes a run or the staging left in it."""
-    with suppress(OSError):
-        if stat.S_ISDIR(os.lstat(folder).st_mode):
-            os.chmod(folder, 0o700)  # first: only root can list a locked folder
-        with open_folder(folder) as descriptor:
-            durable.empty_folder(descriptor)
-        folder.rmdir()
+def odd_name(name: str) -> str | None:
+    """Why a file name is refused, or None: not UTF-8, control or invisible characters, too long."""
+    try:
+        size = len(name.encode("utf-8"))
+    except UnicodeEncodeError:
+        return "its name is not UTF-8"
+    if size > limits.TAR_NAME_BYTES:
+        return "its name is too long"
+    if any(unicodedata.category(char)[0] == "C" or char in "\u2028\u2029" for char in name):
+        return "its name has control or invisible characters"
+    return None
+
+
+def unpack(stream: BinaryIO, folder: int) -> None:
+    """Write the files and folders of a tar below the open folder. Raises ValueError for anything else, OSError."""
+    for entry in read_tar(stream):
+        parts = entry.path.split("/")
+        with _made(folder, parts if entry.folder else parts[:-1]) as parent:
+            if not entry.folder:
+                _write(parent, parts[-1], stream, entry)
+
+
+@contextmanager
+def _made(folder: int, parts: Sequence[str]) -> Iterator[int]:
+    """An open folder below `folder`, created with its parents if missing."""
+    current = os.dup(folder)
+    try:
+        for part in parts:
+            with suppress(FileExistsError):
+                os.mkdir(part, 0o755, dir_fd=current)
+            inner = os.open(part, _FOLDER, dir_fd=current)
+            os.close(current)
+            current = inner
+        yield current
+    finally:
+        os.close(current)
+
+
+def _write(parent: int, name: str, stream: BinaryIO, entry: TarEntry) -> None:
+    stream.seek(entry.offset)
+    left = entry.size
+    with os.fdopen(os.open(name, _CREATE, 0o444, dir_fd=parent), "wb") as target:
+        while left:
+            chunk = stream.read(min(_CHUNK, left))
+            if not chunk:
+                raise ValueError("was cut while it was read")
+            target.write(chunk)
+            left -= len(chunk)

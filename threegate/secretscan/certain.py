@@ -15,9 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from threegate.secretscan.linear import PatternSet, one_byte_each, spans
 from threegate.secretscan.patterns import FORMS
-from threegate.secretscan.scan import Found
+from threegate.secretscan.scan import Found, PatternSet, one_byte_each, spans
 
 _WEAK: Final = frozenset(
     {

@@ -1,6 +1,10 @@
-"""One pass over a text: which forms of secrets occur, then where.
+"""Which patterns of a set occur in a text, then where; and with the set of all forms, which secrets are in it.
 
-Invariant: linear time. `re2.Set` answers for all forms at once; only a form that occurs is searched for, and
+RE2 (google-re2) works on bytes. Text is therefore handed to it with one byte for each character: what Latin-1 cannot
+say becomes DEL, which no pattern asks for. Any string has such a form, lone surrogates included, and places in it are
+places in the text.
+
+Invariant: linear time. One pass answers for all patterns of a set at once; only a form that occurs is searched for, and
 each search goes on where the last secret ended. No text with a secret is kept.
 """
 
@@ -8,14 +12,124 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
+import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import re2
 
 from threegate.secretscan.assignments import assigned_value, is_metavariable
-from threegate.secretscan.linear import PatternSet, compiled, one_byte_each, spans
 from threegate.secretscan.patterns import ASSIGNED_NAME, FORMS
+
+_HANDLER: Final = "threegate-one-byte"
+_MEMORY: Final = 64 << 20
+"""Bytes that the compiled form of a pattern may take. Here and not in core/limits.py: this room imports no other."""
+OPTIONS: Final = re2.Options()
+"""Of every pattern: one byte is one character, and nothing is written to standard error."""
+OPTIONS.encoding = re2.Options.Encoding.LATIN1
+OPTIONS.max_mem = _MEMORY
+OPTIONS.log_errors = False
+_LONG_RUN: Final = r"[A-Za-z0-9+/_-]{60}"
+"""What pictures in notebooks, keys and hashes have, and lines of prose or code have not."""
+_LONG_RUN_SET: Final = re2.Set.SearchSet(OPTIONS)
+"""A set of one: to ask it takes a tenth of what a search does, which would give the place too."""
+_LONG_RUN_SET.Add(_LONG_RUN.encode("ascii"))
+_LONG_RUN_SET.Compile()
+_SMALL: Final = 8 << 10
+_BEGINNING: Final = re.compile(r"(?:\\b)?[A-Za-z0-9_-]{3,}[\[(]", re.ASCII)
+"""A pattern that begins with letters of its own."""
+
+
+def _as_delete(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "\x7f" * (error.end - error.start), error.end
+
+
+codecs.register_error(_HANDLER, _as_delete)
+
+
+def one_byte_each(text: str) -> bytes:
+    """The text with exactly one byte for each character."""
+    return text.encode("latin-1", _HANDLER)
+
+
+@functools.cache
+def compiled(pattern: str) -> Any:
+    """A pattern for `one_byte_each` bytes; compiled once."""
+    return re2.compile(pattern.encode("ascii"), OPTIONS)
+
+
+class PatternSet:
+    """Several patterns, asked in one pass. Compiled when first asked.
+
+    One automaton for all patterns takes 5 ns a byte for prose and code, but 500 ns for base64, in which nearly each
+    byte may begin several of them: it makes a new state for each byte. There only the patterns that begin with letters
+    of their own share an automaton. Of the others, the literals that they cannot do without are looked for first (RE2's
+    FilteredRE2), and then each pattern whose literals are there is looked for alone. Both ways give the same answer.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = tuple(patterns)
+        begun = [_BEGINNING.match(pattern) is not None for pattern in patterns]
+        self._begun = [number for number, has in enumerate(begun) if has]
+        self._others = [number for number, has in enumerate(begun) if not has]
+
+    @functools.cached_property
+    def _together(self) -> Any:
+        """All patterns in one automaton."""
+        made = re2.Set.SearchSet(OPTIONS)
+        for pattern in self._patterns:
+            made.Add(pattern.encode("ascii"))
+        made.Compile()
+        return made
+
+    @functools.cached_property
+    def _apart(self) -> tuple[Any, Any]:
+        """The automaton of those that begin with letters of their own, and the filter of the others."""
+        begun, others = re2.Set.SearchSet(OPTIONS), re2.Filter()
+        for number in self._begun:
+            begun.Add(self._patterns[number].encode("ascii"))
+        for number in self._others:
+            others.Add(self._patterns[number].encode("ascii"), OPTIONS)
+        begun.Compile()
+        if self._others:  # RE2 complains of an empty filter
+            others.Compile()
+        return begun, others
+
+    def which(self, data: bytes) -> list[int]:
+        """Numbers of the patterns that occur in `data`, in order."""
+        # For long data a search, which stops at the first; a set goes on to the end.
+        if not (_LONG_RUN_SET.Match(data) if len(data) <= _SMALL else compiled(_LONG_RUN).search(data)):
+            return sorted(self._together.Match(data) or [])
+        begun, others = self._apart
+        found = [self._begun[place] for place in begun.Match(data) or []] if self._begun else []
+        for place in others.Match(data, potential=True) or [] if self._others else []:
+            number = self._others[place]
+            if compiled(self._patterns[number]).search(data) is not None:
+                found.append(number)
+        return sorted(found)
+
+
+def spans(pattern: str, data: bytes, *, most: int = 1_000_000) -> Iterator[tuple[int, int]]:
+    """Places of a pattern's first group (or of all of it), at most `most`. Text after a group may begin the
+    next match.
+    """
+    regexp = compiled(pattern)
+    group = 1 if regexp.groups else 0
+    position = 0
+    for _ in range(most):
+        match = regexp.search(data, position)
+        if match is None:
+            return
+        start, end = match.span(group)
+        if start < 0:  # another branch of the pattern matched, without the group
+            start, end = match.span()
+        yield start, end
+        position = max(end, position + 1)
+
 
 _SET: Final = PatternSet((*(form.pattern for form in FORMS), ASSIGNED_NAME))
 _SHORT: Final = 200

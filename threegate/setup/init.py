@@ -15,7 +15,7 @@ from pathlib import Path
 
 from threegate.acts.operator import add_operator
 from threegate.core import durable, limits
-from threegate.core.disk_reserve import fill_reserve
+from threegate.core.durable import fill_reserve
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.setup.agent_access import account_uid, let_agent_in

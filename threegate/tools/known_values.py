@@ -19,7 +19,7 @@ import re2
 
 from threegate.core import limits
 from threegate.secretscan import mask_secrets
-from threegate.secretscan.linear import one_byte_each, options
+from threegate.secretscan.scan import OPTIONS, one_byte_each
 
 MASK: Final = "[secret]"
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -42,7 +42,7 @@ class KnownValues:
     def __init__(self, values: Iterable[str]) -> None:
         self._values = sorted({value for value in values if value})
         # Not `linear.compiled`: that keeps each pattern, and with it the value, for good.
-        self._patterns = [re2.compile(_pattern(value).encode("ascii"), options()) for value in self._values]
+        self._patterns = [re2.compile(_pattern(value).encode("ascii"), OPTIONS) for value in self._values]
         self.met = False
         """Whether any value was masked so far."""
         self._numbers = {number for value in self._values if (number := _number(value)) is not None}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
-from threegate.core.disk_reserve import disk_reserve, may_use_reserve, until_it_fits
+from threegate.core.durable import disk_reserve, may_use_reserve, until_it_fits
 from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_full
 from threegate.core.workspace import Workspace
 from threegate.trail.chain import (

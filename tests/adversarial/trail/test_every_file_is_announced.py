@@ -22,7 +22,7 @@ import pytest
 from tests.acts.bench_workspace import DATA, Bench, make_bench
 from tests.adversarial.trail.everything import Caller, leave_claimed, make_everything
 from tests.conftest import slow
-from threegate.core import durable
+from threegate.core import file_locks
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.records.audit_verify import verify_workspace
@@ -278,7 +278,7 @@ class TestInFlight:
         folder = bench.workspace.run_folder("ran") / "replay-1"
         folder.mkdir()
         (folder / "stdout").write_text("half")
-        with durable.folder_locked(folder):
+        with file_locks.folder_locked(folder):
             assert problems(bench.workspace) == []
         assert problems(bench.workspace)
 

@@ -12,8 +12,8 @@ from tests.secretscan.test_planted_secrets import TOKENS
 from threegate.agents import file_findings, project_survey
 from threegate.agents.project_survey import Survey, survey
 from threegate.secretscan.certain import may_have_certain
-from threegate.secretscan.linear import PatternSet
 from threegate.secretscan.patterns import FORMS
+from threegate.secretscan.scan import PatternSet
 
 CODE = "exports.f = (a, b) => a + b;\n"
 SET = PatternSet([form.pattern for form in FORMS])

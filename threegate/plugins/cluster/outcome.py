@@ -23,7 +23,7 @@ from threegate.core.record import Record
 from threegate.request.job import JobLimits
 from threegate.results import ResultFacts, check_record
 from threegate.runners.interface import Artifact, Destination, Outcome, Status, Stream
-from threegate.runners.unpack import odd_name
+from threegate.runners.staging import odd_name
 
 _SHA256 = r"^[0-9a-f]{64}$"
 

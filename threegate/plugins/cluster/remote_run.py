@@ -25,6 +25,7 @@ from typing import Any
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.removal import remove_folder
 from threegate.plugins.cluster.broker import read_chunk
 from threegate.plugins.cluster.job_envelope import make_envelope, seal_envelope
 from threegate.plugins.cluster.ledger import Ledger
@@ -32,7 +33,6 @@ from threegate.plugins.cluster.link import Link, Mail, Mailbox
 from threegate.plugins.cluster.outcome import read_outcome
 from threegate.request.job import Job
 from threegate.runners.interface import Artifact, Control, Outcome, nothing_known
-from threegate.runners.staging import remove_folder
 from threegate.runners.streams import nothing_ran
 from threegate.trail.event import trail_text
 from threegate.trail.workspace_key import SigningKey

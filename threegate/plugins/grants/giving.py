@@ -21,7 +21,7 @@ from threegate.approval import (
 )
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
-from threegate.core.disk_reserve import disk_reserve
+from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.screen_parts import Field, Item, Note, Section
 from threegate.launch.approved_file import Approved

@@ -22,7 +22,7 @@ from threegate.changes.change_tar import ChangeSet, write_change_tar
 from threegate.changes.checks import check_project, moved_on
 from threegate.changes.table import EXECUTABLE, FOLDER, LINK, ChangeSetError, Row
 from threegate.changes.trees import HeldTree, TreeChanged, read_chunks
-from threegate.core import durable
+from threegate.core import durable, removal
 from threegate.core.held_folder import HeldFolder, open_beneath, open_inside
 from threegate.runners.apply.apply_journal import STAGE, ApplyPlan, ApplyStep, Do, write_plan
 
@@ -482,7 +482,7 @@ def _empty(folder: HeldFolder, last: str = "") -> None:
             _empty(inner)
         durable.remove_folder_at(folder.fileno(), name, folder.path / name)
     files = [name for name, is_folder in names.items() if not is_folder and name != last]
-    durable.unlink_all_at(folder.fileno(), files, folder.path)
+    removal.unlink_all_at(folder.fileno(), files, folder.path)
     if last in names:
         durable.unlink_at(folder.fileno(), last, folder.path / last)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from threegate.core.errors import Unavailable
 from threegate.core.extras import has_extra
-from threegate.runners.staging import remove_folder
+from threegate.core.removal import remove_folder
 
 
 def remove_orphans(workspace_id: str, boot_nonce: str, *, url: str = "", runs_folder: Path | None = None) -> list[str]:

@@ -19,8 +19,7 @@ import docker
 from threegate.core import limits
 from threegate.request.job import JobLimits
 from threegate.request.tar_reader import FILES, FOLDER, TarError, TarHeader, read_headers
-from threegate.runners.staging import Collected, KeptOutputs, fresh_folder, open_folder
-from threegate.runners.unpack import odd_name
+from threegate.runners.staging import Collected, KeptOutputs, fresh_folder, odd_name, open_folder
 
 _ROOT = b"out"
 _SET_ID = 0o6000

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from threegate.core.errors import Unavailable
+from threegate.core.removal import remove_folder
 from threegate.core.settings import EraSettings, SecretReference
 from threegate.judgement.judge import Clearance
 from threegate.request.job import Job
@@ -21,7 +22,7 @@ from threegate.runners.era import container_engine
 from threegate.runners.era.container_run import EraRun
 from threegate.runners.era.era_probe import era_probe_job
 from threegate.runners.interface import Control, Outcome
-from threegate.runners.staging import StagingError, remove_folder, stage_inputs
+from threegate.runners.staging import StagingError, stage_inputs
 from threegate.runners.streams import nothing_ran
 
 LOOK_SECONDS = 2.0

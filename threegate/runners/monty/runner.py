@@ -11,23 +11,22 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pydantic_monty as pm
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
+from threegate.core.removal import remove_folder
 from threegate.request.action import Script
 from threegate.runners.interface import Control, Outcome, Status
-from threegate.runners.monty.drive import Drive, DriveStopped, explain
+from threegate.runners.monty.drive import Drive, DriveStopped, RunWatch, explain
 from threegate.runners.monty.monty_probe import monty_probe_job
-from threegate.runners.monty.process import WorkerProcess
-from threegate.runners.monty.run_watch import RunWatch
 from threegate.runners.monty.value import ValueTooLarge, render_value
-from threegate.runners.monty.worker import VERSION, WarmWorkers, Worker
-from threegate.runners.staging import Collected, StagingError, collect, remove_folder, stage_inputs
+from threegate.runners.monty.worker import VERSION, WarmWorkers, Worker, WorkerProcess
+from threegate.runners.staging import Collected, StagingError, collect, stage_inputs
 from threegate.runners.streams import StreamMeter, nothing_ran
 
 if TYPE_CHECKING:
@@ -63,17 +62,11 @@ class MontyRunner:
         disk.
         """
         clearance.must_cover(job)
-        return self._contained((clearance.approved_utc, clearance.request_sha256), job, control)
+        return self._run((clearance.approved_utc, clearance.request_sha256), job, control)
 
     def prove(self, control: Control) -> Outcome:
         """Run the probe of `monty_probe`, which is ours and fixed, instead of a request."""
-        return self._contained((datetime(2026, 1, 1, tzinfo=UTC), "threegate-probe"), monty_probe_job(), control)
-
-    def _contained(self, fixed: tuple[datetime, str], job: Job, control: Control) -> Outcome:
-        try:
-            return self._run(fixed, job, control)
-        finally:
-            remove_folder(control.run_folder / "in")
+        return self._run((datetime(2026, 1, 1, tzinfo=UTC), "threegate-probe"), monty_probe_job(), control)
 
     def close(self) -> None:
         """Stop the workers that were started ahead."""
@@ -94,21 +87,24 @@ class MontyRunner:
             return self._warm
 
     def _run(self, fixed: tuple[datetime, str], job: Job, control: Control) -> Outcome:
-        out = control.run_folder / "out"
+        inputs, out = control.run_folder / "in", control.run_folder / "out"
         try:
-            stage_inputs(job.inputs, control.inputs_folder, control.run_folder / "in")
-            warm = self._started()
-            worker = warm.take()
-        except (StagingError, Unavailable) as error:
-            return nothing_ran(str(error))
-        out.mkdir(mode=0o700)
-        run = _MontyRun(fixed, job, control, self._watch)
-        try:
-            run.execute(worker, warm.isolation.missing)
+            try:
+                stage_inputs(job.inputs, control.inputs_folder, inputs)
+                warm = self._started()
+                worker = warm.take()
+            except (StagingError, Unavailable) as error:
+                return nothing_ran(str(error))
+            out.mkdir(mode=0o700)
+            run = _MontyRun(fixed, job, control, self._watch)
+            try:
+                run.execute(worker, warm.isolation.missing)
+            finally:
+                worker.close()
+            control.ran()
+            return run.outcome(collect(out, job.limits))
         finally:
-            worker.close()
-        control.ran()
-        return run.outcome(collect(out, job.limits))
+            remove_folder(inputs)
 
 
 class _MontyRun:
@@ -131,10 +127,45 @@ class _MontyRun:
 
     def execute(self, worker: Worker, missing: tuple[str, ...]) -> None:
         """Check the worker out, feed the code under the watch, and record how it ended."""
+        bounds = self._job.limits
         try:
-            session = worker.pool.checkout(limits=self._limits(), os_policy=self._policy())
-            with session:
-                self._watched(session, missing)
+            session = worker.pool.checkout(
+                limits={
+                    "max_memory": bounds.memory_mb * limits.MIB,
+                    "max_recursion_depth": limits.MONTY_RECURSION,
+                    "max_suspensions": limits.MONTY_SUSPENSIONS,
+                },
+                os_policy={
+                    "datetime": self._clock,
+                    "timezone": "utc",
+                    "sleep": "call_host",
+                    "process_time": "zero",
+                    "random_start": {"seed": self._seed},
+                },
+            )
+            with session, closing(WorkerProcess(session.worker_pid, bounds)) as process:
+                self._process = process
+                self._effective = {
+                    "wall": f"{bounds.time_sec} s (our watchdog)",
+                    "memory": f"{bounds.memory_mb} MiB (interpreter heap)",
+                    "processes": "0 (the language starts none)",
+                    "network": "none (the language has none)",
+                    "out_bytes": f"{bounds.out_bytes} (mount)",
+                    "out_files": f"{bounds.out_files} (counted at each call)",
+                    "streams": f"{bounds.stream_bytes} bytes",
+                    "calls": f"{limits.MONTY_SUSPENSIONS}",
+                    **process.read_back(missing),
+                }
+                drive = Drive(bounds, self._control, process.kill, self._out_folder, (self._out, self._err))
+                self._started = datetime.now(UTC)
+                begin = time.monotonic()
+                try:
+                    with drive.watched_by(self._watch):
+                        self._feed(session, drive)
+                finally:
+                    self._wall_ms = int((time.monotonic() - begin) * 1000)
+                    self._finished = datetime.now(UTC)
+                    process.measure()
         except pm.MontyError as error:
             if not self._detail:
                 self._end("failed", f"the worker could not be used: {error}", None)
@@ -165,45 +196,29 @@ class _MontyRun:
             runtime=RUNTIME,
         )
 
-    def _limits(self) -> pm.ResourceLimits:
-        return {
-            "max_memory": self._job.limits.memory_mb * limits.MIB,
-            "max_recursion_depth": limits.MONTY_RECURSION,
-            "max_suspensions": limits.MONTY_SUSPENSIONS,
-        }
-
-    def _policy(self) -> pm.OSPolicy:
-        return {
-            "datetime": self._clock,
-            "timezone": "utc",
-            "sleep": "call_host",
-            "process_time": "zero",
-            "random_start": {"seed": self._seed},
-        }
-
-    def _watched(self, session: pm.MontySession, missing: tuple[str, ...]) -> None:
-        job = self._job
-        with WorkerProcess(session.worker_pid, job.limits) as process:
-            self._process = process
-            self._effective = {**self._interpreter_limits(), **process.read_back(missing)}
-            drive = Drive(job.limits, self._control, process.kill, self._out_folder, (self._out, self._err))
-            self._started = datetime.now(UTC)
-            begin = time.monotonic()
-            try:
-                with drive.watched_by(self._watch):
-                    self._feed(session, drive)
-            finally:
-                self._wall_ms = int((time.monotonic() - begin) * 1000)
-                self._finished = datetime.now(UTC)
-                process.measure()
-
     def _feed(self, session: pm.MontySession, drive: Drive) -> None:
+        """Run the code, and write the value of its last expression, unless the run used that name itself."""
         job, script = self._job, self._job.action
         assert isinstance(script, Script)
+        inputs, out = self._control.run_folder / "in", self._out_folder
+        mounts = [
+            pm.MountDir(host_path=inputs, virtual_path="/in", mode="read-only"),
+            pm.MountDir(host_path=out, virtual_path="/out", mode="read-write", write_bytes_limit=job.limits.out_bytes),
+        ]
         try:
-            value = drive.feed(session, script.code, json.loads(script.variables or "{}"), self._mounts(), job.workdir)
+            value = drive.feed(session, script.code, json.loads(script.variables or "{}"), mounts, job.workdir)
             self._end("succeeded", "The code ran to completion.", 0)
-            self._keep(value)
+            if (rendered := render_value(value())) is not None:
+                name, data = rendered
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                try:
+                    descriptor = os.open(out / name, flags, 0o600)
+                except FileExistsError:
+                    detail = f"result_name_taken: the code created /out/{name}, which is reserved for its value."
+                    self._end("failed", detail, 1)
+                else:
+                    with os.fdopen(descriptor, "wb") as stream:
+                        stream.write(data)
         except pm.MontyError as error:
             status, detail, text = explain(error, drive.ended, job)
             self._err.write(text.encode("utf-8", "backslashreplace"))
@@ -216,49 +231,6 @@ class _MontyRun:
             self._end("failed", "The run was stopped.", None)
         if drive.ended and self._status in ("succeeded", "failed"):
             self._end(*drive.ended, None)
-
-    def _mounts(self) -> list[pm.MountDir]:
-        return [
-            pm.MountDir(host_path=self._control.run_folder / "in", virtual_path="/in", mode="read-only"),
-            pm.MountDir(
-                host_path=self._out_folder,
-                virtual_path="/out",
-                mode="read-write",
-                write_bytes_limit=self._job.limits.out_bytes,
-            ),
-        ]
-
-    def _keep(self, get_value: Callable[[], Any]) -> None:
-        """Write the value of the last expression, unless the run used that name itself."""
-        rendered = render_value(get_value())
-        if rendered is None:
-            return
-        name, data = rendered
-        path = self._out_folder / name
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            self._end(
-                "failed",
-                f"result_name_taken: the code created /out/{name}, which is reserved for its value.",
-                1,
-            )
-            return
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-
-    def _interpreter_limits(self) -> dict[str, str]:
-        job = self._job.limits
-        return {
-            "wall": f"{job.time_sec} s (our watchdog)",
-            "memory": f"{job.memory_mb} MiB (interpreter heap)",
-            "processes": "0 (the language starts none)",
-            "network": "none (the language has none)",
-            "out_bytes": f"{job.out_bytes} (mount)",
-            "out_files": f"{job.out_files} (counted at each call)",
-            "streams": f"{job.stream_bytes} bytes",
-            "calls": f"{limits.MONTY_SUSPENSIONS}",
-        }
 
     def _end(self, status: Status, detail: str, exit_code: int | None) -> None:
         self._status, self._detail, self._exit_code = status, detail, exit_code

@@ -11,6 +11,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from threegate.core import limits
@@ -30,13 +31,18 @@ def render_value(value: Any) -> tuple[str, bytes] | None:
     """
     if value is None:
         return None
-    if _is_json(value):
-        try:
+    survey = _Survey()
+    survey.measure(value, 1)
+    name, data = "", b""
+    if survey.plain:
+        with suppress(ValueError, RecursionError):
             text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=None, separators=(", ", ": "))
-            return "result.json", _bounded(text.encode("utf-8") + b"\n")
-        except (ValueError, RecursionError):
-            pass
-    return "result.txt", _bounded(_text(value).encode("utf-8", "backslashreplace") + b"\n")
+            name, data = "result.json", text.encode("utf-8") + b"\n"
+    if not name:
+        name, data = "result.txt", _text(value).encode("utf-8", "backslashreplace") + b"\n"
+    if len(data) > limits.RESULT_VALUE_BYTES:
+        raise ValueTooLarge(f"more than {limits.RESULT_VALUE_BYTES} bytes")
+    return name, data
 
 
 def _text(value: Any) -> str:
@@ -48,31 +54,21 @@ def _text(value: Any) -> str:
         raise ValueTooLarge("an integer with too many digits to be written") from None
 
 
-def _bounded(data: bytes) -> bytes:
-    if len(data) > limits.RESULT_VALUE_BYTES:
-        raise ValueTooLarge(f"more than {limits.RESULT_VALUE_BYTES} bytes")
-    return data
-
-
-def _is_json(value: Any) -> bool:
-    """Whether the value is JSON. Raises ValueTooLarge if its rendering would have too many parts or bytes."""
-    survey = _Survey()
-    survey.measure(value, 1)
-    return survey.plain
-
-
 class _Survey:
     """Measures a value without rendering it; a shared part is visited once and counted each time."""
 
     def __init__(self) -> None:
         self.plain = True
+        """Whether everything that was measured is JSON."""
         self._known: dict[int, tuple[int, int]] = {}
         self._looked_at = 0
 
     def measure(self, item: Any, depth: int) -> tuple[int, int]:
         """Parts and bytes of the rendering. Raises ValueTooLarge."""
         if isinstance(item, _PLAIN):
-            return 1, self._leaf(item)
+            if isinstance(item, float) and not math.isfinite(item):
+                self.plain = False
+            return 1, len(item) if isinstance(item, str) else item.bit_length() // 3 if isinstance(item, int) else 1
         if depth > limits.RESULT_VALUE_DEPTH:
             raise ValueTooLarge(f"nested deeper than {limits.RESULT_VALUE_DEPTH}")
         if (known := self._known.get(id(item))) is not None:
@@ -87,13 +83,6 @@ class _Survey:
                 raise ValueTooLarge(f"more than {limits.RESULT_VALUE_NODES} parts or {limits.RESULT_VALUE_BYTES} bytes")
         self._known[id(item)] = nodes, size
         return nodes, size
-
-    def _leaf(self, item: Any) -> int:
-        if isinstance(item, str):
-            return len(item)
-        if isinstance(item, float) and not math.isfinite(item):
-            self.plain = False
-        return item.bit_length() // 3 if isinstance(item, int) else 1
 
     def _parts(self, item: Any) -> Iterable[Any]:
         if isinstance(item, dict):

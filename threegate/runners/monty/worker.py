@@ -1,7 +1,9 @@
-"""Monty's worker processes: started ahead, each behind a wrapper that drops its privileges, used once.
+"""Monty's worker processes: started ahead, each behind a wrapper that drops its privileges, used once; and each seen
+from outside, to kill it, to measure it, and to read its real limits back.
 
-Invariant: a worker never serves two requests, its program is named by an absolute path of ours (never
-MONTY_BIN or PATH), and what this machine cannot restrict is listed in `Isolation.missing`.
+Invariants: a worker never serves two requests, its program is named by an absolute path of ours (never MONTY_BIN or
+PATH), and what this machine cannot restrict is listed in `Isolation.missing`. A signal goes through a pidfd, so it
+never hits another process that got the same number.
 """
 
 from __future__ import annotations
@@ -11,18 +13,29 @@ import importlib.metadata
 import itertools
 import os
 import queue
+import re
+import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sysconfig
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pydantic_monty
 
+from threegate.core import limits
 from threegate.core.errors import Unavailable
+from threegate.runners.cgroup import CpuShare
+
+if TYPE_CHECKING:
+    from threegate.request.job import JobLimits
 
 _TOOLS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FIRST_UID = 0x70000000
@@ -35,6 +48,8 @@ would count the whole desktop, and a worker that starts a thread would be killed
 """
 _uid_numbers = itertools.cycle(range(_FIRST_UID, _FIRST_UID + _UIDS))
 VERSION = importlib.metadata.version("pydantic-monty")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,67 +70,51 @@ def worker_binary() -> Path:
     raise Unavailable("monty's worker program is not installed; install it: pip install pydantic-monty")
 
 
-def _tool(name: str) -> str | None:
-    return shutil.which(name, path=_TOOLS)
-
-
 def _candidates() -> list[Isolation]:
     """Ways to start a worker, strongest first."""
-    unshare, setpriv, prlimit = _tool("unshare"), _tool("setpriv"), _tool("prlimit")
+    unshare, setpriv, prlimit = (shutil.which(name, path=_TOOLS) for name in ("unshare", "setpriv", "prlimit"))
     limit = (prlimit, *_RLIMITS, "--") if prlimit else ()
     own_limit = (prlimit, *_OWN_RLIMITS, "--") if prlimit else ()
     no_limit = () if prlimit else ("rlimits (prlimit is not installed)",)
     found: list[Isolation] = []
-    drop = (setpriv, "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--pdeathsig", "KILL")
+    drop = ("--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--pdeathsig", "KILL")
     if setpriv and os.geteuid() == 0:
-        own_user = (*drop, "--reuid", "@UID@", "--regid", "@UID@", "--clear-groups", "--")
+        own_user = (setpriv, *drop, "--reuid", "@UID@", "--regid", "@UID@", "--clear-groups", "--", *own_limit)
         if unshare:
-            words = (unshare, "--net", "--ipc", "--", *own_user, *own_limit)
-            found.append(Isolation(_texts(words), True, no_limit))
-        words = (*own_user, *own_limit)
-        found.append(Isolation(_texts(words), True, ("own network and ipc namespaces", *no_limit)))
+            found.append(Isolation((unshare, "--net", "--ipc", "--", *own_user), True, no_limit))
+        found.append(Isolation(own_user, True, ("own network and ipc namespaces", *no_limit)))
     user = ("an unprivileged user of its own, with a limit of processes (needs root)",)
     if setpriv and unshare:
-        words = (unshare, "--user", "--net", "--ipc", "--", *drop, "--", *limit)
-        found.append(Isolation(_texts(words), False, (*user, *no_limit)))
+        words = (unshare, "--user", "--net", "--ipc", "--", setpriv, *drop, "--", *limit)
+        found.append(Isolation(words, False, (*user, *no_limit)))
     namespaces = (*user, "own network and ipc namespaces (needs root or user namespaces)")
     if setpriv:
         words = (setpriv, "--no-new-privs", "--pdeathsig", "KILL", "--", *limit)
-        found.append(Isolation(_texts(words), False, (*namespaces, *no_limit)))
+        found.append(Isolation(words, False, (*namespaces, *no_limit)))
     everything = (
         *namespaces,
         "no_new_privs and the end with the daemon (setpriv is not installed)",
         *no_limit,
     )
-    found.append(Isolation(_texts(limit), False, everything))
+    found.append(Isolation(limit, False, everything))
     return found
 
 
-def _texts(words: tuple[str | None, ...]) -> tuple[str, ...]:
-    return tuple(word for word in words if word is not None)
-
-
-class Wrapper:
-    """The program that the pool starts: a script in memory, so that nothing on disk can be replaced."""
-
-    def __init__(self, isolation: Isolation, binary: Path) -> None:
-        uid = str(next(_uid_numbers))
-        words = [word.replace("@UID@", uid) for word in isolation.words]
-        script = f'#!/bin/sh\nexec {shlex.join([*words, str(binary)])} "$@" 2>/dev/null\n'
-        self._descriptor = os.memfd_create("threegate-monty", os.MFD_CLOEXEC)
-        os.write(self._descriptor, script.encode())
-        os.fchmod(self._descriptor, 0o500)
-
-    @property
-    def path(self) -> str:
-        """A path under which the script can be started while the wrapper is open."""
-        return f"/proc/{os.getpid()}/fd/{self._descriptor}"
-
-    def __enter__(self) -> Wrapper:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+@contextmanager
+def _wrapper(isolation: Isolation, binary: Path) -> Iterator[str]:
+    """The path of the program that the pool starts, until the block ends: a script in memory, so that nothing on disk
+    can be replaced.
+    """
+    uid = str(next(_uid_numbers))
+    words = [word.replace("@UID@", uid) for word in isolation.words]
+    script = f'#!/bin/sh\nexec {shlex.join([*words, str(binary)])} "$@" 2>/dev/null\n'
+    descriptor = os.memfd_create("threegate-monty", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, script.encode())
+        os.fchmod(descriptor, 0o500)
+        yield f"/proc/{os.getpid()}/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 @functools.cache
@@ -124,10 +123,8 @@ def find_isolation(binary: Path) -> Isolation:
     process. Raises Unavailable.
     """
     for isolation in _candidates():
-        with Wrapper(isolation, binary) as wrapper, suppress(OSError, subprocess.SubprocessError):
-            answer = subprocess.run(
-                [wrapper.path, "--help"], capture_output=True, timeout=20, env={}, stdin=subprocess.DEVNULL
-            )
+        with _wrapper(isolation, binary) as path, suppress(OSError, subprocess.SubprocessError):
+            answer = subprocess.run([path, "--help"], capture_output=True, timeout=20, env={}, stdin=subprocess.DEVNULL)
             if answer.returncode == 0:
                 return isolation
     raise Unavailable(f"{binary}: does not start; reinstall it: pip install pydantic-monty=={VERSION}")
@@ -137,22 +134,15 @@ class Worker:
     """One worker process, started and waiting for its one request."""
 
     def __init__(self, isolation: Isolation, binary: Path) -> None:
-        self._wrapper = Wrapper(isolation, binary)
-        self.pool = pydantic_monty.Monty(
-            binary_path=self._wrapper.path, min_processes=1, max_processes=1, checkout_timeout=30.0
-        )
-        try:
-            self.pool.__enter__()
-        except BaseException:
-            self._wrapper.__exit__(None, None, None)
-            raise
+        with ExitStack() as opened:
+            path = opened.enter_context(_wrapper(isolation, binary))
+            self.pool = pydantic_monty.Monty(binary_path=path, min_processes=1, max_processes=1, checkout_timeout=30.0)
+            opened.enter_context(self.pool)
+            self._opened = opened.pop_all()
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
-        try:
-            self.pool.__exit__(None, None, None)
-        finally:
-            self._wrapper.__exit__(None, None, None)
+        self._opened.close()
 
 
 class WarmWorkers:
@@ -163,7 +153,10 @@ class WarmWorkers:
     def __init__(self, size: int) -> None:
         self._binary = worker_binary()
         self.isolation = find_isolation(self._binary)
-        _close_on_exec()
+        for name in os.listdir("/proc/self/fd"):  # no file that this process inherited reaches a worker
+            if int(name) > 2:
+                with suppress(OSError):
+                    os.set_inheritable(int(name), False)
         self._ready: queue.Queue[Worker | Exception] = queue.Queue()
         self._wanted = threading.Semaphore(size)
         self._closed = threading.Event()
@@ -205,9 +198,87 @@ class WarmWorkers:
                 self._ready.put(error)
 
 
-def _close_on_exec() -> None:
-    """No file that this process inherited reaches a worker."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2:
-            with suppress(OSError):
-                os.set_inheritable(int(name), False)
+class WorkerProcess:
+    """A worker that runs a job, by its process id. Sets the rlimits that depend on the job."""
+
+    def __init__(self, pid: int | None, bounds: JobLimits) -> None:
+        if pid is None:
+            raise OSError("monty did not report its worker's process")
+        self._pid = pid
+        self._bounds = bounds
+        self._descriptor = os.pidfd_open(pid)
+        self.cpu_ms: int | None = None
+        self.peak_bytes: int | None = None
+        self._begun: dict[str, str] = {}
+        """What the kernel reported about it before the job's rlimits."""
+        with suppress(OSError):
+            lines = (line.partition(":\t") for line in self._proc("status").splitlines())
+            self._begun = {name: value.strip() for name, _, value in lines}
+        # A deadline in cpu time and a limit on the address space, which apply without us too. For a worker with its own
+        # user this needs CAP_SYS_RESOURCE; `read_back` reports what the kernel then enforces.
+        base = int(self._begun.get("VmSize", "0 kB").split()[0]) * limits.KIB
+        space = base + 2 * bounds.memory_mb * limits.MIB + 256 * limits.MIB
+        cpu = bounds.time_sec + 1
+        with suppress(OSError, ValueError):
+            resource.prlimit(pid, resource.RLIMIT_CPU, (cpu, cpu))
+            resource.prlimit(pid, resource.RLIMIT_AS, (space, space))
+        share = Decimal(bounds.cpu)
+        self._share = CpuShare(pid, share) if share < 1 else None
+
+    def close(self) -> None:
+        """Let the process go; it is not ended by that."""
+        os.close(self._descriptor)
+        if self._share is not None:
+            self._share.close()
+
+    def kill(self) -> None:
+        """Kill the worker at once; does nothing if it is gone."""
+        self.measure()
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+    def measure(self) -> None:
+        """Record cpu time and peak memory while the process can still be queried."""
+        with suppress(OSError, ValueError, IndexError):
+            fields = self._proc("stat").rpartition(") ")[2].split()
+            self.cpu_ms = (int(fields[11]) + int(fields[12])) * 1000 // _TICKS
+            if (peak := _PEAK.search(self._proc("status"))) is not None:
+                self.peak_bytes = int(peak[1]) * limits.KIB
+
+    def read_back(self, missing: tuple[str, ...]) -> dict[str, str]:
+        """What the kernel reports about the worker, and what could not be set on this machine."""
+        status = self._begun
+        facts = {
+            "user": status.get("Uid", "").split("\t")[0],
+            "capabilities": status.get("CapEff", "").lstrip("0") or "none",
+            "no_new_privs": "yes" if status.get("NoNewPrivs") == "1" else "not enforced",
+        }
+        for name, kind in (("network_namespace", "net"), ("ipc_namespace", "ipc")):
+            try:
+                own = Path(f"/proc/{self._pid}/ns/{kind}").readlink() != Path(f"/proc/self/ns/{kind}").readlink()
+                facts[name] = "own" if own else "not enforced"
+            except OSError:
+                facts[name] = "not readable"
+        held: list[str] = []
+        with suppress(OSError):
+            held = self._proc("limits").splitlines()
+        for name, row, unit in (
+            ("cpu_time", "Max cpu time", " s"),
+            ("address_space", "Max address space", " bytes"),
+            ("open_files", "Max open files", ""),
+        ):
+            soft = next((line[len(row) :].split()[0] for line in held if line.startswith(row)), None)
+            facts[name] = "not readable" if soft is None else "not enforced" if soft == "unlimited" else soft + unit
+        if self._share is None:
+            facts["cpu"] = "1 cores (the interpreter has one thread)"
+        elif self._share.held is None:
+            facts["cpu"] = f"not enforced (no cgroup could be made for {self._bounds.cpu} cores)"
+        else:
+            facts["cpu"] = f"{self._share.held.normalize():f} cores (cgroup)"
+        if missing:
+            facts["not_enforced"] = "; ".join(missing)
+        return facts
+
+    def _proc(self, name: str) -> str:
+        with open(f"/proc/{self._pid}/{name}", "rb", buffering=0) as stream:
+            return stream.readall().decode("utf-8", "replace")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
+from threegate.core.removal import remove_folder
 from threegate.plugins.cluster.seal import unseal
-from threegate.runners.staging import remove_folder
 from threegate.trail.workspace_key import VerifierKey
 
 _RESULT = "result.sealed"
