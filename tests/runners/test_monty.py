@@ -225,8 +225,8 @@ from pathlib import Path
 from tests.engine_fixtures import monty_job, run_job
 from threegate.runners.monty.runner import MontyRunner
 from threegate.runners.monty import worker
-tool = worker._tool
-worker._tool = lambda name: None if name == "unshare" else tool(name)  # no user namespaces, as in a chroot
+which = worker.shutil.which
+worker.shutil.which = lambda name, path: None if name == "unshare" else which(name, path=path)  # as in a chroot
 others = [subprocess.Popen(["sleep", "60"]) for _ in range(48)]
 runner = MontyRunner(1)
 try:
