@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.contracts.material import compiled  # noqa: E402
-from threegate.contracts import Call, CallOutcome, engine  # noqa: E402
+from threegate.contracts import engine  # noqa: E402
+from threegate.contracts.state import Call, CallOutcome  # noqa: E402
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 AIM_A_SECOND = 100_000

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench.validate import NAME, NOW, SETTINGS  # noqa: E402
 from tests.adversarial.request.mutations import corpus, mutate  # noqa: E402
-from threegate.request import read_request  # noqa: E402
+from threegate.request.reader import read_request  # noqa: E402
 from threegate.request.render_draft import render_request  # noqa: E402
 
 SLOW_SECONDS = 1.0

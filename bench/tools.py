@@ -33,7 +33,7 @@ from threegate.core import limits
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.tools.manifest import Manifest, read_manifest
 from threegate.tools.server_process import open_server
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 _PYTHON = "/usr/bin/python3"
 _FRESH, _KEPT = "bench", "kept"

@@ -28,8 +28,9 @@ import orjson
 
 from tests.trail.populated import populate
 from tests.trail.workspaces import make_workspace
-from threegate.trail import Trail, moves
+from threegate.trail import moves
 from threegate.trail.payloads import Approved, Observed
+from threegate.trail.trail import Trail
 
 EVENTS = 1500
 DATA = {"request_sha256": "a" * 64, "approval_sha256": "b" * 64, "state": "approved", "file": "TR-x.md"}

@@ -24,7 +24,7 @@ from tests.adversarial.request.hostile import DRAFTS  # noqa: E402
 from tests.adversarial.request.worst import WORST  # noqa: E402
 from tests.request.examples import era  # noqa: E402
 from threegate.core.settings import RequestSettings  # noqa: E402
-from threegate.request import read_request  # noqa: E402
+from threegate.request.reader import read_request  # noqa: E402
 
 AIM_PER_SECOND, AIM_WORST_MS, AIM_COLD = 2000, 100, 2.5
 NAME = "TR-20261122-050000Z-bench.md"

@@ -10,8 +10,8 @@ from tests.support import Place
 from threegate.agents.runs import RunFacts
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.trail import Trail
 from threegate.trail.plugin_kinds.agents_kinds import AgentEnded, AgentStarted
+from threegate.trail.trail import Trail
 
 
 def make_run(place: Place, profile: str = "codex", requester: str | None = None, project: str = "default") -> AgentRun:

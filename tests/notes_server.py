@@ -19,8 +19,8 @@ from threegate.core.workspace import Workspace
 from threegate.tools.manifest import Manifest, ServerFolder
 from threegate.tools.program_tree import program_digests
 from threegate.tools.server_process import open_server
-from threegate.trail import Trail
 from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded
+from threegate.trail.trail import Trail
 
 CODE: Final = r"""
 import base64, json, os, sys, time

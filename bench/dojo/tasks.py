@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.dojo.package import read_recorded
-from threegate.contracts import compile_folder
+from threegate.contracts.compiler import compile_folder
 from threegate.contracts.folder import read_folder
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import RequestSettings

@@ -16,9 +16,9 @@ from typing import Any
 from threegate.core.settings import Settings
 from threegate.plugins.grants.grant import matches, opened
 from threegate.plugins.grants.widened import Widened, read_widened
-from threegate.request import read_request
 from threegate.request.job import Job, build_job, platform_of
 from threegate.request.model import Request
+from threegate.request.reader import read_request
 
 OWNER = 1000
 SETTINGS = Settings()

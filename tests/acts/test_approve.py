@@ -15,11 +15,11 @@ import pytest
 
 from tests.acts.bench_workspace import DATA, Bench
 from threegate.acts.approve import promote, read_signature, seal, seal_as, sign
-from threegate.approval import SignedApproval
+from threegate.approval.batch import SignedApproval
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput, Refused
 from threegate.daemon.recovery import remove_temporary
-from threegate.results import read_verdict
+from threegate.results.verdict import read_verdict
 from threegate.review.countersign import verify_approval
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 

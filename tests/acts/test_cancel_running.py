@@ -10,7 +10,7 @@ import pytest
 from tests.acts.bench_workspace import Bench
 from tests.support import children, wait_until
 from threegate.cli import execute as run
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 ENDLESS = "while True:\n    pass"
 

@@ -15,8 +15,9 @@ from threegate.acts.signing_key import Acting
 from threegate.cli import execute
 from threegate.core.errors import Refused
 from threegate.review.reviewed_draft import Draft, read_draft
-from threegate.trail import Event, Trail
+from threegate.trail.event import Event
 from threegate.trail.payloads import Cancelled, CancelRequested, Claimed, Rejected
+from threegate.trail.trail import Trail
 
 
 def last(bench: Bench) -> Event:

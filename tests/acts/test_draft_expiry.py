@@ -21,11 +21,11 @@ from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.log import Log
 from threegate.launch.context import Context
 from threegate.records.practice import practice_lines, practice_of
-from threegate.results import read_verdict
+from threegate.results.verdict import read_verdict
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import Draft, open_reviewed_draft, read_draft
-from threegate.trail import Trail
 from threegate.trail.payloads import Rejected
+from threegate.trail.trail import Trail
 
 WEEK = 7 * 86400
 
@@ -92,7 +92,7 @@ def test_what_is_not_due_or_not_to_be_decided_on_stays(bench: Bench) -> None:
 
 
 def test_not_under_a_clock_that_went_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from threegate.trail import LockedTrail
+    from threegate.trail.locked_trail import LockedTrail
 
     draft = read_draft(bench.workspace, bench.draft())
     monkeypatch.setattr(LockedTrail, "clock_behind_seconds", 3600.0)

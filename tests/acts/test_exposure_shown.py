@@ -18,7 +18,7 @@ from threegate.core import limits
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.log import Log
 from threegate.plugins.proposals.proposer import Proposer
-from threegate.results import read_verdict
+from threegate.results.verdict import read_verdict
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
 from threegate.shown.request_sections import job_exposure

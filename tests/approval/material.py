@@ -12,22 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from tests import support
-from threegate.approval import (
-    NAMESPACE_APPROVAL,
-    Countersignature,
-    LaunchFacts,
-    MalformedError,
-    PinnedFile,
-    SignedApproval,
-    Statement,
-    load_operators,
-    render_signed,
-    sign_statement,
-    statement_inputs,
-)
-from threegate.approval.operators import NAMESPACES
-from threegate.approval.sshsig import SshSignature
-from threegate.approval.statement import SignedBytes
+from threegate.approval.batch import SignedApproval
+from threegate.approval.facts import LaunchFacts, PinnedFile, statement_inputs
+from threegate.approval.operators import NAMESPACES, load_operators
+from threegate.approval.signature import sign_statement
+from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.sshsig import NAMESPACE_APPROVAL, SshSignature
+from threegate.approval.statement import Countersignature, SignedBytes, Statement, render_signed
 from threegate.changes.action import Changes, ProjectChange
 from threegate.request.action import Script
 from threegate.request.job import Job, Platform, build_job

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from threegate.approval import Operator, challenge_of, passkey_of, passkey_signature, render_operator
-from threegate.approval.passkey import encode_base64url
+from threegate.approval.operators import Operator, render_operator
+from threegate.approval.passkey import challenge_of, encode_base64url, passkey_of, passkey_signature
 from threegate.approval.sshsig import NAMESPACE_APPROVAL
 
 ORIGIN = "https://approve.example.org:8443"

@@ -24,12 +24,12 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from tests.approval import fido
 from tests.approval.fido import mpint, string
 from tests.approval.material import NOW, make_key, public
-from threegate.approval import MalformedError, load_operators, parse_armor, sign_statement, verify_signer
 from threegate.approval.in_process import verifies
-from threegate.approval.operators import NAMESPACES
-from threegate.approval.signature import verify_command
-from threegate.approval.ssh_wire import WireReader
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, render_armor
+from threegate.approval.operators import NAMESPACES, load_operators
+from threegate.approval.signature import sign_statement, verify_command
+from threegate.approval.signer import verify_signer
+from threegate.approval.ssh_wire import MalformedError, WireReader
+from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, parse_armor, render_armor
 from threegate.core.errors import Refused
 
 DATA = b'{"type":"threegate-approval/2","x":1}'

@@ -8,7 +8,7 @@ import pytest
 
 from tests.adversarial.approval import mutations
 from tests.approval.material import Approved
-from threegate.approval import check_launch
+from threegate.approval.launch import check_launch
 from threegate.core.errors import Refused
 
 FAMILIES = {

@@ -16,32 +16,23 @@ from hypothesis import strategies as st
 from tests.approval import material
 from tests.approval.fido import mpint, string
 from tests.approval.material import APPROVED, NOW, WORKSPACE, Approved
-from threegate.approval import (
-    NAMESPACE_ACT,
+from threegate.approval.act import check_act
+from threegate.approval.batch import SignedApproval
+from threegate.approval.facts import LaunchFacts, requester_of
+from threegate.approval.keys import PublicKey, decode_base64, parse_key, parse_key_text
+from threegate.approval.launch import check_launch, launch_checks
+from threegate.approval.operators import Operator, load_operators, render_operator
+from threegate.approval.ssh_wire import MalformedError, WireReader
+from threegate.approval.sshsig import NAMESPACE_ACT, parse_armor, render_armor
+from threegate.approval.statement import (
     Act,
     Countersignature,
-    LaunchFacts,
-    MalformedError,
-    Operator,
-    SignedApproval,
     SignedBytes,
     Statement,
     StatementInput,
-    check_act,
-    check_launch,
     format_utc,
-    launch_checks,
-    load_operators,
-    parse_armor,
-    parse_key,
-    parse_key_text,
     parse_utc,
-    render_operator,
-    requester_of,
 )
-from threegate.approval.keys import PublicKey, decode_base64
-from threegate.approval.ssh_wire import WireReader
-from threegate.approval.sshsig import render_armor
 from threegate.core.errors import Refused
 
 ED25519 = string(b"ssh-ed25519") + string(b"k" * 32)

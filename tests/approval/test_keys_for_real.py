@@ -18,9 +18,10 @@ import pytest
 
 from tests.approval import fido, material
 from tests.approval.material import APPROVED, NOW, Approved, facts_of, line, make_key, public, signed
-from threegate.approval import Statement, check_launch, launch_checks, load_operators, render_signed, sign_statement
-from threegate.approval.operators import NAMESPACES
-from threegate.approval.signature import sign_command, verify_command
+from threegate.approval.launch import check_launch, launch_checks
+from threegate.approval.operators import NAMESPACES, load_operators
+from threegate.approval.signature import sign_command, sign_statement, verify_command
+from threegate.approval.statement import Statement, render_signed
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 
 

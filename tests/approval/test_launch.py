@@ -11,7 +11,9 @@ import pytest
 
 from tests.approval import material
 from tests.approval.material import APPROVED, CREATED, DATA_SHA, NOW, TTL, Approved
-from threegate.approval import PinnedFile, check_launch, launch_checks, load_operators
+from threegate.approval.facts import PinnedFile
+from threegate.approval.launch import check_launch, launch_checks
+from threegate.approval.operators import load_operators
 from threegate.changes.action import JobBranch, JobChange, ProjectPlace
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings

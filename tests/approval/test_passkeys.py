@@ -17,23 +17,21 @@ from hypothesis import strategies as st
 from tests.approval import fido
 from tests.approval.material import NOW, facts_of, line, make_job, make_key, make_request, make_statement
 from tests.approval.soft_passkey import FLAGS, ORIGIN, SoftPasskey
-from threegate.approval import (
-    MalformedError,
-    Operators,
-    check_launch,
-    load_operators,
-    parse_armor,
+from threegate.approval.launch import check_launch
+from threegate.approval.operators import NAMESPACES, PASSKEY_NAMESPACES, Operators, load_operators, render_operator
+from threegate.approval.passkey import (
+    Passkey,
+    decode_base64url,
+    encode_base64url,
+    parse_pin,
     passkey_of,
     passkey_signature,
-    render_operator,
-    render_signed,
-    sign_statement,
-    verify_signer,
 )
-from threegate.approval.operators import NAMESPACES, PASSKEY_NAMESPACES
-from threegate.approval.passkey import Passkey, decode_base64url, encode_base64url, parse_pin
-from threegate.approval.signature import verify_command
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN, render_armor
+from threegate.approval.signature import sign_statement, verify_command
+from threegate.approval.signer import verify_signer
+from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN, parse_armor, render_armor
+from threegate.approval.statement import render_signed
 from threegate.core.errors import Refused
 
 DATA = b'{"type":"threegate-approval/2","x":1}'
@@ -302,7 +300,7 @@ def test_a_passkeys_line_has_a_passkeys_key(tmp_path: Path) -> None:
     """An ordinary key or a token in a line of that form: what is pinned must fit the key."""
     key = make_key(tmp_path, "key")
     for text in (" ".join(Path(f"{key}.pub").read_text().split()[:2]), fido.ecdsa_key().text):
-        from threegate.approval import parse_key_text
+        from threegate.approval.keys import parse_key_text
 
         fingerprint = parse_key_text(*text.split()).fingerprint
         pin = f"{fingerprint} approve.example.org {ORIGIN} Y3JlZA\n"

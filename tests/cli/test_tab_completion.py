@@ -11,8 +11,8 @@ from tests.agent_runs import make_run
 from tests.contracts.material import folder
 from tests.support import Place, make_place, monty_draft, offered
 from threegate.core.workspace import Workspace
-from threegate.trail import Trail
 from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded
+from threegate.trail.trail import Trail
 
 SHOWN_BY = {
     "bash": ["TR-first", "TR-second"],

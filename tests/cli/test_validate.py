@@ -192,7 +192,7 @@ def test_no_secret_and_no_escape_reaches_the_terminal(capsys: pytest.CaptureFixt
 
 
 def test_long_and_wide_lines_keep_the_caret_under_the_place() -> None:
-    from threegate.request import Finding
+    from threegate.request.report import Finding
 
     finding = Finding("TG101", "error", 1, 300, "m", "h")
     shown, mark = output.caret(["x" * 299 + "HERE" + "y" * 300], finding)

@@ -8,7 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.contracts import Call, Compiled, Session, compile_folder, engine
+from threegate.contracts import engine
+from threegate.contracts.compiled import Compiled
+from threegate.contracts.compiler import compile_folder
+from threegate.contracts.state import Call, Session
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "contracts"

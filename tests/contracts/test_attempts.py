@@ -14,8 +14,8 @@ import pytest
 from tests.contracts.material import NOW, call, opened
 from tests.contracts.test_daemon import ask, lay, near, state
 from tests.support import Place
-from threegate.contracts import CallOutcome as ContractOutcome
 from threegate.contracts import engine
+from threegate.contracts.state import CallOutcome as ContractOutcome
 from threegate.core import limits
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Clearance
@@ -24,12 +24,12 @@ from threegate.launch.approved_file import Ended, Waiting, read_approved
 from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
 from threegate.request.job import Job
-from threegate.results import ResultFacts, render_record
+from threegate.results.result_facts import ResultFacts, render_record
 from threegate.runners.backend import policy_facts
 from threegate.runners.interface import Control, Outcome, Runner
 from threegate.runners.streams import nothing_ran
 from threegate.setup.settings_file import set_values
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 TWICE = {"retries": {"max_attempts": 3, "retry_on": ["unavailable"]}}
 

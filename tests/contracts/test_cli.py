@@ -155,7 +155,7 @@ def test_graph(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 
 def test_a_drawing_of_names_that_are_no_names(tmp_path: Path) -> None:
-    from threegate.contracts import compile_folder
+    from threegate.contracts.compiler import compile_folder
 
     long = "t" * 60
     found = compile_folder(folder({long: {}, "u": {"preconditions": [{"requires_prior_tool": long}]}}), environment={})

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from tests.contracts.material import EXAMPLES, TOOL, codes, compiled, folder
-from threegate.contracts import compile_folder, engine
+from threegate.contracts import engine
 from threegate.contracts.codes import CODES
+from threegate.contracts.compiler import compile_folder
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document, read_document, show_path
 from threegate.contracts.folder import read_folder

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import NOW, call, compiled, folder, opened
-from threegate.contracts import Call, CallOutcome, Compiled, Session, compile_folder, engine
+from threegate.contracts import engine
 from threegate.contracts.call_json import answer_from_json, answer_to_json, call_from_json, call_to_json
+from threegate.contracts.compiled import Compiled
+from threegate.contracts.compiler import compile_folder
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.json_paths import MISSING
 from threegate.contracts.session_table import SessionTable, merge
-from threegate.contracts.state import Answer, Tally
+from threegate.contracts.state import Answer, Call, CallOutcome, Session, Tally
 from threegate.core import limits
 from threegate.core.errors import Refused
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts.material import EXAMPLES, compiled, folder
-from threegate.contracts import compile_folder
+from threegate.contracts.compiler import compile_folder
 from threegate.contracts.folder import read_folder
 from threegate.contracts.scenario import run_tests
 from threegate.contracts.skeleton import skeleton

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from tests.conftest import examples
 from tests.contracts.material import NOW, call, compiled
-from threegate.contracts import CallOutcome, Session, engine
+from threegate.contracts import engine
 from threegate.contracts.document import Document, read_document
 from threegate.contracts.path_compiler import compile_path
+from threegate.contracts.state import CallOutcome, Session
 from threegate.core.canonical import canonical_bytes
 
 NUMBERS = st.one_of(st.integers(-50, 50), st.floats(-50, 50, allow_nan=False).map(lambda number: round(number, 3)))

@@ -56,7 +56,7 @@ def test_row(name: str) -> None:
         assert found == sorted([broken["code"], *broken.get("also", ())]), (broken, found)
         if not broken.get("compiles"):
             from tests.contracts.material import folder
-            from threegate.contracts import compile_folder
+            from threegate.contracts.compiler import compile_folder
 
             assert not compile_folder(folder(spec), environment={}).ok
 

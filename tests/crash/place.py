@@ -30,11 +30,11 @@ from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
 from threegate.launch.context import open_context
 from threegate.records.audit_verify import verify_workspace
-from threegate.results import validate_result
+from threegate.results.validate import validate_result
 from threegate.runners.interface import Outcome, Stream
 from threegate.runners.staging import collect
 from threegate.setup.settings_file import render_settings
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 KILLED = 137
 CHILD_SECONDS = 120

@@ -36,7 +36,7 @@ from threegate.records.audit_verify import verify_workspace
 from threegate.records.prune import prune
 from threegate.setup.settings_file import set_values
 from threegate.tools.manifest import Manifest, PinnedTool, announced_manifests
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 
 @dataclass

@@ -17,8 +17,8 @@ from tests.support import wait_until
 from tests.trail.operated import make_operated
 from tests.trail.workspaces import approve
 from threegate.core.workspace import Workspace
-from threegate.trail import Trail
 from threegate.trail.payloads import Observed
+from threegate.trail.trail import Trail
 
 THREEGATE = [sys.executable, "-m", "threegate"]
 

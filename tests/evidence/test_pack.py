@@ -31,9 +31,9 @@ from threegate.core.workspace import Workspace
 from threegate.evidence.pack import Packed, write_pack
 from threegate.evidence.pack_writer import PackWriter
 from threegate.records.trail_checkpoints import rotate, write_trail_checkpoint
-from threegate.trail import Trail
 from threegate.trail.checkpoint import NoteSignature
 from threegate.trail.payloads import Observed, Rejected
+from threegate.trail.trail import Trail
 
 ROOT = Path(__file__).resolve().parents[2]
 

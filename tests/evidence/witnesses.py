@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from threegate.core.workspace import Workspace
-from threegate.trail import Trail, tree
+from threegate.trail import tree
 from threegate.trail.checkpoint import TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.cosignature import WitnessKey
+from threegate.trail.trail import Trail
 from threegate.trail.workspace_key import load_key
 
 START_SECONDS = 90

@@ -25,10 +25,10 @@ from threegate.judgement.gate_inputs import (
     category,
     tool_name,
 )
-from threegate.request import read_request
 from threegate.request.action import Command
 from threegate.request.job import JobInput, build_job, platform_of
 from threegate.request.model import Request
+from threegate.request.reader import read_request
 from threegate.tools.action import ToolCall
 
 NOW = datetime.now(UTC).replace(microsecond=0)

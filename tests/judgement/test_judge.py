@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from tests.support import monty_draft
-from threegate.approval import VerifiedApproval
-from threegate.contracts import Decision, Reason
+from threegate.approval.facts import VerifiedApproval
+from threegate.contracts.state import Decision, Reason
 from threegate.core.errors import Refused
 from threegate.core.settings import Settings, parse_settings
 from threegate.judgement import judge as module
 from threegate.judgement.judge import Clearance, Cleared, NotCleared, judge
 from threegate.judgement.policy import Policy, make_policy
-from threegate.request import read_request
 from threegate.request.job import build_job
 from threegate.request.model import Request
+from threegate.request.reader import read_request
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 ALLOW = Decision("allow")

@@ -14,7 +14,9 @@ from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
 from threegate.request.job import Job
 from threegate.runners.interface import Control, Outcome, Stream
-from threegate.trail import Event, RequestHistory, Trail
+from threegate.trail.event import Event
+from threegate.trail.history import RequestHistory
+from threegate.trail.trail import Trail
 
 EMPTY = Stream(b"", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
 

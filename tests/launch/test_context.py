@@ -14,7 +14,7 @@ from threegate.judgement.judge import Cleared, NotCleared
 from threegate.judgement.policy import Policy
 from threegate.launch.context import Context, daemon_context, open_context
 from threegate.launch.pipeline import judge_now
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 
 def without_id(policy: Policy) -> Policy:

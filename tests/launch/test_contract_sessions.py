@@ -10,7 +10,7 @@ import pytest
 from tests.acts.bench_workspace import Bench
 from tests.contracts.material import folder
 from tests.launch.launching import CountingRunner, daemons, history_of, launched, waiting
-from threegate.contracts import Decision
+from threegate.contracts.state import Decision
 from threegate.core.errors import Refused
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.acts.bench_workspace import DATA, Bench
 from tests.launch.launching import history_of, launched, waiting
-from threegate.approval import check_launch
+from threegate.approval.launch import check_launch
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import (
     draft_owner,

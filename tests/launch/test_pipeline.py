@@ -27,11 +27,11 @@ from threegate.launch.approved_file import Ended, Unrunnable, Waiting, read_appr
 from threegate.launch.context import Context
 from threegate.launch.pipeline import claim, judge_now
 from threegate.request.job import Job
-from threegate.results import read_verdict
 from threegate.results.validate import validate_result
+from threegate.results.verdict import read_verdict
 from threegate.review.countersign import countersign, open_waiting
 from threegate.runners.interface import Control, Outcome
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 
 def types_of(bench: Bench, request_id: str = "req-1") -> list[str]:

@@ -20,8 +20,7 @@ from threegate.launch.approved_file import Waiting
 from threegate.launch.context import Context
 from threegate.launch.pipeline import judge_now
 from threegate.launch.status_file import RunningStatus, write_status, write_waiting
-from threegate.results import read_verdict
-from threegate.results.verdict import verdict_path
+from threegate.results.verdict import read_verdict, verdict_path
 from threegate.runners.budget import Budget
 
 

@@ -19,8 +19,9 @@ from threegate.launch.context import open_context
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.prune import prune
 from threegate.records.trail_checkpoints import write_trail_checkpoint
-from threegate.trail import Trail, payloads
+from threegate.trail import payloads
 from threegate.trail.payloads import Approved, Observed, Rejected
+from threegate.trail.trail import Trail
 
 
 def test_a_restored_backup_is_adopted_by_a_signature_and_old_approvals_are_void(tmp_path: Path) -> None:

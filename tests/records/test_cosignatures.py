@@ -21,10 +21,10 @@ from threegate.records.trail_checkpoints import (
     trail_checkpoint_when_due,
     write_trail_checkpoint,
 )
-from threegate.trail import Trail
 from threegate.trail.checkpoint import TrailCheckpoint
 from threegate.trail.cosignature import WitnessKey
 from threegate.trail.event import Event
+from threegate.trail.trail import Trail
 from threegate.trail.workspace_key import SigningKey
 
 

@@ -12,8 +12,9 @@ import pytest
 from tests.trail.workspaces import WORKSPACE_ID, approve, make_workspace, run
 from threegate.core.errors import InvalidInput
 from threegate.records.export import PAYLOAD_TYPE, export_trail, finished_runs, public_key
-from threegate.trail import Trail, TrailIndex
+from threegate.trail.index import TrailIndex
 from threegate.trail.payloads import ApprovalAbandoned, Approved, Observed, Quarantined, Refused, Validated
+from threegate.trail.trail import Trail
 from threegate.trail.workspace_key import load_key
 
 

@@ -11,8 +11,9 @@ import pytest
 from tests.trail.workspaces import approve, make_workspace, refuse, run
 from threegate.core.workspace import Workspace
 from threegate.records.audit_verify import verify_workspace
-from threegate.trail import Trail, moves
+from threegate.trail import moves
 from threegate.trail.payloads import ApprovalAbandoned, Pruned
+from threegate.trail.trail import Trail
 
 NAME = "TR-20260101-000000Z-{}.md"
 

@@ -20,10 +20,10 @@ from threegate.records.gauge import Gauge
 from threegate.records.metrics import Histogram, TrailCounts
 from threegate.records.metrics_text import render
 from threegate.setup.settings_file import set_values
-from threegate.trail import Trail
 from threegate.trail.event import make_event
 from threegate.trail.payloads import Observed, Rotated
 from threegate.trail.tail import TrailTail
+from threegate.trail.trail import Trail
 
 ROOT = Path(__file__).resolve().parents[2]
 

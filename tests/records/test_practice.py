@@ -16,7 +16,8 @@ from tests.adversarial.trail.everything import make_everything
 from threegate.cli import execute as run
 from threegate.records.practice import Practice, practice_lines, practice_of
 from threegate.records.trail_report import write_report
-from threegate.trail import Trail, payloads
+from threegate.trail import payloads
+from threegate.trail.trail import Trail
 
 
 class Told:

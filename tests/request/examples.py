@@ -6,7 +6,8 @@ import re
 from datetime import UTC, datetime
 
 from threegate.core.settings import RequestSettings
-from threegate.request import Report, read_request
+from threegate.request.reader import read_request
+from threegate.request.report import Report
 from threegate.request.rules import Rule
 
 NOW = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from threegate.core import limits
 from threegate.core.settings import RequestSettings
-from threegate.request.command import WARNINGS, ReadCommand, read_argv, read_command, starts_refused
 from threegate.request.command.programs import refusal, spellings
+from threegate.request.command.read_command import WARNINGS, ReadCommand, read_argv, read_command, starts_refused
 from threegate.request.rules import RULES
 from threegate.request.rules.command_rules import RULES as OURS
 

@@ -13,7 +13,7 @@ from tests.adversarial.request.mutations import corpus, mutate
 from tests.request.examples import NAME, NOW, SETTINGS, era
 from threegate.core import limits
 from threegate.core.front_matter_handler import FrontMatterRefused, read_front_matter
-from threegate.request import read_request
+from threegate.request.reader import read_request
 from threegate.request.source import Source, SourceRefused, read_front, read_source
 from threegate.request.yaml_nodes import YAMLRefused, read_mapping
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.request.examples import APPROVED, ERA, KEYS, NAME, RISK, era, ids, monty, read, request
 from threegate.request import reader as reader_module
-from threegate.request import refuse_unread, stage_of
 from threegate.request.action import Command, Script
 from threegate.request.exposure import exposure_lines
+from threegate.request.reader import refuse_unread, stage_of
 
 
 @pytest.mark.parametrize(

@@ -18,19 +18,10 @@ from markdown_it import MarkdownIt
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
-from threegate.results import (
-    STATUSES,
-    ResultFacts,
-    deliver_result,
-    read_record,
-    render_record,
-    render_result,
-    result_name,
-    show_streams,
-    validate_result,
-    write_record,
-)
 from threegate.results.model import schema
+from threegate.results.render import deliver_result, render_result, show_streams
+from threegate.results.result_facts import STATUSES, ResultFacts, read_record, render_record, result_name, write_record
+from threegate.results.validate import validate_result
 from threegate.runners.egress.egress import read_access_log
 from threegate.runners.interface import Artifact, Destination, Outcome, Stream
 

@@ -13,7 +13,7 @@ from threegate.core import durable
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import EXPOSURE_KEYS, Exposure
-from threegate.results import Verdict, read_verdict, verdict_path, write_verdict
+from threegate.results.verdict import Verdict, read_verdict, verdict_path, write_verdict
 
 VERDICT = Verdict(
     file="TR-x.md", sha256="a" * 64, request_id="TR-x", stage="draft", valid=False, state="invalid", reason="TG101",

@@ -25,7 +25,7 @@ from threegate.runners import backend as backends
 from threegate.runners.budget import Budget, need_of
 from threegate.runners.interface import Control
 from threegate.setup.doctor import examine
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 HEAVY = ("docker", "pydantic_monty", "celery", "urllib3", "requests")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import threegate
 from tests.adversarial.request.builders import command, prose
 from tests.request.examples import ids, read
-from threegate.secretscan import find_secrets, mask_secrets
+from threegate.secretscan.scan import find_secrets, mask_secrets
 
 SECRET = [
     ("password=hunter2", "hunter2"),

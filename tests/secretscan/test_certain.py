@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import few
 from threegate.agents.file_findings import find_in_file
-from threegate.secretscan import has_certain_secret
+from threegate.secretscan.certain import has_certain_secret
 
 RANDOM = "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 AWS = "AKIA" + "Q3EGZ7XN5WVL2JTR"

@@ -11,9 +11,8 @@ import string
 import pytest
 
 from tests.conftest import peer
-from threegate.secretscan import find_secrets, has_secret, mask_secrets
 from threegate.secretscan.patterns import FORMS
-from threegate.secretscan.scan import compiled, spans
+from threegate.secretscan.scan import compiled, find_secrets, has_secret, mask_secrets, spans
 
 _RANDOM = random.Random(20261122)
 LOWER, UPPER, DIGITS = string.ascii_lowercase, string.ascii_uppercase, string.digits

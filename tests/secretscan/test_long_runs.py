@@ -9,9 +9,9 @@ import time
 import pytest
 
 from tests.secretscan.test_forms import EXAMPLES
-from threegate.secretscan import find_secrets, has_certain_secret, has_secret
+from threegate.secretscan.certain import has_certain_secret
 from threegate.secretscan.patterns import ASSIGNED_NAME, FORMS
-from threegate.secretscan.scan import PatternSet, compiled, one_byte_each
+from threegate.secretscan.scan import PatternSet, compiled, find_secrets, has_secret, one_byte_each
 
 PATTERNS = [*(form.pattern for form in FORMS), ASSIGNED_NAME]
 SET = PatternSet(PATTERNS)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from threegate.agents.project_survey import survey
-from threegate.secretscan import find_certain
+from threegate.secretscan.certain import find_certain
 from threegate.secretscan.possible import find_possible
 
 LETTERS = string.ascii_letters + string.digits

@@ -8,7 +8,9 @@ import pytest
 
 from tests.contracts.material import NOW, call, codes, compiled, folder, opened
 from tests.seeds.differences import differs
-from threegate.contracts import CallOutcome, Session, compile_folder, engine
+from threegate.contracts import engine
+from threegate.contracts.compiler import compile_folder
+from threegate.contracts.state import CallOutcome, Session
 
 DONE = CallOutcome("succeeded")
 

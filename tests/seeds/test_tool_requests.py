@@ -11,7 +11,8 @@ import pytest
 from tests.request.examples import ERA, KEYS, NAME, NOW, RISK, SETTINGS, era, request
 from tests.seeds.differences import differs
 from tests.support import make_place, monty_draft, now_text, request_id
-from threegate.request import Report, read_request
+from threegate.request.reader import read_request
+from threegate.request.report import Report
 
 LISTED = {**KEYS, "network": "allowlist", "network_allowlist": "[api.example.com]"}
 

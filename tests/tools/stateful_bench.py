@@ -17,7 +17,7 @@ from threegate.tools.action import ServerState, ToolCall
 from threegate.tools.kept_servers import Kept, KeptServers, WantedCall
 from threegate.tools.manifest import Manifest, Place
 from threegate.tools.process_states import read_state
-from threegate.trail import Owner
+from threegate.trail.payloads.placed import Owner
 
 COUNTS = """
 import time

@@ -16,7 +16,7 @@ from threegate.core.workspace import Workspace
 from threegate.tools.differences import differences
 from threegate.tools.door_names import door_name
 from threegate.tools.manifest import Manifest, PinnedTool, ServerFolder, parse_manifest, read_manifest
-from threegate.trail import TrailIndex
+from threegate.trail.index import TrailIndex
 
 INITIALIZE = {
     "protocolVersion": "2025-06-18",

@@ -9,7 +9,7 @@ from pathlib import Path
 from threegate.acts.operator import add_operator
 from threegate.core.workspace import Workspace
 from threegate.setup.settings_file import render_settings
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 
 def make_operated(folder: Path) -> tuple[Workspace, Path]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.trail.workspaces import make_workspace
 from threegate.core.workspace import Workspace
-from threegate.trail import Trail, format_time
-from threegate.trail.event import make_event, parse_line
+from threegate.trail.event import format_time, make_event, parse_line
+from threegate.trail.trail import Trail
 
 
 def digest(text: str) -> str:

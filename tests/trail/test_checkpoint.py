@@ -20,7 +20,7 @@ from threegate.records.trail_checkpoints import (
     trail_checkpoint_when_due,
     write_trail_checkpoint,
 )
-from threegate.secretscan import has_secret
+from threegate.secretscan.scan import has_secret
 from threegate.trail import tree
 from threegate.trail.checkpoint import LineProof, NoteSignature, TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.verify import verify_trail

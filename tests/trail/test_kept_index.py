@@ -24,9 +24,11 @@ from threegate.core.workspace import Workspace
 from threegate.launch.completion import still_open
 from threegate.records.prune import prune
 from threegate.records.trail_checkpoints import rotate, write_trail_checkpoint
-from threegate.trail import Trail, TrailIndex, chain, kept_index
+from threegate.trail import chain, kept_index
+from threegate.trail.index import TrailIndex
 from threegate.trail.payloads import Observed
 from threegate.trail.spilled_index import SpilledIndex
+from threegate.trail.trail import Trail
 from threegate.trail.verify import verify_trail
 from threegate.trail.workspace_key import load_key, make_key
 

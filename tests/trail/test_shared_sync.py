@@ -13,8 +13,9 @@ from tests.support import wait_until
 from tests.trail.workspaces import make_workspace
 from threegate.core import durable
 from threegate.core.errors import TrailError
-from threegate.trail import Event, Trail
+from threegate.trail.event import Event
 from threegate.trail.payloads import Observed, Rotated
+from threegate.trail.trail import Trail
 from threegate.trail.verify import verify_trail
 
 THREADS, EACH = 8, 12

@@ -15,8 +15,9 @@ from tests.trail.workspaces import WORKSPACE_ID, TickingClock, approve, grow, ma
 from threegate.core import durable
 from threegate.core.errors import TrailError, Unavailable
 from threegate.core.user_state import UserState
-from threegate.trail import Trail, moves
+from threegate.trail import moves
 from threegate.trail.payloads import ApprovalAbandoned, Observed, Quarantined, Rotated
+from threegate.trail.trail import Trail
 
 
 def test_a_new_trail_has_its_first_event_key_and_outside_head(tmp_path: Path) -> None:

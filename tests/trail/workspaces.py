@@ -8,11 +8,14 @@ from pathlib import Path
 
 from threegate.core.workspace import Workspace
 from threegate.launch.completion import with_result
-from threegate.results import ResultFacts, deliver_result, read_record, render_result, write_record
+from threegate.results.render import deliver_result, render_result
+from threegate.results.result_facts import ResultFacts, read_record, write_record
 from threegate.runners.interface import Artifact, Outcome, Stream
-from threegate.trail import LockedTrail, Trail, moves
+from threegate.trail import moves
 from threegate.trail.event import make_event
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved, Claimed, Finished, Quarantined, Refused, Started, Validated
+from threegate.trail.trail import Trail
 
 WORKSPACE_ID = "ws-" + "5" * 32
 

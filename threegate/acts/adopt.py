@@ -16,7 +16,7 @@ from threegate.core.errors import Refused, Unavailable
 from threegate.core.user_state import UserState
 from threegate.launch.context import Context
 from threegate.records.audit_verify import verify_workspace
-from threegate.trail import LockedTrail
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import WorkspaceAdopted
 from threegate.trail.workspace_key import load_key, make_key
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 
-from threegate.approval import format_utc
+from threegate.approval.statement import format_utc
 from threegate.core.errors import Refused
 
 

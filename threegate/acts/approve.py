@@ -13,20 +13,14 @@ from pathlib import Path
 
 from threegate.acts.approval_lines import insert_approval
 from threegate.acts.pinning import check_pinned, pin, texts_to_pin, to_be_pinned
-from threegate.approval import (
-    NAMESPACE_APPROVAL,
-    BatchPlace,
-    LaunchFacts,
-    Operators,
-    SignedApproval,
-    Statement,
-    format_utc,
-    launch_checks,
-    render_signed,
-    sign_statement,
-    statement_inputs,
-)
+from threegate.approval.batch import BatchPlace, SignedApproval
+from threegate.approval.facts import LaunchFacts, statement_inputs
+from threegate.approval.launch import launch_checks
+from threegate.approval.operators import Operators
+from threegate.approval.signature import sign_statement
 from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.sshsig import NAMESPACE_APPROVAL
+from threegate.approval.statement import Statement, format_utc, render_signed
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
@@ -36,7 +30,7 @@ from threegate.launch.launch_problem import read_operators
 from threegate.request.backend import BACKENDS
 from threegate.request.job import Job
 from threegate.request.model import Request
-from threegate.results import Verdict, write_verdict
+from threegate.results.verdict import Verdict, write_verdict
 from threegate.review.reviewed_draft import (
     ReviewedDraft,
     refuse_bad_clock,
@@ -47,9 +41,10 @@ from threegate.review.reviewed_draft import (
 from threegate.shown.request_sections import job_exposure
 from threegate.shown.signed_text import shown_request, signed_text
 from threegate.shown.time_read import Reading
-from threegate.trail import LockedTrail, Owner, moves
+from threegate.trail import moves
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved
-from threegate.trail.payloads.placed import owner_fields
+from threegate.trail.payloads.placed import Owner, owner_fields
 
 _MODE = 0o600
 

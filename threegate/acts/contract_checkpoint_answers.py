@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from threegate.acts.signed_acts import checked_act
-from threegate.contracts import Decision
+from threegate.contracts.state import Decision
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.launch.context import Context

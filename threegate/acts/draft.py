@@ -19,12 +19,13 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
-from threegate.request import Report, Request, read_request
 from threegate.request.backend import BACKENDS
 from threegate.request.fields import check_file_name
 from threegate.request.hosts import HostError, read_target
-from threegate.request.model import InputFile, NetworkTarget, OutputFile, Risk, Sensitivity
+from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request, Risk, Sensitivity
+from threegate.request.reader import read_request
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
+from threegate.request.report import Report
 from threegate.runners.machine import never_fits
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from threegate.approval import PinnedFile
+from threegate.approval.facts import PinnedFile
 from threegate.core import durable
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Unavailable

@@ -17,8 +17,9 @@ from threegate.core import canonical, durable
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.runners.apply.runner import why_not_now
-from threegate.trail import Trail, moves
+from threegate.trail import moves
 from threegate.trail.plugin_kinds.changes_kinds import ProjectAdded, ProjectRemoved
+from threegate.trail.trail import Trail
 
 _MODE = 0o600
 

@@ -18,11 +18,14 @@ from threegate.core.durable import disk_reserve
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context
-from threegate.request import Report
-from threegate.results import Verdict, reserve_result, write_verdict
+from threegate.request.report import Report
+from threegate.results.space import reserve_result
+from threegate.results.verdict import Verdict, write_verdict
 from threegate.review.reviewed_draft import DRAFT_EXPIRED, Draft, read_draft, take_draft_away
 from threegate.shown.time_read import Reading
-from threegate.trail import LockedTrail, moves, payloads, trail_text
+from threegate.trail import moves, payloads
+from threegate.trail.event import trail_text
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads.placed import owner_fields
 
 REJECT = "threegate-reject/1"

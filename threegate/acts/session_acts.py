@@ -17,7 +17,8 @@ from threegate.contracts.state import Reason
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
-from threegate.trail import LockedTrail, moves
+from threegate.trail import moves
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import SessionKilled, SessionOpened
 
 KILL = "threegate-kill/1"

@@ -9,8 +9,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from threegate.approval import MalformedError, Operators, PublicKey, parse_key
-from threegate.approval.keys import decode_base64
+from threegate.approval.keys import PublicKey, decode_base64, parse_key
+from threegate.approval.operators import Operators
+from threegate.approval.ssh_wire import MalformedError
 from threegate.core.errors import InvalidInput
 
 _NAMES = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")

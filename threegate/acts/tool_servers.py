@@ -43,7 +43,8 @@ from threegate.tools.reached_code import CODE_VARIABLE, UNPINNABLE_VARIABLE
 from threegate.tools.server_command import pinned_command, refuse_words
 from threegate.tools.server_process import ServerError, open_server
 from threegate.tools.server_start import DROPPED, secret_values, server_account
-from threegate.trail import LockedTrail, moves
+from threegate.trail import moves
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded, ToolsRefreshed, ToolsRemoved, manifest_path
 
 ADD: Final = "threegate-tools-add/1"

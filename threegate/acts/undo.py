@@ -31,7 +31,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.context import Context
 from threegate.launch.cut_off_changes import lock_undo, recover_undos, undo_journal
-from threegate.results import read_record
+from threegate.results.result_facts import read_record
 from threegate.review.input_copies import InputCopy
 from threegate.runners.apply.apply_engine import Done
 from threegate.runners.apply.apply_journal import ApplyPlan, first_line, read_journal

@@ -17,8 +17,9 @@ from typing import Final
 from threegate.agents.secret_files import file_secret, is_key_name, is_secret_path, text_of
 from threegate.changes.project_paths import folded, folded_parts
 from threegate.core import limits
-from threegate.secretscan import Found, find_certain, mask_secrets, may_have_certain
+from threegate.secretscan.certain import find_certain, may_have_certain
 from threegate.secretscan.possible import find_possible
+from threegate.secretscan.scan import Found, mask_secrets
 
 BY_NAME: Final = "by its name"
 KEY: Final = "private-key"

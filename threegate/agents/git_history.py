@@ -34,7 +34,7 @@ from threegate.agents.git_repository import PROGRAMS, NoHistory, Repository, fin
 from threegate.agents.secret_files import text_of
 from threegate.changes.git_objects import is_id, object_id, pack_head, packed
 from threegate.core import durable, limits, removal
-from threegate.secretscan import find_certain
+from threegate.secretscan.certain import find_certain
 
 _SCRATCH: Final = "scratch"
 _TREE, _LINK, _REGULAR = 0o40000, 0o120000, 0o100000

@@ -19,8 +19,10 @@ from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import is_agent_run_id
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.trail import LockedTrail, Trail, moves
+from threegate.trail import moves
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Pruned
+from threegate.trail.trail import Trail
 
 _DOOMED: Final = ".pruned-"
 

@@ -17,8 +17,9 @@ from threegate.changes.make import utf_8
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
-from threegate.trail import Trail, moves
+from threegate.trail import moves
 from threegate.trail.plugin_kinds.agents_kinds import FindingsDecided
+from threegate.trail.trail import Trail
 
 _KEY_BYTES: Final = 32
 _MODE: Final = 0o600

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from threegate.changes.project_paths import folded_parts, is_environment
-from threegate.secretscan import is_typed_value
+from threegate.secretscan.certain import is_typed_value
 
 _KEY_NAMES: Final = frozenset({"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss", "id_ecdsa_sk", "id_ed25519_sk"})
 _NAMES: Final = _KEY_NAMES | frozenset(

@@ -22,9 +22,9 @@ from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import RequestSettings
-from threegate.request import read_request
 from threegate.request.characters import visible
 from threegate.request.model import InputFile, Risk, Sensitivity
+from threegate.request.reader import read_request
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 
 _LEFT_OUT_NAMED: Final = 20

@@ -18,7 +18,7 @@ from threegate.changes.change_tar import ChangeSet, read_change_set
 from threegate.changes.table import ChangeSetError
 from threegate.core import limits
 from threegate.request.tar_reader import TarEntry, TarError, read_tar
-from threegate.secretscan import find_secrets
+from threegate.secretscan.scan import find_secrets
 
 _MESSAGE: Final = "txt"
 _CHANGE: Final = "tar"

@@ -24,7 +24,7 @@ from threegate.core.errors import Refused
 if TYPE_CHECKING:
     from threegate.changes.action import ProjectPlace
     from threegate.request.model import Request
-    from threegate.trail import Owner
+    from threegate.trail.payloads.placed import Owner
 
 
 def requested_branch(

@@ -52,9 +52,9 @@ def show(
 
     Example: threegate audit show --request TR-20261122-101500Z-sum
     """
-    from threegate.trail import Trail
     from threegate.trail.known_kinds import known_kinds
     from threegate.trail.story import select, story_line
+    from threegate.trail.trail import Trail
 
     kinds = known_kinds()
     unknown = sorted(set(type_ or ()) - kinds.keys())
@@ -162,7 +162,7 @@ def checkpoint(
     from threegate.launch.completion import still_open
     from threegate.records.trail_checkpoints import write_trail_checkpoint
     from threegate.setup.init import account
-    from threegate.trail import Trail
+    from threegate.trail.trail import Trail
 
     workspace = workspace_here()
     with Trail(workspace, spill=partial(still_open, workspace)).locked() as held:
@@ -190,8 +190,8 @@ def prove(
     Example: threegate audit prove 17
     """
     from threegate.records.trail_checkpoints import prove_line
-    from threegate.trail import Trail
     from threegate.trail.checkpoint import TrailCheckpoint
+    from threegate.trail.trail import Trail
 
     note = TrailCheckpoint.parse(_read(with_checkpoint)) if with_checkpoint else None
     with busy("building the proof"):
@@ -253,7 +253,7 @@ def rotate(json_: JsonFlag = False) -> None:
     """
     from threegate.records.trail_checkpoints import rotate as rotate_trail
     from threegate.setup.init import account
-    from threegate.trail import Trail
+    from threegate.trail.trail import Trail
 
     with Trail(workspace_here()).locked() as held:
         path, note = rotate_trail(held, actor=account())

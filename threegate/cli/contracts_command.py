@@ -27,7 +27,7 @@ from threegate.core import limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
 if TYPE_CHECKING:
-    from threegate.contracts import Compiled
+    from threegate.contracts.compiled import Compiled
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -41,7 +41,7 @@ def _load(folder: str) -> tuple[Compiled, dict[str, bytes]]:
     """The folder's files, compiled under the workspace's settings if there is a workspace. Raises
     InvalidInput.
     """
-    from threegate.contracts import compile_folder
+    from threegate.contracts.compiler import compile_folder
     from threegate.contracts.folder import read_folder
 
     permit = False

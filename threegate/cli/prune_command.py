@@ -35,7 +35,7 @@ def prune(
     from threegate.core.settings import parse_duration
     from threegate.records.prune import prune as remove
     from threegate.setup.init import account
-    from threegate.trail import Trail
+    from threegate.trail.trail import Trail
 
     try:
         seconds = parse_duration(older_than)

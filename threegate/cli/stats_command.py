@@ -25,7 +25,7 @@ def stats(
     Example: threegate stats --since 30d
     """
     from threegate.records.practice import practice_lines, practice_of
-    from threegate.trail import Trail
+    from threegate.trail.trail import Trail
 
     found = practice_of(Trail(workspace_here()).events(), since=moment_of(since) if since else None)
     if wants_json(json_):

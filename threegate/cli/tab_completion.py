@@ -80,7 +80,7 @@ def _operators(workspace: Workspace, _: typer.Context) -> list[str]:
 
 def _servers(workspace: Workspace, _: typer.Context) -> Iterable[str]:
     from threegate.tools.manifest import server_names
-    from threegate.trail import Trail
+    from threegate.trail.trail import Trail
 
     with Trail(workspace).locked() as held:
         return server_names(held.index)

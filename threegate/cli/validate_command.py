@@ -22,13 +22,9 @@ from threegate.cli import invocation, output
 from threegate.cli.invocation import argument
 from threegate.core import durable, limits
 from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
-from threegate.request import (
-    Report,
-    Stage,
-    read_request,
-    refuse_unread,
-    stage_of,
-)
+from threegate.request.model import Stage
+from threegate.request.reader import read_request, refuse_unread, stage_of
+from threegate.request.report import Report
 
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings
@@ -152,7 +148,7 @@ def _call_findings(workspace: Workspace, request: Request) -> list[Finding]:
     if not request.action.own_tool or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
         return []
     from threegate.daemon.draft_findings import action_findings
-    from threegate.trail import Trail
+    from threegate.trail.trail import Trail
 
     trail = Trail(workspace)
     try:

@@ -13,7 +13,8 @@ from threegate.request.backend import BACKENDS
 from threegate.request.model import Request
 from threegate.request.report import Finding, Fix
 from threegate.review.reviewed_draft import missing_program_text
-from threegate.trail import Owner, TrailIndex
+from threegate.trail.index import TrailIndex
+from threegate.trail.payloads.placed import Owner
 
 DRAFT_RULES = {
     "TG901": "Take a new request_id (threegate draft makes one): an id and a file name can be used only once.",

@@ -33,19 +33,20 @@ from threegate.daemon.input_hashes import PENDING, InputHashes
 from threegate.daemon.log import Log
 from threegate.daemon.typecheck_queue import TypecheckQueue
 from threegate.judgement.policy import Policy
-from threegate.request import read_request
 from threegate.request.exposure import Exposure, secret_name
 from threegate.request.fixes import propose_fixes
 from threegate.request.model import Request
+from threegate.request.reader import read_request
 from threegate.request.report import Finding, Fix, Report
-from threegate.results import Verdict, write_verdict
-from threegate.results.verdict import State
+from threegate.results.verdict import State, Verdict, write_verdict
 from threegate.review.draft_sources import TakeFile
 from threegate.runners.backend import running
 from threegate.runners.machine import never_fits
-from threegate.trail import KnownRun, LockedTrail, Owner, Trail, TrailIndex
+from threegate.trail.index import KnownRun, TrailIndex
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Observed, Validated
-from threegate.trail.payloads.placed import owner_fields
+from threegate.trail.payloads.placed import Owner, owner_fields
+from threegate.trail.trail import Trail
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _Identity = tuple[int, int, int, int, int]

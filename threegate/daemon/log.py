@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from threegate.core.errors import is_disk_full
-from threegate.secretscan import mask_secrets
+from threegate.secretscan.scan import mask_secrets
 from threegate.shown.escaped_lines import safe
 from threegate.shown.messages import say
 

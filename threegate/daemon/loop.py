@@ -47,7 +47,7 @@ from threegate.launch.open_work import refuse_open
 from threegate.records.trail_checkpoints import complete_trail_checkpoint, trail_checkpoint_when_due
 from threegate.results.space import give_back, reserve_result
 from threegate.review.draft_sources import SOURCES, TakeFile
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8

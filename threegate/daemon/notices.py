@@ -13,7 +13,7 @@ import re
 import threading
 from typing import Final
 
-from threegate.approval import requester_of
+from threegate.approval.facts import requester_of
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.core.extras import missing_extra
@@ -24,7 +24,8 @@ from threegate.request.job import effective_risk
 from threegate.request.model import Request
 from threegate.review.reviewed_draft import expiry
 from threegate.shown.signed_text import requesters
-from threegate.trail import KnownRun, Owner
+from threegate.trail.index import KnownRun
+from threegate.trail.payloads.placed import Owner
 
 _WAITING = 256
 """The most notices that wait to be sent; the rest is counted and logged."""

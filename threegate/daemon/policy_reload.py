@@ -20,8 +20,9 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy, load_policy
 from threegate.runners.backend import policy_facts
-from threegate.trail import LockedTrail, Trail
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import SettingsChanged
+from threegate.trail.trail import Trail
 
 _STILL_SECONDS = 0.25
 _NAMES = 64

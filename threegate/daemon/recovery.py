@@ -30,7 +30,8 @@ from threegate.launch.launch_facts import draft_owner
 from threegate.launch.status_file import write_void
 from threegate.runners.backend import remove_orphans
 from threegate.tools.manifest import settle_manifests
-from threegate.trail import RequestHistory, moves
+from threegate.trail import moves
+from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import ApprovalAbandoned, Approved, Claimed
 
 DISK_WAS_FULL: Final = (

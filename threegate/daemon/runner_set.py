@@ -19,7 +19,7 @@ from threegate.daemon.notices import Notices
 from threegate.judgement.policy import Policy
 from threegate.launch.context import Context, daemon_context
 from threegate.runners.machine import machine_of
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 
 @dataclass

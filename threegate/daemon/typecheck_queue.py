@@ -15,7 +15,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.workspace import RequesterFolders
 from threegate.request.model import Request
 from threegate.request.typecheck import type_findings
-from threegate.results import Verdict, read_verdict, write_verdict
+from threegate.results.verdict import Verdict, read_verdict, write_verdict
 
 
 @dataclass

@@ -17,8 +17,8 @@ from threegate.core.settings import WitnessReference
 from threegate.daemon.log import Log
 from threegate.evidence.witness_client import WitnessClient
 from threegate.records.trail_checkpoints import newest_trail_checkpoint, record_cosignature, record_refusal
-from threegate.trail import Trail
 from threegate.trail.cosignature import WitnessKey
+from threegate.trail.trail import Trail
 
 _ACTOR = "daemon"
 

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.approval import load_operators
+from threegate.approval.operators import load_operators
 from threegate.core import durable, limits
 from threegate.core.canonical import StrictJSONError, loads_strict, sha256_hex
 from threegate.core.errors import InvalidInput, TrailError
@@ -33,8 +33,9 @@ from threegate.evidence.pack_writer import PackWriter
 from threegate.evidence.tree_nodes import TreeNodes
 from threegate.judgement.policy import load_policy
 from threegate.runners.backend import policy_facts
-from threegate.trail import Event, RequestHistory, Trail, format_time
 from threegate.trail.checkpoint import TrailCheckpoint, sign_trail_checkpoint
+from threegate.trail.event import Event, format_time
+from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import (
     Approved,
     Pruned,
@@ -43,6 +44,7 @@ from threegate.trail.payloads import (
     WorkspaceCreated,
 )
 from threegate.trail.payloads.operator_events import OperatorsChanged
+from threegate.trail.trail import Trail
 from threegate.trail.verify import trail_checkpoint_folder, verify_trail
 from threegate.trail.verify_report import Verification
 from threegate.trail.workspace_key import SigningKey, load_key

@@ -22,9 +22,11 @@ from threegate.core.errors import InvalidInput
 from threegate.core.workspace import STATES, Workspace
 from threegate.evidence.pack_writer import PackWriter
 from threegate.records.export import attest
-from threegate.results import ResultFacts, read_record, result_name
-from threegate.secretscan import has_secret, mask_secrets
-from threegate.trail import Event, RequestHistory, moves
+from threegate.results.result_facts import ResultFacts, read_record, result_name
+from threegate.secretscan.scan import has_secret, mask_secrets
+from threegate.trail import moves
+from threegate.trail.event import Event
+from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import Approved, Claimed, Countersigned, End, Finished, Promoted, under_grant
 from threegate.trail.truncation_check import trail_seq_of
 from threegate.trail.workspace_key import SigningKey

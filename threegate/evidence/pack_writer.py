@@ -20,7 +20,7 @@ from typing import IO, Final, Protocol
 
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
-from threegate.secretscan import find_secrets, mask_secrets
+from threegate.secretscan.scan import find_secrets, mask_secrets
 from threegate.trail.workspace_key import SigningKey
 
 SUMS: Final = "SHA256SUMS"

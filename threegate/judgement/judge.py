@@ -12,9 +12,11 @@ from datetime import datetime
 from typing import Any, Literal
 
 from threegate import aana
-from threegate.approval import LaunchFacts, VerifiedApproval, check_launch
+from threegate.approval.facts import LaunchFacts, VerifiedApproval
+from threegate.approval.launch import check_launch
 from threegate.approval.way import NOT_JUDGED
-from threegate.contracts import PASSING, Decision
+from threegate.contracts.reasons import PASSING
+from threegate.contracts.state import Decision
 from threegate.core.errors import Refused
 from threegate.judgement.gate_inputs import Authorization, aana_event
 from threegate.judgement.policy import Policy

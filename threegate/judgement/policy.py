@@ -78,7 +78,7 @@ def make_policy(
     """The policy of settings and contract bytes; pure. `facts`: the backends' own facts, by name."""
     compiled = NO_CONTRACTS
     if contract_files:
-        from threegate.contracts import compile_folder  # most workspaces have none
+        from threegate.contracts.compiler import compile_folder  # most workspaces have none
 
         compiled = compile_folder(
             contract_files,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from threegate.approval import NO_SIGNATURE, LaunchFacts
+from threegate.approval.facts import NO_SIGNATURE, LaunchFacts
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.workspace import RequesterFolders, Workspace
@@ -22,7 +22,10 @@ from threegate.request.backend import BACKENDS, Binding, Bound
 from threegate.request.job import Job, build_job
 from threegate.request.model import InputFile, Request
 from threegate.request.shown_whole import unread_inputs
-from threegate.trail import KnownRun, LockedTrail, RequestHistory, moves
+from threegate.trail import moves
+from threegate.trail.history import RequestHistory
+from threegate.trail.index import KnownRun
+from threegate.trail.locked_trail import LockedTrail
 
 _BACKEND_LINE = re.compile(rb"^backend: ?([A-Za-z][A-Za-z0-9_]{0,39})$", re.MULTILINE)
 

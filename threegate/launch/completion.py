@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from threegate.approval import VOID
+from threegate.approval.facts import VOID
 from threegate.core import canonical, durable, removal
 from threegate.core.durable import disk_reserve
 from threegate.core.workspace import AgentRun, RequesterFolders, Workspace
@@ -28,18 +28,14 @@ from threegate.launch.launch_facts import draft_owner
 from threegate.launch.status_file import write_status
 from threegate.request.backend import DEFAULT_BACKEND
 from threegate.request.model import Request
-from threegate.results import (
-    ResultFacts,
-    deliver_result,
-    read_record,
-    render_result,
-    reserve_result,
-    result_name,
-    show_streams,
-)
 from threegate.results.released import deliver_released, released_there, stage_released
-from threegate.trail import Event, LockedTrail, RequestHistory, moves, payloads, trail_text
-from threegate.trail.event import trail_value
+from threegate.results.render import deliver_result, render_result, show_streams
+from threegate.results.result_facts import ResultFacts, read_record, result_name
+from threegate.results.space import reserve_result
+from threegate.trail import moves, payloads
+from threegate.trail.event import Event, trail_text, trail_value
+from threegate.trail.history import RequestHistory
+from threegate.trail.locked_trail import LockedTrail
 
 CHANGED = Waiting("request_changed", "the file changed while it was judged; reading it again")
 

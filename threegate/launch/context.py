@@ -19,14 +19,16 @@ from threegate.judgement.judge import Judgement
 from threegate.judgement.policy import Policy, load_policy
 from threegate.launch.contract_sessions import ContractSessions
 from threegate.launch.launch_problem import launch_problem
-from threegate.request import Report, read_request
 from threegate.request.model import Stage
+from threegate.request.reader import read_request
+from threegate.request.report import Report
 from threegate.runners.backend import policy_facts
 from threegate.runners.interface import Runner
 from threegate.runners.machine import MACHINES, machine_of, refuse_absent
-from threegate.trail import LockedTrail, Trail
 from threegate.trail.chain import segment_paths
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Started
+from threegate.trail.trail import Trail
 
 
 @dataclass(frozen=True)

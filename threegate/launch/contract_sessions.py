@@ -18,16 +18,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from threegate.contracts import Call, Decision, Reason, Session
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
 from threegate.contracts.session_table import SessionTable
-from threegate.contracts.state import block
+from threegate.contracts.state import Call, Decision, Reason, Session, block
 from threegate.contracts.transitions import may_retry, seen_key
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.past_calls import PastCalls, call_of, outcome_of
-from threegate.results import read_record
+from threegate.results.result_facts import read_record
 from threegate.shown.signed_text import requesters
 from threegate.trail.payloads import Claimed, ContractMove
 
@@ -37,7 +36,8 @@ if TYPE_CHECKING:
     from threegate.judgement.policy import Policy
     from threegate.request.job import Job
     from threegate.request.model import Request
-    from threegate.trail import LockedTrail, Owner
+    from threegate.trail.locked_trail import LockedTrail
+    from threegate.trail.payloads.placed import Owner
 
 _NO_CONTRACTS = Decision("allow", (Reason(0, "no_contracts", "", "the contracts folder is empty"),))
 

@@ -20,7 +20,8 @@ from threegate.launch.context import Context
 from threegate.runners.apply.apply_journal import STAGE, read_journal
 from threegate.runners.apply.branch_delivery import BRANCH_LEFT
 from threegate.runners.apply.runner import JOURNAL, forget_stage, take_back_change
-from threegate.trail import RequestHistory, moves
+from threegate.trail import moves
+from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import Finished
 from threegate.trail.plugin_kinds.changes_kinds import Undone, UndoStarted
 

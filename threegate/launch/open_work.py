@@ -15,8 +15,10 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.launch.approved_file import named_backend
 from threegate.request.backend import BACKENDS
-from threegate.trail import RequestHistory, Trail, moves
+from threegate.trail import moves
+from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import Started
+from threegate.trail.trail import Trail
 
 _OPEN: Final = re.compile(r"open-([a-z]+)-.+").fullmatch
 """A file in control/ by which a plugin marks what it has begun and not ended: ``open-PLUGIN-…``."""

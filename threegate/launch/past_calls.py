@@ -11,19 +11,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from threegate.contracts import Call, CallOutcome
 from threegate.contracts.json_paths import MISSING
+from threegate.contracts.state import Call, CallOutcome
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import RequestSettings
 from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.gate_inputs import backend_tool, call_arguments, tool_name
 from threegate.judgement.policy import Policy
-from threegate.request import read_request
 from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import Request
-from threegate.results import ResultFacts, read_record
-from threegate.trail import Event
+from threegate.request.reader import read_request
+from threegate.results.result_facts import ResultFacts, read_record
+from threegate.trail.event import Event
 from threegate.trail.payloads import Claimed, Finished
 
 RESULT_FILE = "result.json"

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.approval import VOID, VOID_TEXT, LaunchFacts, Under, VerifiedApproval
-from threegate.contracts import Decision
+from threegate.approval.facts import VOID, VOID_TEXT, LaunchFacts, Under, VerifiedApproval
+from threegate.contracts.state import Decision
 from threegate.core import durable, limits, removal
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import Refused
@@ -24,12 +24,14 @@ from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
 from threegate.launch.status_file import RunningStatus
 from threegate.request.job import Job
-from threegate.results import ResultFacts, reserve_result, write_record
 from threegate.results.released import StagedOutputs, stage_released
+from threegate.results.result_facts import ResultFacts, write_record
+from threegate.results.space import reserve_result
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
-from threegate.trail import Owner, RequestHistory, moves, payloads
-from threegate.trail.history import UNKNOWN_EVENT, unknown_event_text
+from threegate.trail import moves, payloads
+from threegate.trail.history import UNKNOWN_EVENT, RequestHistory, unknown_event_text
 from threegate.trail.locked_trail import advance_head
+from threegate.trail.payloads.placed import Owner
 
 _ENDS: Final[Mapping[str, type[payloads.End]]] = {
     "cancelled": payloads.Cancelled,

@@ -10,14 +10,13 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 
-from threegate.approval import VOID
+from threegate.approval.facts import VOID
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import RequesterFolders
 from threegate.judgement.judge import Judgement
 from threegate.launch.approved_file import Approved, Waiting, is_there
 from threegate.launch.context import Context
-from threegate.results import Verdict, put_verdict, read_verdict
-from threegate.results.verdict import State
+from threegate.results.verdict import State, Verdict, put_verdict, read_verdict
 from threegate.trail import moves, payloads
 
 

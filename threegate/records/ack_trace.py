@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from threegate.trail import Event
+from threegate.trail.event import Event
 from threegate.trail.payloads import (
     Approved,
     Claimed,

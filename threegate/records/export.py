@@ -19,12 +19,14 @@ from threegate.core.errors import InvalidInput
 from threegate.core.extras import require_extra
 from threegate.core.workspace import Workspace
 from threegate.records.ack_trace import ack_trace
-from threegate.results import read_record
+from threegate.results.result_facts import read_record
 from threegate.shown.escaped_lines import safe
 from threegate.shown.messages import emit_data
-from threegate.trail import Event, RequestHistory, Trail
+from threegate.trail.event import Event
+from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import Approved, Claimed, Finished
 from threegate.trail.story import select, sentence
+from threegate.trail.trail import Trail
 from threegate.trail.workspace_key import SigningKey, load_key
 
 if TYPE_CHECKING:

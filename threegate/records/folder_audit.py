@@ -33,8 +33,9 @@ from threegate.records.tool_exec_files import ToolExecFiles
 from threegate.results.released import OUTPUTS_FILE
 from threegate.results.space import PREFIX as RESERVED
 from threegate.results.space import reserved_place
-from threegate.trail import Event, moves, payloads
+from threegate.trail import moves, payloads
 from threegate.trail.chain import SEGMENT
+from threegate.trail.event import Event
 from threegate.trail.reserved import reserved
 from threegate.trail.truncation_check import trail_seq_of
 from threegate.trail.verify_report import Verification

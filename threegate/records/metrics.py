@@ -18,8 +18,7 @@ from threegate.aana.decision_log import VERDICT_TYPES
 from threegate.aana.vocabulary import ROUTES
 from threegate.core import limits
 from threegate.request.backend import BACKENDS
-from threegate.trail import Event
-from threegate.trail.event import parse_time
+from threegate.trail.event import Event, parse_time
 from threegate.trail.payloads import (
     Approved,
     Cancelled,

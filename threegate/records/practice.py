@@ -15,8 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from threegate.core import limits
-from threegate.trail import Event
-from threegate.trail.event import format_time
+from threegate.trail.event import Event, format_time
 from threegate.trail.payloads import (
     Approved,
     Cancelled,

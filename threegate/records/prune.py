@@ -22,8 +22,12 @@ from threegate.core.durable import disk_reserve
 from threegate.core.plugins import Place
 from threegate.core.workspace import Workspace
 from threegate.runners.apply.runner import JOURNAL
-from threegate.trail import LockedTrail, RequestHistory, Trail, TrailIndex, payloads
+from threegate.trail import payloads
+from threegate.trail.history import RequestHistory
+from threegate.trail.index import TrailIndex
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved, Finished, SessionKilled, SessionOpened
+from threegate.trail.trail import Trail
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BATCH = 200

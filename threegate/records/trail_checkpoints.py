@@ -16,11 +16,13 @@ from pathlib import Path
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.launch.completion import still_open
-from threegate.trail import LockedTrail, Trail, tree
+from threegate.trail import tree
 from threegate.trail.checkpoint import LineProof, NoteSignature, TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.cosignature import WitnessKey
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Rotated, TrailCheckpointSigned
 from threegate.trail.plugin_kinds.evidence_kinds import Witnessed, cosigned_path
+from threegate.trail.trail import Trail
 from threegate.trail.verify import trail_checkpoint_folder
 from threegate.trail.workspace_key import SigningKey, load_key
 

@@ -15,8 +15,7 @@ from threegate.core.workspace import Workspace
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.practice import Practice, practice_lines
 from threegate.records.report_page import GROUPS, render_page
-from threegate.trail import Event, Trail
-from threegate.trail.event import format_time
+from threegate.trail.event import Event, format_time
 from threegate.trail.payloads import (
     Approved,
     Claimed,
@@ -29,6 +28,7 @@ from threegate.trail.payloads import (
     under_grant,
 )
 from threegate.trail.story import readable
+from threegate.trail.trail import Trail
 
 _MOST_BARS = 62
 _PROBLEMS_SHOWN = 20

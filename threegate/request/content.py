@@ -15,8 +15,7 @@ from threegate.core import limits
 from threegate.request.command.installs import find_installs
 from threegate.request.command.paths import find_places
 from threegate.request.problem import Problem
-from threegate.secretscan import Found, find_secrets
-from threegate.secretscan.scan import PatternSet, one_byte_each, spans
+from threegate.secretscan.scan import Found, PatternSet, find_secrets, one_byte_each, spans
 
 _READ_ELSEWHERE: Final = ("## Command", "## Code", "## Inputs (JSON)")
 _DENIAL: Final = re.compile(

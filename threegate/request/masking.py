@@ -12,7 +12,7 @@ from threegate.request.characters import visible
 from threegate.request.problem import Problem
 from threegate.request.report import Finding
 from threegate.request.rules import RULES
-from threegate.secretscan import Found
+from threegate.secretscan.scan import Found
 
 _GRAM = 5
 

@@ -26,7 +26,7 @@ from threegate.request.action import Action
 from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.body import BodySection, read_sections
 from threegate.request.characters import describe, hidden_places, visible
-from threegate.request.command import read_command
+from threegate.request.command.read_command import read_command
 from threegate.request.content import check_content
 from threegate.request.exposure import Exposure
 from threegate.request.findings import Findings
@@ -38,7 +38,7 @@ from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, read_front, read_source
 from threegate.request.yaml_nodes import YAMLRefused, scalars
-from threegate.secretscan import Found, find_secrets, has_secret
+from threegate.secretscan.scan import Found, find_secrets, has_secret
 
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings

@@ -25,7 +25,7 @@ from threegate.request.model import Request
 from threegate.request.problem import Problem
 from threegate.request.report import Finding
 from threegate.request.rules.code_rules import TYPES
-from threegate.secretscan import mask_secrets
+from threegate.secretscan.scan import mask_secrets
 
 RULE: Final = TYPES.id
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from threegate.core import access_lists, canonical, durable, limits, removal
 from threegate.core.held_folder import hold_path
 from threegate.core.workspace import AgentRun
-from threegate.secretscan import has_secret, mask_secrets
+from threegate.secretscan.scan import has_secret, mask_secrets
 
 if TYPE_CHECKING:
     from threegate.core.workspace import RequesterFolders, Workspace

@@ -18,7 +18,7 @@ from threegate.core.workspace import AgentRun, RequesterFolders, Workspace
 from threegate.results.result_facts import ResultFacts
 from threegate.results.space import deliver_reserved, give_back
 from threegate.results.text import ShownText, fence, one_line, show_stream, visible
-from threegate.secretscan import mask_secrets
+from threegate.secretscan.scan import mask_secrets
 from threegate.trail.moves import numbered
 
 OPERATORS_COPY: Final = 0o400

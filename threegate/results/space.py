@@ -15,7 +15,7 @@ from pathlib import Path
 from threegate.core import durable, limits
 from threegate.core.errors import DiskFull, Unavailable, is_disk_full
 from threegate.core.workspace import Workspace
-from threegate.trail import trail_text
+from threegate.trail.event import trail_text
 
 PREFIX = ".reserved-"
 

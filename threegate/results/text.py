@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from threegate.core import limits
 from threegate.core.printable import escape_of, is_plain
-from threegate.secretscan import find_secrets, mask_secrets
+from threegate.secretscan.scan import find_secrets, mask_secrets
 
 _TICKS = re.compile(r"`+")
 

@@ -18,7 +18,7 @@ from threegate.request.yaml_nodes import YAMLRefused, plain_value
 from threegate.results.front import result_tree
 from threegate.results.model import ToolResult
 from threegate.results.text import visible
-from threegate.secretscan import find_secrets
+from threegate.secretscan.scan import find_secrets
 
 _SECTIONS = ("Summary", "Provenance", "Outputs", "Stdout", "Stderr", "Safety Notes")
 _LABELS = ("Untrusted Output Statement:", "Unexpected behavior:", "Network confirmation:")

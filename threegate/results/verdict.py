@@ -18,7 +18,7 @@ from threegate.core import access_lists, canonical, durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import AgentRun, RequesterFolders
 from threegate.request.exposure import EXPOSURE_KEYS, Exposure, exposure_json
-from threegate.secretscan import has_secret, mask_secrets
+from threegate.secretscan.scan import has_secret, mask_secrets
 
 VERDICT_SCHEMA: Final = "threegate.verdict/1"
 State = Literal["draft", "invalid", "approved", "waiting", "running", "finished", "refused"]

@@ -70,10 +70,10 @@ class AskedReader:
         return kept[1]
 
     def _read(self, path: Path, place: Path, folder: str, settings: Settings) -> Asked | None:
-        from threegate.approval import requester_of  # an empty list loads no gate
-        from threegate.request import read_request
+        from threegate.approval.facts import requester_of  # an empty list loads no gate
         from threegate.request.job import effective_risk
         from threegate.request.model import exposure_of
+        from threegate.request.reader import read_request
         from threegate.review.group_shape import shape_of
 
         owner: int | str | None = None

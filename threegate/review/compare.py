@@ -21,8 +21,8 @@ from threegate.core.errors import InvalidInput
 from threegate.core.file_names import is_request_name
 from threegate.core.settings import RequestSettings
 from threegate.core.workspace import STATES, Workspace
-from threegate.request import read_request
 from threegate.request.model import Request, Stage
+from threegate.request.reader import read_request
 from threegate.review.draft_sources import place_of
 from threegate.review.show import show_request
 

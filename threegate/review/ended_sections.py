@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from threegate.approval import format_utc
+from threegate.approval.statement import format_utc
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note, Section
-from threegate.request import Report
 from threegate.request.model import Request
-from threegate.results import ResultFacts
+from threegate.request.report import Report
+from threegate.results.result_facts import ResultFacts
 from threegate.shown.request_sections import action_texts, exposure_items, read_all
-from threegate.trail import RequestHistory
+from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import Approved, Cleared, Countersigned, End, under_grant
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from threegate.approval import format_utc
+from threegate.approval.statement import format_utc
 from threegate.core import limits
 from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section, size_text
 from threegate.core.settings import Settings

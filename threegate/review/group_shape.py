@@ -19,10 +19,10 @@ from typing import Any, Final
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.request.backend import BACKENDS
-from threegate.request.command import script_word
+from threegate.request.command.pinned_script import script_word
 from threegate.request.job import Job
 from threegate.request.model import Request, exposure_of
-from threegate.trail import Owner
+from threegate.trail.payloads.placed import Owner
 
 _SAME: Final[dict[str, Any]] = {
     "file_name": "",

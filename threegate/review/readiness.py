@@ -17,7 +17,7 @@ from threegate.core.plugins import OFF
 from threegate.core.workspace import Workspace
 from threegate.launch.launch_problem import launch_problem
 from threegate.runners.backend import DoctorLine, LineState, backends, plugin_lines
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 _ENGINE: Final = "engine"
 NOT_YET: Final = "no answer yet"

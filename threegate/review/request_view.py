@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from threegate.approval import Check
+from threegate.approval.facts import Check
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.file_names import is_request_name
 from threegate.core.screen_parts import Field, Listing, Quote, Section
 from threegate.launch.context import Context
-from threegate.request import Report
-from threegate.request.report import Finding
-from threegate.results import ResultFacts, read_record
+from threegate.request.report import Finding, Report
+from threegate.results.result_facts import ResultFacts, read_record
 from threegate.review.countersign import read_waiting, review_waiting, verify_approval
 from threegate.review.draft_sources import source_of
 from threegate.review.ended_sections import ended_sections
@@ -25,7 +24,8 @@ from threegate.review.overview import GROUPS
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import InvalidDraft, ReviewedDraft, read_draft, view_draft
 from threegate.review.status import WHOM, Line, RequestEntry, line_of
-from threegate.trail import Event, RequestHistory
+from threegate.trail.event import Event
+from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import End
 from threegate.trail.story import sentence
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from threegate.approval import format_utc
+from threegate.approval.statement import format_utc
 from threegate.core.errors import Refused
 from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.core.settings import Settings

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from threegate.contracts import PASSING
+from threegate.contracts.reasons import PASSING
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.file_names import is_request_name
@@ -23,10 +23,11 @@ from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Assessment, assess
 from threegate.launch.approved_file import refuse_other_project
 from threegate.launch.context import Context
-from threegate.request import Report, read_request
 from threegate.request.backend import BACKENDS, Binding, Bound
 from threegate.request.job import Job, build_job
 from threegate.request.model import Delivery, Request
+from threegate.request.reader import read_request
+from threegate.request.report import Report
 from threegate.request.shown_whole import unread_inputs
 from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
@@ -35,10 +36,12 @@ from threegate.review.draft_sources import PlacedDraft, check_draft, placed_at, 
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.runners.backend import running
 from threegate.runners.machine import never_fits
-from threegate.secretscan import mask_secrets
-from threegate.trail import KnownRun, LockedTrail, Owner, RequestHistory
-from threegate.trail.history import refuse_unknown_event
+from threegate.secretscan.scan import mask_secrets
+from threegate.trail.history import RequestHistory, refuse_unknown_event
+from threegate.trail.index import KnownRun
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Rejected
+from threegate.trail.payloads.placed import Owner
 
 if TYPE_CHECKING:
     pass

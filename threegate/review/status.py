@@ -22,12 +22,12 @@ from threegate.core.file_names import README, is_agent_run_id
 from threegate.core.workspace import Workspace
 from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Exposure, exposure_json
-from threegate.results import Verdict, read_verdict
+from threegate.results.verdict import Verdict, read_verdict
 from threegate.review.asked import Asked, AskedReader
 from threegate.review.draft_sources import placed_at, placed_drafts, source_of
 from threegate.runners.backend import DoctorLine
 from threegate.runners.live_output import OutputLine, live_output
-from threegate.secretscan import mask_secrets
+from threegate.secretscan.scan import mask_secrets
 from threegate.shown.escaped_lines import GUTTER, own, shown, wrapped
 
 _NOT_SEEN = "not checked yet"
@@ -391,8 +391,12 @@ def _under_grant(path: Path) -> str:
         return ""
     if b'"acted_by":' not in data:
         return ""
-    from threegate.approval import MalformedError, SignedBytes  # a list without grants imports no gate
-    from threegate.approval.statement import ACT_TYPES, Act
+    from threegate.approval.ssh_wire import MalformedError  # a list without grants imports no gate
+    from threegate.approval.statement import (
+        ACT_TYPES,
+        Act,
+        SignedBytes,  # a list without grants imports no gate
+    )
     from threegate.trail.payloads import under_grant
 
     try:

@@ -7,19 +7,3 @@ alone says nothing here, because hashes, which ThreeGate is full of, look just l
 Invariants: one pass of a compiled set decides whether anything is there; only then are places looked for.
 Any string is taken, lone surrogates included. What was found is never copied into a `Found`.
 """
-
-from __future__ import annotations
-
-from threegate.secretscan.certain import find_certain, has_certain_secret, is_typed_value, may_have_certain
-from threegate.secretscan.scan import Found, find_secrets, has_secret, mask_secrets
-
-__all__ = [
-    "Found",
-    "find_certain",
-    "find_secrets",
-    "has_certain_secret",
-    "has_secret",
-    "is_typed_value",
-    "mask_secrets",
-    "may_have_certain",
-]

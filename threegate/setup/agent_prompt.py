@@ -17,9 +17,9 @@ from threegate.core import limits
 from threegate.core.plugins import Place
 from threegate.core.settings import RequestSettings
 from threegate.judgement.policy import Policy
-from threegate.request import RULES
 from threegate.request.backend import BACKENDS
 from threegate.request.front_matter_keys import KEYS
+from threegate.request.rules import RULES
 from threegate.setup.agent_examples import AgentExample, request_examples
 
 _TOLD_RULES = """

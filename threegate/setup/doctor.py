@@ -23,7 +23,7 @@ from threegate.core.version import described
 from threegate.core.workspace import Workspace
 from threegate.runners.apply.runner import why_not_now
 from threegate.runners.backend import DoctorLine, backends, guarded, make_runner, plugin_lines
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 SPACE_LOW, SPACE_NONE = 2 << 30, 256 << 20
 """Free bytes below which there is a warning, or a failure."""

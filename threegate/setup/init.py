@@ -20,7 +20,7 @@ from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.setup.agent_access import account_uid, let_agent_in
 from threegate.setup.settings_file import render_settings
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 _PUBLIC_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_ed25519_sk.pub", "id_ecdsa_sk.pub")
 

@@ -17,8 +17,8 @@ from threegate.core.version import shipped
 from threegate.core.workspace import Workspace
 from threegate.setup.run_tool import run_tool
 from threegate.setup.settings_file import set_values
-from threegate.trail import Trail
 from threegate.trail.payloads import SettingsChanged
+from threegate.trail.trail import Trail
 
 _BUILD_SECONDS = 1800
 _WAY = "bootstrap: threegate/"

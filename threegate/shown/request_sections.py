@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from threegate.approval import format_utc
+from threegate.approval.statement import format_utc
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section, size_text
 from threegate.request.action import Action
 from threegate.request.exposure import Exposure, secret_name

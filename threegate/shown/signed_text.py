@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from threegate.approval import requester_of
+from threegate.approval.facts import requester_of
 from threegate.core.canonical import sha256_hex
 from threegate.core.settings import Settings
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.shown.request_sections import ShownRequest, request_sections
 from threegate.shown.screen_lines import render_sections
-from threegate.trail import KnownRun, Owner
+from threegate.trail.index import KnownRun
+from threegate.trail.payloads.placed import Owner
 
 _NO_WIDTH: Final = 1 << 30
 """Columns: no line is wrapped."""

@@ -15,8 +15,8 @@ from typing import Any
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import RequestSettings
-from threegate.request import read_request
 from threegate.request.model import Request
+from threegate.request.reader import read_request
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 from threegate.tools.action import ToolCall
 

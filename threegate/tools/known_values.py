@@ -18,8 +18,7 @@ from typing import Any, Final
 import re2
 
 from threegate.core import limits
-from threegate.secretscan import mask_secrets
-from threegate.secretscan.scan import OPTIONS, one_byte_each
+from threegate.secretscan.scan import OPTIONS, mask_secrets, one_byte_each
 
 MASK: Final = "[secret]"
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"

@@ -20,7 +20,9 @@ from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.record import first_problem
 from threegate.core.workspace import Workspace
-from threegate.trail import LockedTrail, TrailIndex, moves
+from threegate.trail import moves
+from threegate.trail.index import TrailIndex
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.plugin_kinds.tools_kinds import manifest_path
 
 Place = Literal["jail", "era", "host"]

@@ -22,7 +22,7 @@ import orjson
 
 from threegate.core import canonical, limits
 from threegate.core.errors import Unavailable
-from threegate.secretscan import mask_secrets
+from threegate.secretscan.scan import mask_secrets
 from threegate.tools.known_values import KnownValues
 
 _PIECE: Final = 1 << 16

@@ -20,7 +20,8 @@ from threegate.tools.action import JobServer, ServerState, ToolCall
 from threegate.tools.argument_schema import why_unfit
 from threegate.tools.manifest import Manifest, PinnedTool, manifest_name, parse_manifest, read_manifest
 from threegate.tools.process_states import read_state
-from threegate.trail import Owner, TrailIndex
+from threegate.trail.index import TrailIndex
+from threegate.trail.payloads.placed import Owner
 
 _RULES: Final = {"tools_unknown": "TG906", "tools_changed": "TG907", "arguments_unfit": "TG908"}
 

@@ -17,7 +17,9 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Unavailable
 from threegate.core.file_names import request_of_companion
 from threegate.core.workspace import STATES, Workspace
-from threegate.trail import Event, LockedTrail, RequestHistory, trail_text
+from threegate.trail.event import Event, trail_text
+from threegate.trail.history import RequestHistory
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Payload, Placed
 
 NUMBERS = 10_000

@@ -13,19 +13,11 @@ from typing import Any
 
 from tests.approval import material
 from tests.approval.material import APPROVED, DATA, DATA_SHA, NOW, TTL, Approved
-from threegate.approval import (
-    NAMESPACE_ACT,
-    Act,
-    Countersignature,
-    LaunchFacts,
-    MalformedError,
-    PinnedFile,
-    StatementInput,
-    load_operators,
-    render_signed,
-)
-from threegate.approval.sshsig import render_armor
-from threegate.approval.statement import SignedBytes
+from threegate.approval.facts import LaunchFacts, PinnedFile
+from threegate.approval.operators import load_operators
+from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.sshsig import NAMESPACE_ACT, render_armor
+from threegate.approval.statement import Act, Countersignature, SignedBytes, StatementInput, render_signed
 from threegate.core.settings import QuorumSettings
 from threegate.request.action import Command
 from threegate.request.job import JobInput

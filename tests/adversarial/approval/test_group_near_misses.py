@@ -12,8 +12,8 @@ import pytest
 
 from tests.support import era_draft, monty_draft
 from threegate.core.settings import RequestSettings
-from threegate.request import read_request
 from threegate.request.model import Request
+from threegate.request.reader import read_request
 from threegate.review.group_shape import VaryingValue, differing, outliers_first, shape_of, values_of
 
 A, B = (hashlib.sha256(data).hexdigest() for data in (b"a", b"b"))

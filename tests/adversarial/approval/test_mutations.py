@@ -10,7 +10,7 @@ import pytest
 from tests.adversarial.approval import mutations
 from tests.approval import material
 from tests.approval.material import Approved
-from threegate.approval import check_launch
+from threegate.approval.launch import check_launch
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings
 from threegate.review.code_descriptions import APPROVAL

@@ -25,7 +25,7 @@ from threegate.acts.approve import Sealed, promote, seal, sign
 from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import revoke_operator
 from threegate.acts.signed_acts import OperatorDecision
-from threegate.approval import SignedApproval
+from threegate.approval.batch import SignedApproval
 from threegate.cli import execute
 from threegate.core.errors import Refused, ThreeGateError
 from threegate.daemon.log import Log
@@ -36,8 +36,8 @@ from threegate.launch.context import Context
 from threegate.launch.pipeline import launch
 from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.runners.interface import Control
-from threegate.trail import Trail
 from threegate.trail.moves import relocate
+from threegate.trail.trail import Trail
 
 COPIES = 8
 ROUNDS = 15

@@ -20,7 +20,7 @@ from tests.support import THREEGATE, wait_until
 from threegate.core.workspace import Workspace
 from threegate.launch.cut_off_changes import undo_journal
 from threegate.runners.apply.apply_journal import STAGE, first_line
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 pytestmark = pytest.mark.root
 

@@ -12,7 +12,7 @@ import pytest
 from tests.plugins.cluster.conftest import Bench, bench, signed_place
 from tests.plugins.cluster.envelopes import envelope_of, sealed_of
 from tests.support import make_key, monty_draft, request_id
-from threegate.approval import load_operators
+from threegate.approval.operators import load_operators
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings
 from threegate.plugins.cluster.job_envelope import open_envelope, seal_envelope
@@ -116,8 +116,8 @@ def test_a_request_of_one_signature_of_another(bench: Bench) -> None:
 def test_an_era_job_with_another_seccomp_profile(bench: Bench) -> None:
     """What the job's digest says of this machine's walls must be what they are here."""
     from tests.support import era_draft
-    from threegate.request import read_request
     from threegate.request.job import build_job
+    from threegate.request.reader import read_request
 
     name = request_id("era")
     bench.place.approve(bench.place.drop(era_draft(name, "true")))

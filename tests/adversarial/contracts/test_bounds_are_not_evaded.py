@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import NOW, call, compiled, opened
-from threegate.contracts import Call, CallOutcome, Session, engine
+from threegate.contracts import engine
 from threegate.contracts.path_compiler import compile_path
 from threegate.contracts.schema_paths import has_path
-from threegate.contracts.state import Tally, Total
+from threegate.contracts.state import Call, CallOutcome, Session, Tally, Total
 
 DONE = CallOutcome("succeeded")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import folder
-from threegate.contracts import compile_folder
+from threegate.contracts.compiler import compile_folder
 from threegate.contracts.play import Play
 from threegate.core.errors import InvalidInput
 

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import NOW, TOOL, call, codes, compiled, folder, opened
-from threegate.contracts import CallOutcome, compile_folder, engine
+from threegate.contracts import engine
+from threegate.contracts.compiler import compile_folder
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import read_document
 from threegate.contracts.json_paths import BadPath, PathTooWide
 from threegate.contracts.path_compiler import compile_path
+from threegate.contracts.state import CallOutcome
 from threegate.core import limits
 from threegate.core.json_operators import BadPattern, compile_pattern
 

@@ -12,9 +12,10 @@ import pytest
 from tests.contracts.material import NOW, call, codes, compiled, folder, opened
 from tests.support import make_place
 from threegate import cli
-from threegate.contracts import CallOutcome, engine
+from threegate.contracts import engine
 from threegate.contracts.folder import read_folder
 from threegate.contracts.scenario import run_tests
+from threegate.contracts.state import CallOutcome
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace

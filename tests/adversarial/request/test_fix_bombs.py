@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.request.examples import NAME, NOW, SETTINGS, era
-from threegate.request import read_request
 from threegate.request.fixes import propose_fixes
+from threegate.request.reader import read_request
 
 N = 48_000
 LIST = "## Input Files\n\nnone"

@@ -17,16 +17,16 @@ from tests.adversarial.request.mutations import corpus, mutate
 from tests.conftest import examples
 from tests.contracts.material import compiled
 from tests.request.examples import ids, monty, read
-from threegate.contracts import Call
 from threegate.contracts.call_json import call_from_json, call_to_json
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.session_table import SessionTable
+from threegate.contracts.state import Call
 from threegate.core.settings import Settings
 from threegate.judgement.gate_inputs import call_arguments, tool_name
 from threegate.judgement.judge import assess
 from threegate.judgement.policy import make_policy
-from threegate.request import Request
 from threegate.request.job import Platform, build_job
+from threegate.request.model import Request
 from threegate.request.render_draft import render_request
 from threegate.runners.backend import policy_facts
 

@@ -13,7 +13,7 @@ from tests.adversarial.request_commands import honest_commands, hostile_commands
 from tests.conftest import examples
 from threegate.core import limits
 from threegate.core.settings import RequestSettings
-from threegate.request.command import WARNINGS, read_command
+from threegate.request.command.read_command import WARNINGS, read_command
 from threegate.request.rules import RULES
 
 PROGRAMS = frozenset(RequestSettings().programs)

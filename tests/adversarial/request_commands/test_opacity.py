@@ -14,11 +14,12 @@ from tests.adversarial.request_commands import honest_commands, opaque_commands
 from tests.request.examples import ERA, KEYS, MONTY, RISK, ids, read, request
 from threegate.core import limits
 from threegate.core.settings import RequestSettings
-from threegate.request import Report
-from threegate.request.command import read_command, script_word, why_opaque
-from threegate.request.command.data_tools import TOOLS
+from threegate.request.command.data_tools import TOOLS, why_opaque
+from threegate.request.command.pinned_script import script_word
+from threegate.request.command.read_command import read_command
 from threegate.request.exposure import Exposure
 from threegate.request.job import Platform, build_job
+from threegate.request.report import Report
 
 PROGRAMS = frozenset(RequestSettings().programs)
 DIGEST = "0123456789abcdef" * 4

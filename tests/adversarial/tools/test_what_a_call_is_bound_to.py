@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.acts.tool_bench import ToolBench
-from threegate.approval import launch_checks
+from threegate.approval.launch import launch_checks
 from threegate.judgement.judge import Cleared
 from threegate.launch.approved_file import Unrunnable, read_approved
 from threegate.launch.pipeline import judge_now

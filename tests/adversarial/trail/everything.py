@@ -25,8 +25,8 @@ from threegate.plugins.grants.giving import new_grant
 from threegate.plugins.grants.widened import Widened
 from threegate.records.trail_checkpoints import newest_trail_checkpoint, record_cosignature
 from threegate.review.countersign import countersign, open_waiting
-from threegate.trail import Trail
 from threegate.trail.cosignature import WitnessKey, cosign
+from threegate.trail.trail import Trail
 from threegate.trail.workspace_key import SigningKey
 
 CODE = "open('/out/sum.txt', 'w').write('6')\nprint('done')"

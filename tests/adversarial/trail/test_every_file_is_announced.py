@@ -27,8 +27,8 @@ from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.folder_audit import EXEMPT
-from threegate.trail import Trail
 from threegate.trail.event import make_event
+from threegate.trail.trail import Trail
 
 _KINDS = {
     "approved", "audit", "audit/checkpoints", "contracts", "drafts", "drafts/files", "finished", "grants", "inputs", "memory",  # noqa: E501

@@ -19,10 +19,10 @@ from tests.trail.workspaces import WORKSPACE_ID, grow, make_workspace, raw_trail
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.records.trail_checkpoints import write_trail_checkpoint
-from threegate.trail import Trail
 from threegate.trail.chain import Chain
 from threegate.trail.checkpoint import TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.event import LineError, make_event
+from threegate.trail.trail import Trail
 from threegate.trail.tree import Frontier
 from threegate.trail.verify import verify_trail
 from threegate.trail.workspace_key import SigningKey, load_key

@@ -34,11 +34,13 @@ from threegate.launch.pipeline import claim, judge_now, launch
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.prune import prune
 from threegate.records.trail_checkpoints import write_trail_checkpoint
-from threegate.trail import Trail, TrailIndex, payloads
+from threegate.trail import payloads
 from threegate.trail.event import make_event
+from threegate.trail.index import TrailIndex
 from threegate.trail.known_kinds import KINDS, Opaque, known_kinds, plugin_kinds
 from threegate.trail.payloads import PAYLOADS, Placed, Stopped
 from threegate.trail.story import story_line
+from threegate.trail.trail import Trail
 
 HERE = "tests.adversarial.trail"
 PROBE = Plugin("probe", "is there for a test", offers={"kinds": "kinds:KINDS"}, room=f"{HERE}.probe_plugin")

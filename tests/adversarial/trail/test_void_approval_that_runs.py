@@ -23,7 +23,7 @@ from threegate.launch.completion import refuse_unrunnable
 from threegate.launch.context import Context
 from threegate.launch.pipeline import claim, judge_now, launch
 from threegate.records.audit_verify import verify_workspace
-from threegate.results import read_verdict
+from threegate.results.verdict import read_verdict
 from threegate.review.countersign import verify_approval
 from threegate.review.status import status_lines
 from threegate.trail.index import TrailIndex

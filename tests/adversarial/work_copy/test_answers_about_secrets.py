@@ -12,7 +12,7 @@ from tests.support import make_place
 from threegate.agents.project_survey import survey
 from threegate.agents.secret_answers import Answers, keep_answers
 from threegate.core.workspace import Workspace
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 TOKEN = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 OTHER = "ghp_" + "Q7Rm2Xc8Vb4Nl1Kj6Hg3Fd9Sa5Pz0OiUyTrE"

@@ -17,7 +17,8 @@ from threegate.agents.git_repository import NoHistory, Repository
 from threegate.agents.work_changes import read_changes
 from threegate.agents.work_copy import CopyKind, WorkCopy
 from threegate.core import limits
-from threegate.secretscan import Found, find_certain
+from threegate.secretscan.certain import find_certain
+from threegate.secretscan.scan import Found
 
 TOKEN = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 GIT = "git -c user.name=a -c user.email=a@b.c"

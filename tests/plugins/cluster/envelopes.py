@@ -18,8 +18,8 @@ from tests.support import wait_until
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import load_policy
 from threegate.plugins.cluster.job_envelope import JobEnvelope, make_envelope, seal_envelope
-from threegate.request import read_request
 from threegate.request.job import build_job
+from threegate.request.reader import read_request
 from threegate.runners.backend import policy_facts
 from threegate.runners.interface import Evidence
 from threegate.trail.workspace_key import load_key

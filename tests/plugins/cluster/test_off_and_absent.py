@@ -21,8 +21,8 @@ from threegate.review.readiness import Readiness
 from threegate.runners.machine import THIS_MACHINE, machine_of
 from threegate.setup.doctor import examine
 from threegate.setup.systemd_service import NEEDS
-from threegate.trail import Trail
 from threegate.trail.payloads import Claimed, Started
+from threegate.trail.trail import Trail
 
 SECTION = b"[cluster]\nbroker = 'amqps://broker'\n"
 OFF = SECTION + b"[plugins]\noff = ['cluster']\n"

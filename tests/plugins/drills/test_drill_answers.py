@@ -29,7 +29,7 @@ from threegate.plugins.tui.screens import Confirm, TextScreen
 from threegate.review.overview import entries, find_entry
 from threegate.review.request_view import view_request
 from threegate.review.status import line_rows, status_lines
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 
 @pytest.fixture

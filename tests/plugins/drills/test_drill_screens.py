@@ -22,8 +22,8 @@ from threegate.launch.context import Context
 from threegate.plugins.drills.drill_plants import PLANTS
 from threegate.plugins.drills.drills import drills_of
 from threegate.plugins.drills.placed_drill import Drill
-from threegate.request import read_request
 from threegate.request.model import Request
+from threegate.request.reader import read_request
 from threegate.request.render_draft import render_request
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import Draft, view_draft

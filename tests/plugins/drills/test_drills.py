@@ -34,15 +34,16 @@ from threegate.plugins.drills.placed_drill import PLAN, Drill, drills_folder, re
 from threegate.plugins.drills.section import DrillSettings
 from threegate.records.audit_verify import verify_workspace
 from threegate.records.practice import practice_lines, practice_of
-from threegate.request import read_request
 from threegate.request.action import Command, Script
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
+from threegate.request.reader import read_request
 from threegate.review.reviewed_draft import find_draft, read_draft
 from threegate.review.show import open_input, show_request
 from threegate.review.status import status_lines
 from threegate.shown.time_read import Reading
-from threegate.trail import Event, Trail
+from threegate.trail.event import Event
 from threegate.trail.index import TrailIndex
+from threegate.trail.trail import Trail
 
 
 @pytest.fixture

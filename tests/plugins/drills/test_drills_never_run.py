@@ -33,8 +33,8 @@ from threegate.records.audit_verify import verify_workspace
 from threegate.review import reviewed_draft
 from threegate.review.reviewed_draft import Draft, open_reviewed_draft, read_draft
 from threegate.review.status import status_lines
-from threegate.trail import Trail
 from threegate.trail.payloads import Approved, Claimed, Promoted, Started
+from threegate.trail.trail import Trail
 
 _GOES_ON = (Approved, Promoted, Claimed, Started)
 

@@ -22,7 +22,7 @@ from threegate.plugins.drills.placed_drill import Drill, drills_folder
 from threegate.records.audit_verify import verify_workspace
 from threegate.review.draft_sources import placed_at
 from threegate.review.status import status_lines
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.approval import material
-from threegate.approval import MalformedError
+from threegate.approval.ssh_wire import MalformedError
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes
 from threegate.core.errors import Refused

@@ -17,8 +17,8 @@ from threegate.plugins.grants.promotion import use_grants
 from threegate.plugins.grants.standing_grants import list_grants
 from threegate.plugins.grants.tool_grants import calls_sections, look_at_calls
 from threegate.shown.screen_lines import render_sections
-from threegate.trail import Trail
 from threegate.trail.plugin_kinds.agents_kinds import AgentEnded
+from threegate.trail.trail import Trail
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 

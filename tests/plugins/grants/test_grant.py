@@ -17,7 +17,7 @@ from threegate.plugins.grants.promotion import use_grants
 from threegate.plugins.grants.standing_grants import find_grant, list_grants
 from threegate.plugins.grants.widened import read_widened
 from threegate.review.countersign import countersign, open_waiting, verify_approval
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 
 def give(bench: Bench, **changes: Any) -> Grant:

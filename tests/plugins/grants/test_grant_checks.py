@@ -11,16 +11,11 @@ import pytest
 
 from tests.approval import material
 from tests.approval.material import APPROVED, NOW, POLICY, WORKSPACE
-from threegate.approval import (
-    NAMESPACE_ACT,
-    NAMESPACE_APPROVAL,
-    Act,
-    LaunchFacts,
-    MalformedError,
-    Under,
-    check_launch,
-    launch_checks,
-)
+from threegate.approval.facts import LaunchFacts, Under
+from threegate.approval.launch import check_launch, launch_checks
+from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL
+from threegate.approval.statement import Act
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings, Settings, parse_settings
 from threegate.plugins.grants.grant import FIRST_GRANT_TYPE, Grant, covers, opened, terms

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from tests.approval import material
 from tests.approval.material import APPROVED, NOW, POLICY, WORKSPACE
-from threegate.approval import Act, MalformedError, check_launch
+from threegate.approval.launch import check_launch
+from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.statement import Act
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.settings import parse_settings

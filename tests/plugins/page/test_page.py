@@ -34,7 +34,7 @@ from threegate.launch.context import open_context
 from threegate.plugins.page.page_login import serving_at
 from threegate.plugins.page.page_templates import foreign
 from threegate.plugins.page.views import pieces_of
-from threegate.results import Verdict, write_verdict
+from threegate.results.verdict import Verdict, write_verdict
 from threegate.review import readiness
 from threegate.review.overview import entries
 from threegate.review.request_view import SOMEBODY, view_request

@@ -34,7 +34,7 @@ from threegate.plugins.proposals.proposal_verdict import AllowedProposal
 from threegate.plugins.proposals.rules import judge_proposal
 from threegate.plugins.proposals.section import ProposalSettings
 from threegate.plugins.proposals.tools import TOOLS
-from threegate.request import read_request
+from threegate.request.reader import read_request
 
 NOW = datetime(2026, 11, 22, 6, tzinfo=UTC)
 

@@ -12,7 +12,7 @@ import pytest
 
 from threegate.core.settings import ProjectSettings, Settings
 from threegate.plugins.proposals.proposal_draft import draft_from_proposal
-from threegate.request import read_request
+from threegate.request.reader import read_request
 
 NOW = datetime(2026, 11, 22, 6, tzinfo=UTC)
 

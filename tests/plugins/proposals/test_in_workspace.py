@@ -13,9 +13,9 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.plugins.proposals.proposer import Proposer
-from threegate.request import read_request
+from threegate.request.reader import read_request
 from threegate.review.draft_sources import check_draft
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 VALUE = {"tool": "memory.propose", "args": {"content": "x"}}
 

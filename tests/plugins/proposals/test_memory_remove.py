@@ -10,7 +10,7 @@ import pytest
 from tests.acts.bench_workspace import Bench
 from threegate.cli import execute as run
 from threegate.plugins.proposals.memory import notes
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 LINES = [
     json.dumps({"content": f"note {number}", "request_id": name}).encode() + b"\n"

@@ -21,7 +21,7 @@ from threegate.daemon.log import Log
 from threegate.plugins.proposals.memory import ProposedNote, notes, remove_note, store_note
 from threegate.plugins.proposals.proposal_finished import APPLY, FinishedProposal
 from threegate.records.audit_verify import verify_workspace
-from threegate.trail import TrailIndex
+from threegate.trail.index import TrailIndex
 from threegate.trail.payloads import Pruned
 
 

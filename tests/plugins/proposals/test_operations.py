@@ -12,7 +12,7 @@ from tests.support import Place, make_place
 from threegate.core.workspace import Workspace
 from threegate.plugins.proposals.in_workspace import sweep
 from threegate.plugins.proposals.proposer import Proposer
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from threegate.plugins.tui.lines import Lines
 from threegate.plugins.tui.operator_app import OperatorApp, RequestsScreen, run_operator
 from threegate.plugins.tui.request_list import RequestList
 from threegate.plugins.tui.screens import Confirm, TextScreen
-from threegate.results import Verdict, write_verdict
+from threegate.results.verdict import Verdict, write_verdict
 from threegate.review import readiness, status
 from threegate.review.countersign import verify_approval
 from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft

@@ -36,8 +36,8 @@ from threegate.plugins.cluster.seal import WORKER
 from threegate.plugins.cluster.section import ClusterSettings
 from threegate.setup.certificates import certificate_pem, certify, common_name, new_key, private_pem
 from threegate.setup.settings_file import set_values
-from threegate.trail import Trail
 from threegate.trail.payloads import SettingsChanged
+from threegate.trail.trail import Trail
 from threegate.trail.workspace_key import VerifierKey
 
 VHOST = "threegate"

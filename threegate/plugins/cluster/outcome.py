@@ -21,7 +21,7 @@ from threegate.core.canonical import INTEGER_MAX
 from threegate.core.errors import InvalidInput
 from threegate.core.record import Record
 from threegate.request.job import JobLimits
-from threegate.results import ResultFacts, check_record
+from threegate.results.result_facts import ResultFacts, check_record
 from threegate.runners.interface import Artifact, Destination, Outcome, Status, Stream
 from threegate.runners.staging import odd_name
 

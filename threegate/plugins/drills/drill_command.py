@@ -58,7 +58,7 @@ def status(json_: JsonFlag = False) -> None:
     """
     from threegate.plugins.drills.section import DrillSettings
     from threegate.records.practice import practice_of
-    from threegate.trail import Trail
+    from threegate.trail.trail import Trail
 
     workspace = workspace_here()
     found = practice_of(Trail(workspace).events())

@@ -36,12 +36,15 @@ from threegate.plugins.drills.placed_drill import (
     read_drill,
     remove_files,
 )
-from threegate.request import Report
 from threegate.request.model import InputFile, Request
 from threegate.request.render_draft import file_name, render_request
+from threegate.request.report import Report
 from threegate.request.typecheck import type_findings
 from threegate.review.reviewed_draft import Draft, view_draft
-from threegate.trail import LockedTrail, TrailIndex, moves, trail_text
+from threegate.trail import moves
+from threegate.trail.event import trail_text
+from threegate.trail.index import TrailIndex
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved
 
 DRILL: Final = "threegate-drill/1"

@@ -21,7 +21,9 @@ from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.workspace import Workspace
 from threegate.plugins.drills.kinds import DrillEnded, drill_commitment
 from threegate.review.draft_sources import Answer, DraftSource
-from threegate.trail import LockedTrail, Owner, moves
+from threegate.trail import moves
+from threegate.trail.locked_trail import LockedTrail
+from threegate.trail.payloads.placed import Owner
 
 if TYPE_CHECKING:
     from threegate.launch.context import Context

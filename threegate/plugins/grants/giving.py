@@ -11,14 +11,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from threegate.approval import (
-    NAMESPACE_ACT,
-    Act,
-    format_utc,
-    render_signed,
-    sign_statement,
-    verify_signer,
-)
+from threegate.approval.signature import sign_statement
+from threegate.approval.signer import verify_signer
+from threegate.approval.sshsig import NAMESPACE_ACT
+from threegate.approval.statement import Act, format_utc, render_signed
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.durable import disk_reserve
@@ -40,7 +36,8 @@ from threegate.review.reviewed_draft import (
     refuse_bad_clock,
 )
 from threegate.review.show import show_request
-from threegate.trail import Owner, moves, payloads
+from threegate.trail import moves, payloads
+from threegate.trail.payloads.placed import Owner
 
 _MODE = 0o600
 

@@ -185,7 +185,7 @@ def list_(json_: JsonFlag = False) -> None:
     Example: threegate grant list
     """
     from threegate.plugins.grants.standing_grants import list_grants
-    from threegate.trail import Trail
+    from threegate.trail.trail import Trail
 
     workspace = workspace_here()
     found = list_grants(workspace, Trail(workspace))
@@ -211,7 +211,7 @@ def show(
     """
     from threegate.plugins.grants.standing_grants import find_grant
     from threegate.shown.escaped_lines import field, quoted
-    from threegate.trail import Trail
+    from threegate.trail.trail import Trail
 
     workspace = workspace_here()
     standing = find_grant(workspace, Trail(workspace), which)

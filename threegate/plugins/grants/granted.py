@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from threegate.approval import LaunchFacts, MalformedError, SignedBytes, Under
+from threegate.approval.facts import LaunchFacts, Under
+from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.statement import SignedBytes
 from threegate.approval.way import ActWay, NotReadError, Step
 from threegate.core import limits
 from threegate.core.errors import Refused

@@ -36,7 +36,8 @@ from threegate.review.reviewed_draft import (
     take_draft_away,
     validate_draft,
 )
-from threegate.trail import TrailIndex, moves, payloads
+from threegate.trail import moves, payloads
+from threegate.trail.index import TrailIndex
 from threegate.trail.payloads.placed import owner_fields
 
 _MODE = 0o600

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from threegate.approval import MalformedError
+from threegate.approval.ssh_wire import MalformedError
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.plugins.grants.grant import Grant
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 
 @dataclass(frozen=True, slots=True)

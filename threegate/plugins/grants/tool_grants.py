@@ -28,7 +28,8 @@ from threegate.tools.call_draft import draft_call, tool_call
 from threegate.tools.manifest import Manifest, PinnedTool, read_manifest
 from threegate.tools.requested_call import requested_call
 from threegate.tools.server_card import reach_section, tool_claims
-from threegate.trail import KnownRun, Owner, TrailIndex
+from threegate.trail.index import KnownRun, TrailIndex
+from threegate.trail.payloads.placed import Owner
 
 _INBOX_REQUESTER = "core"
 """The requester of calls through the inbox, as drafts there name it."""

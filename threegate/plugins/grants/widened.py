@@ -21,8 +21,8 @@ from threegate.core import canonical, limits
 from threegate.core.errors import Refused
 from threegate.plugins.grants.constraint import Constraint, Kind, kind_of
 from threegate.request.backend import BACKENDS
-from threegate.request.command import script_word
 from threegate.request.command.data_tools import tool_of
+from threegate.request.command.pinned_script import script_word
 from threegate.request.job import Job
 
 _LIMITS: Final = ("time_sec", "memory_mb")

@@ -21,19 +21,12 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from threegate.acts.approve import known_operators, promote, seal, seal_as
-from threegate.approval import (
-    NAMESPACE_APPROVAL,
-    NAMESPACE_LOGIN,
-    MalformedError,
-    Operator,
-    Statement,
-    challenge_of,
-    parse_armor,
-    passkey_signature,
-    render_signed,
-    verify_signer,
-)
-from threegate.approval.passkey import decode_base64url, encode_base64url
+from threegate.approval.operators import Operator
+from threegate.approval.passkey import challenge_of, decode_base64url, encode_base64url, passkey_signature
+from threegate.approval.signer import verify_signer
+from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.sshsig import NAMESPACE_APPROVAL, NAMESPACE_LOGIN, parse_armor
+from threegate.approval.statement import Statement, render_signed
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
 from threegate.core.web_origin import parse_origin

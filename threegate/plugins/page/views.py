@@ -21,8 +21,8 @@ from threegate.review.readiness import Readiness
 from threegate.review.request_view import RequestView, view_request
 from threegate.review.status import TITLES as NEXT_TITLES
 from threegate.review.status import Line, RequestEntry, grouped, line_of
-from threegate.secretscan import mask_secrets
-from threegate.trail import Trail
+from threegate.secretscan.scan import mask_secrets
+from threegate.trail.trail import Trail
 
 TITLES: Final = {
     "drafts": "Drafts",

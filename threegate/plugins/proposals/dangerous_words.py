@@ -12,7 +12,7 @@ import unicodedata
 from typing import Final
 
 from threegate.request.characters import is_hidden
-from threegate.secretscan import has_secret
+from threegate.secretscan.scan import has_secret
 
 SUBMITTING: Final = frozenset(
     {

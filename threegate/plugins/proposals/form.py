@@ -21,7 +21,7 @@ from threegate.plugins.proposals.tools import (
     ProposalTool,
     ToolField,
 )
-from threegate.secretscan import mask_secrets
+from threegate.secretscan.scan import mask_secrets
 
 _KINDS: Final = {"string": "a string", "integer": "a whole number", "boolean": "true or false"}
 

@@ -21,8 +21,9 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.plugins.proposals.proposal_finished import APPLY, FinishedProposal, finished_proposal, refuse_done
-from threegate.secretscan import has_secret
-from threegate.trail import LockedTrail, moves
+from threegate.secretscan.scan import has_secret
+from threegate.trail import moves
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Applied, Pruned
 
 NOTES_FILE = "notes.jsonl"

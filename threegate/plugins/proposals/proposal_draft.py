@@ -26,8 +26,8 @@ from threegate.plugins.proposals.gather import ProposalSources, gather, primary_
 from threegate.plugins.proposals.lanes import make_plan
 from threegate.plugins.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
 from threegate.plugins.proposals.rules import Links, judge_proposal
-from threegate.request import read_request
 from threegate.request.characters import visible
+from threegate.request.reader import read_request
 
 _CREATED: Final = re.compile(rb'\ncreated_utc: "?([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)"?\n')
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"

@@ -15,7 +15,7 @@ from typing import Any
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
-from threegate.trail import LockedTrail
+from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved, Finished
 
 APPLY = "threegate-apply/1"

@@ -14,7 +14,7 @@ from threegate.review.draft_sources import DraftSource, Say, TakeFile
 if TYPE_CHECKING:
     from threegate.core.settings import Settings
     from threegate.core.workspace import Workspace
-    from threegate.trail import Trail
+    from threegate.trail.trail import Trail
 
 
 def _proposer(workspace: Workspace, trail: Trail, say: Say, settings: Callable[[], Settings]) -> TakeFile:

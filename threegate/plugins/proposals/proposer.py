@@ -18,11 +18,12 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.plugins.proposals.in_workspace import sweep
 from threegate.plugins.proposals.proposal_draft import DraftResult, draft_from_proposal
-from threegate.results import State, Verdict, write_verdict
+from threegate.results.verdict import State, Verdict, write_verdict
 from threegate.review.draft_sources import Say
-from threegate.trail import Owner, Trail, moves
+from threegate.trail import moves
 from threegate.trail.payloads import Observed, Proposed
-from threegate.trail.payloads.placed import owner_fields
+from threegate.trail.payloads.placed import Owner, owner_fields
+from threegate.trail.trail import Trail
 
 
 class Proposer:

@@ -52,16 +52,16 @@ from threegate.plugins.serve.door_calls import DoorCall, draft_of, fixes_of, pro
 from threegate.plugins.serve.door_files import read_files
 from threegate.plugins.serve.door_tools import OfferedTool, is_tool_name, offered_tools, tool_answer
 from threegate.plugins.serve.outputs import outputs_of, read_output
-from threegate.request import read_request
+from threegate.request.reader import read_request
 from threegate.request.yaml_nodes import YAMLRefused
-from threegate.results import Verdict, read_verdict
 from threegate.results.front import read_result
+from threegate.results.verdict import Verdict, read_verdict
 from threegate.review.results import list_results
 from threegate.runners.live_output import PROGRESS, live_output
 from threegate.shown.escaped_lines import shown
 from threegate.tools.call_draft import draft_call, tool_call
 from threegate.tools.requested_call import check_arguments
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 Tell = Callable[[float, float, str], Awaitable[None]]
 """(seconds waited, seconds to wait, what for) → a progress notification."""

@@ -17,7 +17,7 @@ from threegate.core.workspace import Workspace
 from threegate.runners.mcp.answer_files import FILE_KEY, RESULT, binary_part
 from threegate.tools.door_names import door_name
 from threegate.tools.manifest import PinnedTool, read_manifest, server_names
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 _BETWEEN: Final = "__"
 

@@ -25,7 +25,7 @@ from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
 from threegate.core.forms import Form
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.secretscan import mask_secrets
+from threegate.secretscan.scan import mask_secrets
 
 _OPERATORS: Final = frozenset({"answer", "asked", "at", "kill"})
 """Keys of a replay's line that only an operator or the clock may set."""

@@ -48,7 +48,7 @@ from threegate.setup.init import account
 from threegate.shown.escaped_lines import GUTTER, LEAST_WIDTH, WIDTH, Title, own, quoted, shown
 from threegate.shown.messages import say
 from threegate.shown.time_read import Reader, Reading
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 EVERY_SECONDS: Final = 1.0
 SPLIT_COLUMNS: Final = 120

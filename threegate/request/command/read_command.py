@@ -30,7 +30,7 @@ from threegate.request.command.programs import (
 )
 from threegate.request.command.words import MARK, Word, quoted_words, split_words
 from threegate.request.problem import Problem
-from threegate.secretscan import mask_secrets
+from threegate.secretscan.scan import mask_secrets
 
 WARNINGS: Final = frozenset(("TG330", "TG331"))
 """Rules of a command that warn and refuse nothing."""

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from threegate.request.action import Action
     from threegate.runners.interface import Runner
     from threegate.tools.action import ToolCall
-    from threegate.trail import Owner, TrailIndex
+    from threegate.trail.index import TrailIndex
+    from threegate.trail.payloads.placed import Owner
 
 
 class Mcp(RunningBackend):

@@ -13,7 +13,7 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.plugins.grants.promotion import use_grants
 from threegate.plugins.grants.standing_grants import list_grants
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 ROOT = Path(__file__).resolve().parents[4]
 

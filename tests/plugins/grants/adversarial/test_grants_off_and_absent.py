@@ -13,7 +13,7 @@ import pytest
 from tests.acts.bench_workspace import Bench
 from tests.acts.test_names_and_words import root
 from tests.support import wait_until
-from threegate.approval import launch_checks
+from threegate.approval.launch import launch_checks
 from threegate.cli import execute
 from threegate.core.errors import Refused
 from threegate.core.plugins import Plugin
@@ -27,8 +27,8 @@ from threegate.plugins.grants.standing_grants import find_grant
 from threegate.plugins.grants.widened import read_widened
 from threegate.review.countersign import countersign, facts_now, open_waiting, read_waiting
 from threegate.review.status import status_lines
-from threegate.trail import Trail
 from threegate.trail.known_kinds import plugin_kinds
+from threegate.trail.trail import Trail
 
 Switch = Callable[[bool], None]
 HAD_CODE = Plugin.has_code

@@ -15,7 +15,9 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.support import threegate
-from threegate.approval import NAMESPACE_ACT, Act, format_utc, render_signed, sign_statement
+from threegate.approval.signature import sign_statement
+from threegate.approval.sshsig import NAMESPACE_ACT
+from threegate.approval.statement import Act, format_utc, render_signed
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.plugins.grants.giving import finished_request, new_grant

@@ -17,7 +17,7 @@ from threegate.plugins.drills.placed_drill import Drill
 from threegate.plugins.page.commands import commands
 from threegate.review.overview import entries
 from threegate.review.request_view import view_request
-from threegate.trail import Trail
+from threegate.trail.trail import Trail
 
 
 @pytest.fixture

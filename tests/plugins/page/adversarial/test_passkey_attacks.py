@@ -22,9 +22,9 @@ from tests.plugins.page.passkey_client import HOST, ORIGIN, PasskeyClient, data_
 from threegate.acts.operator import record_operators, revoke_operator
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
-from threegate.approval import Act, Statement, challenge_of, render_signed
-from threegate.approval.passkey import encode_base64url
+from threegate.approval.passkey import challenge_of, encode_base64url
 from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN
+from threegate.approval.statement import Act, Statement, render_signed
 from threegate.cli import execute
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused

@@ -11,7 +11,7 @@ import shutil
 from decimal import Decimal
 from pathlib import Path
 
-from threegate.approval import Operators
+from threegate.approval.operators import Operators
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.extras import missing_extra

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from threegate.approval import Operators, load_operators
+from threegate.approval.operators import Operators, load_operators
 from threegate.core import durable, limits
 
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from threegate.approval import LaunchFacts, Operators, PinnedFile, VerifiedApproval
-from threegate.contracts import Decision, Reason
+from threegate.approval.facts import LaunchFacts, PinnedFile, VerifiedApproval
+from threegate.approval.operators import Operators
+from threegate.contracts.state import Decision, Reason
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.settings import Settings
@@ -25,10 +26,10 @@ from threegate.judgement.judge import Clearance, NotCleared, judge
 from threegate.judgement.policy import Policy, make_policy
 from threegate.plugins.cluster.job_envelope import JobEnvelope, open_envelope
 from threegate.plugins.cluster.worker.journal import NonceJournal, Spent
-from threegate.request import read_request
 from threegate.request.backend import BACKENDS
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
+from threegate.request.reader import read_request
 from threegate.runners.backend import policy_facts
 from threegate.trail.workspace_key import VerifierKey
 
