@@ -21,12 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.agents.people import Person, as_account, person
-from threegate.agents.names_layer import names_work
-from threegate.agents.work_changes import read_changes
-from threegate.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy
+from tests.plugins.agents.people import Person, as_account, person
 from threegate.core.workspace import Workspace
-from threegate.jail.jail import Account, Jail
+from threegate.plugins.agents.names_layer import names_work
+from threegate.plugins.agents.work_changes import read_changes
+from threegate.plugins.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy
+from threegate.plugins.jail.jail import Account, Jail
 
 ROUNDS = 9
 NOW = "date +%s.%N"

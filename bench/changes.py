@@ -21,11 +21,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.changes.trees_on_disk import build, held, made
+from tests.plugins.changes.trees_on_disk import build, held, made
 from tests.runners.applying import Change, own
-from threegate.changes.change_facts import changed_paths, path_diff
-from threegate.changes.change_tar import read_change_set
-from threegate.changes.trees import HeldTree
+from threegate.plugins.changes.change_facts import changed_paths, path_diff
+from threegate.plugins.changes.change_tar import read_change_set
+from threegate.plugins.changes.trees import HeldTree
 
 Times = tuple[float, float]
 """Milliseconds of the clock, and of processors."""

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.evidence.outside import approve_runs, files_of, make_outside
+from tests.plugins.evidence.outside import approve_runs, files_of, make_outside
 from tests.support import THREEGATE, Place, make_place
 
 

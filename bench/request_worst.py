@@ -17,11 +17,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from threegate.core.secretscan.scan import find_secrets  # noqa: E402
 from threegate.core.settings import RequestSettings  # noqa: E402
 from threegate.request.code import check_code, check_vars  # noqa: E402
 from threegate.request.command.read_command import read_command  # noqa: E402
 from threegate.request.content import check_content  # noqa: E402
-from threegate.secretscan.scan import find_secrets  # noqa: E402
 
 AIM_MS = 100
 SIZE = 64 * 1024

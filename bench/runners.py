@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pydantic_monty
 
 from tests.engine_fixtures import ENGINE, era_job, era_settings, monty_job, run_job
-from threegate.jail.seccomp import SECCOMP_JSON
 from threegate.runners.era.runner import EraRunner
 from threegate.runners.monty.runner import MontyRunner
 from threegate.runners.monty.worker import Worker, find_isolation, worker_binary
+from threegate.runners.seccomp import SECCOMP_JSON
 
 CODE = "sum(i * i for i in range(1000))"
 _MARK_BEGIN, _MARK_END = "<!-- bench/runners.py writes this -->", "<!-- until here -->"

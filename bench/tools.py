@@ -31,8 +31,8 @@ from tests.door_client import daemon, parameters
 from tests.support import Place, make_place
 from threegate.core import limits
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.tools.manifest import Manifest, read_manifest
-from threegate.tools.server_process import open_server
+from threegate.plugins.tools.manifest import Manifest, read_manifest
+from threegate.plugins.tools.server_process import open_server
 from threegate.trail.trail import Trail
 
 _PYTHON = "/usr/bin/python3"

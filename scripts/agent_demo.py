@@ -14,11 +14,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.agents.npm_agents import Unavailable
-from tests.agents.people import Person, person
-from tests.agents.real_agents import AGENTS
-from tests.agents.scripted_model import Model, Say
-from tests.agents.test_real_agents_session import employ, headless
+from tests.plugins.agents.npm_agents import Unavailable
+from tests.plugins.agents.people import Person, person
+from tests.plugins.agents.real_agents import AGENTS
+from tests.plugins.agents.scripted_model import Model, Say
+from tests.plugins.agents.test_real_agents_session import employ, headless
 
 _SEQUENCES = re.compile(r"\x1b\[[0-9;]*m")
 """Colours of the agent's, which it sends without a terminal too."""

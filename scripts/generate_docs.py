@@ -24,12 +24,12 @@ from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.model_workflow import WorkflowContract
 from threegate.core.record import published, schema_of
+from threegate.launch.results.model import schema as result_schema
+from threegate.launch.results.verdict_schema import verdict_schema
 from threegate.plugins.proposals.proposal_form import ProposalVerdict
 from threegate.plugins.serve.answers import ContractDecision, Decision
 from threegate.request.rules.rules_page import rules_page
 from threegate.request.schema import report_schema, request_schema, request_schema_2
-from threegate.results.model import schema as result_schema
-from threegate.results.verdict_schema import verdict_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.support import Place
-from threegate.agents.runs import RunFacts
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.trail.plugin_kinds.agents_kinds import AgentEnded, AgentStarted
+from threegate.plugins.agents.kinds import AgentEnded, AgentStarted
+from threegate.plugins.agents.runs import RunFacts
 from threegate.trail.trail import Trail
 
 

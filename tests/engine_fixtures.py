@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from threegate.core.settings import EraSettings
-from threegate.jail.seccomp import SECCOMP_SHA256
 from threegate.judgement import judge
 from threegate.judgement.judge import Clearance
 from threegate.request.action import Command, Script
 from threegate.request.job import ERA_ENVIRONMENT, PROXY_URL, Job, JobInput, JobLimits
 from threegate.runners.interface import Control, Outcome, Runner
+from threegate.runners.seccomp import SECCOMP_SHA256
 
 APPROVED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ENGINE = os.environ.get("THREEGATE_TEST_ENGINE", "")

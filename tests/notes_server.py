@@ -16,10 +16,10 @@ from typing import Any, Final
 from tests import support
 from threegate.core import canonical
 from threegate.core.workspace import Workspace
-from threegate.tools.manifest import Manifest, ServerFolder
-from threegate.tools.program_tree import program_digests
-from threegate.tools.server_process import open_server
-from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded
+from threegate.plugins.tools.kinds import ToolsAdded
+from threegate.plugins.tools.manifest import Manifest, ServerFolder
+from threegate.plugins.tools.program_tree import program_digests
+from threegate.plugins.tools.server_process import open_server
 from threegate.trail.trail import Trail
 
 CODE: Final = r"""

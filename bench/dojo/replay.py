@@ -33,9 +33,9 @@ from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.plugins.grants.tool_grants import grant_calls, look_at_calls
+from threegate.plugins.tools.action import ToolCall
+from threegate.plugins.tools.door_names import door_name
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
-from threegate.tools.action import ToolCall
-from threegate.tools.door_names import door_name
 
 SECONDS = 900
 """For anything to happen, on a machine that does much else."""

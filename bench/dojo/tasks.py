@@ -22,7 +22,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.settings import RequestSettings
 from threegate.plugins.grants.call_rules import CallRules, read_rules
 from threegate.plugins.grants.widened import ARGUMENTS
-from threegate.tools.call_draft import draft_call, tool_call
+from threegate.plugins.tools.call_draft import draft_call, tool_call
 
 CONTRACTS = Path(__file__).resolve().parents[2] / "docs" / "examples" / "contracts" / "agentdojo"
 GRANTS = CONTRACTS.with_name("agentdojo-grants.sh")

@@ -16,7 +16,7 @@ from threegate.acts.approve import Promoted, promote, seal, sign
 from threegate.acts.operator import add_operator
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
-from threegate.results.verdict import Verdict, put_verdict
+from threegate.launch.results.verdict import Verdict, put_verdict
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.setup.init import init_workspace
 from threegate.setup.settings_file import set_values

@@ -17,7 +17,7 @@ from threegate.acts.retry import retry_request
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
-from threegate.results.verdict import read_verdict
+from threegate.launch.results.verdict import read_verdict
 from threegate.review.countersign import countersign, open_waiting, verify_approval
 from threegate.trail.payloads import Cancelled, Claimed, Validated
 from threegate.trail.trail import Trail

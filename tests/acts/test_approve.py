@@ -19,7 +19,7 @@ from threegate.approval.batch import SignedApproval
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput, Refused
 from threegate.daemon.recovery import remove_temporary
-from threegate.results.verdict import read_verdict
+from threegate.launch.results.verdict import read_verdict
 from threegate.review.countersign import verify_approval
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 

@@ -13,13 +13,13 @@ import pytest
 from tests.acts.bench_workspace import Bench
 from threegate.acts.approve_group import open_group, seal_group
 from threegate.approval.batch import SignedApproval
+from threegate.approval.shown.escaped_lines import GUTTER
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput
 from threegate.review.group_screen import render_group
 from threegate.review.reviewed_draft import read_draft
 from threegate.review.show import as_approved
 from threegate.review.status import line_rows, status_lines
-from threegate.shown.escaped_lines import GUTTER
 from threegate.trail.trail import Trail
 
 

@@ -13,6 +13,7 @@ from tests.acts.bench_workspace import Bench
 from tests.support import wait_until
 from threegate.acts.approve import promote, seal, sign
 from threegate.acts.reject import expire_draft
+from threegate.audit.practice import practice_lines, practice_of
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.screen_parts import Fact
 from threegate.core.settings import parse_settings
@@ -20,8 +21,7 @@ from threegate.daemon import run_daemon
 from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.log import Log
 from threegate.launch.context import Context
-from threegate.records.practice import practice_lines, practice_of
-from threegate.results.verdict import read_verdict
+from threegate.launch.results.verdict import read_verdict
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import Draft, open_reviewed_draft, read_draft
 from threegate.trail.payloads import Rejected

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench
+from threegate.approval.shown.request_sections import job_exposure
 from threegate.cli import execute as run
 from threegate.core import limits
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.log import Log
+from threegate.launch.results.verdict import read_verdict
 from threegate.plugins.proposals.proposer import Proposer
-from threegate.results.verdict import read_verdict
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
-from threegate.shown.request_sections import job_exposure
 
 SCRIPT = b"print(1)\n"
 

@@ -10,9 +10,9 @@ import pytest
 from tests.acts.tool_bench import ToolBench
 from threegate.acts.approve import promote, seal, sign
 from threegate.core.errors import Refused
+from threegate.plugins.tools.action import EarlierCall, ServerState
+from threegate.plugins.tools.process_states import write_states
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
-from threegate.tools.action import EarlierCall, ServerState
-from threegate.tools.process_states import write_states
 
 ME = os.getuid()
 

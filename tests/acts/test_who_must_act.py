@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.acts.bench_workspace import Bench
-from threegate.results.verdict import Verdict, write_verdict
+from threegate.launch.results.verdict import Verdict, write_verdict
 from threegate.review.status import Line, status_lines
 
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 from tests.acts.bench_workspace import Bench, make_bench
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.workspace import AgentRun
-from threegate.tools.call_draft import draft_call, tool_call
-from threegate.tools.manifest import Manifest, PinnedTool
-from threegate.trail.plugin_kinds.agents_kinds import AgentStarted
-from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded
+from threegate.plugins.agents.kinds import AgentStarted
+from threegate.plugins.tools.call_draft import draft_call, tool_call
+from threegate.plugins.tools.kinds import ToolsAdded
+from threegate.plugins.tools.manifest import Manifest, PinnedTool
 
 SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",

@@ -19,12 +19,12 @@ from threegate.approval.signature import sign_statement
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_APPROVAL, SshSignature
 from threegate.approval.statement import Countersignature, SignedBytes, Statement, render_signed
-from threegate.changes.action import Changes, ProjectChange
+from threegate.plugins.changes.action import Changes, ProjectChange
+from threegate.plugins.tools.action import ToolCall
 from threegate.request.action import Script
 from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
 from threegate.request.render_draft import blank_draft
-from threegate.tools.action import ToolCall
 
 CREATED = datetime(2026, 11, 22, 10, 0, 0, tzinfo=UTC)
 APPROVED = CREATED + timedelta(minutes=5)

@@ -14,10 +14,10 @@ from tests.approval.material import APPROVED, CREATED, DATA_SHA, NOW, TTL, Appro
 from threegate.approval.facts import PinnedFile
 from threegate.approval.launch import check_launch, launch_checks
 from threegate.approval.operators import load_operators
-from threegate.changes.action import JobBranch, JobChange, ProjectPlace
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings
-from threegate.tools.action import JobServer, ServerState
+from threegate.plugins.changes.action import JobBranch, JobChange, ProjectPlace
+from threegate.plugins.tools.action import JobServer, ServerState
 
 
 def code_of(facts: Any) -> str:

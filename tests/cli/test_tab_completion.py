@@ -11,7 +11,7 @@ from tests.agent_runs import make_run
 from tests.contracts.material import folder
 from tests.support import Place, make_place, monty_draft, offered
 from threegate.core.workspace import Workspace
-from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded
+from threegate.plugins.tools.kinds import ToolsAdded
 from threegate.trail.trail import Trail
 
 SHOWN_BY = {

@@ -23,8 +23,8 @@ from threegate.judgement.policy import load_policy
 from threegate.launch.approved_file import Ended, Waiting, read_approved
 from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
+from threegate.launch.results.result_facts import ResultFacts, render_record
 from threegate.request.job import Job
-from threegate.results.result_facts import ResultFacts, render_record
 from threegate.runners.backend import policy_facts
 from threegate.runners.interface import Control, Outcome, Runner
 from threegate.runners.streams import nothing_ran

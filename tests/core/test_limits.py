@@ -29,7 +29,7 @@ OWN = {
     "agents/secret_files.py": {"_GUESSED_BYTES", "_KEY_BYTES"},
     "changes/commit_message.py": {"_SUBJECT_CHARS"},
     "changes/stored_form.py": {"_POINTER_BYTES"},
-    "cli/findings_question.py": {"_KIND_CHARS", "_PATH_CHARS"},
+    "plugins/agents/findings_question.py": {"_KIND_CHARS", "_PATH_CHARS"},
     "secretscan/certain.py": {
         "_AWS_PREFIX_BYTES",
         "_COUNTED_BYTES",

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from threegate.changes.requested_change import RequestedChange
+from threegate.plugins.changes.requested_change import RequestedChange
+from threegate.plugins.tools.requested_call import RequestedCall
 from threegate.request.action import Action
 from threegate.request.backend import BACKENDS, Backend, Bound
-from threegate.tools.requested_call import RequestedCall
 
 PACKAGE = Path(__file__).resolve().parents[2] / "threegate"
 OWN = ("changes/", "tools/", "runners/apply/", "runners/era/", "runners/mcp/", "runners/monty/")

@@ -24,13 +24,13 @@ from threegate import cli
 from threegate.acts.operator import add_operator
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import OperatorDecision
+from threegate.audit.audit_verify import verify_workspace
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
 from threegate.launch.context import open_context
-from threegate.records.audit_verify import verify_workspace
-from threegate.results.validate import validate_result
+from threegate.launch.results.validate import validate_result
 from threegate.runners.interface import Outcome, Stream
 from threegate.runners.staging import collect
 from threegate.setup.settings_file import render_settings

@@ -13,29 +13,29 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.changes.branches import git
-from tests.changes.trees_on_disk import build, made
 from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, last_words, problems_after
+from tests.plugins.changes.branches import git
+from tests.plugins.changes.trees_on_disk import build, made
 from tests.runners.applying import own
 from tests.support import request_id, wait_until
 from threegate.acts.operator import add_operator
 from threegate.acts.signing_key import Acting
-from threegate.acts.tool_servers import LookedAt, add_server, remove_server, take_up
-from threegate.changes.change_draft import draft_change_set
-from threegate.changes.change_tar import change_tar, read_change_set
-from threegate.changes.commit_chain import commits_tar
-from threegate.changes.make import MadeChangeSet
+from threegate.audit.audit_verify import verify_workspace
+from threegate.audit.prune import prune
 from threegate.core.canonical import sha256_hex
 from threegate.core.settings import RequestSettings
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES
 from threegate.launch.context import Context, open_context
+from threegate.plugins.changes.change_draft import draft_change_set
+from threegate.plugins.changes.change_tar import change_tar, read_change_set
+from threegate.plugins.changes.commit_chain import commits_tar
+from threegate.plugins.changes.make import MadeChangeSet
 from threegate.plugins.grants.giving import new_grant
 from threegate.plugins.grants.standing_grants import list_grants
-from threegate.records.audit_verify import verify_workspace
-from threegate.records.prune import prune
+from threegate.plugins.tools.manifest import Manifest, PinnedTool, announced_manifests
+from threegate.plugins.tools.tool_servers import LookedAt, add_server, remove_server, take_up
 from threegate.setup.settings_file import set_values
-from threegate.tools.manifest import Manifest, PinnedTool, announced_manifests
 from threegate.trail.trail import Trail
 
 

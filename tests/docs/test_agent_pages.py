@@ -10,10 +10,10 @@ import tomllib
 import pytest
 
 from scripts.type_tour import ROOT
-from tests.agents.real_agents import AGENTS, Agent
-from threegate.agents.profile import load_profile, profile_names
+from tests.plugins.agents.real_agents import AGENTS, Agent
 from threegate.core.settings import Settings
 from threegate.core.toml_table import read_table
+from threegate.plugins.agents.profile import load_profile, profile_names
 
 NAMES = [name for name in profile_names(Settings()) if name != "generic"]
 

@@ -37,7 +37,7 @@ NOT_RUN = {
     ),
     "threegate serve approve": "the same",
     "threegate operator passkey": "the same",
-    "threegate project survey DIR --ask": "asks on a terminal: tests/agents/test_what_agents_see.py answers",
+    "threegate project survey DIR --ask": "asks on a terminal: tests/plugins/agents/test_what_agents_see.py answers",
     "threegate approve inbox/TR-1.md --as alice --key ~/.ssh/id_ed25519": (
         "needs three drafts in turn: tests/docs/test_arriving.py types the lines of this page"
     ),
@@ -64,27 +64,27 @@ NOT_RUN = {
     "threegate grant tool notes read_text_file --where 'path under /srv/notes' --absent head --absent tail --by agent"
     " --max-uses 200 --expires 8h": "tests/plugins/grants/test_giving_tool_grants.py",
     "threegate tools add notes --bind /srv/notes -- /opt/files/node_modules/.bin/mcp-server-filesystem /srv/notes": (
-        "needs an installed server: tests/tools/test_tools_command.py"
+        "needs an installed server: tests/plugins/tools/test_tools_command.py"
     ),
     "threegate tools add db --bind /srv/db:rw --data /srv/db/notes.db -- /opt/db/bin/mcp-server-sqlite --db-path"
     " /srv/db/notes.db": "needs an installed server: tests/adversarial/tools/test_exchanged_code.py",
     "threegate tools add mind --stateful -- /opt/mind/node_modules/.bin/mcp-server-mind": "the same",
     "threegate tools add mind --in era --image mind:1.2 -- /usr/local/bin/mcp-server-mind": "needs an image:"
-    " tests/tools/test_container_servers.py",
+    " tests/plugins/tools/test_container_servers.py",
     "threegate tools list": "the same",
     "threegate tools test notes": "the same",
     "threegate tools show notes": "the same",
     "threegate tools refresh notes": "the same",
     "threegate project add web /srv/web": "needs a project: tests/end_to_end/test_change_sets.py",
-    "threegate project add web /srv/web --deliver branch": "the same: tests/changes/test_branch_delivery.py",
-    "threegate approve ID --deliver tree": "the same: tests/changes/test_delivery_choice.py",
+    "threegate project add web /srv/web --deliver branch": "the same: tests/plugins/changes/test_branch_delivery.py",
+    "threegate approve ID --deliver tree": "the same: tests/plugins/changes/test_delivery_choice.py",
     "threegate approve ID --deliver branch": "the same",
-    "threegate approve ID --deliver commits": "needs commits: tests/agents/test_commits_one_by_one.py",
+    "threegate approve ID --deliver commits": "needs commits: tests/plugins/agents/test_commits_one_by_one.py",
     "threegate project list": "the same",
     "threegate project remove web": "the same",
-    "threegate project survey DIR": "needs a project: tests/agents/test_what_agents_see.py",
+    "threegate project survey DIR": "needs a project: tests/plugins/agents/test_what_agents_see.py",
     "threegate undo REQUEST_ID": "the same",
-    "threegate project redraft ID": "needs a project that moved on: tests/agents/test_redraft.py",
+    "threegate project redraft ID": "needs a project that moved on: tests/plugins/agents/test_redraft.py",
     "threegate init ws && cd ws": "tests/docs/test_readme.py types the page from top to bottom",
     "threegate draft --backend monty --code /tmp/sum.py --input /tmp/numbers.json \\": "the same",
     "threegate validate inbox/TR-*-sum.md": "the same",
@@ -127,15 +127,15 @@ NOT_RUN = {
     "threegate run": "runs until it is stopped: every test with a daemon",
     "sudo apt-get install bubblewrap socat": "changes the machine",
     "pip install 'threegate[agents,mcp]'": "changes the environment",
-    "threegate agent run codex --project ~/app": "tests/agents/test_real_agents_session.py",
-    "threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'": "tests/agents/test_agent_run_command.py",  # noqa: E501
+    "threegate agent run codex --project ~/app": "tests/plugins/agents/test_real_agents_session.py",
+    "threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'": "tests/plugins/agents/test_agent_run_command.py",  # noqa: E501
     "threegate agent list": "the same",
     "threegate agent show RUN": "the same",
     "threegate agent stop RUN": "the same",
-    "threegate agent propose RUN --only src": "tests/agents/test_propose_again.py",
-    "threegate agent continue RUN": "tests/agents/test_continue_run.py",
-    "threegate agent remove RUN": "tests/agents/test_agent_remove.py",
-    "threegate agent connect codex": "writes below the user's home: tests/agents/test_client_entry.py",
+    "threegate agent propose RUN --only src": "tests/plugins/agents/test_propose_again.py",
+    "threegate agent continue RUN": "tests/plugins/agents/test_continue_run.py",
+    "threegate agent remove RUN": "tests/plugins/agents/test_agent_remove.py",
+    "threegate agent connect codex": "writes below the user's home: tests/plugins/agents/test_client_entry.py",
     "threegate agent connect codex --write": "the same",
     "threegate agent connect claude --write --file ~/app/.mcp.json": "the same",
     "threegate agent connect codex --undo": "the same",
@@ -154,7 +154,7 @@ NOT_RUN = {
         )
     },
     "threegate witness serve --log other.pub --host 10.0.0.2": (
-        "serves until it is stopped: tests/evidence/test_two_workspaces.py"
+        "serves until it is stopped: tests/plugins/evidence/test_two_workspaces.py"
     ),
     "threegate audit verify --witness KEY": "the same",
     "curl -s http://10.0.0.2:8767/ORIGIN-SHA256/checkpoint -o seen": "the same",

@@ -25,13 +25,13 @@ from threegate.contracts.transitions import Effect
 from threegate.core import errors
 from threegate.daemon.draft_findings import DRAFT_RULES
 from threegate.judgement.judge import WAITING_CODES
+from threegate.launch.results.result_facts import STATUSES
+from threegate.launch.results.verdict import State
 from threegate.plugins.proposals.tools import ProposalRisk, VerdictName
 from threegate.request.exposure import Opacity
 from threegate.request.model import Network, Risk, Sensitivity
 from threegate.request.report import Severity
 from threegate.request.rules import RULES
-from threegate.results.result_facts import STATUSES
-from threegate.results.verdict import State
 from threegate.review.status import WAITS_FOR
 from threegate.runners.backend import LineState
 from threegate.runners.interface import Status

@@ -20,7 +20,7 @@ from tests.conftest import few
 from threegate.contracts.compiler import compile_folder
 from threegate.contracts.folder import read_folder
 from threegate.contracts.play import Play
-from threegate.tools.argument_schema import why_unfit
+from threegate.plugins.tools.argument_schema import why_unfit
 
 RECORDED = read_recorded()
 SUITES = list(RECORDED["suites"])

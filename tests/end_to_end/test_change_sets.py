@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from tests import support
-from tests.changes.trees_on_disk import Spec, build, made
+from tests.plugins.changes.trees_on_disk import Spec, build, made
 from tests.runners.applying import OWNER, own, picture
 from tests.support import wait_until
-from threegate.changes.change_draft import draft_change_set
 from threegate.core.settings import RequestSettings
-from threegate.runners.apply.apply_journal import STAGE
+from threegate.plugins.changes.apply.apply_journal import STAGE
+from threegate.plugins.changes.change_draft import draft_change_set
 from threegate.setup.settings_file import set_values
 
 BEFORE = {"src/a.py": "x = 1\n", "gone.txt": "bye\n", "Makefile": "all:\n", "keep": "1"}

@@ -9,8 +9,8 @@ import jsonschema
 
 from tests.request.examples import NAME, era
 from tests.support import make_place, monty_draft, request_id, threegate
+from threegate.launch.results.verdict_schema import verdict_schema
 from threegate.request.schema import report_schema
-from threegate.results.verdict_schema import verdict_schema
 
 
 def test_verdicts_carry_fixes_that_any_program_can_apply(tmp_path: Path) -> None:

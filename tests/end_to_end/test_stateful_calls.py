@@ -18,11 +18,11 @@ from tests.acts.tool_bench import CONTRACT
 from tests.agent_runs import drop, end_run, make_run
 from tests.door_client import daemon, with_door
 from tests.notes_server import Notes, notes_server
+from tests.plugins.tools.little_servers import PYTHON, open_folder, write_server
+from tests.plugins.tools.stateful_bench import server_processes
 from tests.support import wait_until
-from tests.tools.little_servers import PYTHON, open_folder, write_server
-from tests.tools.stateful_bench import server_processes
 from threegate.core.workspace import AgentRun
-from threegate.tools.process_states import count_processes
+from threegate.plugins.tools.process_states import count_processes
 
 REMEMBERS = """
 import time

@@ -15,7 +15,6 @@ from tests.request.examples import mcp, read
 from tests.support import monty_draft
 from threegate import aana
 from threegate.aana import vocabulary as words
-from threegate.changes.action import Changes, ProjectChange
 from threegate.core.settings import Settings
 from threegate.judgement.gate_inputs import (
     Authorization,
@@ -25,11 +24,12 @@ from threegate.judgement.gate_inputs import (
     category,
     tool_name,
 )
+from threegate.plugins.changes.action import Changes, ProjectChange
+from threegate.plugins.tools.action import ToolCall
 from threegate.request.action import Command
 from threegate.request.job import JobInput, build_job, platform_of
 from threegate.request.model import Request
 from threegate.request.reader import read_request
-from threegate.tools.action import ToolCall
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 

@@ -32,7 +32,7 @@ from threegate.launch.completion import (
 )
 from threegate.launch.context import Context
 from threegate.launch.pipeline import claim, judge_now
-from threegate.results.verdict import read_verdict
+from threegate.launch.results.verdict import read_verdict
 from threegate.trail.payloads import Claimed, End
 
 NO = NotCleared("refuse", "policy_changed", "settings changed since")

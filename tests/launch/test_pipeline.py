@@ -26,9 +26,9 @@ from threegate.judgement.judge import Clearance, Cleared
 from threegate.launch.approved_file import Ended, Unrunnable, Waiting, read_approved
 from threegate.launch.context import Context
 from threegate.launch.pipeline import claim, judge_now
+from threegate.launch.results.validate import validate_result
+from threegate.launch.results.verdict import read_verdict
 from threegate.request.job import Job
-from threegate.results.validate import validate_result
-from threegate.results.verdict import read_verdict
 from threegate.review.countersign import countersign, open_waiting
 from threegate.runners.interface import Control, Outcome
 from threegate.trail.trail import Trail

@@ -19,8 +19,8 @@ from threegate.judgement.judge import NotCleared
 from threegate.launch.approved_file import Waiting
 from threegate.launch.context import Context
 from threegate.launch.pipeline import judge_now
+from threegate.launch.results.verdict import read_verdict, verdict_path
 from threegate.launch.status_file import RunningStatus, write_status, write_waiting
-from threegate.results.verdict import read_verdict, verdict_path
 from threegate.runners.budget import Budget
 
 

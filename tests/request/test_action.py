@@ -7,10 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from threegate.changes.action import Changes, JobBranch, JobChange, ProjectChange, ProjectPlace, branch_undo_facts
 from threegate.core.screen_parts import Item
+from threegate.plugins.changes.action import (
+    Changes,
+    JobBranch,
+    JobChange,
+    ProjectChange,
+    ProjectPlace,
+    branch_undo_facts,
+)
+from threegate.plugins.tools.action import EarlierCall, JobServer, ServerState, ToolCall
 from threegate.request.action import Action, Command, Script
-from threegate.tools.action import EarlierCall, JobServer, ServerState, ToolCall
 
 COMMAND = Command(("python3", "-c", "print('/out/a')", "/out/a"))
 SCRIPT = Script("open('/out/a')\n", '{"rows": [1], "on": true}')

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.request.examples import APPLY, APPLY_KEYS, apply, era, ids, read, request
-from threegate.changes.action import JobBranch, JobChange, ProjectChange, ProjectPlace
+from threegate.plugins.changes.action import JobBranch, JobChange, ProjectChange, ProjectPlace
 from threegate.request.job import Platform, build_job, effective_risk
 from threegate.request.model import Request, exposure_of
 from threegate.request.render_draft import render_request

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threegate.core import limits
+from threegate.core.secretscan.scan import find_secrets
 from threegate.request.content import check_content
-from threegate.secretscan.scan import find_secrets
 
 INSTALLING = """
 First run pip install pandas.

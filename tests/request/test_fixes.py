@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from tests.request import examples
 from tests.request.examples import ERA, KEYS, MONTY, NAME, NOW, SETTINGS, era, ids, monty, request
 from threegate.core.record import schema_of
+from threegate.launch.results.verdict_schema import verdict_schema
 from threegate.request import fixes
 from threegate.request.fixes import MENDED_RULES, apply_fixes, propose_fixes
 from threegate.request.reader import read_request
 from threegate.request.report import Fix, Report
 from threegate.request.rules import RULES
 from threegate.request.schema import ReportFix
-from threegate.results.verdict_schema import verdict_schema
 
 FOUND = "b" * 64
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from threegate.changes.path_rules import collision_key, path_problem
+from threegate.plugins.changes.path_rules import collision_key, path_problem
 from threegate.request.characters import has_hidden, visible
 
 NEEDED = {

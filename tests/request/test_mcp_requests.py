@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from tests.request.examples import MCP, MCP_KEYS, apply, ids, mcp, read, request
+from threegate.plugins.tools.action import EarlierCall, JobServer, ServerState, ToolCall
 from threegate.request.job import Platform, build_job, effective_risk
 from threegate.request.model import Request, exposure_of
 from threegate.request.render_draft import render_request
 from threegate.request.schema import request_schema_2
-from threegate.tools.action import EarlierCall, JobServer, ServerState, ToolCall
 
 SERVER = JobServer("jail", ("/usr/bin/notes",), ("a.example:443",), ("/srv/notes (read-only)",), ("NOTES_TOKEN",))
 SCHEMA = jsonschema.Draft202012Validator(request_schema_2())

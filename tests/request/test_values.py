@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from threegate.core.secretscan.scan import Found
 from threegate.request.fields import FieldError, check_output_path, read_cores, read_time
 from threegate.request.hosts import HostError, read_host, read_target
 from threegate.request.masking import mask_lines
 from threegate.request.render_draft import file_name, render_time, scalar, slug_of
 from threegate.request.yaml_nodes import YamlNode, YAMLRefused, plain_value, read_mapping
-from threegate.secretscan.scan import Found
 
 
 def test_a_host_is_read_with_its_port() -> None:

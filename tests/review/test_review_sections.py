@@ -12,15 +12,15 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.approval.material import PROJECT
-from tests.shown.test_escaped_lines import ATTACKS, plain_and_narrow
-from threegate.changes.action import JobChange, ProjectPlace
+from tests.approval.shown.test_escaped_lines import ATTACKS, plain_and_narrow
+from threegate.approval.shown.escaped_lines import Title
+from threegate.approval.shown.request_sections import JOB_FIELDS
+from threegate.plugins.changes.action import JobChange, ProjectPlace
+from threegate.plugins.tools.action import JobServer, ToolCall
 from threegate.request.action import Action, Command, Script
 from threegate.request.job import Job
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
-from threegate.shown.escaped_lines import Title
-from threegate.shown.request_sections import JOB_FIELDS
-from threegate.tools.action import JobServer, ToolCall
 
 CALL = ToolCall("notes", "add", "6" * 64, '{"text":"hello"}')
 SERVER = JobServer("jail", ("/usr/bin/notes",), ("a.example:443",), ("/srv/n (read-only)",), ("NOTES_TOKEN",))

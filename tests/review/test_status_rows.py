@@ -15,7 +15,7 @@ from tests.acts.bench_workspace import Bench, make_bench
 from tests.support import era_draft
 from threegate import cli
 from threegate.core import limits
-from threegate.results.verdict import Verdict, write_verdict
+from threegate.launch.results.verdict import Verdict, write_verdict
 from threegate.review.asked import AskedReader
 from threegate.review.status import Line, RequestEntry, age_text, line_rows, status_lines
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.changes.trees_on_disk import Spec, build, made
-from threegate.changes.action import ProjectPlace
-from threegate.changes.change_tar import read_change_set
-from threegate.changes.projects import hold_project
+from tests.plugins.changes.trees_on_disk import Spec, build, made
 from threegate.core.held_folder import HeldFolder
-from threegate.runners.apply.apply_engine import Done, Work, carry_out, forget, take_back
-from threegate.runners.apply.apply_journal import Journal, first_line, read_journal
-from threegate.runners.apply.as_owner import preload
+from threegate.plugins.changes.action import ProjectPlace
+from threegate.plugins.changes.apply.apply_engine import Done, Work, carry_out, forget, take_back
+from threegate.plugins.changes.apply.apply_journal import Journal, first_line, read_journal
+from threegate.plugins.changes.apply.as_owner import preload
+from threegate.plugins.changes.change_tar import read_change_set
+from threegate.plugins.changes.projects import hold_project
 
 OWNER = 65534 if os.geteuid() == 0 else os.geteuid()
 TOKEN = "t" * 16

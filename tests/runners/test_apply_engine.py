@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.changes.trees_on_disk import build
 from tests.conftest import slow
+from tests.plugins.changes.trees_on_disk import build
 from tests.runners.applying import OWNER, Change, own, picture, place_of
-from threegate.changes.projects import hold_project
 from threegate.core import durable
 from threegate.core.errors import Refused
-from threegate.runners.apply import apply_engine as engine
-from threegate.runners.apply.apply_journal import STAGE, read_journal
+from threegate.plugins.changes.apply import apply_engine as engine
+from threegate.plugins.changes.apply.apply_journal import STAGE, read_journal
+from threegate.plugins.changes.projects import hold_project
 
 BEFORE = {
     "same": "1",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.approval.material import PROJECT
 from tests.engine_fixtures import era_job, monty_job
-from threegate.changes.action import JobChange, ProjectPlace
 from threegate.core.settings import RunnersSettings
+from threegate.plugins.changes.action import JobChange, ProjectPlace
 from threegate.request.job import Job
 from threegate.runners.budget import Budget, machine_memory_mb, need_of
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.changes.trees_on_disk import build, held, made
+from tests.plugins.changes.trees_on_disk import build, held, made
 from tests.runners.applying import OWNER, Change, own
-from threegate.changes.change_facts import changed_paths, path_diff
-from threegate.changes.change_tar import read_change_set
-from threegate.changes.checks import check_project, moved_on
-from threegate.changes.trees import HeldTree
 from threegate.core import durable
+from threegate.plugins.changes.change_facts import changed_paths, path_diff
+from threegate.plugins.changes.change_tar import read_change_set
+from threegate.plugins.changes.checks import check_project, moved_on
+from threegate.plugins.changes.trees import HeldTree
 
 FEW, MANY = 80, 800
 MOST = 12

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from _pytest.pathlib import rm_rf
 
-from tests.changes.trees_on_disk import build, made
+from tests.plugins.changes.trees_on_disk import build, made
 from tests.runners.applying import Change, own, picture
-from threegate.runners.apply.apply_journal import STAGE
+from threegate.plugins.changes.apply.apply_journal import STAGE
 
 NAMES = [
     "a",

@@ -14,12 +14,12 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.engine_fixtures import monty_job
 from tests.runners import toy_backend
+from threegate.audit.metrics import TrailCounts
 from threegate.core.settings import Settings
 from threegate.core.toml_table import read_table
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
-from threegate.records.metrics import TrailCounts
 from threegate.request.backend import BACKENDS, DEFAULT_BACKEND
 from threegate.runners import backend as backends
 from threegate.runners.budget import Budget, need_of

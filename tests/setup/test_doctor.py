@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import engine_host
 from tests.support import make_place, threegate
-from threegate.runners.apply.apply_journal import STAGE
+from threegate.plugins.changes.apply.apply_journal import STAGE
 from threegate.runners.backend import DoctorLine
 from threegate.runners.era import era_doctor
 from threegate.runners.interface import Outcome

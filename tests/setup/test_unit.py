@@ -18,10 +18,10 @@ from tests.conftest import missing
 from tests.support import Place, make_place
 from threegate.core import limits
 from threegate.core.workspace import Workspace
+from threegate.plugins.tools.manifest import Manifest, ServerFolder
 from threegate.setup.service_unit import UnitFacts, render_unit
 from threegate.setup.settings_file import set_values
 from threegate.setup.systemd_service import plan_install
-from threegate.tools.manifest import Manifest, ServerFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trail.workspaces import grow, make_workspace
-from threegate.core.errors import InvalidInput, Unavailable
-from threegate.core.user_state import UserState
-from threegate.records.trail_checkpoints import (
+from threegate.audit.trail_checkpoints import (
     prove_line,
     rotate,
     trail_checkpoint_due,
     trail_checkpoint_when_due,
     write_trail_checkpoint,
 )
-from threegate.secretscan.scan import has_secret
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.secretscan.scan import has_secret
+from threegate.core.user_state import UserState
 from threegate.trail import tree
 from threegate.trail.checkpoint import LineProof, NoteSignature, TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.verify import verify_trail

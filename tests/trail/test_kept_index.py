@@ -18,12 +18,12 @@ from tests.trail.operated import make_operated
 from tests.trail.populated import populate
 from tests.trail.test_index import STEPS, events_of
 from tests.trail.workspaces import WORKSPACE_ID, approve, grow, make_workspace, run
+from threegate.audit.prune import prune
+from threegate.audit.trail_checkpoints import rotate, write_trail_checkpoint
 from threegate.core import limits
 from threegate.core.errors import TrailError, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.completion import still_open
-from threegate.records.prune import prune
-from threegate.records.trail_checkpoints import rotate, write_trail_checkpoint
 from threegate.trail import chain, kept_index
 from threegate.trail.index import TrailIndex
 from threegate.trail.payloads import Observed

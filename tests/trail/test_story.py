@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from threegate.approval.shown.escaped_lines import safe
 from threegate.core.printable import is_plain, stands_alone
-from threegate.shown.escaped_lines import safe
 from threegate.trail.event import trail_text
 from threegate.trail.story import readable
 

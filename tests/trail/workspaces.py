@@ -8,8 +8,8 @@ from pathlib import Path
 
 from threegate.core.workspace import Workspace
 from threegate.launch.completion import with_result
-from threegate.results.render import deliver_result, render_result
-from threegate.results.result_facts import ResultFacts, read_record, write_record
+from threegate.launch.results.render import deliver_result, render_result
+from threegate.launch.results.result_facts import ResultFacts, read_record, write_record
 from threegate.runners.interface import Artifact, Outcome, Stream
 from threegate.trail import moves
 from threegate.trail.event import make_event

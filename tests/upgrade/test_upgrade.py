@@ -11,7 +11,7 @@ import pytest
 
 from scripts.make_upgrade_fixture import DRAFTS, HOME
 from tests.support import Place
-from threegate.results.validate import validate_result
+from threegate.launch.results.validate import validate_result
 
 KEPT = sorted((Path(__file__).resolve().parents[1] / "data" / "upgrade").glob("*.tar.gz"))
 _SIGN = ("--as", "operator", "--key")

@@ -7,7 +7,8 @@ Never imports `approval` or `contracts`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from threegate.aana.adapters import guard_langchain_tool, guard_mcp_handler, guard_openai_tool
 from threegate.aana.decision import check_tool_call, gate_action, is_identity_bound, should_execute_tool
@@ -15,16 +16,22 @@ from threegate.aana.decision_log import DecisionLog, Summary, audit_event, summa
 from threegate.aana.event import EvidenceMode, tool_evidence_ref, tool_precheck_event, validate_event
 from threegate.aana.evidence import arguments_sha256
 from threegate.aana.guard import Gate, ToolCallBlocked, check_bytes, checked, guard
-from threegate.core.on_demand import on_demand
 
 if TYPE_CHECKING:
     from threegate.aana.mcp_tool import AANA_PRE_TOOL_CHECK_TOOL, handle_aana_pre_tool_check
     from threegate.aana.schema import event_schema
 else:  # a decision needs no model
-    __getattr__ = on_demand(
-        __name__,
-        {"mcp_tool": "AANA_PRE_TOOL_CHECK_TOOL handle_aana_pre_tool_check", "schema": "event_schema"},
-    )
+    _LATE = {
+        "AANA_PRE_TOOL_CHECK_TOOL": "threegate.aana.mcp_tool",
+        "handle_aana_pre_tool_check": "threegate.aana.mcp_tool",
+        "event_schema": "threegate.aana.schema",
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATE:
+            raise AttributeError(name)
+        return getattr(importlib.import_module(_LATE[name]), name)
+
 
 __all__ = [
     "AANA_PRE_TOOL_CHECK_TOOL",

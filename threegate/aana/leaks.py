@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import re2
 
-from threegate import secretscan
 from threegate.core import limits
+from threegate.core.secretscan.scan import find_secrets, mask_secrets
 
 _LEFT: Final = r"(?:^|[^\pL\pN_])"
 _RIGHT: Final = r"(?:$|[^\pL\pN_])"
@@ -130,7 +130,7 @@ def find_leaks(event: dict[str, Any], lines: list[str]) -> Leaks:
 def _secret_parts(parts: list[str]) -> set[int]:
     """Which of the texts hold a secret; all are looked through at once."""
     everything = _BETWEEN.join(parts).encode("utf-8", "replace").decode()  # no lone surrogate, the same length
-    starts = [found.start for found in secretscan.find_secrets(everything)]
+    starts = [found.start for found in find_secrets(everything)]
     if "sk-or-v1-" in everything:
         legible = everything.encode("utf-8", "replace").decode()  # no lone surrogate, the same length
         starts += [match.start(1) for match in re2.finditer(_ROUTER, legible)]
@@ -142,7 +142,7 @@ def _secret_parts(parts: list[str]) -> set[int]:
 
 def masked(text: str) -> str:
     """`text` with every secret and all personal data replaced by their kind."""
-    data = secretscan.mask_secrets(text).encode("utf-8", "replace")
+    data = mask_secrets(text).encode("utf-8", "replace")
     if _compiled(*_LEAKS).search(data) is None:
         return data.decode("utf-8", "replace")  # the same patterns as _MASKS, in one search
     for pattern, kind in _MASKS:

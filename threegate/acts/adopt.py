@@ -12,10 +12,10 @@ from typing import Any
 
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
+from threegate.audit.audit_verify import verify_workspace
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.user_state import UserState
 from threegate.launch.context import Context
-from threegate.records.audit_verify import verify_workspace
 from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import WorkspaceAdopted
 from threegate.trail.workspace_key import load_key, make_key

@@ -17,6 +17,9 @@ from threegate.approval.batch import BatchPlace, SignedApproval
 from threegate.approval.facts import LaunchFacts, statement_inputs
 from threegate.approval.launch import launch_checks
 from threegate.approval.operators import Operators
+from threegate.approval.shown.request_sections import job_exposure
+from threegate.approval.shown.signed_text import shown_request, signed_text
+from threegate.approval.shown.time_read import Reading
 from threegate.approval.signature import sign_statement
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_APPROVAL
@@ -27,10 +30,10 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import DraftFacts, facts_for_launch
 from threegate.launch.launch_problem import read_operators
+from threegate.launch.results.verdict import Verdict, write_verdict
 from threegate.request.backend import BACKENDS
 from threegate.request.job import Job
 from threegate.request.model import Request
-from threegate.results.verdict import Verdict, write_verdict
 from threegate.review.reviewed_draft import (
     ReviewedDraft,
     refuse_bad_clock,
@@ -38,9 +41,6 @@ from threegate.review.reviewed_draft import (
     refuse_used,
     take_draft_away,
 )
-from threegate.shown.request_sections import job_exposure
-from threegate.shown.signed_text import shown_request, signed_text
-from threegate.shown.time_read import Reading
 from threegate.trail import moves
 from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved

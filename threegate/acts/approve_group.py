@@ -16,6 +16,7 @@ from pathlib import Path
 from threegate.acts.approve import Promoted, Sealed, moment_for, promote, seal
 from threegate.acts.list_drafts import drafts_of
 from threegate.approval.batch import Batch, BatchPlace
+from threegate.approval.shown.time_read import Reading
 from threegate.approval.signature import sign_statement
 from threegate.approval.sshsig import NAMESPACE_APPROVAL
 from threegate.approval.statement import render_signed
@@ -33,7 +34,6 @@ from threegate.review.reviewed_draft import (
     read_draft,
     refuse_judged,
 )
-from threegate.shown.time_read import Reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from threegate.core.durable import disk_reserve
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context
-from threegate.results.space import reserve_result
+from threegate.launch.results.space import reserve_result
 from threegate.trail import moves, payloads
 from threegate.trail.event import trail_text
 from threegate.trail.history import RequestHistory

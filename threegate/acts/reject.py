@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from threegate.acts.signed_acts import OperatorDecision
+from threegate.approval.shown.time_read import Reading
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import Refused
 from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context
+from threegate.launch.results.space import reserve_result
+from threegate.launch.results.verdict import Verdict, write_verdict
 from threegate.request.report import Report
-from threegate.results.space import reserve_result
-from threegate.results.verdict import Verdict, write_verdict
 from threegate.review.reviewed_draft import DRAFT_EXPIRED, Draft, read_draft, take_draft_away
-from threegate.shown.time_read import Reading
 from threegate.trail import moves, payloads
 from threegate.trail.event import trail_text
 from threegate.trail.locked_trail import LockedTrail

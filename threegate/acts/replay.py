@@ -19,10 +19,10 @@ from threegate.core import canonical, durable, file_locks, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.judgement.judge import Clearance, replay_clearance
 from threegate.launch.context import Context
+from threegate.launch.results.result_facts import ResultFacts, read_record, write_record
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.request.shown_whole import unread_inputs
-from threegate.results.result_facts import ResultFacts, read_record, write_record
 from threegate.runners.interface import Control, Outcome, Runner
 from threegate.trail import payloads
 from threegate.trail.history import refuse_unknown_event

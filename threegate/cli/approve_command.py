@@ -26,11 +26,11 @@ from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 if TYPE_CHECKING:
     from threegate.acts.approve import Promoted, Sealed
     from threegate.acts.signing_key import Acting
+    from threegate.approval.shown.time_read import Reader, Reading
     from threegate.launch.context import Context
     from threegate.review.draft_group import Group
     from threegate.review.draft_sources import PlacedDraft
     from threegate.review.reviewed_draft import Draft, ReviewedDraft
-    from threegate.shown.time_read import Reader, Reading
 
 app = typer.Typer()
 
@@ -178,8 +178,8 @@ def _approve_group(
 
 def show(reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool, to_stderr: bool = False) -> Reader:
     """Print the review screen; return a record of when the reader started."""
+    from threegate.approval.shown.time_read import Reader
     from threegate.review.screen import render_reviewed_draft
-    from threegate.shown.time_read import Reader
 
     width = screen_width(to_stderr=to_stderr)
     lines = render_reviewed_draft(reviewed, context.policy.settings, operator=operator, width=width, full=full)
@@ -191,8 +191,8 @@ def show(reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool
 
 def show_group(group: Group, context: Context, operator: str, *, full: bool, to_stderr: bool = False) -> Reader:
     """Print the screen of a group; return a record of when the reader started."""
+    from threegate.approval.shown.time_read import Reader
     from threegate.review.group_screen import render_group
-    from threegate.shown.time_read import Reader
 
     lines = render_group(
         group.members,
@@ -286,7 +286,7 @@ def reveal(
     """End a draft that is never signed, on which an operator decided, and, unless `quiet`, print what it was; return
     the same for `--json`.
     """
-    from threegate.shown.escaped_lines import quoted
+    from threegate.approval.shown.escaped_lines import quoted
 
     answer = placed.answer(context, draft.data, yes=yes, actor=actor, reading=reading, reason=reason)
     if not quiet:

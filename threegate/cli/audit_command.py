@@ -100,7 +100,7 @@ def verify(
 
     Example: threegate audit verify --checkpoint kept.note --key workspace.pub
     """
-    from threegate.records.audit_verify import verify_workspace
+    from threegate.audit.audit_verify import verify_workspace
     from threegate.trail.cosignature import WitnessKey
 
     workspace = workspace_here()
@@ -158,9 +158,9 @@ def checkpoint(
 
     Example: threegate audit checkpoint --out kept.note
     """
+    from threegate.audit.trail_checkpoints import write_trail_checkpoint
     from threegate.core import durable
     from threegate.launch.completion import still_open
-    from threegate.records.trail_checkpoints import write_trail_checkpoint
     from threegate.setup.init import account
     from threegate.trail.trail import Trail
 
@@ -189,7 +189,7 @@ def prove(
 
     Example: threegate audit prove 17
     """
-    from threegate.records.trail_checkpoints import prove_line
+    from threegate.audit.trail_checkpoints import prove_line
     from threegate.trail.checkpoint import TrailCheckpoint
     from threegate.trail.trail import Trail
 
@@ -251,7 +251,7 @@ def rotate(json_: JsonFlag = False) -> None:
 
     Example: threegate audit rotate
     """
-    from threegate.records.trail_checkpoints import rotate as rotate_trail
+    from threegate.audit.trail_checkpoints import rotate as rotate_trail
     from threegate.setup.init import account
     from threegate.trail.trail import Trail
 
@@ -281,7 +281,7 @@ def export(
 
     Example: threegate audit export --format csv --out trail.csv
     """
-    from threegate.records.export import export_trail
+    from threegate.audit.export import export_trail
 
     with busy("exporting the trail"):
         count = export_trail(workspace_here(), format_, out, request_id=request or None)
@@ -300,7 +300,7 @@ def report(
 
     Example: threegate audit report --out report.html --since 30d
     """
-    from threegate.records.trail_report import write_report
+    from threegate.audit.trail_report import write_report
 
     with busy("verifying the trail and writing the page"):
         count = write_report(workspace_here(), out, since=moment_of(since) if since else None)

@@ -52,7 +52,7 @@ def list_(json_: JsonFlag = False) -> None:
 
 
 def _show(item: OpenCheckpoint) -> None:
-    from threegate.shown.escaped_lines import field
+    from threegate.approval.shown.escaped_lines import field
 
     since = f", asked {item.asked:%Y-%m-%d %H:%M:%SZ}" if item.asked else ""
     say(f"{item.request_id}  {item.tool}  session {item.session_id}{since}")

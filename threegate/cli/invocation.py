@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from threegate.approval.shown import messages
+from threegate.approval.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted
+from threegate.approval.shown.messages import emit_data as emit_data
+from threegate.approval.shown.messages import prompt as prompt
+from threegate.approval.shown.messages import put as put
+from threegate.approval.shown.messages import redraw as redraw
+from threegate.approval.shown.messages import say as say
 from threegate.core.errors import InvalidInput
-from threegate.shown import messages
-from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted
-from threegate.shown.messages import emit_data as emit_data
-from threegate.shown.messages import prompt as prompt
-from threegate.shown.messages import put as put
-from threegate.shown.messages import redraw as redraw
-from threegate.shown.messages import say as say
 
 if TYPE_CHECKING:
     from datetime import datetime

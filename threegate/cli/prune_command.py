@@ -31,9 +31,9 @@ def prune(
     """
     from datetime import UTC, datetime, timedelta
 
-    from threegate.agents.remove_runs import prune_runs
+    from threegate.audit.prune import prune as remove
     from threegate.core.settings import parse_duration
-    from threegate.records.prune import prune as remove
+    from threegate.plugins.agents.remove_runs import prune_runs
     from threegate.setup.init import account
     from threegate.trail.trail import Trail
 

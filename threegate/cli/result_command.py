@@ -30,7 +30,7 @@ def validate(
     Example: threegate result validate tool-exec/results/TS-20261122-101530Z-sum.md
     """
     from threegate.core import durable, limits
-    from threegate.results.validate import validate_result
+    from threegate.launch.results.validate import validate_result
 
     found = {}
     for path in files:

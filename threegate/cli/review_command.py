@@ -27,11 +27,11 @@ from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 
 if TYPE_CHECKING:
     from threegate.acts.signing_key import Acting
+    from threegate.approval.shown.time_read import Reading
     from threegate.core.workspace import Workspace
     from threegate.launch.context import Context
     from threegate.request.model import Delivery
     from threegate.review.reviewed_draft import Draft
-    from threegate.shown.time_read import Reading
 
 app = typer.Typer()
 _QUESTION = "[a]pprove  [r]eject  [f]ull  [s]kip  [q]uit > "

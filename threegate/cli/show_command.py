@@ -130,7 +130,7 @@ def show(
 
 def _tell(label: str, text: str) -> None:
     """One of our labels with a text next to it, over as many rows as needed. Only our labels start a row."""
-    from threegate.shown.escaped_lines import own
+    from threegate.approval.shown.escaped_lines import own
 
     first, *rest = own(text, width=screen_width(), indent=10)
     put([f"{label:<10}{first[10:]}", *rest])
@@ -165,10 +165,10 @@ def _follow(workspace: Workspace, request: Shown, *, as_json: bool) -> None:
 
 def _show_input(workspace: Workspace, shown: Shown, name: str) -> None:
     """Print an input, a page at a time."""
+    from threegate.approval.shown.escaped_lines import fact
     from threegate.review.preview import pages
     from threegate.review.screen import render_page
     from threegate.review.show import open_input
-    from threegate.shown.escaped_lines import fact
 
     width = screen_width()
     with open_input(workspace, shown, name) as (item, copy):
@@ -181,8 +181,8 @@ def _say_as_approved(which: str) -> None:
     """On a terminal, wrap to its width; elsewhere, print byte for byte, so that the sha256 is the signed
     one.
     """
+    from threegate.approval.shown.escaped_lines import fitted
     from threegate.review.show import as_approved
-    from threegate.shown.escaped_lines import fitted
 
     text = as_approved(workspace_here(), which)
     if not sys.stdout.isatty():

@@ -24,7 +24,7 @@ def stats(
 
     Example: threegate stats --since 30d
     """
-    from threegate.records.practice import practice_lines, practice_of
+    from threegate.audit.practice import practice_lines, practice_of
     from threegate.trail.trail import Trail
 
     found = practice_of(Trail(workspace_here()).events(), since=moment_of(since) if since else None)

@@ -79,7 +79,7 @@ def _operators(workspace: Workspace, _: typer.Context) -> list[str]:
 
 
 def _servers(workspace: Workspace, _: typer.Context) -> Iterable[str]:
-    from threegate.tools.manifest import server_names
+    from threegate.plugins.tools.manifest import server_names
     from threegate.trail.trail import Trail
 
     with Trail(workspace).locked() as held:
@@ -87,19 +87,19 @@ def _servers(workspace: Workspace, _: typer.Context) -> Iterable[str]:
 
 
 def _projects(workspace: Workspace, _: typer.Context) -> list[str]:
-    from threegate.changes.projects import read_projects
+    from threegate.plugins.changes.projects import read_projects
 
     return [project.name for project in read_projects(workspace)]
 
 
 def _agent_runs(workspace: Workspace, _: typer.Context) -> list[str]:
-    from threegate.agents.runs import all_runs
+    from threegate.plugins.agents.runs import all_runs
 
     return [run.run_id for run, _ in all_runs(workspace)]
 
 
 def _profiles(workspace: Workspace, _: typer.Context) -> list[str]:
-    from threegate.agents.profile import profile_names
+    from threegate.plugins.agents.profile import profile_names
 
     return profile_names(workspace.load_settings())
 

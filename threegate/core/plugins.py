@@ -42,13 +42,11 @@ class Plugin:
     """What it gives, by place: "module:NAME", the module below the plugin's folder. Where a place takes several things,
     each has a name: "place.name".
     """
-    room: str = ""
-    """The package that its modules are below, if it is still a room of the core."""
 
     @property
     def package(self) -> str:
         """Its package."""
-        return self.room or f"threegate.plugins.{self.name}"
+        return f"threegate.plugins.{self.name}"
 
     def has_code(self) -> bool:
         """Whether its folder is there."""
@@ -69,6 +67,21 @@ class Plugin:
 
 
 PLUGINS: tuple[Plugin, ...] = (
+    Plugin(
+        "agents",
+        "coding agents work on a copy of a project, in a jail",
+        uses=("changes", "jail", "tools"),
+        offers={"commands": "agents_commands:COMMANDS", "kinds": "kinds:KINDS"},
+    ),
+    Plugin(
+        "changes",
+        "requests that change a project",
+        offers={
+            "backend.apply": "apply.backend:BACKEND",
+            "commands": "changes_commands:COMMANDS",
+            "kinds": "kinds:KINDS",
+        },
+    ),
     Plugin(
         "cluster",
         "requests run on other machines",
@@ -93,8 +106,15 @@ PLUGINS: tuple[Plugin, ...] = (
         },
     ),
     Plugin(
+        "evidence",
+        "what others can check: packs, witnesses, exports, reports",
+        uses=("serve",),
+        offers={"commands": "evidence_commands:COMMANDS", "kinds": "kinds:KINDS"},
+    ),
+    Plugin(
         "grants",
         "standing grants: a signature that covers several requests",
+        uses=("tools",),
         offers={
             "settings": "section:SECTION",
             "commands": "grant_commands:COMMANDS",
@@ -103,9 +123,17 @@ PLUGINS: tuple[Plugin, ...] = (
             "work": "promotion:Promotion",
         },
     ),
+    Plugin("jail", "the walls around an agent and a tool server"),
+    Plugin(
+        "page",
+        "the operator's page in a browser, and approvals with passkeys",
+        uses=("serve",),
+        offers={"commands": "page_commands:COMMANDS"},
+    ),
     Plugin(
         "proposals",
         "JSON action proposals become drafts",
+        uses=("changes",),
         offers={
             "settings": "section:SECTION",
             "commands": "proposal_commands:COMMANDS",
@@ -116,37 +144,29 @@ PLUGINS: tuple[Plugin, ...] = (
         },
     ),
     Plugin(
+        "serve",
+        "the gates over HTTP and MCP",
+        uses=("agents",),
+        offers={"commands": "serve_commands:COMMANDS"},
+    ),
+    Plugin(
+        "tools",
+        "requests that call a tool of an MCP server",
+        uses=("jail",),
+        offers={
+            "backend.mcp": "mcp.backend:BACKEND",
+            "commands": "tools_commands:COMMANDS",
+            "kinds": "kinds:KINDS",
+        },
+    ),
+    Plugin(
         "tui",
         "`review` and `status --watch` as an application on the terminal",
         needs=("tui",),
         offers={"application": "operator_app:run_operator"},
     ),
-    Plugin("serve", "the gates over HTTP and MCP", offers={"commands": "serve_commands:COMMANDS"}),
-    Plugin(
-        "page",
-        "the operator's page in a browser, and approvals with passkeys",
-        uses=("serve",),
-        offers={"commands": "page_commands:COMMANDS"},
-    ),
 )
 """All of them. A new plugin is a folder and an entry here."""
-
-ROOMS: Final[tuple[Plugin, ...]] = tuple(
-    Plugin(name, "is still a room of the core", offers=offers, room="threegate")
-    for name, offers in {
-        "agents": {"kinds": "trail.plugin_kinds.agents_kinds:KINDS"},
-        "changes": {
-            "backend.apply": "runners.apply.backend:BACKEND",
-            "kinds": "trail.plugin_kinds.changes_kinds:KINDS",
-        },
-        "evidence": {"kinds": "trail.plugin_kinds.evidence_kinds:KINDS"},
-        "tools": {
-            "backend.mcp": "runners.mcp.backend:BACKEND",
-            "kinds": "trail.plugin_kinds.tools_kinds:KINDS",
-        },
-    }.items()
-)
-"""Rooms of the core that become plugins later: each gives what a plugin gives, and is always on."""
 
 
 class Place(Generic[T]):
@@ -160,7 +180,7 @@ class Place(Generic[T]):
 
     def plugins(self) -> list[Plugin]:
         """The plugins that offer something here, whether or not they are on; nothing is imported."""
-        return [plugin for plugin in (*PLUGINS, *ROOMS) if self.name in plugin.offers]
+        return [plugin for plugin in PLUGINS if self.name in plugin.offers]
 
     def names(self) -> dict[str, Plugin]:
         """The names of what is given here, where each has one, with the plugins that are there to give it; nothing is
@@ -169,9 +189,9 @@ class Place(Generic[T]):
         start = f"{self.name}."
         return {
             offer.removeprefix(start): plugin
-            for plugin in (*PLUGINS, *ROOMS)
+            for plugin in PLUGINS
             for offer in plugin.offers
-            if offer.startswith(start) and (plugin.room or plugin.why_absent() is None)
+            if offer.startswith(start) and plugin.why_absent() is None
         }
 
     def named(self, name: str) -> T:
@@ -200,11 +220,6 @@ class Place(Generic[T]):
             if (absent := plugin.why_absent()) is not None:
                 return absent
         return None
-
-
-def room_named(name: str) -> Plugin | None:
-    """The room of this name that is to become a plugin."""
-    return next((room for room in ROOMS if room.name == name), None)
 
 
 def plugin_named(name: str) -> Plugin | None:

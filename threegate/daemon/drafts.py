@@ -33,12 +33,12 @@ from threegate.daemon.input_hashes import PENDING, InputHashes
 from threegate.daemon.log import Log
 from threegate.daemon.typecheck_queue import TypecheckQueue
 from threegate.judgement.policy import Policy
+from threegate.launch.results.verdict import State, Verdict, write_verdict
 from threegate.request.exposure import Exposure, secret_name
 from threegate.request.fixes import propose_fixes
 from threegate.request.model import Request
 from threegate.request.reader import read_request
 from threegate.request.report import Finding, Fix, Report
-from threegate.results.verdict import State, Verdict, write_verdict
 from threegate.review.draft_sources import TakeFile
 from threegate.runners.backend import running
 from threegate.runners.machine import never_fits

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
+from threegate.approval.shown.escaped_lines import safe
+from threegate.approval.shown.messages import say
 from threegate.core.errors import is_disk_full
-from threegate.secretscan.scan import mask_secrets
-from threegate.shown.escaped_lines import safe
-from threegate.shown.messages import say
+from threegate.core.secretscan.scan import mask_secrets
 
 _TEXT_CHARS = 300
 _READ_CHARS = 4096

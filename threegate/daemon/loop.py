@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from threegate.audit.trail_checkpoints import complete_trail_checkpoint, trail_checkpoint_when_due
 from threegate.core import durable, limits
 from threegate.core.durable import fill_reserve
 from threegate.core.errors import (
@@ -41,11 +42,10 @@ from threegate.daemon.recovery import DISK_WAS_FULL, recover
 from threegate.daemon.runner_set import RunnerSet
 from threegate.daemon.signals import signals_to
 from threegate.daemon.supervisor import Supervisor
-from threegate.daemon.witness_requests import WitnessRequests
 from threegate.judgement.policy import Policy
 from threegate.launch.open_work import refuse_open
-from threegate.records.trail_checkpoints import complete_trail_checkpoint, trail_checkpoint_when_due
-from threegate.results.space import give_back, reserve_result
+from threegate.launch.results.space import give_back, reserve_result
+from threegate.plugins.evidence.witness_requests import WitnessRequests
 from threegate.review.draft_sources import SOURCES, TakeFile
 from threegate.trail.trail import Trail
 

@@ -14,6 +14,7 @@ import threading
 from typing import Final
 
 from threegate.approval.facts import requester_of
+from threegate.approval.shown.signed_text import requesters
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.core.extras import missing_extra
@@ -23,7 +24,6 @@ from threegate.request.exposure import Exposure
 from threegate.request.job import effective_risk
 from threegate.request.model import Request
 from threegate.review.reviewed_draft import expiry
-from threegate.shown.signed_text import requesters
 from threegate.trail.index import KnownRun
 from threegate.trail.payloads.placed import Owner
 

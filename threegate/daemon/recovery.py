@@ -25,11 +25,11 @@ from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.launch.completion import close_from_trail, interrupt, unsettled
 from threegate.launch.context import Context
-from threegate.launch.cut_off_changes import Recovered, recover_changes, recover_undos
 from threegate.launch.launch_facts import draft_owner
 from threegate.launch.status_file import write_void
+from threegate.plugins.changes.cut_off_changes import Recovered, recover_changes, recover_undos
+from threegate.plugins.tools.manifest import settle_manifests
 from threegate.runners.backend import remove_orphans
-from threegate.tools.manifest import settle_manifests
 from threegate.trail import moves
 from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import ApprovalAbandoned, Approved, Claimed

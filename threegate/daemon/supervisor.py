@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 
-from threegate.shown.escaped_lines import safe
+from threegate.approval.shown.escaped_lines import safe
 
 _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 _STATUS_CHARS = 200

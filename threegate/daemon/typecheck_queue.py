@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import RequesterFolders
+from threegate.launch.results.verdict import Verdict, read_verdict, write_verdict
 from threegate.request.model import Request
 from threegate.request.typecheck import type_findings
-from threegate.results.verdict import Verdict, read_verdict, write_verdict
 
 
 @dataclass

@@ -25,13 +25,13 @@ from threegate.judgement.judge import Cleared, Judgement, NotCleared
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, is_there
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
+from threegate.launch.results.released import deliver_released, released_there, stage_released
+from threegate.launch.results.render import deliver_result, render_result, show_streams
+from threegate.launch.results.result_facts import ResultFacts, read_record, result_name
+from threegate.launch.results.space import reserve_result
 from threegate.launch.status_file import write_status
 from threegate.request.backend import DEFAULT_BACKEND
 from threegate.request.model import Request
-from threegate.results.released import deliver_released, released_there, stage_released
-from threegate.results.render import deliver_result, render_result, show_streams
-from threegate.results.result_facts import ResultFacts, read_record, result_name
-from threegate.results.space import reserve_result
 from threegate.trail import moves, payloads
 from threegate.trail.event import Event, trail_text, trail_value
 from threegate.trail.history import RequestHistory

@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from threegate.approval.shown.signed_text import requesters
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
@@ -26,8 +27,7 @@ from threegate.contracts.state import Call, Decision, Reason, Session, block
 from threegate.contracts.transitions import may_retry, seen_key
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.past_calls import PastCalls, call_of, outcome_of
-from threegate.results.result_facts import read_record
-from threegate.shown.signed_text import requesters
+from threegate.launch.results.result_facts import read_record
 from threegate.trail.payloads import Claimed, ContractMove
 
 if TYPE_CHECKING:

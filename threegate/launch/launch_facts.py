@@ -12,12 +12,12 @@ from pathlib import Path
 
 from threegate.approval.batch import BatchPlace
 from threegate.approval.facts import LaunchFacts, PinnedFile
+from threegate.approval.shown.signed_text import requesters, shown_request, shown_sha256
 from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.policy import Policy
 from threegate.launch.launch_problem import read_operators
 from threegate.request.job import Job
 from threegate.request.model import Request
-from threegate.shown.signed_text import requesters, shown_request, shown_sha256
 from threegate.trail.history import RequestHistory
 from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from threegate.core.errors import Unavailable
-from threegate.core.plugins import OFF, plugin_named, room_named
+from threegate.core.plugins import OFF, plugin_named
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.launch.approved_file import named_backend
@@ -55,7 +55,7 @@ def _not_here(workspace: Workspace, history: RequestHistory) -> str | None:
 
 def _gone(name: str, settings: Settings) -> str | None:
     """Why a plugin cannot end what it began; None if it can."""
-    plugin = plugin_named(name) or room_named(name)
+    plugin = plugin_named(name)
     if plugin is None:
         return f"there is no plugin {name} here"
     if name in settings.plugins.off:

@@ -19,10 +19,10 @@ from threegate.core.settings import RequestSettings
 from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.gate_inputs import backend_tool, call_arguments, tool_name
 from threegate.judgement.policy import Policy
+from threegate.launch.results.result_facts import ResultFacts, read_record
 from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import Request
 from threegate.request.reader import read_request
-from threegate.results.result_facts import ResultFacts, read_record
 from threegate.trail.event import Event
 from threegate.trail.payloads import Claimed, Finished
 

@@ -22,11 +22,11 @@ from threegate.launch.approved_file import Approved, Ended, Waiting, facts_of_ap
 from threegate.launch.completion import CHANGED, finish, refuse, refuse_held
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
+from threegate.launch.results.released import StagedOutputs, stage_released
+from threegate.launch.results.result_facts import ResultFacts, write_record
+from threegate.launch.results.space import reserve_result
 from threegate.launch.status_file import RunningStatus
 from threegate.request.job import Job
-from threegate.results.released import StagedOutputs, stage_released
-from threegate.results.result_facts import ResultFacts, write_record
-from threegate.results.space import reserve_result
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
 from threegate.trail import moves, payloads
 from threegate.trail.history import UNKNOWN_EVENT, RequestHistory, unknown_event_text

@@ -16,7 +16,7 @@ from threegate.core.workspace import RequesterFolders
 from threegate.judgement.judge import Judgement
 from threegate.launch.approved_file import Approved, Waiting, is_there
 from threegate.launch.context import Context
-from threegate.results.verdict import State, Verdict, put_verdict, read_verdict
+from threegate.launch.results.verdict import State, Verdict, put_verdict, read_verdict
 from threegate.trail import moves, payloads
 
 

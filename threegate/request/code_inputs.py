@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
+from threegate.core.secretscan.scan import has_secret
 from threegate.request.characters import describe, hidden_places
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.problem import Problem
-from threegate.secretscan.scan import has_secret
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NESTING: Final = re.compile(r'"(?>(?:[^"\\]++|\\.)*)"?|[\[\]{}]', re.DOTALL)

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from threegate.core import limits
+from threegate.core.secretscan.scan import Found, PatternSet, find_secrets, one_byte_each, spans
 from threegate.request.command.installs import find_installs
 from threegate.request.command.paths import find_places
 from threegate.request.problem import Problem
-from threegate.secretscan.scan import Found, PatternSet, find_secrets, one_byte_each, spans
 
 _READ_ELSEWHERE: Final = ("## Command", "## Code", "## Inputs (JSON)")
 _DENIAL: Final = re.compile(

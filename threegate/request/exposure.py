@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
+from threegate.core.secretscan.scan import mask_secrets
 from threegate.request.command.data_tools import why_opaque
 from threegate.request.command.pinned_script import script_word
-from threegate.secretscan.scan import mask_secrets
 
 Opacity = Literal["transparent", "opaque"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from threegate.core.secretscan.scan import Found
 from threegate.request.characters import visible
 from threegate.request.problem import Problem
 from threegate.request.report import Finding
 from threegate.request.rules import RULES
-from threegate.secretscan.scan import Found
 
 _GRAM = 5
 

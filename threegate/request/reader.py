@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.file_names import is_request_name
+from threegate.core.secretscan.scan import Found, find_secrets, has_secret
 from threegate.core.strict_yaml import YamlNode
 from threegate.request import rules, sections
 from threegate.request.action import Action
@@ -38,7 +39,6 @@ from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
 from threegate.request.source import Source, SourceRefused, read_front, read_source
 from threegate.request.yaml_nodes import YAMLRefused, scalars
-from threegate.secretscan.scan import Found, find_secrets, has_secret
 
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings

@@ -20,12 +20,12 @@ from signal import SIGKILL
 from typing import Final
 
 from threegate.core import limits
+from threegate.core.secretscan.scan import mask_secrets
 from threegate.request.characters import visible
 from threegate.request.model import Request
 from threegate.request.problem import Problem
 from threegate.request.report import Finding
 from threegate.request.rules.code_rules import TYPES
-from threegate.secretscan.scan import mask_secrets
 
 RULE: Final = TYPES.id
 

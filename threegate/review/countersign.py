@@ -16,6 +16,7 @@ from threegate.approval.batch import SignedApproval
 from threegate.approval.facts import Check, LaunchFacts, requester_of
 from threegate.approval.launch import launch_checks
 from threegate.approval.quorum import check_countersignature
+from threegate.approval.shown.time_read import Reading
 from threegate.approval.signature import sign_statement
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_APPROVAL
@@ -31,7 +32,6 @@ from threegate.review.compare import differs_from_last
 from threegate.review.draft_group import Group, why_alone
 from threegate.review.input_copies import InputCopy
 from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock
-from threegate.shown.time_read import Reading
 from threegate.trail import moves, payloads
 
 _MODE = 0o600

@@ -22,10 +22,10 @@ from threegate.trail.payloads.placed import Owner
 from threegate.trail.trail import Trail
 
 if TYPE_CHECKING:
+    from threegate.approval.shown.time_read import Reading
     from threegate.core.settings import Settings
     from threegate.launch.context import Context
     from threegate.request.model import Request
-    from threegate.shown.time_read import Reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from threegate.approval.shown.request_sections import action_texts, exposure_items, read_all
 from threegate.approval.statement import format_utc
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note, Section
+from threegate.launch.results.result_facts import ResultFacts
 from threegate.request.model import Request
 from threegate.request.report import Report
-from threegate.results.result_facts import ResultFacts
-from threegate.shown.request_sections import action_texts, exposure_items, read_all
 from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import Approved, Cleared, Countersigned, End, under_grant
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from threegate.approval.shown.escaped_lines import WIDTH
+from threegate.approval.shown.request_sections import job_exposure
+from threegate.approval.shown.screen_lines import render_sections
 from threegate.approval.statement import format_utc
 from threegate.core import limits
 from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section, size_text
@@ -19,9 +22,6 @@ from threegate.review.group_shape import VaryingValue, differing, outliers_first
 from threegate.review.input_copies import InputCopy
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import ReviewedDraft
-from threegate.shown.escaped_lines import WIDTH
-from threegate.shown.request_sections import job_exposure
-from threegate.shown.screen_lines import render_sections
 
 _ALL: Final = 1 << 30
 """As a limit of lines: none is left out."""

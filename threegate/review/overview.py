@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from threegate.approval.shown.escaped_lines import shown
 from threegate.core.workspace import Workspace
 from threegate.review.status import RequestEntry, draft_folder_names, files_in
-from threegate.shown.escaped_lines import shown
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "drafts": ("inbox", "drafts"),

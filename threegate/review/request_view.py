@@ -15,8 +15,8 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.core.file_names import is_request_name
 from threegate.core.screen_parts import Field, Listing, Quote, Section
 from threegate.launch.context import Context
+from threegate.launch.results.result_facts import ResultFacts, read_record
 from threegate.request.report import Finding, Report
-from threegate.results.result_facts import ResultFacts, read_record
 from threegate.review.countersign import read_waiting, review_waiting, verify_approval
 from threegate.review.draft_sources import source_of
 from threegate.review.ended_sections import ended_sections

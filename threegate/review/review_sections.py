@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from threegate.approval.shown.request_sections import Beside, Warning_, read_all, request_sections
+from threegate.approval.shown.signed_text import shown_request
 from threegate.approval.statement import format_utc
 from threegate.core.errors import Refused
 from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Quote, Section
@@ -16,8 +18,6 @@ from threegate.core.settings import Settings
 from threegate.request.backend import BACKENDS
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
-from threegate.shown.request_sections import Beside, Warning_, read_all, request_sections
-from threegate.shown.signed_text import shown_request
 
 _PREVIEW: Final = 10
 """Lines of an input that is not code, on the short screen."""

@@ -19,6 +19,7 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.file_names import is_request_name
 from threegate.core.held_folder import HeldFolder
+from threegate.core.secretscan.scan import mask_secrets
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Assessment, assess
 from threegate.launch.approved_file import refuse_other_project
@@ -36,7 +37,6 @@ from threegate.review.draft_sources import PlacedDraft, check_draft, placed_at, 
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.runners.backend import running
 from threegate.runners.machine import never_fits
-from threegate.secretscan.scan import mask_secrets
 from threegate.trail.history import RequestHistory, refuse_unknown_event
 from threegate.trail.index import KnownRun
 from threegate.trail.locked_trail import LockedTrail

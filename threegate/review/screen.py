@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from threegate.changes.line_diff import unified
+from threegate.approval.shown.escaped_lines import WIDTH, Title, field, numbered, own, quoted
+from threegate.approval.shown.screen_lines import render_sections
 from threegate.core.settings import Settings
 from threegate.review.compare import Comparison
+from threegate.review.line_diff import unified
 from threegate.review.preview import Preview
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import InvalidDraft, ReviewedDraft
-from threegate.shown.escaped_lines import WIDTH, Title, field, numbered, own, quoted
-from threegate.shown.screen_lines import render_sections
 
 _DIFFERENCE = 200
 """Lines of one difference that the short form shows."""

@@ -18,11 +18,11 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import is_request_name
 from threegate.core.workspace import STATES, Workspace
+from threegate.launch.results.verdict import Verdict
 from threegate.request.exposure import exposure_json
 from threegate.request.model import InputFile
 from threegate.request.reader import read_request
 from threegate.request.report import Report
-from threegate.results.verdict import Verdict
 from threegate.review.draft_sources import place_of, placed_at, placed_named
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.review.status import verdict_of

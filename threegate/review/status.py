@@ -16,19 +16,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from threegate.approval.shown.escaped_lines import GUTTER, own, shown, wrapped
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.file_names import README, is_agent_run_id
+from threegate.core.secretscan.scan import mask_secrets
 from threegate.core.workspace import Workspace
+from threegate.launch.results.verdict import Verdict, read_verdict
 from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Exposure, exposure_json
-from threegate.results.verdict import Verdict, read_verdict
 from threegate.review.asked import Asked, AskedReader
 from threegate.review.draft_sources import placed_at, placed_drafts, source_of
 from threegate.runners.backend import DoctorLine
 from threegate.runners.live_output import OutputLine, live_output
-from threegate.secretscan.scan import mask_secrets
-from threegate.shown.escaped_lines import GUTTER, own, shown, wrapped
 
 _NOT_SEEN = "not checked yet"
 WHOM = {

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from threegate.core import durable, limits
-from threegate.secretscan.scan import mask_secrets
+from threegate.core.secretscan.scan import mask_secrets
 
 if TYPE_CHECKING:
     from threegate.core.workspace import Workspace

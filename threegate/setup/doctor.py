@@ -14,14 +14,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from threegate.agents.jail_doctor import agent_lines
-from threegate.changes.projects import find_project, project_names
 from threegate.core import limits
 from threegate.core.errors import Refused, ThreeGateError
 from threegate.core.settings import Settings
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
-from threegate.runners.apply.runner import why_not_now
+from threegate.plugins.agents.jail_doctor import agent_lines
+from threegate.plugins.changes.apply.runner import why_not_now
+from threegate.plugins.changes.projects import find_project, project_names
 from threegate.runners.backend import DoctorLine, backends, guarded, make_runner, plugin_lines
 from threegate.trail.trail import Trail
 
@@ -70,8 +70,8 @@ def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
         trail.close()
     if not any(path.startswith("tools/") for path in index.files):
         return
-    from threegate.tools.manifest import read_manifest, server_names
-    from threegate.tools.server_card import runs_where  # imported here: few workspaces have a tool server
+    from threegate.plugins.tools.manifest import read_manifest, server_names
+    from threegate.plugins.tools.server_card import runs_where  # imported here: few workspaces have a tool server
 
     for name in server_names(index):
         try:

@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Final
 
 import threegate
-from threegate.changes.project_repository import BranchRefused, ProjectRepository
-from threegate.changes.projects import find_project, project_names
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.extras import missing_extra
@@ -30,10 +28,12 @@ from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
+from threegate.plugins.changes.project_repository import BranchRefused, ProjectRepository
+from threegate.plugins.changes.projects import find_project, project_names
+from threegate.plugins.tools.manifest import Manifest, parse_manifest
 from threegate.runners.era.engine_answer import engine_line
 from threegate.setup.run_tool import run_tool
 from threegate.setup.service_unit import UnitFacts, UnitNeeds, render_unit
-from threegate.tools.manifest import Manifest, parse_manifest
 
 NEEDS: Final = Place[Callable[[Settings], UnitNeeds]]("needs")
 

@@ -101,7 +101,7 @@ def trail_text(text: str, limit: int = limits.TRAIL_STRING_CHARS) -> str:
     Secrets are masked before the cut: whatever a file is named, or a reason says, the trail never contains
     one.
     """
-    from threegate.secretscan.scan import mask_secrets  # here: only who appends pays for the patterns
+    from threegate.core.secretscan.scan import mask_secrets  # here: only who appends pays for the patterns
 
     text = mask_secrets(text[: limits.TRAIL_MASKED_CHARS])
     if len(text) <= limit and text.isascii() and text.isprintable() and "\\" not in text:

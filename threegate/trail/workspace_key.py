@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.secretscan.scan import has_secret
 from threegate.core.user_state import UserState
-from threegate.secretscan.scan import has_secret
 
 if TYPE_CHECKING:  # loaded where a key is used: most commands use none
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

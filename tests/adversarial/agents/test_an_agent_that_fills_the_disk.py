@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.agents.people import Person, as_account, person
 from tests.conftest import few, slow
 from tests.contracts.material import folder
+from tests.plugins.agents.people import Person, as_account, person
 from tests.small_disk import FILL, small_disk
 from tests.support import monty_draft, request_id, wait_until
 from threegate.setup.settings_file import set_values

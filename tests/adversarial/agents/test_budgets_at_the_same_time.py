@@ -17,16 +17,15 @@ from typing import Any
 
 import pytest
 
-from tests.agents.test_model_protocols import GOOD, PATHS
-from tests.agents.test_model_relay import KEY, Client, Endpoint, Start, endpoint, relay  # noqa: F401 - the fixtures
-
 # ruff: noqa: F811 - a fixture is an argument of its name
 from tests.conftest import few, missing
+from tests.plugins.agents.test_model_protocols import GOOD, PATHS
+from tests.plugins.agents.test_model_relay import KEY, Client, Endpoint, Start, endpoint, relay  # noqa: F401 - the fixtures
 from tests.support import wait_until
-from threegate.agents.model_counts import RelaySettings
-from threegate.agents.side_processes import start_model_relay
 from threegate.core import limits
-from threegate.jail.jail_cgroup import JailCgroup
+from threegate.plugins.agents.model_counts import RelaySettings
+from threegate.plugins.agents.side_processes import start_model_relay
+from threegate.plugins.jail.jail_cgroup import JailCgroup
 
 MIB = 1 << 20
 GOOD_BODY = json.dumps(GOOD["chat"]).encode()
@@ -65,7 +64,7 @@ def relays() -> list[int]:
     for place in Path("/proc").glob("[0-9]*"):
         try:
             ours = f"PPid:\t{os.getpid()}\n" in (place / "status").read_text()
-            if ours and b"threegate.agents.model_relay" in (place / "cmdline").read_bytes():
+            if ours and b"threegate.plugins.agents.model_relay" in (place / "cmdline").read_bytes():
                 found.append(int(place.name))
         except OSError:
             continue

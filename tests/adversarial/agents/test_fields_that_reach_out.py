@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.agents.test_model_protocols import GOOD, PATHS, PNG
-from threegate.agents.model_protocols import ModelRequestRefused, check_request
-from threegate.agents.profile import Protocol
+from tests.plugins.agents.test_model_protocols import GOOD, PATHS, PNG
+from threegate.plugins.agents.model_protocols import ModelRequestRefused, check_request
+from threegate.plugins.agents.profile import Protocol
 
 URL = "https://evil.example/?secret"
 WAV = {"data": "UklGRg==", "format": "wav"}

@@ -17,11 +17,11 @@ import pytest
 
 from tests.agent_runs import make_run
 from tests.support import Place, make_place
-from threegate.agents.model_counts import RelaySettings
-from threegate.agents.side_processes import start_door, start_model_relay
 from threegate.core.workspace import Workspace
-from threegate.jail.jail import Account
-from threegate.jail.side_process import listen, start_host_proxy
+from threegate.plugins.agents.model_counts import RelaySettings
+from threegate.plugins.agents.side_processes import start_door, start_model_relay
+from threegate.plugins.jail.jail import Account
+from threegate.plugins.jail.side_process import listen, start_host_proxy
 
 ROOT = Path(__file__).parents[3]
 NAMES = (

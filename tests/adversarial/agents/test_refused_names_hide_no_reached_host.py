@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from threegate.core import limits
-from threegate.jail.host_log import HostLog, read_hosts, unlisted_line
-from threegate.jail.host_proxy import HostProxy
+from threegate.plugins.agents.kinds import AgentEnded
+from threegate.plugins.jail.host_log import HostLog, read_hosts, unlisted_line
+from threegate.plugins.jail.host_proxy import HostProxy
 from threegate.trail.event import make_event
-from threegate.trail.plugin_kinds.agents_kinds import AgentEnded
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from tests.support import wait_until
 from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import revoke_operator
 from threegate.acts.signed_acts import OperatorDecision
+from threegate.audit.audit_verify import verify_workspace
 from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
 from threegate.judgement.judge import Cleared, Judgement
 from threegate.launch import pipeline
 from threegate.launch.approved_file import Approved, Ended, Waiting, read_approved
 from threegate.launch.context import Context
-from threegate.records.audit_verify import verify_workspace
 from threegate.review.countersign import countersign, open_waiting
 from threegate.runners.budget import Budget
 from threegate.runners.interface import Control

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.changes.branches import Branching, branching, edit
+from tests.plugins.changes.branches import Branching, branching, edit
 from tests.support import Done
 
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from tests.changes.trees_on_disk import build, made
-from threegate.changes.action import ProjectChange, ProjectPlace, change_facts
-from threegate.changes.change_draft import said_changes
-from threegate.changes.change_facts import changed_paths, job_change
-from threegate.changes.change_screen import change_items
-from threegate.changes.change_tar import read_change_set
-from threegate.changes.requested_change import RequestedChange
-from threegate.changes.trees import HeldTree
+from tests.plugins.changes.trees_on_disk import build, made
+from threegate.approval.shown.screen_lines import render_sections
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.screen_parts import Section
+from threegate.plugins.changes.action import ProjectChange, ProjectPlace, change_facts
+from threegate.plugins.changes.change_draft import said_changes
+from threegate.plugins.changes.change_facts import changed_paths, job_change
+from threegate.plugins.changes.change_screen import change_items
+from threegate.plugins.changes.change_tar import read_change_set
+from threegate.plugins.changes.requested_change import RequestedChange
+from threegate.plugins.changes.trees import HeldTree
 from threegate.review.compare import Comparison, RequestDifference
 from threegate.review.input_copies import InputCopy
 from threegate.review.screen import render_comparison
-from threegate.shown.screen_lines import render_sections
 
 
 class Screen:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.changes.trees_on_disk import build
 from tests.conftest import slow
+from tests.plugins.changes.trees_on_disk import build
 from tests.runners.applying import Change, as_root, own, picture
 from threegate.core import durable
-from threegate.runners.apply.apply_journal import STAGE
+from threegate.plugins.changes.apply.apply_journal import STAGE
 
 BEFORE = {
     "a": "old a",

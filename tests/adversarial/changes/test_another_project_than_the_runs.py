@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent_runs import drop, make_run
-from tests.changes.trees_on_disk import build
 from tests.end_to_end.test_change_sets import Proposed
+from tests.plugins.changes.trees_on_disk import build
 from tests.runners.applying import own, picture
 from threegate import cli
 from threegate.review import reviewed_draft

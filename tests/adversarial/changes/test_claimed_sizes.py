@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.changes.test_make import changes, made
-from tests.changes.trees_on_disk import build
-from threegate.changes.table import ChangeSetError
+from tests.plugins.changes.test_make import changes, made
+from tests.plugins.changes.trees_on_disk import build
+from threegate.plugins.changes.table import ChangeSetError
 
 
 def test_a_file_that_is_too_large_is_known_by_its_size(tmp_path: Path) -> None:

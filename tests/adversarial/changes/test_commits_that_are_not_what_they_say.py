@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.changes.branches import Branching, archive, branching, step
-from threegate.changes.change_tar import change_tar
-from threegate.changes.commit_chain import commits_tar, read_commits_tar
-from threegate.changes.table import EXECUTABLE, LINK, ChangeSetError, Row, TableNode
+from tests.plugins.changes.branches import Branching, archive, branching, step
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
+from threegate.plugins.changes.change_tar import change_tar
+from threegate.plugins.changes.commit_chain import commits_tar, read_commits_tar
+from threegate.plugins.changes.table import EXECUTABLE, LINK, ChangeSetError, Row, TableNode
 
 ONE, TWO, THREE = b"print(1)\n", b"print(2)\n", b"print(3)\n"
 

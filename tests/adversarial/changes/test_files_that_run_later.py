@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from tests.adversarial.changes.test_a_diff_that_hides import Screen
-from tests.changes.trees_on_disk import build, held, made
-from threegate.changes.action import ProjectChange, ProjectPlace
-from threegate.changes.change_facts import ChangedPath, changed_paths, job_change
-from threegate.changes.change_tar import change_tar, read_change_set
-from threegate.changes.checks import check_project
-from threegate.changes.table import EXECUTABLE, FILE, FOLDER, LINK, ChangeSetError, Row, TableNode
-from threegate.changes.trees import HeldTree
+from tests.plugins.changes.trees_on_disk import build, held, made
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
+from threegate.plugins.changes.action import ProjectChange, ProjectPlace
+from threegate.plugins.changes.change_facts import ChangedPath, changed_paths, job_change
+from threegate.plugins.changes.change_tar import change_tar, read_change_set
+from threegate.plugins.changes.checks import check_project
+from threegate.plugins.changes.table import EXECUTABLE, FILE, FOLDER, LINK, ChangeSetError, Row, TableNode
+from threegate.plugins.changes.trees import HeldTree
 from threegate.request.job import risk_reasons
 
 PLACE = ProjectPlace("web", "/srv/web", 1, 2, 3)

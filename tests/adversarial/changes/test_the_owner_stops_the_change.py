@@ -18,15 +18,15 @@ from tests.end_to_end.test_change_sets import Proposed
 from tests.runners.applying import picture, place_of
 from tests.support import THREEGATE, wait_until
 from threegate.core.workspace import Workspace
-from threegate.launch.cut_off_changes import undo_journal
-from threegate.runners.apply.apply_journal import STAGE, first_line
+from threegate.plugins.changes.apply.apply_journal import STAGE, first_line
+from threegate.plugins.changes.cut_off_changes import undo_journal
 from threegate.trail.trail import Trail
 
 pytestmark = pytest.mark.root
 
 OWNER_ACTS = """
 import os, signal, sys, time
-if "threegate.runners.apply.as_owner" in sys.orig_argv:
+if "threegate.plugins.changes.apply.as_owner" in sys.orig_argv:
     orders = os.path.join(os.path.dirname(__file__), "orders")
     word, *rest = open(orders).read().split() or [""]
     open(orders, "w").write(" ".join(rest))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agents.conftest import jail_programs
-from tests.agents.people import Person, person
+from tests.plugins.agents.conftest import jail_programs
+from tests.plugins.agents.people import Person, person
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import Any
 import pyte
 import pytest
 
-from tests.agents.people import Person
-from tests.agents.person_at_terminal import on_terminal
-from threegate.agents.terminal_filter import TerminalFilter
+from tests.plugins.agents.people import Person
+from tests.plugins.agents.person_at_terminal import on_terminal
+from threegate.plugins.agents.terminal_filter import TerminalFilter
 
 AT_REST = {7: "h", 25: "h"}
 """Private modes that are on in a terminal nobody has changed; every other one is off."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from tests.agents.people import Person
+from tests.plugins.agents.people import Person
 from tests.support import Done, Place, make_place, monty_draft, request_id, threegate
 from threegate.cli import app
 

@@ -9,8 +9,8 @@ import struct
 import subprocess
 import termios
 
-from tests.agents.people import Person
-from tests.agents.person_at_terminal import Screen, on_terminal
+from tests.plugins.agents.people import Person
+from tests.plugins.agents.person_at_terminal import Screen, on_terminal
 from tests.support import wait_until
 from threegate.core import limits
 

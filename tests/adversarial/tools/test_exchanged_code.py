@@ -16,15 +16,23 @@ from typing import Any
 import pytest
 
 from tests.conftest import few
+from tests.plugins.tools.little_servers import (
+    NODE,
+    PYTHON,
+    described,
+    nowhere,
+    open_folder,
+    pinned_server,
+    write_server,
+)
 from tests.support import Place, make_place
-from tests.tools.little_servers import NODE, PYTHON, described, nowhere, open_folder, pinned_server, write_server
 from threegate.core.errors import Refused
 from threegate.core.settings import Settings
-from threegate.tools.manifest import Manifest, ServerFolder
-from threegate.tools.manifest import Place as Where
-from threegate.tools.program_tree import program_digests
-from threegate.tools.server_process import open_server
-from threegate.tools.server_start import start_server
+from threegate.plugins.tools.manifest import Manifest, ServerFolder
+from threegate.plugins.tools.manifest import Place as Where
+from threegate.plugins.tools.program_tree import program_digests
+from threegate.plugins.tools.server_process import open_server
+from threegate.plugins.tools.server_start import start_server
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from tests.conftest import few
 from threegate.acts.approve import Promoted
 from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
 from threegate.core.errors import InvalidInput, Refused
+from threegate.plugins.tools.kinds import ToolsAdded
+from threegate.plugins.tools.manifest import Manifest
 from threegate.review.group_screen import render_group
 from threegate.review.reviewed_draft import read_draft
 from threegate.review.status import status_lines
-from threegate.tools.manifest import Manifest
-from threegate.trail.plugin_kinds.tools_kinds import ToolsAdded
 
 LIKE: list[Mapping[str, Any]] = [
     CALL,

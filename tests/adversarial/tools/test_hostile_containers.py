@@ -13,8 +13,7 @@ import pytest
 
 from tests.conftest import slow
 from tests.engine_fixtures import ENGINE, IMAGE, docker
-from tests.support import make_place
-from tests.tools.container_bench import (
+from tests.plugins.tools.container_bench import (
     NOWHERE,
     containers,
     described,
@@ -23,13 +22,14 @@ from tests.tools.container_bench import (
     opened,
     pinned,
 )
-from tests.tools.little_servers import PYTHON, open_folder, write_server
+from tests.plugins.tools.little_servers import PYTHON, open_folder, write_server
+from tests.support import make_place
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused
-from threegate.runners.mcp.server_image import refuse_hiding
-from threegate.tools.manifest import ServerFolder
-from threegate.tools.program_tree import program_digests
-from threegate.tools.server_process import ServerError, open_server
+from threegate.plugins.tools.manifest import ServerFolder
+from threegate.plugins.tools.mcp.server_image import refuse_hiding
+from threegate.plugins.tools.program_tree import program_digests
+from threegate.plugins.tools.server_process import ServerError, open_server
 
 MIB = 1 << 20
 CALL = "def call(id, name, arguments): "

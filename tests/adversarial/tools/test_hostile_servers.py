@@ -16,18 +16,18 @@ from typing import cast
 import pytest
 
 from tests.conftest import few
+from tests.plugins.tools.little_servers import described, nowhere, open_folder, pinned_server, write_server
 from tests.support import wait_until
-from tests.tools.little_servers import described, nowhere, open_folder, pinned_server, write_server
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.judgement.judge import Clearance
+from threegate.plugins.tools.action import ToolCall
+from threegate.plugins.tools.mcp.runner import CallRunner
+from threegate.plugins.tools.server_process import Answer, ServerError, open_server
+from threegate.plugins.tools.server_start import Started
 from threegate.request.job import Job
 from threegate.runners.interface import Control
-from threegate.runners.mcp.runner import CallRunner
-from threegate.tools.action import ToolCall
-from threegate.tools.server_process import Answer, ServerError, open_server
-from threegate.tools.server_start import Started
 
 MIB = 1 << 20
 

@@ -9,12 +9,12 @@ import time
 
 import pytest
 
+from tests.plugins.tools.stateful_bench import stateful_bench
 from tests.support import wait_until
-from tests.tools.stateful_bench import stateful_bench
 from threegate.core.errors import Refused
-from threegate.tools.action import ServerState
-from threegate.tools.process_states import FRESH
-from threegate.tools.server_process import ServerError
+from threegate.plugins.tools.action import ServerState
+from threegate.plugins.tools.process_states import FRESH
+from threegate.plugins.tools.server_process import ServerError
 
 COUNT = "SEEN = []\ndef call(id, name, arguments):\n    SEEN.append(arguments)\n"
 

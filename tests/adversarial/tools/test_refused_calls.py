@@ -10,9 +10,9 @@ import pytest
 
 from tests import support
 from tests.notes_server import notes_server
-from threegate.runners.mcp.answer_files import answer_files, progress_line
-from threegate.tools.argument_schema import why_unfit
-from threegate.tools.server_process import Answer
+from threegate.plugins.tools.argument_schema import why_unfit
+from threegate.plugins.tools.mcp.answer_files import answer_files, progress_line
+from threegate.plugins.tools.server_process import Answer
 
 OTHER = support.request_id("other")
 

@@ -17,20 +17,20 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.tools.little_servers import nowhere, open_folder, pinned_server, write_server
+from tests.plugins.tools.little_servers import nowhere, open_folder, pinned_server, write_server
 from threegate.core.errors import Unavailable
 from threegate.core.secret_value import read_secret
 from threegate.core.settings import SecretReference, Settings
 from threegate.judgement.judge import Clearance
+from threegate.plugins.tools.action import JobServer, ToolCall
+from threegate.plugins.tools.known_values import KnownValues
+from threegate.plugins.tools.manifest import Manifest
+from threegate.plugins.tools.mcp.answer_files import answer_files
+from threegate.plugins.tools.mcp.runner import CallRunner
+from threegate.plugins.tools.program_tree import program_digests
+from threegate.plugins.tools.server_process import Answer, Server, ServerError, open_server
 from threegate.request.job import Job
 from threegate.runners.interface import Control
-from threegate.runners.mcp.answer_files import answer_files
-from threegate.runners.mcp.runner import CallRunner
-from threegate.tools.action import JobServer, ToolCall
-from threegate.tools.known_values import KnownValues
-from threegate.tools.manifest import Manifest
-from threegate.tools.program_tree import program_digests
-from threegate.tools.server_process import Answer, Server, ServerError, open_server
 
 SECRET = "pa/ss+w0rd~of.Notes=7"
 NUMBER = "730215984"

@@ -16,9 +16,9 @@ from threegate.approval.launch import launch_checks
 from threegate.judgement.judge import Cleared
 from threegate.launch.approved_file import Unrunnable, read_approved
 from threegate.launch.pipeline import judge_now
+from threegate.plugins.tools.action import EarlierCall, ServerState
+from threegate.plugins.tools.process_states import write_states
 from threegate.review.countersign import facts_now, read_waiting
-from threegate.tools.action import EarlierCall, ServerState
-from threegate.tools.process_states import write_states
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 

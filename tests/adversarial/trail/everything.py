@@ -15,6 +15,7 @@ from threegate import cli
 from threegate.acts.cancel import cancel_request
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import OperatorDecision
+from threegate.audit.trail_checkpoints import newest_trail_checkpoint, record_cosignature
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Cleared
 from threegate.launch.approved_file import Approved, read_approved
@@ -23,7 +24,6 @@ from threegate.launch.pipeline import claim, judge_now
 from threegate.plugins.grants.constraint import Constraint
 from threegate.plugins.grants.giving import new_grant
 from threegate.plugins.grants.widened import Widened
-from threegate.records.trail_checkpoints import newest_trail_checkpoint, record_cosignature
 from threegate.review.countersign import countersign, open_waiting
 from threegate.trail.cosignature import WitnessKey, cosign
 from threegate.trail.trail import Trail

@@ -22,11 +22,11 @@ import pytest
 from tests.acts.bench_workspace import DATA, Bench, make_bench
 from tests.adversarial.trail.everything import Caller, leave_claimed, make_everything
 from tests.conftest import slow
+from threegate.audit.audit_verify import verify_workspace
+from threegate.audit.folder_audit import EXEMPT
 from threegate.core import file_locks
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
-from threegate.records.audit_verify import verify_workspace
-from threegate.records.folder_audit import EXEMPT
 from threegate.trail.event import make_event
 from threegate.trail.trail import Trail
 

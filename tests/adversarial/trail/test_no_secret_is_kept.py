@@ -9,7 +9,7 @@ from threegate import cli
 from threegate.acts.cancel import cancel_request
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import OperatorDecision
-from threegate.records.audit_verify import verify_workspace
+from threegate.audit.audit_verify import verify_workspace
 from threegate.trail.event import trail_text
 
 SECRET = "xoxb-123456789012-123456789012-abcdefabcdefabcdefabcdef"

@@ -16,15 +16,15 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.acts.tool_bench import ToolBench
-from tests.changes.trees_on_disk import build
 from tests.end_to_end.test_change_sets import Proposed
 from tests.launch.launching import CountingRunner, control_of, daemons, events_of, history_of
+from tests.plugins.changes.trees_on_disk import build
 from tests.runners.applying import own, picture
 from threegate.acts.approve import promote, seal, sign
 from threegate.acts.cancel import cancel_request
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import OperatorDecision
-from threegate.acts.tool_servers import remove_server
+from threegate.audit.audit_verify import verify_workspace
 from threegate.core.errors import Refused
 from threegate.daemon.log import Log
 from threegate.daemon.recovery import recover
@@ -33,7 +33,7 @@ from threegate.launch.approved_file import Approved, Unrunnable, read_approved
 from threegate.launch.completion import refuse_unrunnable
 from threegate.launch.context import Context
 from threegate.launch.pipeline import claim, judge_now, launch
-from threegate.records.audit_verify import verify_workspace
+from threegate.plugins.tools.tool_servers import remove_server
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.trail.known_kinds import known_kinds
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trail.workspaces import WORKSPACE_ID, grow, make_workspace, raw_trail
+from threegate.audit.trail_checkpoints import write_trail_checkpoint
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
-from threegate.records.trail_checkpoints import write_trail_checkpoint
 from threegate.trail.chain import Chain
 from threegate.trail.checkpoint import TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.event import LineError, make_event

@@ -21,9 +21,12 @@ from threegate.acts.cancel import cancel_request
 from threegate.acts.reject import reject_draft
 from threegate.acts.replay import ended_request
 from threegate.acts.signed_acts import OperatorDecision
+from threegate.audit.audit_verify import verify_workspace
+from threegate.audit.prune import prune
+from threegate.audit.trail_checkpoints import write_trail_checkpoint
 from threegate.core import limits, plugins
 from threegate.core.errors import Refused, Unavailable
-from threegate.core.plugins import PLUGINS, ROOMS, Plugin
+from threegate.core.plugins import PLUGINS, Plugin
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
 from threegate.judgement.judge import Cleared, NotCleared
@@ -31,9 +34,6 @@ from threegate.launch import approved_file, open_work
 from threegate.launch.approved_file import Approved, Unrunnable, Waiting, read_approved
 from threegate.launch.open_work import refuse_open
 from threegate.launch.pipeline import claim, judge_now, launch
-from threegate.records.audit_verify import verify_workspace
-from threegate.records.prune import prune
-from threegate.records.trail_checkpoints import write_trail_checkpoint
 from threegate.trail import payloads
 from threegate.trail.event import make_event
 from threegate.trail.index import TrailIndex
@@ -381,7 +381,7 @@ def test_no_daemon_starts_over_the_open_work_of_a_plugin(bench: Bench, listed: L
 
 def test_a_kind_of_a_plugin_places_claims_ends_and_frees_nothing(listed: List) -> None:
     """Only kinds of the core do; and no plugin's kind is one of the core or of another plugin."""
-    given = [cls for plugin in (*PLUGINS, *ROOMS) if "kinds" in plugin.offers for cls in KINDS.of(plugin)]
+    given = [cls for plugin in PLUGINS if "kinds" in plugin.offers for cls in KINDS.of(plugin)]
     assert len({cls.kind for cls in given}) == len(given) and not {cls.kind for cls in given} & PAYLOADS.keys()
     assert not [cls for cls in given if issubclass(cls, Placed | Stopped | payloads.ApprovalAbandoned)]
     assert {cls.kind for cls in given} | PAYLOADS.keys() | {Did.kind} == known_kinds().keys()

@@ -15,6 +15,7 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.launch.launching import CountingRunner, control_of, daemons, events_of, history_of
 from tests.support import make_place, monty_draft, threegate
+from threegate.audit.audit_verify import verify_workspace
 from threegate.daemon.log import Log
 from threegate.daemon.recovery import recover
 from threegate.judgement.judge import Cleared
@@ -22,8 +23,7 @@ from threegate.launch.approved_file import Approved, Unrunnable, read_approved
 from threegate.launch.completion import refuse_unrunnable
 from threegate.launch.context import Context
 from threegate.launch.pipeline import claim, judge_now, launch
-from threegate.records.audit_verify import verify_workspace
-from threegate.results.verdict import read_verdict
+from threegate.launch.results.verdict import read_verdict
 from threegate.review.countersign import verify_approval
 from threegate.review.status import status_lines
 from threegate.trail.index import TrailIndex

@@ -1,5 +1,5 @@
 """Who runs agents in these tests."""
 
-from tests.agents.conftest import project, somebody, user
+from tests.plugins.agents.conftest import project, somebody, user
 
 __all__ = ["project", "somebody", "user"]

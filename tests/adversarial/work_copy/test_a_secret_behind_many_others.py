@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from threegate.agents.file_findings import find_in_file
-from threegate.agents.project_survey import survey
 from threegate.core import limits
+from threegate.plugins.agents.file_findings import find_in_file
+from threegate.plugins.agents.project_survey import survey
 
 KEY = b"-----BEGIN PRIVATE KEY-----\n%s\n-----END PRIVATE KEY-----\n" % base64.b64encode(b"\x30\x26" + bytes(range(38)))
 TOKEN = b"token = 'ghp_n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE'\n"

@@ -6,12 +6,12 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.agents.people import Person
-from tests.agents.person_at_terminal import on_terminal
+from tests.plugins.agents.people import Person
+from tests.plugins.agents.person_at_terminal import on_terminal
 from tests.support import make_place
-from threegate.agents.project_survey import survey
-from threegate.agents.secret_answers import Answers, keep_answers
 from threegate.core.workspace import Workspace
+from threegate.plugins.agents.project_survey import survey
+from threegate.plugins.agents.secret_answers import Answers, keep_answers
 from threegate.trail.trail import Trail
 
 TOKEN = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import jail_programs
-from tests.agents.people import Person, as_account, python
 from tests.conftest import few, slow
+from tests.plugins.agents.conftest import jail_programs
+from tests.plugins.agents.people import Person, as_account, python
 
 SCRIPTS = {
     "a file": ("echo x >closed; chmod 000 closed", "closed"),
@@ -65,8 +65,8 @@ _PROGRAM = """
 import os, subprocess, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from tests.agents.test_work_copy import inside, working
-from threegate.agents.work_changes import read_changes
+from tests.plugins.agents.test_work_copy import inside, working
+from threegate.plugins.agents.work_changes import read_changes
 kind, script, before = sys.argv[1:]
 place = Path({place!r}) / "own"
 project = place / "project"

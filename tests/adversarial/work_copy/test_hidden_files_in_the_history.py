@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.people import Person
-from tests.agents.test_work_copy import KINDS, changed, inside
-from tests.agents.test_work_copy import working as in_copy
 from tests.conftest import few
-from threegate.agents import git_history
-from threegate.agents.git_repository import NoHistory, Repository
-from threegate.agents.work_changes import read_changes
-from threegate.agents.work_copy import CopyKind, WorkCopy
+from tests.plugins.agents.people import Person
+from tests.plugins.agents.test_work_copy import KINDS, changed, inside
+from tests.plugins.agents.test_work_copy import working as in_copy
 from threegate.core import limits
-from threegate.secretscan.certain import find_certain
-from threegate.secretscan.scan import Found
+from threegate.core.secretscan.certain import find_certain
+from threegate.core.secretscan.scan import Found
+from threegate.plugins.agents import git_history
+from threegate.plugins.agents.git_repository import NoHistory, Repository
+from threegate.plugins.agents.work_changes import read_changes
+from threegate.plugins.agents.work_copy import CopyKind, WorkCopy
 
 TOKEN = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 GIT = "git -c user.name=a -c user.email=a@b.c"
@@ -316,7 +316,7 @@ def test_a_history_that_takes_too_long_is_one_commit(
 
 def in_copy_with(tmp_path: Path, said: list[str]) -> WorkCopy:
     from threegate.core.workspace import Workspace
-    from threegate.jail.jail import Account
+    from threegate.plugins.jail.jail import Account
 
     run = Workspace(tmp_path).agent_run("ar-20261126-102139z-00112233")
     (tmp_path / "tool-exec").mkdir()

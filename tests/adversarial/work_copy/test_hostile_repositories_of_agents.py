@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.agent_runs import make_run
-from tests.agents.people import Person
-from tests.agents.test_agent_commits import with_repository
+from tests.plugins.agents.people import Person
+from tests.plugins.agents.test_agent_commits import with_repository
 from tests.support import make_place
-from threegate.agents.agent_commits import AgentCommits, read_commits
-from threegate.agents.project_survey import Survey
-from threegate.agents.work_copy import WorkCopy
 from threegate.core import limits
-from threegate.jail.jail import Account
+from threegate.plugins.agents.agent_commits import AgentCommits, read_commits
+from threegate.plugins.agents.project_survey import Survey
+from threegate.plugins.agents.work_copy import WorkCopy
+from threegate.plugins.jail.jail import Account
 
 
 @pytest.fixture

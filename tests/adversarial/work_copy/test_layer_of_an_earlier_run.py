@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.test_work_copy import SECRET, changed, inside
-from threegate.agents.names_layer import METACOPY, REDIRECT, make_names
-from threegate.agents.project_survey import Original, Survey
-from threegate.agents.work_changes import read_changes
-from threegate.agents.work_copy import NAMES, WorkCopy
+from tests.plugins.agents.test_work_copy import SECRET, changed, inside
 from threegate.core.workspace import Workspace
-from threegate.jail.jail import Account
+from threegate.plugins.agents.names_layer import METACOPY, REDIRECT, make_names
+from threegate.plugins.agents.project_survey import Original, Survey
+from threegate.plugins.agents.work_changes import read_changes
+from threegate.plugins.agents.work_copy import NAMES, WorkCopy
+from threegate.plugins.jail.jail import Account
 
 
 def made(tmp_path: Path, number: int, take: Callable[[Path], None] = lambda place: None) -> WorkCopy:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import jail_programs
-from tests.agents.people import Person
-from tests.agents.test_work_copy import KINDS, changed, inside, working
-from threegate.agents import read_folders
-from threegate.agents.work_changes import read_changes, remember_proposed
-from threegate.agents.work_copy import CopyKind
+from tests.plugins.agents.conftest import jail_programs
+from tests.plugins.agents.people import Person
+from tests.plugins.agents.test_work_copy import KINDS, changed, inside, working
 from threegate.core.workspace import Workspace
-from threegate.jail.jail import Account, Jail
+from threegate.plugins.agents import read_folders
+from threegate.plugins.agents.work_changes import read_changes, remember_proposed
+from threegate.plugins.agents.work_copy import CopyKind
+from threegate.plugins.jail.jail import Account, Jail
 
 KEY = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import jail_programs
-from tests.agents.people import Person, person
-from tests.agents.test_agent_run_command import wait_until_nothing_lives
-from tests.agents.test_frozen_jail import CLIENT, FILES, stands_still
+from tests.plugins.agents.conftest import jail_programs
+from tests.plugins.agents.people import Person, person
+from tests.plugins.agents.test_agent_run_command import wait_until_nothing_lives
+from tests.plugins.agents.test_frozen_jail import CLIENT, FILES, stands_still
 from tests.support import wait_until
-from threegate.agents import runs
 from threegate.core.workspace import Workspace
-from threegate.jail import freezer
-from threegate.jail.jail import Account, Bound, Jail
+from threegate.plugins.agents import runs
+from threegate.plugins.jail import freezer
+from threegate.plugins.jail.jail import Account, Bound, Jail
 
 WRITER = f"""
 import ctypes, os, signal, threading

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.secretscan.test_forms import EXAMPLES
-from tests.secretscan.test_planted_secrets import TOKENS
-from threegate.agents import file_findings, project_survey
-from threegate.agents.project_survey import Survey, survey
-from threegate.secretscan.certain import may_have_certain
-from threegate.secretscan.patterns import FORMS
-from threegate.secretscan.scan import PatternSet
+from tests.core.secretscan.test_forms import EXAMPLES
+from tests.core.secretscan.test_planted_secrets import TOKENS
+from threegate.core.secretscan.certain import may_have_certain
+from threegate.core.secretscan.patterns import FORMS
+from threegate.core.secretscan.scan import PatternSet
+from threegate.plugins.agents import file_findings, project_survey
+from threegate.plugins.agents.project_survey import Survey, survey
 
 CODE = "exports.f = (a, b) => a + b;\n"
 SET = PatternSet([form.pattern for form in FORMS])

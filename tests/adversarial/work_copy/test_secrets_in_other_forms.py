@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from threegate.agents.project_survey import survey
+from threegate.plugins.agents.project_survey import survey
 
 TOKEN = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 SECRET = {
@@ -78,7 +78,7 @@ def test_what_was_scanned_by_older_rules_is_scanned_again(tmp_path: Path, monkey
     project.mkdir()
     (project / "vault.key").write_bytes(SECRET["vault.key"])
     with monkeypatch.context() as older:
-        older.setattr("threegate.agents.project_survey._RULES", 1)
-        older.setattr("threegate.agents.file_findings.file_secret", lambda path, data: None)
+        older.setattr("threegate.plugins.agents.project_survey._RULES", 1)
+        older.setattr("threegate.plugins.agents.file_findings.file_secret", lambda path, data: None)
         assert not survey(project, cache=cache).hidden
     assert survey(project, cache=cache).hidden == {"vault.key": "secret"}

@@ -17,6 +17,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.human.planted import era, monty
+from threegate.approval.shown.screen_lines import render_sections
 from threegate.core.screen_parts import Item, Listing, Note, Quote, Section
 from threegate.launch.context import Context
 from threegate.plugins.drills.drill_plants import PLANTS
@@ -27,7 +28,6 @@ from threegate.request.reader import read_request
 from threegate.request.render_draft import render_request
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import Draft, view_draft
-from threegate.shown.screen_lines import render_sections
 
 FILES = {"day.json": b"[1, 2]", "rows.csv": b"a,b\n1,2\n", "keys.json": b"[9]"}
 _FOLLOWS = {

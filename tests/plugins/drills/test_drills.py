@@ -21,6 +21,9 @@ from tests.plugins.drills.practice import answer_drill, drill_watch
 from tests.support import Place, offered, wait_until
 from threegate.acts.list_drafts import drafts_of
 from threegate.acts.signing_key import Acting
+from threegate.approval.shown.time_read import Reading
+from threegate.audit.audit_verify import verify_workspace
+from threegate.audit.practice import practice_lines, practice_of
 from threegate.cli import execute
 from threegate.core.errors import Refused
 from threegate.core.settings import RequestSettings, parse_settings
@@ -32,15 +35,12 @@ from threegate.plugins.drills.drills import due_utc, place_drill, set_drills, se
 from threegate.plugins.drills.kinds import DrillEnded, DrillPlaced, DrillSet
 from threegate.plugins.drills.placed_drill import PLAN, Drill, drills_folder, read_drill
 from threegate.plugins.drills.section import DrillSettings
-from threegate.records.audit_verify import verify_workspace
-from threegate.records.practice import practice_lines, practice_of
 from threegate.request.action import Command, Script
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
 from threegate.request.reader import read_request
 from threegate.review.reviewed_draft import find_draft, read_draft
 from threegate.review.show import open_input, show_request
 from threegate.review.status import status_lines
-from threegate.shown.time_read import Reading
 from threegate.trail.event import Event
 from threegate.trail.index import TrailIndex
 from threegate.trail.trail import Trail

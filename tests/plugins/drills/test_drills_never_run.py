@@ -22,6 +22,7 @@ from threegate.acts.reject import expire_draft, reject_draft
 from threegate.acts.retry import retry_request
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.acts.signing_key import Acting
+from threegate.audit.audit_verify import verify_workspace
 from threegate.cli import execute
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
@@ -29,7 +30,6 @@ from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
 from threegate.plugins.drills.drills import place_drill, set_drills
 from threegate.plugins.drills.placed_drill import Drill, drills_folder
-from threegate.records.audit_verify import verify_workspace
 from threegate.review import reviewed_draft
 from threegate.review.reviewed_draft import Draft, open_reviewed_draft, read_draft
 from threegate.review.status import status_lines

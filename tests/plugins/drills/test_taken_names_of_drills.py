@@ -11,11 +11,11 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.plugins.drills.practice import answer_drill
 from threegate.acts.signing_key import Acting
+from threegate.audit.audit_verify import verify_workspace
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
 from threegate.plugins.drills.drills import place_drill, set_drills, settle_drill
 from threegate.plugins.drills.placed_drill import drills_folder, read_drill
-from threegate.records.audit_verify import verify_workspace
 from threegate.request.render_draft import file_name
 from threegate.review.reviewed_draft import read_draft
 

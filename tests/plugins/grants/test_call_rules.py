@@ -20,8 +20,8 @@ from threegate.plugins.grants.constraint import Constraint
 from threegate.plugins.grants.grant import matches, opened, refuse_write
 from threegate.plugins.grants.near_misses import near_calls
 from threegate.plugins.grants.widened import Widened, open_job, read_widened, with_value
+from threegate.plugins.tools.action import EarlierCall, JobServer, ServerState, ToolCall
 from threegate.request.job import Job
-from threegate.tools.action import EarlierCall, JobServer, ServerState, ToolCall
 
 JAIL = JobServer(place="jail", argv=("/usr/bin/hub",), hosts=(), binds=(), secrets=())
 

@@ -11,13 +11,13 @@ import pytest
 
 from tests.acts.tool_bench import CALL, WHERE
 from tests.plugins.grants.granting_bench import GrantingBench
+from threegate.approval.shown.screen_lines import render_sections
 from threegate.cli import execute
 from threegate.core.errors import InvalidInput, Refused
+from threegate.plugins.agents.kinds import AgentEnded
 from threegate.plugins.grants.promotion import use_grants
 from threegate.plugins.grants.standing_grants import list_grants
 from threegate.plugins.grants.tool_grants import calls_sections, look_at_calls
-from threegate.shown.screen_lines import render_sections
-from threegate.trail.plugin_kinds.agents_kinds import AgentEnded
 from threegate.trail.trail import Trail
 
 ME = pwd.getpwuid(os.getuid()).pw_name

@@ -24,6 +24,9 @@ from threegate import cli
 from threegate.acts.approval_lines import insert_approval
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import OperatorDecision
+from threegate.approval.shown.escaped_lines import GUTTER
+from threegate.approval.shown.request_sections import JOB_FIELDS
+from threegate.approval.shown.screen_lines import render_sections
 from threegate.cli import invocation
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
@@ -31,17 +34,14 @@ from threegate.core.errors import Unavailable
 from threegate.core.screen_parts import Item, Listing, Quote
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
+from threegate.launch.results.verdict import Verdict, write_verdict
 from threegate.plugins.page.page_login import serving_at
 from threegate.plugins.page.page_templates import foreign
 from threegate.plugins.page.views import pieces_of
-from threegate.results.verdict import Verdict, write_verdict
 from threegate.review import readiness
 from threegate.review.overview import entries
 from threegate.review.request_view import SOMEBODY, view_request
 from threegate.review.review_sections import review_sections
-from threegate.shown.escaped_lines import GUTTER
-from threegate.shown.request_sections import JOB_FIELDS
-from threegate.shown.screen_lines import render_sections
 
 
 @pytest.fixture

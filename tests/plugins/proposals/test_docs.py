@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.plugins.proposals.test_conformance import CASES, ORDER, verdict_of
 from tests.support import make_place
-from threegate.changes.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
+from threegate.plugins.changes.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
 from threegate.plugins.proposals.tools import TOOLS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "proposals.md"

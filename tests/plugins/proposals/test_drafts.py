@@ -15,9 +15,6 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as bounded
 
 from tests.plugins.proposals.strategies import proposals
-from threegate.changes.change_tar import change_tar, read_change_set
-from threegate.changes.project import ProjectError
-from threegate.changes.table import Row, TableNode
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
@@ -28,6 +25,9 @@ from threegate.core.settings import (
     Settings,
 )
 from threegate.core.workspace import Workspace
+from threegate.plugins.changes.change_tar import change_tar, read_change_set
+from threegate.plugins.changes.project import ProjectError
+from threegate.plugins.changes.table import Row, TableNode
 from threegate.plugins.proposals.project_change import read_proposed_change
 from threegate.plugins.proposals.proposal_draft import DraftResult, derive_again, draft_from_proposal
 from threegate.plugins.proposals.proposal_verdict import AllowedProposal

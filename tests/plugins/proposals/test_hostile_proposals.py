@@ -753,8 +753,8 @@ def test_there_are_more_than_two_hundred() -> None:
 
 def test_what_lies_outside_is_never_read(settings: Settings, tmp_path: Path) -> None:
     """A link that is put in place after the verdict is met by O_NOFOLLOW."""
-    from threegate.changes.project import Project, ProjectError
-    from threegate.changes.project_paths import read_path
+    from threegate.plugins.changes.project import Project, ProjectError
+    from threegate.plugins.changes.project_paths import read_path
 
     project = Project.open(settings.project.root)
     for text in ("link-env", "link-out/x", "link-secrets/x"):

@@ -14,13 +14,13 @@ from tests.acts.bench_workspace import Bench
 from tests.conftest import few, slow
 from threegate.acts.signed_acts import sign_act
 from threegate.acts.signing_key import Acting
+from threegate.audit.audit_verify import verify_workspace
 from threegate.core import durable
 from threegate.core.errors import Refused, ThreeGateError
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
 from threegate.plugins.proposals.memory import ProposedNote, notes, remove_note, store_note
 from threegate.plugins.proposals.proposal_finished import APPLY, FinishedProposal
-from threegate.records.audit_verify import verify_workspace
 from threegate.trail.index import TrailIndex
 from threegate.trail.payloads import Pruned
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench
+from threegate.audit.audit_verify import verify_workspace
 from threegate.cli import execute
 from threegate.core import plugins
 from threegate.core.errors import Refused
@@ -17,7 +18,6 @@ from threegate.core.plugins import PLUGINS, Plugin
 from threegate.core.settings import parse_settings
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
-from threegate.records.audit_verify import verify_workspace
 from threegate.review.overview import find_entry
 from threegate.review.request_view import view_request
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft

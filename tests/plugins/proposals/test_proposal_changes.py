@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.changes.trees_on_disk import build
+from tests.plugins.changes.trees_on_disk import build
 from tests.runners.applying import own, picture
 from tests.support import Place, make_place
 

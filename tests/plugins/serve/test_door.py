@@ -19,10 +19,10 @@ from mcp import Client, StdioServerParameters
 from tests.agent_runs import make_run
 from tests.door_client import approved, daemon, parameters, with_client, with_door
 from tests.support import Place, make_place, wait_until
-from threegate.agents.runs import RunFacts
-from threegate.agents.work_copy import WorkCopy
 from threegate.core.workspace import AgentRun
-from threegate.jail.jail import Account
+from threegate.plugins.agents.runs import RunFacts
+from threegate.plugins.agents.work_copy import WorkCopy
+from threegate.plugins.jail.jail import Account
 from threegate.setup.agent_prompt import anywhere, prompt_text
 
 ASK = {"code": "6 * 7", "purpose": "Multiply two numbers."}

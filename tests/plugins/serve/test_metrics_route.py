@@ -9,9 +9,9 @@ from fastapi.testclient import TestClient
 
 from tests.support import make_place
 from threegate.aana import DecisionLog
+from threegate.audit.gauge import SharedGauge
 from threegate.core.workspace import Workspace
 from threegate.plugins.serve.http_app import HttpOptions, create_app
-from threegate.records.gauge import SharedGauge
 
 
 def test_over_http_with_the_same_token_as_everything_else(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import pytest
 from threegate.acts.draft import DraftOptions, write_draft
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
+from threegate.launch.results.verdict import Verdict, write_verdict
 from threegate.plugins.serve.recording import can_record, decision_log
 from threegate.plugins.serve.requests import RequesterAccess
-from threegate.results.verdict import Verdict, write_verdict
 
 NAME = "TR-20260510-120000Z-add-up.md"
 

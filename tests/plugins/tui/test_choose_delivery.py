@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from tests.changes.branches import Branching, branching
+from tests.plugins.changes.branches import Branching, branching
 from tests.plugins.tui.terminal import drive, open_first, read_all, rows, until
 from threegate.core.workspace import Workspace
 from threegate.plugins.tui.lines import Lines

@@ -20,12 +20,12 @@ from tests.plugins.tui.terminal import SCREENS, drive, open_first, read_all, row
 from threegate.acts.list_drafts import drafts_of
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, TrailError
+from threegate.launch.results.verdict import Verdict, write_verdict
 from threegate.plugins.tui.input_screen import InputScreen
 from threegate.plugins.tui.lines import Lines
 from threegate.plugins.tui.operator_app import OperatorApp, RequestsScreen, run_operator
 from threegate.plugins.tui.request_list import RequestList
 from threegate.plugins.tui.screens import Confirm, TextScreen
-from threegate.results.verdict import Verdict, write_verdict
 from threegate.review import readiness, status
 from threegate.review.countersign import verify_approval
 from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft

@@ -20,8 +20,8 @@ from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
 from threegate.core.errors import InvalidInput
 from threegate.core.record import Record
+from threegate.launch.results.result_facts import ResultFacts, check_record
 from threegate.request.job import JobLimits
-from threegate.results.result_facts import ResultFacts, check_record
 from threegate.runners.interface import Artifact, Destination, Outcome, Status, Stream
 from threegate.runners.staging import odd_name
 

@@ -56,8 +56,8 @@ def status(json_: JsonFlag = False) -> None:
 
     Example: threegate drill status
     """
+    from threegate.audit.practice import practice_of
     from threegate.plugins.drills.section import DrillSettings
-    from threegate.records.practice import practice_of
     from threegate.trail.trail import Trail
 
     workspace = workspace_here()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from math import inf
 
+from threegate.approval.shown.request_sections import job_exposure
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError
 from threegate.daemon.plugin_work import DaemonParts, OnDraft, Work
@@ -17,7 +18,6 @@ from threegate.plugins.drills.drills import due_utc, place_drill, settle_drill, 
 from threegate.plugins.drills.placed_drill import Drill
 from threegate.plugins.drills.section import DrillSettings
 from threegate.review.reviewed_draft import read_draft, view_draft
-from threegate.shown.request_sections import job_exposure
 
 
 class DrillWatch(Work):

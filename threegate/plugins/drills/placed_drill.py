@@ -26,8 +26,8 @@ from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads.placed import Owner
 
 if TYPE_CHECKING:
+    from threegate.approval.shown.time_read import Reading
     from threegate.launch.context import Context
-    from threegate.shown.time_read import Reading
 
 Outcome = Literal["caught", "missed", "expired", "withdrawn", "lost"]
 PLAN: Final = "plan.json"

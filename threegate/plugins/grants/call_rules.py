@@ -19,7 +19,7 @@ from threegate.core.errors import Refused
 from threegate.core.json_operators import first_match
 from threegate.plugins.grants.constraint import RANGE, Constraint, Kind, kind_of, read_list
 from threegate.plugins.grants.widened import ARGUMENTS, Widened, split_written
-from threegate.tools.argument_schema import why_unfit
+from threegate.plugins.tools.argument_schema import why_unfit
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")

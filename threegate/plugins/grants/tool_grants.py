@@ -22,12 +22,12 @@ from threegate.plugins.grants.grant import Grant, opened, refuse_write
 from threegate.plugins.grants.near_misses import near_calls
 from threegate.plugins.grants.section import GrantSettings
 from threegate.plugins.grants.widened import ARGUMENTS
+from threegate.plugins.tools.call_draft import draft_call, tool_call
+from threegate.plugins.tools.manifest import Manifest, PinnedTool, read_manifest
+from threegate.plugins.tools.requested_call import requested_call
+from threegate.plugins.tools.server_card import reach_section, tool_claims
 from threegate.request.job import Job, build_job
 from threegate.review.reviewed_draft import who_asks
-from threegate.tools.call_draft import draft_call, tool_call
-from threegate.tools.manifest import Manifest, PinnedTool, read_manifest
-from threegate.tools.requested_call import requested_call
-from threegate.tools.server_card import reach_section, tool_claims
 from threegate.trail.index import KnownRun, TrailIndex
 from threegate.trail.payloads.placed import Owner
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from threegate import __version__
+from threegate.approval.shown.escaped_lines import shown
 from threegate.review.code_descriptions import description
-from threegate.shown.escaped_lines import shown
 
 _FOLDER: Final = files(__package__) / "templates"
 _STYLE: Final = (_FOLDER / "page.css").read_text("utf-8")

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from threegate.acts.approve import known_operators, promote, seal, seal_as
 from threegate.approval.operators import Operator
 from threegate.approval.passkey import challenge_of, decode_base64url, encode_base64url, passkey_signature
+from threegate.approval.shown.time_read import Reading
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.sshsig import NAMESPACE_APPROVAL, NAMESPACE_LOGIN, parse_armor
@@ -44,7 +45,6 @@ from threegate.review.overview import GROUPS
 from threegate.review.request_view import RequestView
 from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.review.status import RequestEntry
-from threegate.shown.time_read import Reading
 
 _ASSERTION = {"credential", "authenticator_data", "client_data", "signature"}
 _LOGIN_TYPE = "threegate-login/1"

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, TrailError
 from threegate.core.screen_parts import Section
+from threegate.core.secretscan.scan import mask_secrets
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
 from threegate.launch.contract_sessions import ContractSessions
@@ -21,7 +22,6 @@ from threegate.review.readiness import Readiness
 from threegate.review.request_view import RequestView, view_request
 from threegate.review.status import TITLES as NEXT_TITLES
 from threegate.review.status import Line, RequestEntry, grouped, line_of
-from threegate.secretscan.scan import mask_secrets
 from threegate.trail.trail import Trail
 
 TITLES: Final = {

@@ -13,10 +13,10 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+from threegate.core.secretscan.scan import has_secret
 from threegate.plugins.proposals.tools import ProposalRisk
 from threegate.request.characters import has_hidden
 from threegate.request.command.read_command import WARNINGS, ReadCommand, read_argv, read_command, starts_refused
-from threegate.secretscan.scan import has_secret
 
 _DESTROYERS: Final = frozenset({"rm", "unlink", "rmdir", "shred", "wipefs", "srm", "wipe"})
 _MKFS: Final = re.compile(r"mkfs(\..*)?|mke2fs|mkswap")

@@ -11,8 +11,8 @@ import re
 import unicodedata
 from typing import Final
 
+from threegate.core.secretscan.scan import has_secret
 from threegate.request.characters import is_hidden
-from threegate.secretscan.scan import has_secret
 
 SUBMITTING: Final = frozenset(
     {

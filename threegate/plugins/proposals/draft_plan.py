@@ -12,11 +12,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from threegate.changes.change_draft import draft_change_set
-from threegate.changes.make import MadeChangeSet
-from threegate.changes.projects import DEFAULT
 from threegate.core import canonical, limits
 from threegate.core.settings import Settings
+from threegate.plugins.changes.change_draft import draft_change_set
+from threegate.plugins.changes.make import MadeChangeSet
+from threegate.plugins.changes.projects import DEFAULT
 from threegate.plugins.proposals.proposal_verdict import AllowedProposal
 from threegate.plugins.proposals.urls import URL
 from threegate.request.action import Action, Risk

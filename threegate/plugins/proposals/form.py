@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from threegate.core import canonical, limits
+from threegate.core.secretscan.scan import mask_secrets
 from threegate.plugins.proposals.formats import is_date_time, is_uri
 from threegate.plugins.proposals.tools import (
     RISKS,
@@ -21,7 +22,6 @@ from threegate.plugins.proposals.tools import (
     ProposalTool,
     ToolField,
 )
-from threegate.secretscan.scan import mask_secrets
 
 _KINDS: Final = {"string": "a string", "integer": "a whole number", "boolean": "true or false"}
 

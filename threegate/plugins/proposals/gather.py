@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.changes.changes_section import ARCHIVE
-from threegate.changes.project import Project, ProjectEntry, ProjectError
-from threegate.changes.snapshot import take_snapshot
 from threegate.core import canonical, durable, limits
 from threegate.core.settings import Settings
+from threegate.plugins.changes.changes_section import ARCHIVE
+from threegate.plugins.changes.project import Project, ProjectEntry, ProjectError
+from threegate.plugins.changes.snapshot import take_snapshot
 from threegate.plugins.proposals.project_change import propose_cleanup, propose_write
 from threegate.plugins.proposals.proposal_verdict import AllowedProposal
 

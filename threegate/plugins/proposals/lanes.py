@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from threegate.changes.changes_section import ARCHIVE
-from threegate.changes.line_diff import unified
-from threegate.changes.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
 from threegate.core import canonical, limits
 from threegate.core.settings import Settings
+from threegate.plugins.changes.changes_section import ARCHIVE
+from threegate.plugins.changes.project_paths import PROTECTED_FOLDERS, PROTECTED_PATTERNS
 from threegate.plugins.proposals import era_code, monty_code
 from threegate.plugins.proposals.draft_plan import ChangePlan, DraftPlan
 from threegate.plugins.proposals.project_change import read_proposed_change
@@ -21,6 +20,7 @@ from threegate.plugins.proposals.proposal_verdict import AllowedProposal
 from threegate.plugins.proposals.web_lanes import WEB_LANES
 from threegate.request.action import Command, Script
 from threegate.request.model import Sensitivity
+from threegate.review.line_diff import unified
 
 _NOTES: Final = 10
 _HITS: Final = 20

@@ -18,10 +18,10 @@ from typing import Any
 from threegate.acts.signed_acts import checked_act
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
+from threegate.core.secretscan.scan import has_secret
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.plugins.proposals.proposal_finished import APPLY, FinishedProposal, finished_proposal, refuse_done
-from threegate.secretscan.scan import has_secret
 from threegate.trail import moves
 from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Applied, Pruned

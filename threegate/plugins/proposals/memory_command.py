@@ -35,9 +35,9 @@ def approve(
     Example: threegate memory approve TR-20261122-101500Z-note
     """
     from threegate.acts.signed_acts import sign_act
+    from threegate.approval.shown.escaped_lines import quoted
     from threegate.plugins.proposals.memory import proposed_note, store_note
     from threegate.plugins.proposals.proposal_finished import APPLY
-    from threegate.shown.escaped_lines import quoted
 
     context = context_here()
     quiet = wants_json(json_)

@@ -13,19 +13,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from threegate.changes.change_tar import change_tar, read_change_set
-from threegate.changes.checks import check_project
-from threegate.changes.make import MadeChangeSet
-from threegate.changes.path_rules import path_problem
-from threegate.changes.project import Project, ProjectError
-from threegate.changes.project_paths import ProjectPath, is_protected, read_path
-from threegate.changes.projects import DEFAULT, hold_project, look_at_project
-from threegate.changes.table import FILE, ChangeSetError, Row, TableNode
-from threegate.changes.trees import HeldTree, TreeEntry, node_of
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.settings import Settings
+from threegate.plugins.changes.change_tar import change_tar, read_change_set
+from threegate.plugins.changes.checks import check_project
+from threegate.plugins.changes.make import MadeChangeSet
+from threegate.plugins.changes.path_rules import path_problem
+from threegate.plugins.changes.project import Project, ProjectError
+from threegate.plugins.changes.project_paths import ProjectPath, is_protected, read_path
+from threegate.plugins.changes.projects import DEFAULT, hold_project, look_at_project
+from threegate.plugins.changes.table import FILE, ChangeSetError, Row, TableNode
+from threegate.plugins.changes.trees import HeldTree, TreeEntry, node_of
 from threegate.plugins.proposals.proposal_verdict import AllowedProposal
 
 CLEANED: Final = (

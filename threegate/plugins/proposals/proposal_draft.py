@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from threegate.changes.project import Project, ProjectError
-from threegate.changes.project_paths import PathBlocked
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
+from threegate.plugins.changes.project import Project, ProjectError
+from threegate.plugins.changes.project_paths import PathBlocked
 from threegate.plugins.proposals.draft_places import proposal_file
 from threegate.plugins.proposals.draft_plan import DraftWords
 from threegate.plugins.proposals.form import FormProblem

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from threegate.changes.project_paths import ProjectPath
+from threegate.plugins.changes.project_paths import ProjectPath
 from threegate.plugins.proposals.form import FormProblem, Proposal
 from threegate.plugins.proposals.tools import Lane, ProposalRisk, VerdictName
 from threegate.plugins.proposals.urls import URL

@@ -16,9 +16,9 @@ from threegate.core import durable
 from threegate.core.canonical import sha256_hex
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
+from threegate.launch.results.verdict import State, Verdict, write_verdict
 from threegate.plugins.proposals.in_workspace import sweep
 from threegate.plugins.proposals.proposal_draft import DraftResult, draft_from_proposal
-from threegate.results.verdict import State, Verdict, write_verdict
 from threegate.review.draft_sources import Say
 from threegate.trail import moves
 from threegate.trail.payloads import Observed, Proposed

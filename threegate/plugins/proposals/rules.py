@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from threegate.changes.project_paths import PathBlocked, ProjectPath, read_path
 from threegate.core import limits
 from threegate.core.settings import Settings
+from threegate.plugins.changes.project_paths import PathBlocked, ProjectPath, read_path
 from threegate.plugins.proposals.argv import judge_argv, judge_command
 from threegate.plugins.proposals.dangerous_words import names_secret, says_submit, types_secret
 from threegate.plugins.proposals.form import FormProblem, Proposal, check_arguments, check_form, read_json, sound_part

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from threegate.changes.project import ProjectError
 from threegate.core import limits
 from threegate.core.settings import Settings
+from threegate.plugins.changes.project import ProjectError
 from threegate.plugins.proposals import era_code
 from threegate.plugins.proposals.draft_plan import DraftPlan
 from threegate.plugins.proposals.proposal_verdict import AllowedProposal

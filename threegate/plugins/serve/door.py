@@ -24,18 +24,21 @@ import anyio
 
 from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import OperatorDecision
-from threegate.agents.propose import draft_changes, read_proposed
-from threegate.agents.runs import RunFacts, read_frozen
-from threegate.agents.work_changes import keep_bases
-from threegate.agents.work_copy import WorkCopy
-from threegate.changes.change_draft import left_out_lines
+from threegate.approval.shown.escaped_lines import shown
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
 from threegate.core.front_matter_handler import FrontMatterRefused
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.jail.jail import Account
 from threegate.launch.context import open_context
+from threegate.launch.results.front import read_result
+from threegate.launch.results.verdict import Verdict, read_verdict
+from threegate.plugins.agents.propose import draft_changes, read_proposed
+from threegate.plugins.agents.runs import RunFacts, read_frozen
+from threegate.plugins.agents.work_changes import keep_bases
+from threegate.plugins.agents.work_copy import WorkCopy
+from threegate.plugins.changes.change_draft import left_out_lines
+from threegate.plugins.jail.jail import Account
 from threegate.plugins.serve.call_ledger import CallLedger, MadeRequest
 from threegate.plugins.serve.door_arguments import (
     Arguments,
@@ -52,15 +55,12 @@ from threegate.plugins.serve.door_calls import DoorCall, draft_of, fixes_of, pro
 from threegate.plugins.serve.door_files import read_files
 from threegate.plugins.serve.door_tools import OfferedTool, is_tool_name, offered_tools, tool_answer
 from threegate.plugins.serve.outputs import outputs_of, read_output
+from threegate.plugins.tools.call_draft import draft_call, tool_call
+from threegate.plugins.tools.requested_call import check_arguments
 from threegate.request.reader import read_request
 from threegate.request.yaml_nodes import YAMLRefused
-from threegate.results.front import read_result
-from threegate.results.verdict import Verdict, read_verdict
 from threegate.review.results import list_results
 from threegate.runners.live_output import PROGRESS, live_output
-from threegate.shown.escaped_lines import shown
-from threegate.tools.call_draft import draft_call, tool_call
-from threegate.tools.requested_call import check_arguments
 from threegate.trail.trail import Trail
 
 Tell = Callable[[float, float, str], Awaitable[None]]

@@ -12,14 +12,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from threegate.agents.names_layer import NamesTree
-from threegate.agents.runs import RunFacts
-from threegate.agents.work_copy import NAMES, TREE, UPPER
-from threegate.changes.trees import HeldTree, OverlayTree, Tree
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import AgentRun, Workspace
+from threegate.plugins.agents.names_layer import NamesTree
+from threegate.plugins.agents.runs import RunFacts
+from threegate.plugins.agents.work_copy import NAMES, TREE, UPPER
+from threegate.plugins.changes.trees import HeldTree, OverlayTree, Tree
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -27,9 +27,9 @@ from mcp_types import (
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import load_policy
+from threegate.launch.results.model import schema as result_schema
+from threegate.launch.results.verdict_schema import verdict_schema
 from threegate.request.schema import report_schema, request_schema
-from threegate.results.model import schema as result_schema
-from threegate.results.verdict_schema import verdict_schema
 from threegate.runners.backend import policy_facts
 from threegate.setup.agent_prompt import anywhere, place_of, prompt_text
 

@@ -13,7 +13,7 @@ from typing import Any
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import RequesterFolders, Workspace
-from threegate.results.released import OUTPUTS_FILE
+from threegate.launch.results.released import OUTPUTS_FILE
 
 
 def outputs_of(workspace: Workspace, requester_folders: RequesterFolders, request_id: str) -> list[dict[str, Any]]:

@@ -147,7 +147,7 @@ def _metrics(workspace: Workspace | None, decisions: Path) -> Callable[[], bytes
     """The source of /metrics; None without a workspace or without the extra."""
     if workspace is None or not has_extra("metrics"):
         return None
-    from threegate.records.gauge import SharedGauge
+    from threegate.audit.gauge import SharedGauge
 
     return SharedGauge(workspace, decisions).text
 

@@ -1,4 +1,4 @@
-"""The commands of this plugin: their names and help, without what they work with."""
+"""The command of this plugin: its name and help, without what they work with."""
 
 from __future__ import annotations
 
@@ -16,13 +16,6 @@ def _serve() -> Typer:
     return app
 
 
-def _witness() -> Typer:
-    from threegate.plugins.serve.witness_command import app
-
-    return app
-
-
 COMMANDS = {
     "serve": PluginCommand("Serve the gates over HTTP or MCP, or the passkey page.", _serve),
-    "witness": PluginCommand("Cosign the trail checkpoints of other workspaces.", _witness),
 }

@@ -23,9 +23,9 @@ from threegate.contracts.play import Play
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
 from threegate.core.forms import Form
+from threegate.core.secretscan.scan import mask_secrets
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.secretscan.scan import mask_secrets
 
 _OPERATORS: Final = frozenset({"answer", "asked", "at", "kill"})
 """Keys of a replay's line that only an operator or the clock may set."""

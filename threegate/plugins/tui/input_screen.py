@@ -15,13 +15,13 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
+from threegate.approval.shown.escaped_lines import LEAST_WIDTH, WIDTH, shown
 from threegate.plugins.tui.lines import Lines
 from threegate.request.model import InputFile
 from threegate.request.tar_reader import TarError
 from threegate.review.input_copies import InputCopy
 from threegate.review.preview import Preview, pages
 from threegate.review.screen import render_page
-from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, shown
 
 
 class InputScreen(Screen[None]):

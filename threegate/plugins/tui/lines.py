@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from threegate.shown.escaped_lines import LEAST_WIDTH, CodeLine, Title
+from threegate.approval.shown.escaped_lines import LEAST_WIDTH, CodeLine, Title
 
 LEAST_HEIGHT = 10
 """Rows; on a terminal with fewer, no line counts as seen."""

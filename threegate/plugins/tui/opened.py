@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
+from threegate.approval.shown.escaped_lines import quoted
+from threegate.approval.shown.screen_lines import render_sections
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
@@ -26,8 +28,6 @@ from threegate.review.reviewed_draft import (
 )
 from threegate.review.screen import render_invalid, render_reviewed_draft
 from threegate.review.status import RequestEntry, is_draft_folder
-from threegate.shown.escaped_lines import quoted
-from threegate.shown.screen_lines import render_sections
 
 
 @dataclass(frozen=True, slots=True)

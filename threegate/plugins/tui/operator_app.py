@@ -26,6 +26,9 @@ from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
 from threegate.acts.reject import REJECT, reject_about, reject_draft
 from threegate.acts.signed_acts import decide
 from threegate.acts.signing_key import Acting, acting_operator
+from threegate.approval.shown.escaped_lines import GUTTER, LEAST_WIDTH, WIDTH, Title, own, quoted, shown
+from threegate.approval.shown.messages import say
+from threegate.approval.shown.time_read import Reader, Reading
 from threegate.cli.application import Decided
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
 from threegate.core.workspace import Workspace
@@ -45,9 +48,6 @@ from threegate.review.screen import render_comparison
 from threegate.review.status import Line, health_rows, is_draft_folder, output_row
 from threegate.runners.live_output import OutputLine, live_output
 from threegate.setup.init import account
-from threegate.shown.escaped_lines import GUTTER, LEAST_WIDTH, WIDTH, Title, own, quoted, shown
-from threegate.shown.messages import say
-from threegate.shown.time_read import Reader, Reading
 from threegate.trail.trail import Trail
 
 EVERY_SECONDS: Final = 1.0

@@ -14,6 +14,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import DataTable, Input, Static
 
+from threegate.approval.shown.escaped_lines import LEAST_WIDTH, own, shown
 from threegate.core.workspace import Workspace
 from threegate.review.asked import AskedReader
 from threegate.review.status import (
@@ -26,7 +27,6 @@ from threegate.review.status import (
     worker_text,
 )
 from threegate.runners.machine import worker_lines
-from threegate.shown.escaped_lines import LEAST_WIDTH, own, shown
 
 _Drawn = dict[str, tuple[str, ...]]
 

@@ -14,8 +14,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Input, Static
 
+from threegate.approval.shown.escaped_lines import LEAST_WIDTH, WIDTH, shown
 from threegate.plugins.tui.lines import Lines
-from threegate.shown.escaped_lines import LEAST_WIDTH, WIDTH, shown
 
 _REASON_CHARS = 500
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from threegate.secretscan.scan import PatternSet, one_byte_each, spans
+from threegate.core.secretscan.scan import PatternSet, one_byte_each, spans
 
 _GAP: Final = r"\s{1,4}"
 _OPTIONS: Final = r"(?:--?[a-z][-=a-z]{0,30}\s{1,4}){0,4}"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from threegate.secretscan.scan import PatternSet, one_byte_each, spans
+from threegate.core.secretscan.scan import PatternSet, one_byte_each, spans
 
 HostRule = Literal["host-path", "device", "parent-segment"]
 

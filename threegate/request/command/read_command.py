@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from threegate.core.secretscan.scan import mask_secrets
 from threegate.request.command.data_tools import TOOLS, tool_of, why_opaque
 from threegate.request.command.inline_code import INTERPRETERS, code_words
 from threegate.request.command.installs import installs, names_installer
@@ -30,7 +31,6 @@ from threegate.request.command.programs import (
 )
 from threegate.request.command.words import MARK, Word, quoted_words, split_words
 from threegate.request.problem import Problem
-from threegate.secretscan.scan import mask_secrets
 
 WARNINGS: Final = frozenset(("TG330", "TG331"))
 """Rules of a command that warn and refuse nothing."""

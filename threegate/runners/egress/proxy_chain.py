@@ -22,7 +22,6 @@ from docker.types import LogConfig, Mount, Ulimit
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
-from threegate.jail.seccomp import SECCOMP_JSON
 from threegate.request.job import Job
 from threegate.runners.egress.egress import own_addresses, read_access_log, squid_conf
 from threegate.runners.egress.routes import block_routes
@@ -30,6 +29,7 @@ from threegate.runners.egress.secret_header import SecretHeader, forwarder, forw
 from threegate.runners.era import container_engine
 from threegate.runners.era.spec import labels
 from threegate.runners.interface import Control, Destination
+from threegate.runners.seccomp import SECCOMP_JSON
 
 _RELAY_USER, _PROXY_USER, _FORWARDER_USER = 65533, 65532, 65531
 _READY_SECONDS = 10.0

@@ -102,7 +102,7 @@ class Era(RunningBackend):
 
     def policy_facts(self) -> dict[str, str]:
         """The seccomp profile."""
-        from threegate.jail.seccomp import SECCOMP_SHA256
+        from threegate.runners.seccomp import SECCOMP_SHA256
 
         return {"seccomp": SECCOMP_SHA256}
 

@@ -7,9 +7,9 @@ request's.
 from __future__ import annotations
 
 from threegate.core.settings import EraSettings
-from threegate.jail.seccomp import SECCOMP_SHA256
 from threegate.request.action import Command
 from threegate.request.job import ERA_ENVIRONMENT, PROXY_URL, Job, JobLimits
+from threegate.runners.seccomp import SECCOMP_SHA256
 
 PROBE_HOST = "threegate-probe.invalid"
 """A name that does not resolve anywhere (RFC 2606): the probe's allowlist needs one."""

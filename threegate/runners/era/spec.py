@@ -14,11 +14,11 @@ import docker
 from docker.types import DriverConfig, LogConfig, Mount, Ulimit
 
 from threegate.core import limits
-from threegate.jail.seccomp import SECCOMP_JSON
 from threegate.request.job import Job, JobLimits
 from threegate.runners.era import keeper
 from threegate.runners.era.container_engine import BOOT_LABEL, LABEL, REQUEST_LABEL
 from threegate.runners.interface import Control
+from threegate.runners.seccomp import SECCOMP_JSON
 
 RUN_USER = 65534
 KEEPER_WORDS = ("/usr/bin/python3", "-I", "-S", "-c", Path(keeper.__file__).read_text(encoding="utf-8"))

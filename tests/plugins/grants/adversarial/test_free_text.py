@@ -9,7 +9,7 @@ from threegate.approval.ssh_wire import MalformedError
 from threegate.core.errors import Refused
 from threegate.plugins.grants.constraint import Constraint, is_plain_word
 from threegate.plugins.grants.grant import opened
-from threegate.tools.action import JobServer
+from threegate.plugins.tools.action import JobServer
 
 NETWORK = JobServer("jail", ("/h",), ("a.com",), (), ())
 

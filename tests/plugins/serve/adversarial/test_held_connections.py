@@ -21,7 +21,7 @@ import uvicorn
 
 from tests.acts.bench_workspace import make_bench
 from tests.conftest import few
-from tests.evidence.witnesses import witness
+from tests.plugins.evidence.witnesses import witness
 from tests.servers import TOKEN, Running, start, stop
 from tests.support import wait_until
 from threegate.core import limits

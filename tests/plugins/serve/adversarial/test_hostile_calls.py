@@ -76,7 +76,7 @@ def test_a_file_of_a_gibibyte_is_not_read(place: Place, run: AgentRun) -> None:
 
 @pytest.mark.root
 def test_of_an_overlay_the_agents_layer_hides_the_base(place: Place, run: AgentRun) -> None:
-    from threegate.agents.runs import RunFacts
+    from threegate.plugins.agents.runs import RunFacts
 
     base = place.root.parent / "project"
     (base / "sub").mkdir(parents=True)

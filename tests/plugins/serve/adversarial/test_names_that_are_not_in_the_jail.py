@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import project as project  # noqa: PLC0414 - a fixture that this file uses
-from tests.agents.test_work_copy import working
-from threegate.agents.runs import RunFacts
+from tests.plugins.agents.conftest import project as project  # noqa: PLC0414 - a fixture that this file uses
+from tests.plugins.agents.test_work_copy import working
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
+from threegate.plugins.agents.runs import RunFacts
 from threegate.plugins.serve.door_files import read_files
 
 

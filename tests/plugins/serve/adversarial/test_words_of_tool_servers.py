@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from threegate.plugins.serve.door_tools import OfferedTool, tool_answer
 from threegate.plugins.serve.mcp_server import server_tools
-from threegate.runners.mcp.answer_files import answer_files
-from threegate.tools.manifest import PinnedTool
-from threegate.tools.server_process import Answer
+from threegate.plugins.tools.manifest import PinnedTool
+from threegate.plugins.tools.mcp.answer_files import answer_files
+from threegate.plugins.tools.server_process import Answer
 
 
 def test_its_words_reach_an_agent_as_its_own_only() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.npm_agents import asked_again
 from tests.conftest import missing
+from tests.plugins.agents.npm_agents import asked_again
 
 ROOT = Path(__file__).parents[4]
 

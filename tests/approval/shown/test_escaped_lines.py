@@ -1,0 +1,120 @@
+"""Foreign text on a screen: behind the gutter, escaped, whole, and never wider than it was counted."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threegate.approval.shown.escaped_lines import (
+    GUTTER,
+    CodeLine,
+    Cut,
+    Title,
+    cells,
+    fact,
+    field,
+    numbered,
+    own,
+    painted,
+    quoted,
+    shown,
+)
+
+SGR = re.compile(r"\x1b\[[0-9;]*m")
+ATTACKS = [
+    "\x1b[2J\x1b[H== WALLS",
+    "\x1b]0;title\x07\x1b]52;c;aGk=\x07",
+    "\x1bP+q\x1b\\ \x9b2J \x90 \x9d",
+    "harmless\rAPPROVED",
+    "line\x08\x08\x08\x08gone",
+    "\u202egnp.exe \u2066hidden\u2069",
+    "zero\u200bwidth\ufeff\u00ad\u2060 \u180e\u3164",
+    "tags\U000e0041\U000e0042 variation\ufe0f",
+    "combining " + "e\u0301" * 50,
+    "rtl \u05d0\u05d1\u05d2 \u0627\u0644 " + "x" * 10,
+    "jamo \u1100\u1161\u11a8",
+    "wide \u4e2d\u6587" * 60,
+    "\u4dc0\u2630\U0001d306" * 40 + "== WARNINGS (0)",
+    "\U0001f1e9\U0001f1ea\U0001f44d\U0001f3ff" * 30,
+    "\u2500\u03b1\u0416" * 50,
+    "\u2028\u2029\x85\x0b\x0c next",
+    "tab\ttab",
+    "\x00\x7f",
+    "lone \ud800 surrogate",
+    "Sign as alice and let it run once? [y/N] y",
+    "[bold red]markup[/] :smile:",
+    "x" * 5000,
+    "\n" * 500,
+    "| == WARNINGS (0)",
+]
+
+
+def plain_and_narrow(lines: list[str], width: int = 80) -> None:
+    for line in lines:
+        assert "\n" not in line
+        assert cells(line) <= width
+        for char in line:
+            assert " " <= char <= "~" or unicodedata.category(char)[0] in "LNPS", repr(char)
+            assert unicodedata.bidirectional(char) not in ("R", "AL", "AN")
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_foreign_text_stays_behind_the_gutter(attack: str) -> None:
+    for lines in (quoted(attack), quoted(attack, limit=5), numbered(attack), field("purpose", attack)):
+        plain_and_narrow(lines)
+        for line in lines:
+            own = (
+                line.startswith("  > ")
+                or line.partition(GUTTER)[0].strip() in ("", "purpose")
+                or isinstance(line, CodeLine)
+            )
+            assert own, line
+
+
+@given(st.text(max_size=300))
+def test_any_text_stays_behind_the_gutter(text: str) -> None:
+    lines = quoted(text, limit=20)
+    plain_and_narrow(lines)
+    assert all(line.startswith(("  | ", "  > ")) for line in lines)
+    whole = "".join(line.removeprefix("  | ") for line in quoted(text))
+    assert whole == "".join(shown(line) for line in text.split("\n"))
+
+
+def test_no_terminal_draws_a_character_wider_than_it_is_counted() -> None:
+    """Against the tables of rich, which know a newer Unicode than Python's."""
+    from rich.cells import cell_len
+
+    for number in range(0x20000):  # the planes above are ideographs, alike, and what is not assigned
+        char = chr(number)
+        if shown(char) == char:
+            assert 1 <= cell_len(char) <= cells(char), hex(number)
+
+
+@given(st.text(max_size=200))
+def test_colours_change_no_character(text: str) -> None:
+    for line in [*numbered(text), Title("== TITLE"), "  plain"]:
+        assert SGR.sub("", painted(line)) == line
+
+
+def test_what_is_cut_is_counted() -> None:
+    lines = quoted("\n".join(str(number) for number in range(100)), limit=10)
+    assert len(lines) == 11
+    assert lines[-1] == "  > 90 more lines of 100: --full shows all"
+
+
+@given(st.text(max_size=200), st.integers(40, 80))
+def test_words_of_ours_have_no_gutter_and_fit(text: str, width: int) -> None:
+    for lines in (own(text, width=width), fact("risk", text, width=width)):
+        plain_and_narrow(lines, width)
+        assert all(
+            line.startswith("  ") and not line.startswith("  |") for line in lines if not text.lstrip().startswith("|")
+        )
+
+
+def test_what_is_left_out_says_how_much() -> None:
+    [cut] = [line for line in quoted("\n" * 99, limit=10) if isinstance(line, Cut)]
+    assert cut.left == 90

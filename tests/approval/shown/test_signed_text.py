@@ -1,0 +1,170 @@
+"""The text that an approval signs: made of what is signed alone, all of it on the screen, kept, and made again at
+launch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acts.bench_workspace import Bench, make_bench
+from tests.launch.launching import CountingRunner, daemons, launched
+from threegate.approval.shown import request_sections
+from threegate.approval.shown.escaped_lines import fitted
+from threegate.approval.shown.request_sections import ShownRequest, size_text
+from threegate.approval.shown.screen_lines import render_sections
+from threegate.approval.shown.signed_text import shown_request, shown_sha256, signed_text
+from threegate.audit.audit_verify import verify_workspace
+from threegate.cli import execute as run
+from threegate.launch.approved_file import Approved, Ended, read_approved
+from threegate.review.countersign import verify_approval
+from threegate.review.review_sections import review_sections
+from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
+from threegate.trail import payloads
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return make_bench(tmp_path)
+
+
+def view(bench: Bench, path: Path) -> ShownRequest:
+    context = bench.context
+    with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
+        return shown_request(
+            reviewed.request,
+            reviewed.job,
+            context.policy.settings,
+            operator="alice",
+            owner=reviewed.owner,
+        )
+
+
+def approved_event(bench: Bench, request_id: str = "req-1") -> payloads.Approved:
+    with bench.context.trail.locked() as held:
+        history = held.index.history(request_id)
+    found = payloads.Approved.of(history.approved) if history else None
+    assert found is not None
+    return found
+
+
+def test_everything_that_is_signed_is_on_the_screen(bench: Bench) -> None:
+    """Also where warnings of the text stand between those of this moment."""
+    path = bench.draft(
+        purpose="FOREIGN " * 40, risk="medium", code="x = 'é'\nprint(nowhere)", extra="approved_by: mallory\n"
+    )
+    context = bench.context
+    with open_reviewed_draft(context, read_draft(bench.workspace, path)) as reviewed:
+        sections = review_sections(reviewed, context.policy.settings, operator="alice")
+    screen = render_sections(sections, width=1 << 30, full=True)
+    text = signed_text(view(bench, path)).decode().splitlines()
+    at = 0
+    for line in text:
+        assert line in screen[at:], line
+        at += screen[at:].index(line)
+    assert any("FOREIGN" in line for line in text) and len(screen) > len(text)
+    warned = [line for line in screen if "characters outside ASCII" in line or "TG145 line" in line]
+    assert len(warned) == 2 and warned[0] in text and warned[1] not in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda view: replace(view, operator="bob"),
+        lambda view: replace(view, requester="somebody"),
+        lambda view: replace(view, named_by_text=not view.named_by_text),
+        lambda view: replace(view, signatures=2),
+        lambda view: replace(view, request=replace(view.request, purpose="another")),
+        lambda view: replace(view, job=replace(view.job, action=view.job.action.changed(code="print(2)\n"))),
+        lambda view: replace(view, job=replace(view.job, inputs=(replace(view.job.inputs[0], sha256="0" * 64),))),
+        lambda view: replace(view, job=replace(view.job, limits=replace(view.job.limits, out_files=7))),
+        lambda view: replace(view, job=replace(view.job, environment={"A": "b"})),
+    ],
+)  # fmt: skip
+def test_what_changes_the_meaning_changes_the_text(bench: Bench, change: Any) -> None:
+    before = view(bench, bench.draft())
+    assert shown_sha256(change(before)) != shown_sha256(before)
+
+
+def test_the_text_is_the_same_however_often_and_whenever_it_is_made(bench: Bench) -> None:
+    path = bench.draft()
+    first = signed_text(view(bench, path))
+    assert first == signed_text(view(bench, path)) and b"yes, the gates" not in first
+
+
+def test_the_text_is_kept_and_printed_byte_for_byte(bench: Bench, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    path = bench.draft()
+    text = signed_text(view(bench, path))
+    bench.approve(path)
+    event = approved_event(bench)
+    assert event.shown_sha256 == hashlib.sha256(text).hexdigest() and event.asked is False
+    capfdbinary.readouterr()
+    assert run(["--workspace", str(bench.workspace.root), "show", "--as-approved", "req-1"]) == 0
+    assert capfdbinary.readouterr().out == text
+    assert verify_workspace(bench.workspace).ok
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"another\n"), Path.unlink])
+def test_a_kept_text_that_was_changed_or_removed_is_found(bench: Bench, damage: Any, capsys: Any) -> None:
+    bench.approve(bench.draft())
+    kept = bench.workspace.inputs / str(approved_event(bench).shown_sha256)
+    kept.chmod(0o600)
+    damage(kept)
+    assert not verify_workspace(bench.workspace).ok
+    assert run(["--workspace", str(bench.workspace.root), "show", "--as-approved", "req-1"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_request_without_an_approval_has_no_text(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bench.draft()
+    assert run(["--workspace", str(bench.workspace.root), "show", "--as-approved", str(path)]) == 2
+    assert "no approval that records what was shown" in capsys.readouterr().err
+
+
+def test_a_launch_makes_it_again_and_refuses_another(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the screens of another version of ThreeGate said something else of the same request."""
+    done = bench.approve(bench.draft())
+    runner = CountingRunner()
+    [context] = daemons(bench, runner, 1)
+    approved = read_approved(context, done.path)
+    assert isinstance(approved, Approved)
+    monkeypatch.setattr(request_sections, "size_text", lambda size: "little")
+    failed = [check for check in verify_approval(context, done.path) if check.ok is False]
+    assert [check.code for check in failed] == ["shown_changed"]
+    ended = launched(context, approved)
+    assert isinstance(ended, Ended) and ended.code == "shown_changed" and not runner.runs
+
+
+def test_the_trail_says_when_nobody_was_asked(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    key = str(bench.keys["alice"])
+    path = bench.draft()
+    assert run(["--workspace", str(bench.workspace.root), "approve", str(path), "--key", key, "--yes", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    event = approved_event(bench)
+    assert told["shown_sha256"] == event.shown_sha256 and event.asked is False
+    assert "alice, who was not asked (--yes)" in event.sentence()
+    assert event.read_seconds is None and event.read_whole is None
+    assert "not asked" not in replace(event, asked=True).sentence()
+
+
+def test_a_line_is_cut_for_a_narrow_terminal_behind_its_gutter() -> None:
+    assert fitted("  purpose     | " + "a" * 60, width=40) == [
+        "  purpose     | " + "a" * 24,
+        "              | " + "a" * 24,
+        "              | " + "a" * 12,
+    ]
+    assert fitted("  risk         low, as declared", width=24) == ["  risk         low, as", "  declared"]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 bytes"), (4, "4 bytes"), (20480, "20.0 KiB (20480 bytes)"), (1 << 20, "1 MiB"), (1572865, ("1.5 MiB (1572865 "  # noqa: E501
+        "bytes)"))],
+)  # fmt: skip
+def test_sizes_are_read_at_a_glance(size: int, text: str) -> None:
+    assert size_text(size) == text

@@ -1,0 +1,149 @@
+"""A restored, copied or moved workspace goes on only by a signed act; pruning takes nothing that is needed."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.trail.operated import make_operated
+from tests.trail.workspaces import approve, make_workspace, run
+from threegate.acts.adopt import adopt, adopt_about
+from threegate.acts.signing_key import Acting
+from threegate.audit.audit_verify import verify_workspace
+from threegate.audit.prune import prune
+from threegate.audit.trail_checkpoints import write_trail_checkpoint
+from threegate.core.errors import Refused
+from threegate.core.user_state import UserState
+from threegate.core.workspace import Workspace
+from threegate.launch.context import open_context
+from threegate.trail import payloads
+from threegate.trail.payloads import Approved, Observed, Rejected
+from threegate.trail.trail import Trail
+
+
+def test_a_restored_backup_is_adopted_by_a_signature_and_old_approvals_are_void(tmp_path: Path) -> None:
+    workspace, key = make_operated(tmp_path)
+    shutil.copytree(workspace.root, tmp_path / "backup")
+    with Trail(workspace).locked() as held:
+        held.append(Observed(), actor="x")
+        held.keep_head()
+    shutil.rmtree(workspace.root)
+    shutil.copytree(tmp_path / "backup", workspace.root)
+    context = open_context(workspace)
+    about = adopt_about(context)
+    assert "cut or restored" in about["problem"] and about["epoch"] == 2
+    done = adopt(context, Acting("operator", key), about)
+    assert (done.epoch, done.new_key) == (2, False)
+    event = [item for item in Trail(workspace).events() if item.type == "workspace_adopted"][-1]
+    with Trail(workspace).locked() as held:
+        assert held.index.epoch == 2 and held.outside_problem() is None
+        assert event.actor == "operator:operator" and held.index.nonce_used(event.data["nonce"])
+    assert verify_workspace(workspace).ok
+    with pytest.raises(Refused, match="nothing to adopt"):
+        adopt_about(open_context(workspace))
+
+
+def test_a_copy_for_another_user_gets_a_key_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace, key = make_operated(tmp_path)
+    with Trail(workspace).locked() as held:
+        write_trail_checkpoint(held, actor="x")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+    context = open_context(workspace)
+    done = adopt(context, Acting("operator", key), adopt_about(context))
+    assert done.new_key
+    with Trail(workspace).locked() as held:
+        write_trail_checkpoint(held, actor="x")
+    result = verify_workspace(workspace)
+    assert result.ok and result.checkpoints == 2, result.problems
+
+
+@pytest.mark.parametrize("what", ["trail", "folder", "key", "about"])
+def test_what_is_not_adopted(tmp_path: Path, what: str) -> None:
+    workspace, key = make_operated(tmp_path)
+    (tmp_path / "ws").rename(tmp_path / "moved")
+    workspace = Workspace(tmp_path / "moved")
+    context = open_context(workspace)
+    about = adopt_about(context)
+    if what == "trail":
+        workspace.trail_file.write_bytes(workspace.trail_file.read_bytes().replace(b"account:test", b"account:tesT", 1))
+    elif what == "folder":
+        (workspace.approved / "TR-evil.md").touch()
+    elif what == "key":
+        other, key = make_operated(tmp_path / "other") if (tmp_path / "other").mkdir() is None else (None, key)
+    else:
+        about = {**about, "seq": 99}
+    with pytest.raises(Refused):
+        adopt(context, Acting("operator", key), about)
+    assert UserState.of(context.policy.settings.workspace.id).read_head()["path"] == str(tmp_path / "ws")
+
+
+def test_prune_takes_only_what_ended_before(tmp_path: Path) -> None:
+    workspace, trail = make_workspace(tmp_path / "ws")
+    with trail.locked() as held:
+        for name in ("old1", "new1", "open1"):
+            approve(held, name)
+    run(trail, "old1")
+    middle = trail.clock() + timedelta(seconds=1)
+    trail.clock.moment += timedelta(seconds=10)
+    run(trail, "new1")
+    plan = prune(workspace, before=middle, actor="me", dry_run=True)
+    assert plan.runs == ("old1",) and plan.bytes > 0
+    assert (workspace.runs / "old1").exists()
+    assert prune(workspace, before=middle, actor="me").runs == ("old1",)
+    assert sorted(path.name for path in workspace.runs.iterdir()) == ["new1"]
+    assert verify_workspace(workspace).ok, verify_workspace(workspace).problems
+    assert prune(workspace, before=middle, actor="me").runs == ()
+
+
+def test_prune_keeps_inputs_that_something_else_names(tmp_path: Path) -> None:
+    import hashlib
+
+    workspace, trail = make_workspace(tmp_path / "ws")
+    digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("both", "only", "nobody's")}
+    for name, digest in digests.items():
+        (workspace.inputs / digest).write_bytes(name.encode())
+    with trail.locked() as held:
+        for request_id, names in (("old1", ("both", "only")), ("open1", ("both",))):
+            held.append(
+                Approved.from_data({"inputs": {name: digests[name] for name in names}}),
+                request_id=request_id,
+                actor="me",
+            )
+        held.append(payloads.Refused(), request_id="old1", actor="me")
+    an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    done = prune(workspace, before=an_hour_ago, actor="me")
+    assert done.inputs == (digests["only"],), "what nobody names yet may be about to be approved"
+    assert sorted(path.name for path in workspace.inputs.iterdir()) == sorted([digests["both"], digests["nobody's"]])
+    old = prune(workspace, before=datetime.now(UTC) + timedelta(hours=1), actor="me", dry_run=True)
+    assert old.inputs == (digests["nobody's"],), "what nobody named for so long goes too"
+    with trail.locked() as held:
+        held.append(Approved.from_data({"inputs": "cut"}), request_id="cut1", actor="me")
+        held.append(Approved.from_data({"inputs": {"n": digests["nobody's"]}}), request_id="old2", actor="me")
+        held.append(Rejected(), request_id="old2", actor="me")
+    assert prune(workspace, before=datetime.now(UTC), actor="me").inputs == (), "a list that was cut: nothing goes"
+
+
+def test_prune_takes_the_snapshots_of_proposals_whose_drafts_are_gone(tmp_path: Path) -> None:
+    workspace, trail = make_workspace(tmp_path / "ws")
+    files = workspace.drafts / "files"
+    files.mkdir()
+    needed, gone = ("a" * 64), ("b" * 64)
+    for name in (needed, gone):
+        (files / name).write_bytes(b"a snapshot")
+    (workspace.drafts / "TR-waits.md").write_text(f"inputs:\n  - sha256: {needed}\n")
+    for name in ("TR-waits.md", "TR-gone.md"):
+        (workspace.drafts / f"{name}.proposal.json").write_text("{}")
+    before = datetime.now(UTC)
+    plan = prune(workspace, before=before, actor="me", dry_run=True)
+    assert plan.snapshots == ("TR-gone.md.proposal.json", gone) and (files / gone).exists()
+    assert prune(workspace, before=before, actor="me").snapshots == plan.snapshots
+    assert sorted(path.name for path in workspace.drafts.rglob("*") if path.is_file()) == [
+        "TR-waits.md", "TR-waits.md.proposal.json", needed]  # fmt: skip
+    (event,) = (event for event in trail.events() if event.type == "pruned")
+    assert event.data["what"] == "snapshots" and event.data["snapshots"] == list(plan.snapshots)
+    (workspace.drafts / "TR-unreadable.md").mkdir()
+    (files / gone).touch()
+    assert prune(workspace, before=before, actor="me").snapshots == (), "a draft that cannot be read may name it"

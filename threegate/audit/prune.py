@@ -1,0 +1,184 @@
+"""Remove what is no longer needed: runs of requests that ended long ago, inputs that only they had, and the
+snapshots of proposals whose drafts are gone.
+
+Invariant: the event that names the files is on disk before anything is removed; nothing is touched that an
+open request, or one that ended later than the given time, refers to; trail, results and state files are never
+pruned, nor the run of a finished request that a contract session is folded from, until the operator has
+closed that session, nor what a change of a project replaced, before `apply.keep` has passed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from threegate.core import durable, removal
+from threegate.core.durable import disk_reserve
+from threegate.core.plugins import Place
+from threegate.core.workspace import Workspace
+from threegate.plugins.changes.apply.runner import JOURNAL
+from threegate.trail import payloads
+from threegate.trail.history import RequestHistory
+from threegate.trail.index import TrailIndex
+from threegate.trail.locked_trail import LockedTrail
+from threegate.trail.payloads import Approved, Finished, SessionKilled, SessionOpened
+from threegate.trail.trail import Trail
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_BATCH = 200
+_DOOMED = ".pruned-"
+
+
+PRUNABLE: Final = Place[Callable[[Workspace], list[Path]]]("files")
+"""Files of plugins, also of those that are off, that nothing needs any more. Called under the trail's lock. Raises
+OSError.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What went, or would go."""
+
+    runs: tuple[str, ...]
+    inputs: tuple[str, ...]
+    bytes: int
+    kept: tuple[str, ...] = ()
+    """Runs as old that stay: sessions of the contracts are folded from them."""
+    snapshots: tuple[str, ...] = ()
+    """Files of drafts that were made from proposals and no longer exist: project snapshots, arguments, the
+    proposal.
+    """
+
+
+def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool = False) -> Pruned:
+    """Remove runs of requests that ended before `before`, and inputs that nothing else names. Raises TrailError,
+    OSError.
+    """
+    trail = Trail(workspace)
+    with disk_reserve(workspace.reserve), trail.locked() as held:  # it is what makes room on a full disk
+        if not dry_run:
+            _remove_leftovers(workspace)
+        index = held.whole_index()
+        old = [history for history in index.histories() if _ended_before(history, before)]
+        keep_from = held.now - timedelta(seconds=workspace.load_settings().apply.keep)
+        there = [history for history in old if workspace.run_folder(history.request_id).is_dir()]
+        given_back = _closed_sessions(index)
+        kept = [
+            history.request_id
+            for history in there
+            if _folded(history, given_back) or _can_be_undone(workspace, history, keep_from)
+        ]
+        gone = [history.request_id for history in there if history.request_id not in set(kept)]
+        inputs = _unneeded_inputs(workspace, index, {history.request_id for history in old}, before)
+        snapshots = [path for unneeded in PRUNABLE.given().values() for path in unneeded(workspace)]
+        size = sum(_size(workspace.run_folder(name)) for name in gone)
+        files = [workspace.inputs / name for name in inputs] + snapshots
+        size += sum(path.lstat().st_size for path in files)
+        if not dry_run:
+            _announce(workspace, held, gone, inputs, [path.name for path in snapshots], actor)
+            for path in files:
+                durable.unlink(path)
+            for folder in sorted({path.parent for path in files}):
+                durable.sync_folder(folder)
+            for name in gone:
+                _remove_run(workspace, workspace.run_folder(name))
+    names = tuple(path.name for path in snapshots)
+    return Pruned(tuple(gone), tuple(inputs), size, tuple(kept), names)
+
+
+def _announce(
+    workspace: Workspace,
+    held: LockedTrail,
+    runs: list[str],
+    inputs: list[str],
+    snapshots: list[str],
+    actor: str,
+) -> None:
+    for name in runs:
+        files = sum(len(files) for _, _, files in os.walk(workspace.run_folder(name)))
+        held.append(payloads.Pruned(what="run", removed=files), request_id=name, actor=actor)
+    for what, names in (("inputs", inputs), ("snapshots", snapshots)):
+        for start in range(0, len(names), _BATCH):
+            part = names[start : start + _BATCH]
+            gone = payloads.Pruned.from_data({"what": what, "removed": len(part), what: part})
+            held.append(gone, actor=actor)
+    held.sync()
+
+
+def _ended_before(history: RequestHistory, before: datetime) -> bool:
+    return history.end is not None and history.last.when < before and history.end.when < before
+
+
+def _closed_sessions(index: TrailIndex) -> set[str]:
+    """Sessions that gave their totals back and are in no workflow: nothing depends on their runs any more."""
+    closed: set[str] = set()
+    bound: set[str] = set()
+    for event in index.session_events_after(0):
+        match event.payload:
+            case SessionKilled(scope="close", name=str(name)):
+                closed.add(name)
+            case SessionOpened(session=str(name)) as opened if opened.workflow or opened.role:
+                bound.add(name)
+    return closed - bound
+
+
+def _can_be_undone(workspace: Workspace, history: RequestHistory, keep_from: datetime) -> bool:
+    """Whether what a change of a project replaced is still to be kept (apply.keep)."""
+    journal = workspace.run_folder(history.request_id) / JOURNAL  # also of a change that was delivered as a branch
+    return history.end is not None and history.end.when >= keep_from and journal.exists()
+
+
+def _folded(history: RequestHistory, given_back: set[str]) -> bool:
+    """Whether a session is folded from this run's record (`contracts.session`): without it the session is lost."""
+    finished = Finished.of(history.end)
+    contract = finished.contract if finished else None
+    return contract is not None and contract.session not in given_back
+
+
+def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str], before: datetime) -> list[str]:
+    """Pinned inputs that only `old` requests name, and old ones that no approval names (it was abandoned or
+    never completed). None if a kept request's list was cut.
+    """
+    needed = {path.removeprefix("inputs/") for path in index.files}  # a plugin announced them
+    named: set[str] = set()
+    for history in index.histories():
+        approved = Approved.of(history.approved)
+        pinned = approved.pinned if approved is not None else frozenset[str]()
+        if history.request_id in old:
+            named.update(pinned or ())
+        elif pinned is not None:
+            needed.update(pinned)
+        else:
+            return []
+    there = {name for name in os.listdir(workspace.inputs) if _SHA256.fullmatch(name)}
+    moment = before.timestamp()
+    lost = {name for name in there - named if (workspace.inputs / name).lstat().st_ctime < moment}
+    return sorted(((named & there) | lost) - needed)
+
+
+def _size(folder: Path) -> int:
+    return sum((Path(place) / name).lstat().st_size for place, _, files in os.walk(folder) for name in files)
+
+
+def _remove_leftovers(workspace: Workspace) -> None:
+    """What an earlier prune had announced, put out of sight, and was stopped before it was gone."""
+    for folder in sorted(workspace.runs.glob(f"{_DOOMED}*")):
+        removal.remove_tree(folder)
+
+
+def _remove_run(workspace: Workspace, folder: Path) -> None:
+    """Remove a run's folder and its returned outputs; they are renamed first, so that no reader sees a part
+    of them.
+    """
+    released = workspace.results / folder.name
+    if released.is_dir():
+        removal.remove_tree(released)
+    doomed = folder.with_name(f"{_DOOMED}{folder.name}")
+    durable.rename(folder, doomed)
+    durable.sync_folder(folder.parent)
+    removal.remove_tree(doomed)

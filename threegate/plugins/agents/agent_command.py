@@ -1,0 +1,558 @@
+"""`threegate agent`: run an agent in its jail, inspect its runs, and print instructions for an agent that
+runs elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from select import select
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from threegate.cli import invocation, tab_completion
+from threegate.cli.invocation import argument
+from threegate.cli.progress import busy
+from threegate.core import limits
+from threegate.plugins.agents.agent_connect_command import connect
+
+if TYPE_CHECKING:
+    from threegate.core.workspace import AgentRun
+    from threegate.launch.context import Context
+    from threegate.plugins.agents.agent_commits import AgentCommit
+    from threegate.plugins.agents.launcher import Finished
+    from threegate.plugins.agents.runs import RunFacts
+    from threegate.plugins.changes.make import MadeChangeSet
+
+app = typer.Typer(no_args_is_help=True)
+
+app.command()(connect)
+
+_LOOK_SECONDS: Final = 0.2
+
+RunId = Annotated[str, argument("RUN", "A run's id, or the beginning of it.", tab_completion.agent_runs)]
+
+
+_Allow = Annotated[
+    list[str] | None, typer.Option(metavar="HOST", help="A host it may send anything to; you sign for it.")
+]
+_Propose = Annotated[
+    str, typer.Option(metavar="WHEN", help="Draft changes it made but did not propose: ask, always or never.")
+]
+_Operator = Annotated[
+    str, typer.Option(metavar="NAME", help="With --allow: who signs.", autocompletion=tab_completion.operators)
+]
+_Key = Annotated[Path | None, typer.Option(metavar="FILE", help="With --allow: the key to sign with.")]
+
+
+@app.command()
+def run(
+    profile: Annotated[
+        str,
+        argument(
+            "PROFILE",
+            "codex, opencode, gemini, claude, qwen, generic, or a profile from the settings.",
+            tab_completion.profiles,
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None, argument("[-- ARGS]...", "Arguments of the agent; for generic, the program to run.")
+    ] = None,
+    project: Annotated[Path, typer.Option(metavar="DIR", help="The project to give it a copy of.")] = Path(),
+    account: Annotated[
+        str, typer.Option("--as", metavar="USER", help="When run as root: the account for the agent.")
+    ] = "",
+    with_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with", metavar="PATH", help="Let it see a hidden path of the project, or of a folder of --read."
+        ),
+    ] = None,
+    read: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="Another folder it may read, such as a toolchain; secrets in it are hidden."),
+    ] = None,
+    allow: _Allow = None,
+    propose: _Propose = "",
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start with an empty home, not the one of its last run here.")
+    ] = False,
+    operator: _Operator = "",
+    key: _Key = None,
+) -> None:
+    """Run an agent in a jail, on a copy of a project.
+
+    Anything that reaches outside the jail is a request that a person signs.
+
+    Examples: threegate agent run codex --project ~/app
+              threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'
+    """
+    options = _Options(project, account, with_, read, allow, propose, fresh, operator, key)
+    _start(profile, tuple(arguments or ()), options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The options of `agent run`, as they were given."""
+
+    project: Path
+    account: str
+    with_: list[str] | None
+    read: list[Path] | None
+    allow: list[str] | None
+    propose: str
+    fresh: bool
+    operator: str
+    key: Path | None
+
+
+def _start(
+    profile: str, arguments: tuple[str, ...], options: _Options, parent: tuple[AgentRun, RunFacts] | None = None
+) -> None:
+    """Run an agent to its end, and exit with its code."""
+    if options.propose not in ("", "ask", "always", "never"):
+        raise typer.BadParameter("--propose is ask, always or never")
+    from threegate.plugins.agents.stop_signals import stop_signals
+
+    with stop_signals() as stopped:
+        from threegate.launch.context import open_context
+        from threegate.plugins.agents.findings_question import decide_findings
+        from threegate.plugins.agents.launcher import Wanted, run_agent
+        from threegate.setup.init import account as own_account
+
+        context = open_context(invocation.workspace_here())
+        acting = None
+        if options.allow:
+            from threegate.acts.signing_key import acting_operator
+            from threegate.launch.launch_problem import read_operators
+
+            acting = acting_operator(read_operators(context.workspace), name=options.operator, key=options.key)
+        wanted = Wanted(
+            profile,
+            options.project,
+            arguments,
+            options.account,
+            shown=tuple(path.rstrip("/") for path in options.with_ or ()),
+            read=tuple(options.read or ()),
+            hosts=tuple(options.allow or ()),
+            acting=acting,
+            fresh=options.fresh,
+            parent=parent,
+        )
+
+        def tell(line: str) -> None:
+            # Who stopped the run may not be at this terminal, and it may take nothing more: do not wait for it.
+            if not stopped() or select([], [sys.stderr], [], 0)[1]:
+                invocation.warn(line)
+
+        when = options.propose or ("ask" if invocation.on_terminal() else "always")
+        finished = run_agent(
+            context,
+            wanted,
+            actor=own_account(),
+            say=tell,
+            propose=lambda ended: _proposed(context, ended, when, stopped, tell),
+            busy=busy,
+            stopped=stopped,
+            decide=(lambda new: decide_findings(new, stopped)) if invocation.on_terminal() else None,
+        )
+    raise typer.Exit(finished.exit)
+
+
+@app.command("continue")
+def continue_(
+    run: RunId,
+    arguments: Annotated[
+        list[str] | None, argument("[-- ARGS]...", "Arguments of the agent; for generic, the program to run.")
+    ] = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="PATH", help="Let it see a hidden path; the run before is not asked."),
+    ] = None,
+    read: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="Another folder it may read, such as a toolchain.")
+    ] = None,
+    allow: _Allow = None,
+    propose: _Propose = "",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start with an empty home.")] = False,
+    operator: _Operator = "",
+    key: _Key = None,
+) -> None:
+    """Go on in the kept copy of a run that ended, as a new run.
+
+    The project as it is now is merged into the copy first; a conflict is marked in the file.
+
+    Examples: threegate agent continue ar-20261122
+              threegate agent continue ar-20261122 -- sh -c 'make test'
+    """
+    from threegate.launch.context import open_context
+    from threegate.plugins.agents.runs import end_dead_runs, find_run
+    from threegate.setup.init import account
+
+    context = open_context(invocation.workspace_here())
+    end_dead_runs(context, actor=account())
+    parent, facts = find_run(context.workspace, run)
+    as_ = facts.account if os.geteuid() == 0 else ""
+    options = _Options(Path(facts.root), as_, with_, read, allow, propose, fresh, operator, key)
+    _start(facts.profile, tuple(arguments or ()), options, (parent, facts))
+
+
+def _proposed(
+    context: Context, finished: Finished, when: str, stopped: Callable[[], int], say: Callable[[str], None]
+) -> str | None:
+    """Report how a run ended and, if wanted, draft its changes, and those on branches that are not checked out; return
+    the digest of the change set of its files.
+    """
+    drafted = _proposed_files(context, finished, when, stopped, say)
+    for name, tip in finished.commits.tips[: limits.COMMIT_BRANCHES]:
+        _propose_branch(context, finished, (name, tip), when, stopped, say)
+    return drafted
+
+
+def _propose_branch(
+    context: Context,
+    finished: Finished,
+    branch: tuple[str, AgentCommit],
+    when: str,
+    stopped: Callable[[], int],
+    say: Callable[[str], None],
+) -> None:
+    """Draft, if wanted, what a branch has that the files of the copy do not have."""
+    from threegate.core.errors import ThreeGateError
+    from threegate.plugins.agents.branch_files import read_branch
+    from threegate.plugins.agents.carried_commits import carry_commits
+    from threegate.plugins.agents.propose import draft_changes
+    from threegate.plugins.agents.work_changes import keep_bases, was_proposed
+
+    facts, run = finished.facts, finished.run
+    name = ascii(branch[0])[1:-1]
+    try:
+        changes = read_branch(finished.copy, branch[1])
+        if not changes.rows or was_proposed(run, changes.sha256):
+            return
+        say(f"on {name}: {_changes_line(changes)}")
+        if when == "never" or (when == "ask" and not _wants_draft(stopped, f"Propose what it committed on {name}?")):
+            return
+        keep_bases(finished.copy, changes.rows)
+        drafted = draft_changes(
+            context.workspace,
+            context.policy.settings,
+            run,
+            finished.copy.root,
+            changes,
+            profile=facts.profile,
+            purpose=f"Changes that {facts.profile} committed on {name} in {facts.project or facts.root}",
+            commits=carry_commits(finished.copy, finished.commits.of(branch[0]), changes),
+        )
+    except (ThreeGateError, OSError) as error:
+        say(f"what it committed on {name} could not be proposed: {error}")
+        return
+    say(f"drafted {drafted} of {name}; read and sign it in another terminal: threegate review")
+
+
+def _proposed_files(
+    context: Context, finished: Finished, when: str, stopped: Callable[[], int], say: Callable[[str], None]
+) -> str | None:
+    """Report how a run ended and, if wanted, draft its changes; return the digest of the change set.
+
+    All output goes to stderr, because stdout belongs to the agent. A run that was stopped asks nothing: who stopped it
+    may not be at this terminal.
+    """
+    from threegate.core.errors import ThreeGateError
+    from threegate.plugins.agents.propose import draft_changes
+    from threegate.plugins.agents.work_changes import was_proposed
+    from threegate.plugins.changes.change_draft import left_out_lines
+
+    facts, run, changes = finished.facts, finished.run, finished.changes
+    ended = f"{facts.profile} ended with exit code {finished.exit}"
+    if changes is None:
+        say(f"{ended}; {finished.problem}")
+        return None
+    for line in (*left_out_lines(changes), *finished.commits.lines()):
+        say(line)
+    if not changes.rows:
+        say(f"{ended}; nothing in its copy is left to propose")
+        return None
+    say(f"{ended}; in its copy: {_changes_line(changes)}")
+    if was_proposed(run, changes.sha256):
+        say("it proposed these changes itself; see: threegate status")
+        return None
+    if when == "never" or (when == "ask" and not _wants_draft(stopped)):
+        say(f"its copy is kept; look at it with: threegate agent show {run.run_id}")
+        return None
+    try:
+        name = draft_changes(
+            context.workspace,
+            context.policy.settings,
+            run,
+            finished.copy.root,
+            changes,
+            profile=facts.profile,
+            purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
+            commits=finished.commits,
+        )
+    except (ThreeGateError, OSError) as error:
+        say(f"its changes could not be proposed: {error}")
+        return None
+    say(f"drafted {name}; read and sign it in another terminal: threegate review")
+    if not context.workspace.daemon_lock_held():
+        say("no daemon is running, and only a daemon applies signed changes; start one with: threegate run")
+    return changes.sha256
+
+
+def _wants_draft(stopped: Callable[[], int], question: str = "Propose these changes?") -> bool:
+    """Ask the person, until they answer or the run is stopped, which is a no."""
+    if stopped():
+        return False
+    invocation.prompt(f"{question} [Y/n] ", err=True)
+    while not stopped():
+        if select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
+            if answer := sys.stdin.readline():
+                return answer.strip().lower() in ("", "y", "yes")
+            break
+    if select([], [sys.stderr], [], 0)[1]:
+        invocation.say(err=True)  # nobody has ended the line of the question
+    return False
+
+
+def _changes_line(changes: MadeChangeSet) -> str:
+    """How many paths differ in which way, and the first few of them."""
+    words = {
+        "add": "added",
+        "modify": "changed",
+        "delete": "deleted",
+        "mode": "changed mode",
+        "type": "replaced",
+    }
+    counted = ", ".join(f"{count} {words[kind]}" for kind, count in changes.counts.items() if count)
+    paths = [row.path for row in changes.rows]
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"{counted} ({', '.join(paths[:3])}{more})"
+
+
+@app.command("list")
+def list_(json_: invocation.JsonFlag = False) -> None:
+    """List the runs of agents, newest last.
+
+    Example: threegate agent list
+    """
+    from threegate.launch.context import open_context
+    from threegate.plugins.agents.runs import all_runs, end_dead_runs, is_alive
+    from threegate.setup.init import account
+
+    context = open_context(invocation.workspace_here())
+    end_dead_runs(context, actor=account())
+    rows = [(run, facts, is_alive(run)) for run, facts in all_runs(context.workspace)]
+    if invocation.wants_json(json_):
+        invocation.emit_json(
+            [
+                {
+                    "run": run.run_id,
+                    "profile": facts.profile,
+                    "project": facts.root,
+                    "state": "runs" if alive else "ended",
+                    "exit": facts.exit,
+                }
+                for run, facts, alive in rows
+            ]
+        )
+        return
+    for run, facts, alive in rows:
+        invocation.say(f"{run.run_id}  {_state(facts, alive)}  {facts.profile} on {facts.root}")
+    if not rows:
+        invocation.say("no agent has run yet; start one with: threegate agent run codex --project DIR")
+
+
+def _state(facts: RunFacts, alive: bool) -> str:
+    if alive:
+        return "runs"
+    if facts.exit is not None:
+        return f"ended with exit code {facts.exit}"
+    return "ended because its launcher was killed" if facts.announced else "never started"
+
+
+@app.command()
+def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
+    """Show a run and what it changed.
+
+    Example: threegate agent show ar-20261122
+    """
+    from dataclasses import asdict
+
+    from threegate.core.errors import ThreeGateError
+    from threegate.plugins.agents.runs import find_run, is_alive
+
+    found, facts = find_run(invocation.workspace_here(), run)
+    value = {"run": found.run_id, **asdict(facts), "alive": is_alive(found)}
+    try:
+        value["changes"] = _changed_paths(found, facts)
+    except ThreeGateError as error:
+        value["changes_problem"] = str(error)
+    if invocation.wants_json(json_):
+        invocation.emit_json(value)
+        return
+    changes = value.get("changes", [])
+    invocation.say(f"run       {found.run_id}, {_state(facts, is_alive(found))}")
+    invocation.say(f"agent     {facts.profile}, as the account {facts.account}, since {facts.started_utc}")
+    invocation.say(f"project   {facts.root}{f', registered as {facts.project}' if facts.project else ', read-only'}")
+    invocation.say(f"copy      {found.work} ({facts.copy})")
+    if facts.parent:
+        invocation.say(f"parent    {facts.parent}, in whose copy it went on")
+    if facts.continued:
+        invocation.say(f"copy now  that of {facts.continued}, which went on in it")
+    if facts.shown:
+        invocation.say(f"shown     {', '.join(facts.shown)} (--with)")
+    invocation.say(f"changes   {value.get('changes_problem') or len(changes) or 'none'}")
+    for line in changes:
+        invocation.say(f"  {line}")
+    if is_alive(found):
+        invocation.say(f"next      threegate review, or stop it: threegate agent stop {found.run_id}")
+
+
+def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
+    """What differs in a run's work copy, one line per path. A live run is paused while its copy is read."""
+    from threegate.plugins.agents.runs import read_frozen
+    from threegate.plugins.agents.work_changes import read_changes
+    from threegate.plugins.agents.work_copy import WorkCopy
+    from threegate.plugins.changes.change_draft import left_out_lines
+    from threegate.plugins.jail.jail import Account
+
+    copy = WorkCopy.of(run, Path(facts.root), facts.copy, Account(facts.account, facts.uid, facts.gid))
+    made = read_frozen(run, lambda: read_changes(copy))
+    return [*(f"{row.change} {row.path}" for row in made.rows), *left_out_lines(made)]
+
+
+@app.command()
+def propose(
+    run: RunId,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="A path of the project to draft, with what is below it.")
+    ] = None,
+    json_: invocation.JsonFlag = False,
+) -> None:
+    """Draft what a run changed again, from its kept copy.
+
+    The draft is for the project as it is now. What both sides changed is merged if it can be. What is left out is
+    named, and stays in the copy.
+
+    Examples: threegate agent propose ar-20261122
+              threegate agent propose ar-20261122 --only src --only README.md
+    """
+    from threegate.launch.context import open_context
+    from threegate.plugins.agents.propose import propose_again
+    from threegate.plugins.agents.runs import end_dead_runs, find_run
+    from threegate.plugins.changes.change_draft import left_out_lines
+    from threegate.setup.init import account
+
+    context = open_context(invocation.workspace_here())
+    end_dead_runs(context, actor=account())
+    found, facts = find_run(context.workspace, run)
+    paths = tuple(dict.fromkeys(path.rstrip("/").removeprefix("./") for path in only or ()))
+    name, made = propose_again(context.workspace, context.policy.settings, found, facts, paths=paths)
+    left = list(left_out_lines(made))
+    if invocation.wants_json(json_):
+        invocation.emit_json({"run": found.run_id, "draft": name, "changes": made.counts, "left_out": left})
+        return
+    for line in left:
+        invocation.say(f"      {line}")
+    invocation.say(f"draft {name}: {_changes_line(made)}")
+    invocation.say(f"next  threegate approve {found.inbox / name}", copied=True)
+
+
+@app.command()
+def stop(run: RunId) -> None:
+    """Stop a run at once and record its end.
+
+    Example: threegate agent stop ar-20261122
+    """
+    from threegate.launch.context import open_context
+    from threegate.plugins.agents.runs import end_dead_runs, find_run, stop_run
+    from threegate.setup.init import account
+
+    workspace = invocation.workspace_here()
+    found, facts = find_run(workspace, run)
+    if not stop_run(found, facts):
+        end_dead_runs(open_context(workspace), actor=account())
+        invocation.say(f"{found.run_id} had already ended")
+        return
+    invocation.say(f"stopped {found.run_id}")
+
+
+@app.command()
+def remove(
+    runs: Annotated[
+        list[str], argument("RUN...", "Ids of runs, or the beginnings of them.", tab_completion.agent_runs)
+    ],
+    json_: invocation.JsonFlag = False,
+) -> None:
+    """Free what a run has on the disk: its copy, home and inbox.
+
+    The trail and the results in the workspace stay. The next run on the project starts with an empty home, unless an
+    earlier one has kept one.
+
+    Example: threegate agent remove ar-20261122
+    """
+    from threegate.launch.context import open_context
+    from threegate.plugins.agents.remove_runs import remove_run, run_named
+    from threegate.plugins.agents.runs import end_dead_runs
+    from threegate.setup.init import account
+
+    context, actor = open_context(invocation.workspace_here()), account()
+    named = [run_named(context.workspace, name) for name in dict.fromkeys(runs)]
+    end_dead_runs(context, actor=actor)
+    removed = [remove_run(context.workspace, context.trail, run, actor=actor) for run in named]
+    if invocation.wants_json(json_):
+        invocation.emit_json(
+            [
+                {"run": item.run, "bytes": item.space.bytes, "files": item.space.names, "drafts": list(item.drafts)}
+                for item in removed
+            ]
+        )
+        return
+    for item in removed:
+        drafts = f", {len(item.drafts)} of them drafts that nobody decided on" if item.drafts else ""
+        invocation.say(f"removed {item.run}: {item.space.bytes >> 20} MiB, {item.space.names} files{drafts}")
+
+
+@app.command()
+def prompt(
+    form: Annotated[str, typer.Option("--format", help="markdown, or json with the parts separate.")] = "markdown",
+    workspace: Annotated[
+        str,
+        typer.Option("--workspace", "-w", metavar="DIR", help="For this workspace; default: here or above."),
+    ] = "",
+    default: Annotated[
+        bool, typer.Option("--default", help="Print the default limits, for no particular workspace.")
+    ] = False,
+    json_: invocation.JsonFlag = False,
+) -> None:
+    """Print a prompt that teaches an agent to use ThreeGate.
+
+    It names this workspace's limits, backends and tools.
+
+    Example: threegate agent prompt --format json
+    """
+    if form not in ("markdown", "json"):
+        raise typer.BadParameter("--format is markdown or json")
+    from threegate.core.workspace import find_workspace
+    from threegate.judgement.policy import load_policy
+    from threegate.runners.backend import policy_facts
+    from threegate.setup.agent_prompt import anywhere, place_of, prompt_json, prompt_text
+
+    place = anywhere()
+    if not default:
+        found = find_workspace(explicit=workspace or invocation.ROOT.workspace or None)
+        policy = load_policy(found, facts=policy_facts())
+        if not policy.contracts.ok:
+            invocation.warn("the contracts do not compile, so every request is refused; see: threegate contracts check")
+        place = place_of(str(found.root), policy)
+    now = datetime.now(UTC)
+    if form == "json" or invocation.wants_json(json_):
+        invocation.emit_json(prompt_json(place, now))
+    else:
+        invocation.emit_data(prompt_text(place, now))

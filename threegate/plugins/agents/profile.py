@@ -1,0 +1,137 @@
+"""Profiles of agents: data that says how a program is started in the jail, and which files are written for
+it.
+
+Invariant: a profile is package data, changed only by the operator's settings. It contains no secret: what an
+agent uses as its key is a placeholder that is worthless outside the jail.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from string import Template
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from threegate.core.errors import InvalidInput
+from threegate.core.settings import AGENT_NAME, AgentSettings, Settings
+from threegate.core.toml_table import Table, WrongValueError, read_table
+from threegate.plugins.jail.jail import DOOR, HOME, MODEL_PORT
+
+Protocol = Literal["responses", "chat", "messages", "gemini"]
+DOOR_ARGV: Final = ("/usr/bin/socat", "-", f"UNIX-CONNECT:{DOOR}")
+"""What an agent starts as its MCP server; it needs nothing of ours installed in the jail."""
+
+
+class WrittenFile(Table):
+    """A file below the agent's HOME; with `once` it is written only if it does not exist yet."""
+
+    path: str
+    text: str
+    once: bool = False
+
+
+class Profile(Table):
+    """How one kind of agent is run. Texts are templates: $HOME, $PROJECT, $URL, $MODEL, $INSTRUCTIONS,
+    $DOOR_… (`Filled`).
+    """
+
+    name: str = ""
+    title: str
+    program: str
+    """A name on PATH or an absolute path; if empty, the program follows `--`."""
+    install: str
+    """How to install the program, for people."""
+    tried: str
+    """The version that was tested."""
+    protocol: Protocol
+    url: str
+    """The model's endpoint without /v1; empty if it has no model."""
+    models: tuple[str, ...]
+    """The models it may use; the first is the default."""
+    args: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    files: tuple[WrittenFile, ...] = ()
+    wait_sec: int = 45
+    """How long a call of the door waits before it answers `pending`: the client's timeout, less a margin."""
+    connect_file: str = ""
+    """Where people who run it without a jail put `connect`."""
+    connect: str = ""
+    """Its entry for the MCP server."""
+    limits: AgentSettings = AgentSettings()
+    """Budgets, and the name of the key."""
+
+    @property
+    def host(self) -> str:
+        """Host of the endpoint, with its port if one is given; empty without a model."""
+        return urlsplit(self.url).netloc
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A profile's texts for one run."""
+
+    profile: Profile
+    project: str
+    instructions: str = ""
+    door: tuple[str, ...] = DOOR_ARGV
+
+    def text(self, template: str) -> str:
+        """A template with all values filled in. Raises InvalidInput for an unknown name."""
+        model = self.profile.models[0] if self.profile.models else ""
+        try:
+            return Template(template).substitute(
+                HOME=HOME,
+                PROJECT=self.project,
+                PROJECT_JSON=json.dumps(self.project),
+                URL=f"http://127.0.0.1:{MODEL_PORT}",
+                MODEL=model,
+                MODEL_JSON=json.dumps(model),
+                INSTRUCTIONS=self.instructions,
+                DOOR_COMMAND=json.dumps(self.door[0]),
+                DOOR_ARGUMENTS=json.dumps(self.door[1:]),
+                DOOR_ARGV=json.dumps(self.door),
+            )
+        except (KeyError, ValueError) as error:
+            raise InvalidInput(
+                f"profile {self.profile.name}: {template[:40]!r} is not a valid template ({error})"
+            ) from None
+
+
+def profile_names(settings: Settings) -> list[str]:
+    """The profiles from the package and the settings."""
+    packaged = {item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")}
+    return sorted(packaged | set(settings.agents.profiles))
+
+
+def load_profile(name: str, settings: Settings) -> Profile:
+    """A profile with the operator's changes. Raises InvalidInput if there is no such profile."""
+    own = settings.agents.profiles.get(name, AgentSettings())
+    base = own.profile or name
+    if not re.fullmatch(AGENT_NAME, base) or not (_folder() / f"{base}.toml").is_file():
+        if name not in settings.agents.profiles or own.profile:
+            raise InvalidInput(
+                f"{base}: no such profile (known: {', '.join(profile_names(settings))}); to run any program: "
+                "threegate agent run generic -- PROGRAM"
+            )
+        base = "generic"
+    try:
+        packaged = read_table(Profile, tomllib.loads((_folder() / f"{base}.toml").read_text("utf-8")))
+    except (WrongValueError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInput(
+            f"profile {base} of the package is broken ({type(error).__name__}); reinstall threegate"
+        ) from None
+    changes = {
+        key: getattr(own, key)
+        for key in ("program", "args", "protocol", "url", "models", "wait_sec")
+        if getattr(own, key)
+    }
+    environment = {**packaged.environment, **own.environment}
+    return packaged.but(**changes, name=name, environment=environment, limits=own)
+
+
+def _folder() -> resources.abc.Traversable:
+    return resources.files("threegate.plugins.agents") / "profiles"

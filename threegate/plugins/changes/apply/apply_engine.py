@@ -1,0 +1,503 @@
+"""Apply a change set to a project, completely or not at all.
+
+Invariant: this runs as the project's owner and never as root; everything is opened relative to one descriptor
+of the project (no link, no mount, no other owner is crossed); a path that is not exactly the "before" of the
+table stops the change, and a stopped change is reverted in reverse order. Nothing in the project is opened
+for writing: each step is one rename (apply_journal.py), so after a crash each path is either old or new, and
+the next start reverts all of them. Source: docs/spec/8-agents.md, "Apply".
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal
+
+from threegate.core import durable, removal
+from threegate.core.held_folder import HeldFolder, open_beneath, open_inside
+from threegate.plugins.changes.apply.apply_journal import STAGE, ApplyPlan, ApplyStep, Do, write_plan
+from threegate.plugins.changes.change_tar import ChangeSet, write_change_tar
+from threegate.plugins.changes.checks import check_project, moved_on
+from threegate.plugins.changes.table import EXECUTABLE, FOLDER, LINK, ChangeSetError, Row
+from threegate.plugins.changes.trees import HeldTree, TreeChanged, read_chunks
+
+if TYPE_CHECKING:
+    from threegate.plugins.changes.action import ProjectPlace
+    from threegate.plugins.changes.commit_chain import CarriedCommit
+
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY
+_FEW: Final = 8
+"""Up to this many files and folders are synced one by one; for more, their whole file system is synced."""
+Ending = Literal["succeeded", "project_changed", "project_not_writable", "failed", "cancelled", "timed_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The result. Unless ``succeeded``, the project is unchanged, except for `left`: paths that someone else
+    changed before they could be reverted, which stay unchanged, with their originals in the stage folder.
+
+    With `halfway` it is not reverted yet, because the project's owner does not let it happen: the journal is needed.
+    """
+
+    status: Ending
+    message: str
+    left: tuple[str, ...] = ()
+    halfway: bool = False
+
+
+class ChangeStopped(Exception):
+    """The change cannot continue: the status, and one line."""
+
+    def __init__(self, status: Ending, message: str) -> None:
+        super().__init__(message)
+        self.status: Ending = status
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The inputs of a change: the change set in its archive, and where journal and originals are written.
+
+    `exact` is for an undo: permission bits and group of restored paths. `originals` is None for an undo,
+    whose originals are the change set that it reverts. `stop` is called before each step and may return a
+    status to stop with.
+    """
+
+    change: ChangeSet
+    archive: BinaryIO
+    journal: int
+    token: str
+    originals: BinaryIO | None
+    exact: Mapping[str, tuple[int, int]]
+    stop: Callable[[], Ending | None] = lambda: None
+    commits: tuple[CarriedCommit, ...] = ()
+    """What is delivered one by one instead of the change set as one commit."""
+
+
+def carry_out(project: HeldFolder, place: ProjectPlace, work: Work) -> Done:
+    """Make the change. On `succeeded` the stage folder still has what was replaced: `forget` removes it,
+    `take_back` reverts everything. Never raises because of the project or the disk.
+    """
+    if os.geteuid() != place.uid or place.uid == 0:
+        return Done("project_not_writable", "only its owner's account may change a project, and never root")
+    try:
+        plan = _prepare(project, place, work)
+        with project.folder(STAGE) as stage:
+            return _take_steps(project, stage, plan, work)
+    except ChangeStopped as error:
+        return Done(error.status, str(error))
+    except ChangeSetError as error:
+        return Done("project_changed", str(error))
+    except TreeChanged as error:
+        return Done("project_changed", f"{error.filename}: {error.strerror}")
+    except OSError as error:
+        return Done(_status_of(error), _line_of(error))
+
+
+def _status_of(error: OSError) -> Ending:
+    refused = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EXDEV)
+    return "project_not_writable" if error.errno in refused else "failed"
+
+
+def _line_of(error: OSError, what: str = "the project") -> str:
+    return f"{what} could not be changed ({error.strerror or error}); nothing was changed"
+
+
+def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> ApplyPlan:
+    """Check everything, keep the originals, stage what is new, write the plan. Changes no path of the
+    project.
+
+    Raises Stopped, ChangeSetError, OSError; then the stage folder is gone.
+    """
+    tree = HeldTree(project)
+    moved = moved_on(tree, work.change.rows)
+    if moved:
+        more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
+        raise ChangeStopped(
+            "project_changed",
+            f"{moved[0]}{more}: differs from what the change was made from; nothing was changed",
+        )
+    check_project(tree, work.change, place.uid)
+    if work.originals is not None:
+        _keep_originals(tree, work.change, work.originals)
+    try:
+        durable.make_folder_at(project.fileno(), STAGE, project.path / STAGE)
+    except FileExistsError:
+        raise ChangeStopped(
+            "project_not_writable",
+            f"{STAGE}/ already exists: another change is in progress or was interrupted (start the daemon)",
+        ) from None
+    try:
+        with project.folder(STAGE) as stage:
+            os.close(durable.create_at(stage.fileno(), work.token, stage.path / work.token))
+            durable.sync_folder_at(project.fileno(), project.path)
+            plan = _plan(project, stage, work)
+            durable.sync_folder_at(stage.fileno(), stage.path)
+        write_plan(work.journal, plan, "journal")
+        return plan
+    except BaseException:
+        with suppress(OSError):  # leftovers are identified by its token
+            forget(project, work.token)
+        raise
+
+
+def _keep_originals(tree: HeldTree, change: ChangeSet, target: BinaryIO) -> None:
+    """Write the change that reverts this one, with the current bytes. Raises OSError, TreeChanged."""
+    turned = [row.turned() for row in change.rows]
+
+    def content(row: Row) -> bytes:
+        assert row.after is not None
+        data = tree.target(row.path) if row.after.mode == LINK else b"".join(tree.chunks(row.path))
+        if hashlib.sha256(data).hexdigest() != row.after.sha256:
+            raise TreeChanged(errno.EAGAIN, "changed while it was copied", row.path)
+        return data
+
+    write_change_tar(turned, content, target)
+    target.flush()
+    durable.sync_fd(target.fileno(), "originals")
+
+
+def _plan(project: HeldFolder, stage: HeldFolder, work: Work) -> ApplyPlan:
+    """Write the steps, and everything new, into the stage folder, on disk. Raises OSError, Stopped."""
+    steps: list[ApplyStep] = []
+    kept: dict[str, tuple[int, int]] = {}
+    many = len(work.change.rows) > _FEW
+    for number, (do, row) in enumerate(_ordered(work.change.rows)):
+        inode = 0
+        if row.before is not None:
+            facts = _stat(project, row.path)
+            kept[row.path] = (stat.S_IMODE(facts.st_mode), facts.st_gid)
+        if row.after is not None:
+            try:
+                inode = _stage_one(project, stage, work, row, str(number), kept.get(row.path), settled=not many)
+            except OSError as error:
+                raise ChangeStopped(_status_of(error), _line_of(error, row.path)) from None
+        old, new = ((node.mode, node.sha256) if node else ("", "") for node in (row.before, row.after))
+        steps.append(ApplyStep(number, do, row.path, inode, old, new))
+    if many:
+        durable.sync_all(stage.fileno(), stage.path)
+    return ApplyPlan(tuple(steps), kept)
+
+
+def _ordered(rows: tuple[Row, ...]) -> list[tuple[Do, Row]]:
+    """Entries in a possible order of steps: removals (deepest first), replacements, additions."""
+    gone = [row for row in rows if row.after is None]
+    turns = [row for row in rows if row.change == "type"]
+    comes = [row for row in rows if row.before is None]
+    others = [row for row in rows if row.change in ("modify", "mode")]
+    gone.sort(key=lambda row: (-len(row.parts), row.parts))
+    turns.sort(key=lambda row: (0 if row.before and row.before.folder else 1, -len(row.parts), row.parts))
+    comes.sort(key=lambda row: (len(row.parts), row.parts))
+    ordered: list[tuple[Do, Row]] = [("out", row) for row in gone]
+    ordered += [("swap", row) for row in (*turns, *others)]
+    return ordered + [("in", row) for row in comes]
+
+
+def _stage_one(
+    project: HeldFolder,
+    stage: HeldFolder,
+    work: Work,
+    row: Row,
+    name: str,
+    old: tuple[int, int] | None,
+    *,
+    settled: bool,
+) -> int:
+    """Create the new entry in the stage folder, with its final mode and group; return its inode."""
+    assert row.after is not None
+    path, folder = stage.path / name, stage.fileno()
+    if row.after.mode == LINK:
+        durable.make_link_at(folder, name, path, work.change.targets[row.path])
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino
+    mode, gid = _mode_of(project, row, work, old)
+    if row.after.folder:
+        durable.make_folder_at(folder, name, path)
+        descriptor = open_inside(folder, name, _FOLDER_FLAGS)
+    else:
+        descriptor = durable.create_at(folder, name, path, 0o600)
+    try:
+        if not row.after.folder:
+            content = work.change.read(work.archive, row.path)
+            if hashlib.sha256(content).hexdigest() != row.after.sha256:
+                raise ChangeStopped("failed", "changes.tar changed while it was read; nothing was changed")
+            durable.write_fd(descriptor, content, path)
+            _copy_attributes(project, row, descriptor)
+        if gid is not None and os.fstat(descriptor).st_gid != gid:
+            try:
+                os.fchown(descriptor, -1, gid)
+            except PermissionError:
+                raise PermissionError(errno.EPERM, f"its owner is no member of the group {gid}") from None
+        os.fchmod(descriptor, mode)
+        if settled:
+            durable.sync_fd(descriptor, path)
+        return os.fstat(descriptor).st_ino
+    finally:
+        os.close(descriptor)
+
+
+def _copy_attributes(project: HeldFolder, row: Row, target: int) -> None:
+    """Keep other attributes of the replaced file. Raises Stopped for those that its owner cannot set on
+    another file.
+    """
+    if row.before is None or not row.before.file:
+        return
+    source = open_inside(project.fileno(), row.path)
+    try:
+        for name in os.listxattr(source):
+            if name.startswith("user."):
+                os.setxattr(target, name, os.getxattr(source, name))
+            elif name != "security.selinux":
+                raise ChangeStopped(
+                    "project_not_writable",
+                    f"{row.path}: has an access list or capabilities; change it by hand",
+                )
+    finally:
+        os.close(source)
+
+
+def _mode_of(project: HeldFolder, row: Row, work: Work, old: tuple[int, int] | None) -> tuple[int, int | None]:
+    """Permission bits and group of a new entry. Group and others never get more than the file had, or than
+    its folder grants.
+    """
+    assert row.after is not None
+    if row.path in work.exact:
+        return work.exact[row.path]
+    executable = row.after.mode in (EXECUTABLE, FOLDER)
+    folder = _nearest_folder(project, row)
+    given = folder.st_mode & 0o055
+    if old is None or row.before is None or not (row.before.file and row.after.file):
+        inherits = folder.st_mode & stat.S_ISGID
+        mode = (0o755 if executable else 0o644) & (0o700 | given) | (inherits if row.after.folder else 0)
+        return mode, folder.st_gid if inherits else None
+    mode, gid = old
+    if (row.before.mode == EXECUTABLE) == executable:
+        return mode & 0o777, gid
+    if not executable:
+        return mode & 0o666, gid
+    return (mode & 0o777) | 0o100 | ((mode & 0o444) >> 2 & given), gid
+
+
+def _nearest_folder(project: HeldFolder, row: Row) -> os.stat_result:
+    """The nearest existing folder above a path: new entries get what it grants to group and others."""
+    parts = row.parts[:-1]
+    while parts:
+        with suppress(OSError):
+            facts = _stat(project, "/".join(parts))
+            if stat.S_ISDIR(facts.st_mode):
+                return facts
+        parts = parts[:-1]
+    return os.fstat(project.fileno())
+
+
+def _take_steps(project: HeldFolder, stage: HeldFolder, plan: ApplyPlan, work: Work) -> Done:
+    """Run all steps, or revert those that were run."""
+    try:
+        for step in plan.steps:
+            status = work.stop()
+            if status is not None:
+                raise ChangeStopped(status, "was stopped before it was complete; nothing was changed")
+            _take(project, stage, step)
+        _sync_folders(project, plan)
+        durable.sync_folder_at(stage.fileno(), stage.path)
+    except ChangeStopped as error:
+        return Done(error.status, str(error), take_back(project, plan, work.token))
+    except OSError as error:
+        return Done(_status_of(error), _line_of(error), take_back(project, plan, work.token))
+    except BaseException:
+        take_back(project, plan, work.token)
+        raise
+    return Done("succeeded", f"{len(plan.steps)} paths of the project were changed")
+
+
+def _sync_folders(project: HeldFolder, plan: ApplyPlan) -> None:
+    """Make the names durable in every folder where one changed and that still exists. Raises OSError."""
+    folders = dict.fromkeys(step.path.rpartition("/")[0] for step in plan.steps)
+    if len(folders) > _FEW:
+        durable.sync_all(project.fileno(), project.path)
+        return
+    for folder in folders:
+        try:
+            with _folder(project, folder) as descriptor:
+                durable.sync_folder_at(descriptor, project.path / folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                raise
+
+
+def _take(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> None:
+    """One rename, and a check of what was moved out of the project. Raises Stopped, OSError; the step may have
+    been done then.
+    """
+    above = step.path.rpartition("/")[0]
+    try:
+        with _folder(project, above) as folder:
+            path, staged = project.path / step.path, stage.path / step.staged
+            if step.do == "in":
+                durable.rename_at(stage.fileno(), staged, folder, path)
+                return
+            if step.do == "swap":
+                durable.rename_at(stage.fileno(), staged, folder, path, exchange=True)
+            else:
+                durable.rename_at(folder, path, stage.fileno(), staged)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENOTEMPTY):
+            raise ChangeStopped(
+                "project_changed", f"{step.path}: changed while the change was made; nothing was changed"
+            ) from None
+        raise ChangeStopped(_status_of(error), _line_of(error, step.path)) from None
+    if not _is_old(stage, step):
+        raise ChangeStopped("project_changed", f"{step.path}: changed while the change was made; nothing was changed")
+
+
+def _is_old(stage: HeldFolder, step: ApplyStep) -> bool:
+    """Whether what was moved out of the project matches "before" in the table."""
+    return _is(stage.fileno(), step.staged, step.old)
+
+
+def _is(folder: int, name: str, wanted: tuple[str, str]) -> bool:
+    """Whether a name has this mode and sha256; a folder matches only while it is empty. Raises OSError."""
+    mode, sha256 = wanted
+    facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if mode == FOLDER:
+        return stat.S_ISDIR(facts.st_mode) and not _has_names(folder, name)
+    if mode == LINK:
+        if not stat.S_ISLNK(facts.st_mode):
+            return False
+        return hashlib.sha256(os.fsencode(os.readlink(name, dir_fd=folder))).hexdigest() == sha256
+    executable = stat.S_IXUSR if mode == EXECUTABLE else 0
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1 or facts.st_mode & stat.S_IXUSR != executable:
+        return False
+    digest = hashlib.sha256()
+    descriptor = open_beneath(folder, name)
+    try:
+        for chunk in read_chunks(descriptor, name):
+            digest.update(chunk)
+    except TreeChanged:
+        return False
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest() == sha256
+
+
+def _has_names(folder: int, name: str) -> bool:
+    descriptor = open_beneath(folder, name, _FOLDER_FLAGS)
+    try:
+        with os.scandir(descriptor) as entries:
+            return next(entries, None) is not None
+    finally:
+        os.close(descriptor)
+
+
+def take_back(project: HeldFolder, plan: ApplyPlan, token: str) -> tuple[str, ...]:
+    """Revert, in reverse order, every step that was done; can be repeated after a crash.
+
+    Returns the paths that stay because someone else changed them since: their originals are then in the stage
+    folder, which stays too. One such path does not keep the others from being reverted.
+    """
+    left: list[str] = []
+    try:
+        stage = project.folder(STAGE)
+    except FileNotFoundError:
+        return ()  # already forgotten: no step was done, or all were reverted
+    with stage:
+        if not _is_ours(stage, token):
+            return ()
+        for step in reversed(plan.steps):
+            try:
+                if not _taken_back(project, stage, step):
+                    left.append(step.path)
+            except OSError:
+                left.append(step.path)
+        _sync_folders(project, plan)
+    if not left:
+        with suppress(OSError):
+            forget(project, token)
+    return tuple(left)
+
+
+def _taken_back(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> bool:
+    """Revert one step, if it was done. False: the path has changed since."""
+    try:
+        staged = os.stat(step.staged, dir_fd=stage.fileno(), follow_symlinks=False).st_ino
+    except FileNotFoundError:
+        staged = 0
+    taken = staged == 0 if step.do == "in" else staged not in (0, step.inode)
+    if not taken:
+        return True
+    above, _, name = step.path.rpartition("/")
+    path, place = project.path / step.path, stage.path / step.staged
+    try:
+        with _folder(project, above) as folder:
+            if step.do == "out":
+                durable.rename_at(stage.fileno(), place, folder, path)
+                return True
+            facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if facts.st_ino != step.inode or not _is(folder, name, step.new):
+                return False
+            if step.do == "in":
+                durable.rename_at(folder, path, stage.fileno(), place)
+            else:
+                durable.rename_at(stage.fileno(), place, folder, path, exchange=True)
+            return True
+    except (FileNotFoundError, NotADirectoryError):
+        # Gone already: reverted before a crash, or removed by someone. What was moved out must be restored.
+        return step.do == "in"
+
+
+def forget(project: HeldFolder, token: str) -> None:
+    """Remove the stage folder with everything in it: the change stands, or none of it was made. Raises
+    OSError.
+
+    A stage folder of another change is left alone. The token is removed last, so that a crash leaves no
+    folder without an owner.
+    """
+    try:
+        stage = project.folder(STAGE)
+    except FileNotFoundError:
+        return
+    with stage:
+        if not _is_ours(stage, token):
+            return
+        _empty(stage, last=token)
+    durable.remove_folder_at(project.fileno(), STAGE, project.path / STAGE)
+    durable.sync_folder_at(project.fileno(), project.path)
+
+
+def _is_ours(stage: HeldFolder, token: str) -> bool:
+    """Whether the stage folder has this token, or is empty: then it contains no change either."""
+    with stage.entries() as entries:
+        names = {entry.name for entry in entries}
+    return not names or token in names
+
+
+def _empty(folder: HeldFolder, last: str = "") -> None:
+    with folder.entries() as entries:
+        names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+    for name in (name for name, is_folder in names.items() if is_folder):
+        with folder.folder(name) as inner:
+            _empty(inner)
+        durable.remove_folder_at(folder.fileno(), name, folder.path / name)
+    files = [name for name, is_folder in names.items() if not is_folder and name != last]
+    removal.unlink_all_at(folder.fileno(), files, folder.path)
+    if last in names:
+        durable.unlink_at(folder.fileno(), last, folder.path / last)
+
+
+def _stat(project: HeldFolder, path: str) -> os.stat_result:
+    above, _, name = path.rpartition("/")
+    with _folder(project, above) as folder:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+
+
+@contextmanager
+def _folder(project: HeldFolder, path: str) -> Iterator[int]:
+    """A folder of the project, opened again each time: no entry is assumed to be where it was."""
+    descriptor = open_inside(project.fileno(), path or ".", _FOLDER_FLAGS)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,73 @@
+"""The backend apply: a project is changed by a change set of an agent, completely or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from threegate.core import limits
+from threegate.request.backend import Binding, Bound, Opened, Reading
+from threegate.runners.backend import RunningBackend
+
+if TYPE_CHECKING:
+    from threegate.core.screen_parts import Item
+    from threegate.core.settings import RunnersSettings, SecretReference, Settings
+    from threegate.plugins.changes.action import ProjectChange
+    from threegate.runners.interface import Runner
+
+
+class Apply(RunningBackend):
+    """What each member is for is said where it is defined."""
+
+    name = "apply"
+    sections = ("Changes", "Output Expectations", "Risk Assessment")
+    closely = ("Changes",)
+    version = "2"
+    keys = ("project",)
+    optional = ("deliver",)
+    lists: ClassVar[Mapping[str, Any]] = {"inputs": {"minItems": 1, "maxItems": 2}}
+    no_outputs = "TG243", "a change of a project leaves no files in /out; write none"
+    overhead_mb = 64
+    most_cpus = Decimal(1)
+    waits_for = "project_not_writable"
+
+    def check(self, values: Mapping[str, Any], written: Container[str], wrong: Callable[[str, str, str], None]) -> None:
+        """Its inputs are the change set, and perhaps the commits."""
+        from threegate.plugins.changes.changes_section import check_inputs
+
+        check_inputs(values, written, wrong)
+
+    def read(self, reading: Reading) -> ProjectChange | None:
+        """Changes."""
+        from threegate.plugins.changes.changes_section import read_change
+
+        return read_change(reading.parts, reading.values, reading.findings)
+
+    def bind(self, binding: Binding) -> Bound:
+        """The bytes of the change set, and its project."""
+        from threegate.plugins.changes.requested_change import requested_change
+
+        return requested_change(binding)
+
+    def input_items(self, bound: Bound, inputs: Sequence[Opened]) -> Mapping[str, tuple[Item, ...]]:
+        """The files of the change set, and the commits."""
+        from threegate.plugins.changes.change_screen import change_items, commit_items
+        from threegate.plugins.changes.changes_section import ARCHIVE, COMMITS
+        from threegate.plugins.changes.requested_change import change_of
+
+        change = change_of("the request", bound)
+        return {ARCHIVE: change_items(change, inputs[0]), COMMITS: commit_items(change)}
+
+    def make(self, settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
+        """It gets no secrets."""
+        from threegate.plugins.changes.apply.runner import ApplyRunner
+
+        return ApplyRunner()
+
+    def rows(self, settings: RunnersSettings) -> int:
+        """A fixed number."""
+        return limits.APPLY_AT_ONCE
+
+
+BACKEND = Apply()

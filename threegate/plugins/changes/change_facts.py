@@ -1,0 +1,191 @@
+"""The meaning of a change set, computed from its bytes: the facts that a Job binds, and the diff that a
+person reads.
+
+Invariant: `job_change` is a pure function of the archive and the project's place, so it is the same when a
+request is approved and when it is launched. `path_diff` compares the current bytes with the new ones; both
+are read by us. A path without a diff has words that say why; one odd character never takes a diff away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+
+from threegate.core import limits
+from threegate.core.printable import escape_of
+from threegate.plugins.changes.action import JobChange, ProjectPlace
+from threegate.plugins.changes.path_rules import link_parts
+from threegate.plugins.changes.run_later import LinkNames, is_source, why_link_runs_later, why_runs_later
+from threegate.plugins.changes.table import EXECUTABLE, LINK, ChangeSetError, Row
+from threegate.request.characters import escaped
+from threegate.request.shown_whole import why_not_plain
+from threegate.review.line_diff import unified
+
+if TYPE_CHECKING:
+    from threegate.plugins.changes.action import Changes
+    from threegate.plugins.changes.change_tar import ChangeSet
+    from threegate.plugins.changes.trees import Tree
+
+_NO_TEXT: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f\udc80-\udcff]")
+"""Control characters that text does not have, and bytes that are not UTF-8 (as `surrogateescape` decodes them)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPath:
+    """One row, and what a person has to know of it first."""
+
+    row: Row
+    size: int
+    """Bytes of the new file; 0 for everything else."""
+    later: str | None
+    """Why it runs by itself later, or None."""
+    unseen: str
+    """Why its new bytes are not on the screen, or nothing."""
+    hidden: str = ""
+    """What in its new bytes is not seen, or does not mean what is seen, or nothing."""
+
+    @property
+    def first(self) -> bool:
+        """Whether it is shown before all others: a link, a change of type or mode, a deletion, hidden characters."""
+        row = self.row
+        link = LINK in (row.before and row.before.mode, row.after and row.after.mode)
+        return link or bool(self.hidden) or row.change in ("type", "delete", "mode")
+
+    @property
+    def source(self) -> bool:
+        """Whether it is program source: it runs when someone runs the project."""
+        return self.later is None and self.row.after is not None and is_source(self.row.path)
+
+    def order(self) -> tuple[bool, bool, bool]:
+        """Where it is on the screen: what sorts first is shown first."""
+        return not self.first, self.later is None, not self.source
+
+
+class PathDiff(NamedTuple):
+    """The lines of one path's diff, none where there is none; `why` the old bytes or all of it are not in it."""
+
+    lines: list[str]
+    why: str = ""
+
+
+def changed_paths(change: ChangeSet, stream: BinaryIO) -> list[ChangedPath]:
+    """Every row with its facts, in the order of the screen: what is seen first, what runs by itself later, program
+    source, the rest.
+    """
+    found = []
+    left = limits.CHANGE_SHOWN_BYTES
+    leads = {path: "/".join(link_parts(path, target)) for path, target in change.targets.items()}
+    names = LinkNames(leads)
+    for row in change.rows:
+        size, later, unseen, hidden = 0, None, "", ""
+        if row.after is not None and row.after.file:
+            size = change.places[row.path][1]
+            data = change.read(stream, row.path) if size <= left else b""
+            if size <= left:
+                unseen = _why_no_text(data)
+                hidden = "" if unseen else why_not_plain(data)
+                left -= size
+            else:
+                unseen = f"it has {size} bytes; of all files together {limits.CHANGE_SHOWN_BYTES} are shown"
+                stream.seek(change.places[row.path][0])
+                data = stream.read(limits.CHANGE_HEAD_BYTES)
+            executable, head = row.after.mode == EXECUTABLE, data[: limits.CHANGE_HEAD_BYTES]
+            later = why_runs_later(row.path, executable=executable, head=head)
+            later = later or names.why_runs_later(row.path, executable=executable, head=head)
+        elif row.after is not None and row.after.mode == LINK:
+            later = why_link_runs_later(row.path, leads[row.path])
+        found.append(ChangedPath(row, size, later, unseen, hidden))
+    return sorted(found, key=ChangedPath.order)
+
+
+def job_change(paths: Sequence[ChangedPath], change: ChangeSet, project: ProjectPlace) -> JobChange:
+    """The Job's facts about it. A path that several commits change counts once for each fact."""
+
+    def count(which: Callable[[ChangedPath], object]) -> int:
+        return len({item.row.path for item in paths if which(item)})
+
+    return JobChange(
+        project=project,
+        sha256=change.sha256,
+        paths=count(lambda item: True),
+        deletions=count(lambda item: item.row.change in ("delete", "type")),
+        run_later=count(lambda item: item.later is not None),
+        unseen=count(lambda item: item.unseen),
+        hidden=count(lambda item: item.hidden),
+    )
+
+
+def check_said(said: Changes, change: ChangeSet) -> None:
+    """Refuse a request whose `## Changes` is not what its archive is. Raises ChangeSetError."""
+    if said.sha256 != change.sha256:
+        raise ChangeSetError("the digest in ## Changes is not that of changes.tar")
+    counted = dict.fromkeys(("add", "modify", "delete", "mode", "type"), 0)
+    for row in change.rows:
+        counted[row.change] += 1
+    for kind, count in counted.items():
+        if getattr(said, kind) != count:
+            raise ChangeSetError(f"## Changes says {getattr(said, kind)} of {kind}, and changes.tar has {count}")
+    rows = {(row.change, row.path) for row in change.rows}
+    for named in said.rows:
+        if named not in rows:
+            raise ChangeSetError("## Changes names a path that changes.tar does not change so")
+
+
+def path_diff(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath) -> PathDiff:
+    """One path's diff, without a head. Raises OSError for the archive, never for the project's file.
+
+    An old file that cannot be read, is not text, or is too large is left out, with the reason: all of the new one is
+    shown then.
+    """
+    row = item.row
+    if row.after is None or not row.after.file or item.unseen or row.change == "mode":
+        return PathDiff([])
+    old, why = b"", ""
+    if row.before is not None and row.before.file:
+        try:
+            old, why = _old_bytes(project, row.path)
+        except OSError as error:
+            why = f"it cannot be read ({error.strerror or type(error).__name__})"
+    lines = unified(_lines(old), _lines(change.read(stream, row.path)))
+    parts = [_escaped(part) for line in lines for part in line.split("\n")]
+    return PathDiff(parts, why and f"the project's file is not shown, only the new one: {why}")
+
+
+def _old_bytes(project: Tree, path: str) -> tuple[bytes, str]:
+    """The project's file, or why it is not shown. Raises OSError."""
+    present = project.look(path)
+    if present is None or present.kind != "file":
+        return b"", "it is gone"
+    if present.size > limits.CHANGE_SHOWN_BYTES:
+        return b"", f"it has {present.size} bytes, and at most {limits.CHANGE_SHOWN_BYTES} are compared"
+    data = b"".join(project.chunks(path))
+    why = _why_no_text(data)
+    return (b"", why) if why else (data, "")
+
+
+def _why_no_text(data: bytes) -> str:
+    """Why nobody could read these bytes as lines, in words; nothing for text, whatever is hidden in it."""
+    text = data.decode("utf-8", "surrogateescape")
+    odd = len(text) - len(_NO_TEXT.sub("", text))
+    if odd * limits.CHANGE_ODD_SHARE <= len(text):
+        return ""
+    return f"it is not text ({odd} of its {len(text)} characters are controls or not UTF-8)"
+
+
+def _lines(data: bytes) -> list[str]:
+    """Lines with a mark where the last one does not end."""
+    text = data.decode("utf-8", "surrogateescape")
+    lines = text.split("\n")
+    last = lines.pop()
+    return [*lines, f"{last}\n\\ no line end"] if last else lines
+
+
+def _escaped(line: str) -> str:
+    """A line in which what is hidden is written as an escape; a byte that is not UTF-8 as ``\\xff``."""
+    return escaped(line, _escape)
+
+
+def _escape(char: str) -> str:
+    return escape_of(chr(ord(char) - 0xDC00) if "\udc80" <= char <= "\udcff" else char)

@@ -1,0 +1,239 @@
+"""`threegate project`: the folders that agents may propose changes to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from threegate.cli import tab_completion
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    context_here,
+    emit_json,
+    on_terminal,
+    say,
+    wants_json,
+    warn,
+    workspace_here,
+)
+from threegate.cli.progress import busy
+from threegate.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from threegate.plugins.agents.project_survey import Survey
+    from threegate.plugins.changes.action import Deliver
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def add(
+    name: Annotated[str, argument("NAME", "The name that requests use for it.")],
+    folder: Annotated[Path, argument("DIR", "The project's folder.")],
+    deliver: Annotated[
+        str,
+        typer.Option(
+            "--deliver",
+            metavar="tree|branch",
+            help="What approved changes become: files in DIR, or a commit on a new branch of its repository.",
+        ),
+    ] = "tree",
+    json_: JsonFlag = False,
+) -> None:
+    """Register a folder that change sets may be applied to.
+
+    With --deliver branch nothing in DIR changes: each approved change is one commit on a branch threegate/RUN.
+
+    Example: threegate project add web /srv/web
+    """
+    from threegate.plugins.changes.registered_projects import add_project, project_remarks, typed_path
+    from threegate.setup.init import account
+
+    way: Deliver = "branch" if deliver == "branch" else "tree"
+    if deliver != way:
+        raise InvalidInput(f"--deliver {deliver}: must be tree or branch")
+    workspace, typed = workspace_here(), typed_path(folder)
+    place = add_project(workspace, name, str(typed), actor=account(), deliver=way)
+    remarks = list(project_remarks(workspace, place))
+    if str(typed) != place.path:
+        remarks.append(f"{typed} leads there through a link; the project is the folder {place.path}")
+    if wants_json(json_):
+        emit_json({**place.to_json(), "remarks": remarks})
+        return
+    how = ", changes become branches" if place.deliver == "branch" else ""
+    say(f"added     {place.name}: {place.path} (owned by uid {place.uid}{how})")
+    for remark in remarks:
+        warn(remark)
+
+
+@app.command("list")
+def list_(json_: JsonFlag = False) -> None:
+    """List the registered projects.
+
+    project.root of the settings is the default one.
+
+    Example: threegate project list
+    """
+    from threegate.core.errors import Refused
+    from threegate.plugins.changes.projects import find_project, project_names
+
+    workspace = workspace_here()
+    settings = workspace.load_settings()
+    rows = []
+    for name in project_names(workspace, settings):
+        try:
+            rows.append({**find_project(workspace, settings, name).to_json(), "problem": None})
+        except Refused as error:
+            rows.append({"name": name, "problem": str(error)})
+    if wants_json(json_):
+        emit_json({"projects": rows})
+        return
+    for row in rows:
+        how = " (changes become branches)" if row.get("deliver") == "branch" else ""
+        say(f"{row['name']:<12} {row['problem'] or row['path']}{how}")
+    if not rows:
+        say("no project is registered; add one with: threegate project add NAME DIR")
+
+
+@app.command()
+def remove(
+    name: Annotated[str, argument("NAME", "A project shown by `threegate project list`.", tab_completion.projects)],
+    json_: JsonFlag = False,
+) -> None:
+    """Take a project off the list; its folder is not touched.
+
+    Example: threegate project remove web
+    """
+    from threegate.plugins.changes.registered_projects import remove_project
+    from threegate.setup.init import account
+
+    place = remove_project(workspace_here(), name, actor=account())
+    if wants_json(json_):
+        emit_json(place.to_json())
+    else:
+        say(f"removed   {place.name}: {place.path}")
+
+
+@app.command()
+def survey(
+    folder: Annotated[Path, argument("DIR", "A project's folder.")] = Path(),
+    with_: Annotated[
+        list[str] | None, typer.Option("--with", metavar="PATH", help="As an option of `threegate agent run`.")
+    ] = None,
+    ask: Annotated[
+        bool,
+        typer.Option("--ask", help="Ask about what was found, also where you decided before."),
+    ] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Show which files of a project are hidden from agents.
+
+    It lists what looks like a secret, also where agents see it: path, line, kind, and the line with the secret masked.
+    Nothing is run and nothing is changed. With --ask you can take back an answer that was wrong; the next run has it.
+
+    Example: threegate project survey ~/app --ask
+    """
+    from threegate.plugins.agents.findings_question import decide_findings, finding_line
+    from threegate.plugins.agents.project_survey import scan_cache
+    from threegate.plugins.agents.project_survey import survey as survey_project
+    from threegate.plugins.agents.secret_answers import Answers, keep_answers
+    from threegate.plugins.agents.work_copy import refuse_project
+    from threegate.plugins.changes.make import utf_8
+    from threegate.setup.init import account
+
+    if ask and not on_terminal():
+        raise InvalidInput("--ask asks a person: use it in a terminal")
+    context = context_here()
+    root = refuse_project(folder, context.workspace, context.workspace_id)
+    answers = Answers.read(context.workspace, root)
+
+    def look() -> Survey:
+        with busy("reading the project") as progress:
+            return survey_project(
+                root,
+                shown=tuple(path.rstrip("/") for path in with_ or ()),
+                cache=scan_cache(context.workspace_id),
+                progress=lambda count: progress(count, 0),
+                protected=context.policy.settings.agents.protected,
+                key=answers.key,
+                answers=answers.hides,
+            )
+
+    found = look()
+    if ask:
+        decided = decide_findings(found.questions(answers.hides, again=True), lambda: 0)
+        if decided:
+            answers = keep_answers(context.workspace, answers, decided, actor=account())
+            found = look()
+    hidden = {path: why for path, why in found.hidden.items() if path != ".git"}  # the agent has a clean one
+    rows = [
+        {
+            "path": utf_8(item.path),
+            "line": item.line or None,
+            "kind": item.kind,
+            "excerpt": item.excerpt or None,
+            "confidence": "high" if item.certain else "low",
+            "hidden": item.path in hidden,
+            "decided": answers.hides.get(item.digest) is not None,
+        }
+        for item in found.findings
+    ]
+    if wants_json(json_):
+        emit_json(
+            {
+                "root": str(root),
+                "entries": len(found.entries),
+                "hidden": [{"path": utf_8(path), "reason": why} for path, why in hidden.items()],
+                "findings": rows,
+            }
+        )
+        return
+    not_seen = f"{len(hidden)} are hidden from it" if hidden else "nothing is hidden from it"
+    say(f"{root}: an agent sees {len(found.entries)} files, folders and links; {not_seen}")
+    named = {item.path for item in found.findings}
+    for path, why in hidden.items():
+        if path not in named:
+            say(f"hidden  {path:<32} {why}")
+    for item in found.findings:
+        say(f"{'hidden' if item.path in hidden else 'shown '}  {finding_line(item)}")
+
+
+@app.command()
+def redraft(
+    which: Annotated[str, argument("ID|FILE", "A waiting draft.", tab_completion.drafts)],
+    json_: JsonFlag = False,
+) -> None:
+    """Draft a change set again after its project changed.
+
+    Changes of both sides are merged, and what conflicts is left out by name; nothing is applied.
+
+    Example: threegate project redraft TR-20261123-140501Z-changes-9be8da
+    """
+    from threegate.plugins.changes.redraft import redraft as draft_again
+    from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
+
+    context = context_here()
+    draft = read_draft(context.workspace, find_draft(context.workspace, which))
+    with open_reviewed_draft(context, draft, compared=False) as reviewed:
+        done = draft_again(context, reviewed)
+    if wants_json(json_):
+        emit_json(
+            {
+                "file": str(done.path),
+                "request_id": done.request_id,
+                "of": reviewed.request.request_id,
+                "merged": list(done.merged),
+                "there_already": list(done.there_already),
+                "left_out": dict(done.left_out),
+            }
+        )
+        return
+    say(f"draft {done.path} ({done.request_id}, again from {reviewed.request.request_id})")
+    for path in done.merged:
+        say(f"      merged with the project: {path}")
+    for path, why in done.left_out.items():
+        say(f"      left out: {path}: {why}")
+    say(f"next  threegate approve {done.path}", copied=True)

@@ -1,0 +1,170 @@
+"""The change set of an apply request in its workspace: read from the pinned or drafted bytes, against the
+registered project.
+
+Invariant: an apply request whose change set was not read completely has no Job; every error is a refusal with
+a code (`input_unfit`, `project_unknown`, `project_changed`).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from threegate.core.errors import InvalidInput, Refused
+from threegate.plugins.changes.action import BoundChange, ProjectChange
+from threegate.plugins.changes.change_facts import ChangedPath, changed_paths, check_said, job_change
+from threegate.plugins.changes.change_tar import ChangeSet, read_change_set
+from threegate.plugins.changes.changes_section import COMMITS
+from threegate.plugins.changes.checks import check_project, moved_on
+from threegate.plugins.changes.projects import find_project, hold_project
+from threegate.plugins.changes.table import ChangeSetError
+from threegate.plugins.changes.trees import HeldTree
+from threegate.request.backend import Binding, Bound
+from threegate.request.model import CHOICES, Delivery
+
+if TYPE_CHECKING:
+    from threegate.plugins.changes.action import JobChange, ProjectPlace
+    from threegate.plugins.changes.commit_chain import CarriedCommit
+    from threegate.request.model import Request
+    from threegate.request.shown_whole import OpenInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestedChange(Bound):
+    """What an apply request would do: the change set, each path with its facts, and what the Job binds."""
+
+    action: BoundChange
+    change: ChangeSet
+    paths: tuple[ChangedPath, ...]
+    ways: tuple[Delivery, ...] = ("tree",)
+    """What a person may choose from. A branch among them may still be refused (`unfit`)."""
+    commits: tuple[tuple[CarriedCommit, tuple[ChangedPath, ...]], ...] = ()
+    """The agent's commits with the facts of each path, where they are delivered one by one."""
+
+    @property
+    def job(self) -> JobChange:
+        """What the Job has of it."""
+        return self.action.change
+
+    def why_unfit(self) -> Refused | None:
+        """Why the change cannot be made in its project now."""
+        try:
+            refuse_unfit(self, "; have it proposed again, or see: threegate project redraft --help")
+        except Refused as error:
+            return error
+        return None
+
+
+def change_of(name: str, bound: Bound) -> RequestedChange:
+    """What is known of the draft of this name, which must change a project. Raises InvalidInput."""
+    if not isinstance(bound, RequestedChange):
+        raise InvalidInput(f"{name} changes no project, so there is nothing to merge")
+    return bound
+
+
+def requested_change(binding: Binding) -> RequestedChange:
+    """What an apply request would do. Raises Refused, OSError for the input's bytes."""
+    settings, request, open_input = binding.settings, binding.request, binding.open_input
+    asked = request.action
+    assert isinstance(asked, ProjectChange)
+    place = find_project(binding.workspace, settings, asked.project)
+    way: Delivery = request.deliver or place.deliver
+    place = replace(place, deliver="tree" if way == "tree" else "branch")
+    with open_input(request.inputs[0]) as stream:
+        try:
+            change = read_change_set(stream)
+            check_said(asked.changes, change)
+            _refuse_protected(change, settings.agents.protected)
+        except ChangeSetError as error:
+            raise Refused("input_unfit", f"changes.tar: {error}") from None
+        paths = tuple(changed_paths(change, stream))
+        commits, unfit = _commits(request, way, open_input, settings.agents.protected), None
+        job = job_change((*paths, *(path for _, some in commits for path in some)), change, place)
+        if place.deliver == "branch":  # late: most projects get files
+            from threegate.plugins.changes.requested_branch import requested_branch
+
+            try:
+                if way == "commits" and not commits:
+                    raise Refused(
+                        "input_unfit", "has no commits that could be delivered one by one; see its constraints"
+                    )
+                carried = [commit for commit, _ in commits]
+                job = replace(job, branch=requested_branch(place, request, change, stream, binding.owner, carried))
+            except Refused as error:
+                unfit = error
+    return RequestedChange(
+        action=asked.bound(job),
+        change=change,
+        paths=paths,
+        unfit=unfit,
+        way=way,
+        ways=_ways(place, request),
+        commits=commits,
+    )
+
+
+def _commits(
+    request: Request, way: Delivery, open_input: OpenInput, protected: Sequence[str]
+) -> tuple[tuple[CarriedCommit, tuple[ChangedPath, ...]], ...]:
+    """The agent's commits, if they are wanted one by one. Raises Refused, OSError."""
+    item = next((item for item in request.inputs if item.name == COMMITS), None)
+    if way != "commits" or item is None:
+        return ()
+    from threegate.plugins.changes.commit_chain import read_commits_tar
+
+    try:
+        with open_input(item) as stream:
+            commits = read_commits_tar(stream)
+        for commit in commits:
+            _refuse_protected(commit.change, protected)
+        return tuple((one, tuple(changed_paths(one.change, io.BytesIO(one.data)))) for one in commits)
+    except ChangeSetError as error:
+        raise Refused("input_unfit", f"{COMMITS}: {error}") from None
+
+
+def _ways(place: ProjectPlace, request: Request) -> tuple[Delivery, ...]:
+    """What a change of this project can become, as far as is seen without git."""
+    if not os.path.lexists(os.path.join(place.path, ".git")):
+        return ("tree",)
+    return CHOICES if any(item.name == COMMITS for item in request.inputs) else CHOICES[:2]
+
+
+def _refuse_protected(change: ChangeSet, patterns: Sequence[str]) -> None:
+    """Raises ChangeSetError for a path that the settings protect from agents."""
+    if not patterns:
+        return
+    from threegate.plugins.changes.protected_paths import ProtectedPaths  # imported late: hardly anybody has set any
+
+    protected = ProtectedPaths(patterns)
+    for row in change.rows:
+        if protected.has(row.path):
+            raise ChangeSetError(f"{row.path}: is protected by agents.protected")
+
+
+def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:
+    """Refuse what could not be applied to the project as it is now. Raises Refused (project_changed, input_unfit).
+
+    `advice` says what to do where the project moved on.
+    """
+    place = requested.job.project
+    with hold_project(place) as held:
+        tree = HeldTree(held)
+        try:
+            moved = moved_on(tree, requested.change.rows)
+            if not moved:
+                check_project(tree, requested.change, place.uid)
+        except ChangeSetError as error:
+            raise Refused("input_unfit", f"changes.tar: {error}") from None
+        except OSError as error:
+            raise Refused("project_changed", f"{place.path}: cannot be read ({error.strerror or error})") from None
+    if moved:
+        more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
+        raise Refused(
+            "project_changed",
+            f"{moved[0]}{more}: the project moved on since the change was made{advice}",
+        )
+    if requested.unfit is not None:
+        raise requested.unfit

@@ -1,0 +1,550 @@
+"""The jail around an agent or a tool server: bubblewrap with every namespace, two seccomp programs, no
+capability and nothing of the caller's.
+
+Invariant: the program in the jail inherits no variable, no descriptor but its three streams, and no path that
+`Jail` does not name. What it can write outside of the bound paths is bounded in bytes and in names, and it can
+have so many processes and no more. Paths reach bubblewrap through a separate mount namespace, in which they were bound
+before the account changed; so no folder above them must be accessible to the agent's account. Whether a
+restriction works here is determined by a trial run of the same command line (`missing_walls`), never assumed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import select
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from threegate.core import limits
+from threegate.core.errors import Unavailable
+from threegate.plugins.jail import seccomp_programs
+
+HOME: Final = "/home/agent"
+DOOR: Final = "/run/door.sock"
+MODEL: Final = "/run/model.sock"
+HOSTS: Final = "/run/hosts.sock"
+MODEL_PORT: Final = 8300
+HOSTS_PORT: Final = 8301
+NOT_STARTED: Final = 3
+"""Exit code of a run whose jail could not be created."""
+_UID: Final = 1000
+_TRIAL_PROCESSES: Final = 12
+_STAGE: Final = "/dev/shm"
+"""A folder that every Linux has and every account may enter; an empty one is mounted there in the jail's
+mount namespace.
+"""
+
+PACKAGES: Final = {
+    "/usr/bin/bwrap": "bubblewrap",
+    "/usr/bin/socat": "socat",
+    "/usr/bin/unshare": "util-linux",
+    "/usr/bin/setpriv": "util-linux",
+    "/usr/bin/prlimit": "util-linux",
+    "/usr/bin/mount": "mount",
+}
+"""The programs of a jail and the Debian package of each."""
+WALLS: Final = (
+    "mount namespace",
+    "pid namespace",
+    "net namespace",
+    "ipc namespace",
+    "user namespace",
+    "seccomp",
+    "no capabilities",
+    "no new privileges",
+    "empty environment",
+    "closed descriptors",
+    "read-only system",
+    "memory files limit",
+    "processes limit",
+)
+"""The restrictions without which no agent is started, by their names in the trail."""
+
+_ETC: Final = {
+    "/etc/passwd": f"root:x:0:0::/:/usr/sbin/nologin\nagent:x:{_UID}:{_UID}::{HOME}:/bin/sh\n",
+    "/etc/group": f"root:x:0:\nagent:x:{_UID}:\n",
+    "/etc/hosts": "127.0.0.1 localhost agent\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+_ETC_OF_THE_HOST: Final = ("ld.so.cache", "ssl/certs", "alternatives", "ca-certificates", "localtime")
+"""What programs need from /etc, without information about this machine's users."""
+
+_SYSTEM: Final = frozenset("bin dev etc lib lib32 lib64 libx32 proc run sbin usr".split())
+"""Folders of the jail's root that it has itself."""
+
+_ENTERING: Final = 'while [ "$1" != : ]; do echo $$ >"$1" || exit 3; shift; done; shift; exec "$@"'
+_MASKED_FILES: Final = ("keys", "key-users", "kcore", "latency_stats", "sched_debug", "timer_list", "timer_stats")
+_MASKED_FOLDERS: Final = ("acpi", "asound", "scsi")
+_READ_ONLY: Final = ("bus", "fs", "irq", "pressure", "sys", "sysrq-trigger")
+"""Names in /proc that are not about the jail's own processes: what container engines hide or make read-only, and the
+keys and pressure triggers of the account. The kernel lets an account write the limits of its own IPC and process
+namespaces, and a namespace is the agent's account's.
+"""
+
+_STAGING: Final = """
+set -e
+mount -t tmpfs -o mode=0755,nosuid,nodev,size=1m none "$1"
+cd "$1"
+: >empty
+mkdir hidden tmp shm
+mount -t tmpfs -o "mode=1777,nosuid,nodev,$2" tmp tmp
+mount -t tmpfs -o "mode=1777,nosuid,nodev,$2" shm shm
+shift 2
+n=0
+while [ "$1" != : ]; do
+  if [ -d "$1" ]; then mkdir "$n"; else : >"$n"; fi
+  mount --rbind "$1" "$n"
+  n=$((n + 1))
+  shift
+done
+shift
+while [ "$1" != : ]; do
+  mkdir "$1"
+  mount -t overlay -o "userxattr,$2" overlay "$1"
+  shift 2
+done
+shift
+cd /
+exec /usr/bin/env -i "$@"
+"""
+"""Mount /tmp and /dev/shm of the jail with the bounds of the second word, because bubblewrap cannot bound names; then
+bind each path up to `:` as 0, 1, … in an empty folder; then, up to the next `:`, mount an overlay of such numbers on
+each name.
+"""
+
+_BEGIN: Final = """
+port() { # SOCKET PORT: listen on loopback before the agent lives
+  [ -S "$1" ] || return 0
+  socat "TCP4-LISTEN:$2,bind=127.0.0.1,fork,reuseaddr,backlog=64" "UNIX-CONNECT:$1" </dev/null >/dev/null 2>&1 &
+  n=0
+  while ! grep -q "$(printf ':%04X 00000000:0000 0A' "$2")" /proc/net/tcp && [ "$n" -lt 400 ]; do
+    n=$((n + 1))
+    sleep 0.005
+  done
+}
+port /run/model.sock 8300
+port /run/hosts.sock 8301
+umask 077
+exec "$@"
+"""
+"""The first process in the jail: starts the relays between loopback and the two sockets, then replaces the
+shell with the agent.
+"""
+
+
+_MEASURE: Final = r"""
+printf '\0status\n'; cat /proc/self/status
+printf '\0namespaces\n'; for name in mnt pid net ipc user; do readlink /proc/self/ns/$name; done
+printf '\0environment\n'; wc -c </proc/1/environ
+printf '\0descriptors\n'; ls /proc/self/fd
+printf '\0mounts\n'; cat /proc/self/mountinfo
+printf '\0sizes\n'; stat -f -c '%b %S %c' /tmp /dev/shm
+printf '\0writable\n'
+for name in /proc/[!0-9]* /proc/sys/kernel/* /dev; do [ ! -w "$name" ] || [ -L "$name" ] || echo "$name"; done
+printf '\0processes\n'
+prlimit --nproc="$1" -- /bin/sh -c 'n=0; while [ $n -le "$1" ]; do sleep 9 & n=$((n + 1)); echo $n; done' - "$1"
+exit 0
+"""
+"""The trial's report about itself; `ls` has one descriptor of its own. The last part starts more processes than a lower
+limit allows, and lists those that it could start.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The account of the agent's processes."""
+
+    name: str
+    uid: int
+    gid: int
+
+    @classmethod
+    def own(cls) -> Account:
+        """The account of this process."""
+        uid = os.geteuid()
+        try:
+            name = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            name = str(uid)
+        return cls(name, uid, os.getegid())
+
+    @property
+    def is_own(self) -> bool:
+        """Whether no change of account is needed."""
+        return self.uid == os.geteuid()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A path of this machine that is visible in the jail, and its name there."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """An overlay that is visible in the jail: the names of `names`, with the bytes that its files redirect to in
+    `data`. Without a `work` folder, which has `upper` and `scratch`, it is read-only.
+    """
+
+    names: Path
+    data: tuple[Path, ...]
+    target: str
+    work: Path | None = None
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """Everything that has to be bound before it is mounted."""
+        return (self.names, *self.data, *(() if self.work is None else (self.work,)))
+
+    def options(self, first: int) -> str:
+        """The options of mount(8), if `sources` are bound as `first` and the following numbers."""
+        lower = f"lowerdir={first}" + "".join(f"::{first + number}" for number in range(1, len(self.data) + 1))
+        work = first + len(self.data) + 1
+        return lower if self.work is None else f"{lower},upperdir={work}/upper,workdir={work}/scratch"
+
+
+class JailProcess(subprocess.Popen[bytes]):
+    """The bubblewrap process outside a jail, as `Jail.start` creates it."""
+
+    first: int = -1
+    """A descriptor of the first process inside, which the kernel ends last; -1 if there is none."""
+
+    def wait_empty(self) -> None:
+        """Kill everything left in the jail, and wait until it is gone. Raises Unavailable if a process does
+        not go away.
+
+        bubblewrap itself may exit before the agent's background processes. If it was killed before it
+        released the first process, that one would wait for ever: the kernel kills it with bubblewrap only
+        after the release.
+        """
+        if self.poll() is None:
+            self.kill()
+            self.wait()
+        if self.first < 0:
+            return
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.first, signal.SIGKILL)
+        ended = select.poll()
+        ended.register(self.first, select.POLLIN)
+        if not ended.poll(limits.AGENT_END_SECONDS * 1000):
+            raise Unavailable("processes in the jail do not end")
+        os.close(self.first)
+        self.first = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Jail:
+    """Everything that determines what a program in the jail has. `bound` is visible above what is `layered`."""
+
+    account: Account
+    bound: tuple[Bound, ...] = ()
+    layered: tuple[Layered, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """Links by their paths, and what each leads to; those that are in a folder that is bound are left out."""
+    environment: Mapping[str, str] | None = None
+    cwd: str = "/"
+    tmp_bytes: int = limits.AGENT_TMP_BYTES
+    """Of /tmp and of /dev/shm; they have a name for each `TMP_BYTES_PER_NAME`."""
+    processes: int = limits.JAIL_PROCESSES
+    """Processes and threads, counted in the jail's own user namespace: those of the account outside do not count."""
+    cgroups: tuple[Path, ...] = ()
+    """Files that the first process writes its process id into (`jail_cgroup`)."""
+
+    @contextmanager
+    def command(
+        self, argv: Sequence[str], *, begin: bool = True, info: int | None = None
+    ) -> Iterator[tuple[list[str], list[int]]]:
+        """The whole command line for `argv` in the jail, and the descriptors that it reads; they are closed
+        with the block.
+
+        `begin` False leaves out the relays; bubblewrap writes information about the jail into `info`. Its options
+        are in a file and not on the line, because the jail's first process keeps the line, and the line would show
+        this machine's paths. Raises Unavailable, with the Debian package, if a program is missing.
+        """
+        if missing := missing_packages():
+            raise Unavailable(
+                f"{', '.join(missing)}: not installed, so there is no jail; on Debian: apt-get install "
+                f"{' '.join(missing)}"
+            )
+        with ExitStack() as held:
+            filters = [seccomp_programs.system_calls(), seccomp_programs.terminal_input()]
+            etc = [_memory_file(text) for text in _ETC.values()]
+            for descriptor in (*filters, *etc):
+                held.callback(os.close, descriptor)
+            options = _memory_file("".join(f"{word}\0" for word in self._bubblewrap(filters, etc, info)))
+            held.callback(os.close, options)
+            # Set inside: a limit set outside would count all processes of the account.
+            inside = ["/usr/bin/prlimit", f"--nproc={self.processes}", "--"]
+            inside += ["/bin/sh", "-c", _BEGIN, "begin", *argv] if begin else argv
+            line = [*self._staged(), "/usr/bin/bwrap", "--args", str(options), "--", *inside]
+            yield line, [*filters, *etc, options, *([] if info is None else [info])]
+
+    def _staged(self) -> list[str]:
+        """Namespaces, binds, then the account: what comes before bubblewrap."""
+        sources: list[Path] = []
+        mounts: list[str] = []
+        for number, layered in enumerate(self.layered):
+            mounts += [f"merged{number}", layered.options(len(sources))]
+            sources += layered.sources
+        sources += [bound.source for bound in self.bound]
+        own = self.account.is_own
+        user = ["--user", "--map-root-user"] if own else []
+        change = [] if own else ["--reuid", str(self.account.uid), "--regid", str(self.account.gid), "--clear-groups"]
+        return [
+            "/bin/sh",
+            "-c",
+            _ENTERING,
+            "enter",
+            *map(str, self.cgroups),
+            ":",
+            "/usr/bin/unshare",
+            *user,
+            "--mount",
+            "--propagation=private",
+            "--",
+            "/bin/sh",
+            "-c",
+            _STAGING,
+            "stage",
+            _STAGE,
+            f"size={self.tmp_bytes},nr_inodes={self.tmp_bytes // limits.TMP_BYTES_PER_NAME}",
+            *map(str, sources),
+            ":",
+            *mounts,
+            ":",
+            "/usr/bin/setpriv",
+            *change,
+            "--no-new-privs",
+            "--",
+            "/usr/bin/prlimit",
+            "--core=0",
+            f"--nofile={limits.AGENT_OPEN_FILES}",
+            "--",
+        ]
+
+    def _bubblewrap(self, filters: Sequence[int], etc: Sequence[int], info: int | None) -> list[str]:
+        """The options of bubblewrap, environment included."""
+        line = ["--info-fd", str(info)] if info is not None else []
+        line += "--unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try".split()
+        line += "--disable-userns --die-with-parent --cap-drop ALL --hostname agent --clearenv".split()
+        line += ["--uid", str(_UID), "--gid", str(_UID), "--ro-bind", "/usr", "/usr"]
+        for name in ("bin", "lib", "lib32", "lib64", "libx32", "sbin"):
+            path = Path("/", name)
+            if path.is_symlink():
+                line += ["--symlink", str(path.readlink()), str(path)]
+            elif path.is_dir():
+                line += ["--ro-bind", str(path), str(path)]
+        for name in _ETC_OF_THE_HOST:
+            line += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        for path_in_jail, descriptor in zip(_ETC, etc, strict=True):
+            line += ["--perms", "0644", "--file", str(descriptor), path_in_jail]
+        line += ["--proc", "/proc", *_covered(_READ_ONLY, "/proc/{}")]
+        line += [*_covered(_MASKED_FILES, f"{_STAGE}/empty"), *_covered(_MASKED_FOLDERS, f"{_STAGE}/hidden")]
+        line += ["--dev", "/dev", "--bind", f"{_STAGE}/shm", "/dev/shm", "--remount-ro", "/dev"]
+        line += ["--bind", f"{_STAGE}/tmp", "/tmp"]
+        line += ["--dir", "/run", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"]
+        first = 0
+        for number, layered in enumerate(self.layered):
+            line += ["--ro-bind" if layered.work is None else "--bind", f"{_STAGE}/merged{number}", layered.target]
+            first += len(layered.sources)
+        for number, bound in enumerate(self.bound, first):
+            line += ["--bind" if bound.writable else "--ro-bind", f"{_STAGE}/{number}", bound.target]
+        line += self._linked()
+        line += ["--remount-ro", "/"]
+        for descriptor in filters:
+            line += ["--add-seccomp-fd", str(descriptor)]
+        for name, value in {"PATH": "/usr/local/bin:/usr/bin:/bin", **(self.environment or {})}.items():
+            line += ["--setenv", name, value]
+        return [*line, "--chdir", self.cwd]
+
+    def _linked(self) -> list[str]:
+        """The options for links; not for one where something is, or would have to be, already."""
+        there = [bound.target for bound in self.bound] + [layered.target for layered in self.layered]
+        line: list[str] = []
+        for path, target in dict(self.links).items():
+            if path.split("/")[1] in _SYSTEM or any(
+                f"{one}/".startswith(f"{other}/") for name in there for one, other in ((name, path), (path, name))
+            ):
+                continue
+            line += ["--symlink", target, path]
+        return line
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: int | IO[bytes] | None,
+        stdout: int | IO[bytes] | None,
+        stderr: int | IO[bytes] | None,
+        begin: bool = True,
+        terminal: bool = False,
+    ) -> JailProcess:
+        """Start `argv` in the jail; it dies with this process. With `terminal`, its stdin becomes the agent's
+        controlling terminal.
+
+        Call it from the main thread: the kernel kills the jail with the thread that started it. Raises
+        Unavailable.
+        """
+        # A separate session inside: signals from Ctrl-C reach the agent's processes but not bubblewrap.
+        words = ["/usr/bin/setsid", "--ctty", *argv] if terminal else argv
+        told, tells = os.pipe()
+        with (
+            open(told, "rb") as read,
+            open(tells, "wb") as written,
+            self.command(words, begin=begin, info=tells) as (line, descriptors),
+        ):
+            try:
+                process = JailProcess(
+                    line,
+                    env={},
+                    cwd="/",
+                    pass_fds=descriptors,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise Unavailable(f"the jail cannot be started ({error.strerror or error})") from None
+            written.close()
+            try:
+                with suppress(ValueError, KeyError, ProcessLookupError):
+                    process.first = os.pidfd_open(json.loads(read.read())["child-pid"])
+            except BaseException:  # Ctrl-C: no one else knows about this process
+                process.kill()
+                raise
+            return process
+
+
+def missing_packages() -> list[str]:
+    """The Debian packages of the jail's programs that are missing."""
+    absent = [package for program, package in PACKAGES.items() if not os.access(program, os.X_OK)]
+    return list(dict.fromkeys(absent))
+
+
+def measure_walls(account: Account) -> dict[str, bool]:
+    """Each of WALLS, and whether it is in force in a jail of this account: read back from a jail without an
+    agent. Raises Unavailable.
+    """
+    jail = Jail(account)
+    said = _trial(jail, ["/bin/sh", "-c", _MEASURE, "measure", str(_TRIAL_PROCESSES)])
+    parts = dict(part.split("\n", 1) for part in said.split("\0")[1:])
+    status = dict(line.split(":\t", 1) for line in parts["status"].splitlines() if ":\t" in line)
+    places = dict(line.split(":", 1) for line in parts["namespaces"].splitlines())
+    capabilities = {status.get(name, "?").strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
+    found = {
+        f"{name} namespace": bool(places.get(short))
+        and places[short] != Path(f"/proc/self/ns/{short}").readlink().name.partition(":")[2]
+        for name, short in (
+            ("mount", "mnt"),
+            ("pid", "pid"),
+            ("net", "net"),
+            ("ipc", "ipc"),
+            ("user", "user"),
+        )
+    }
+    return {
+        **found,
+        "seccomp": status.get("Seccomp") == "2" and int(status.get("Seccomp_filters", "0")) >= 2,
+        "no capabilities": capabilities == {""},
+        "no new privileges": status.get("NoNewPrivs") == "1",
+        "empty environment": parts["environment"].strip() == "0",
+        "closed descriptors": parts["descriptors"].split() == ["0", "1", "2", "3"],
+        "read-only system": parts["writable"] == "",
+        "memory files limit": _bounded(parts["mounts"], parts["sizes"], jail.tmp_bytes),
+        "processes limit": 0 < len(parts["processes"].split()) < _TRIAL_PROCESSES,
+    }
+
+
+_DEVICES: Final = frozenset(f"/dev/{name}" for name in ("console", "full", "null", "random", "tty", "urandom", "zero"))
+"""What bubblewrap binds into /dev: in a container they come from a tmpfs, and are devices all the same."""
+
+
+def _bounded(mounts: str, sizes: str, tmp_bytes: int) -> bool:
+    """Whether every writable tmpfs of the jail is /tmp or /dev/shm, with its bounds."""
+    writable = []
+    for line in mounts.splitlines():
+        here, _, super_block = line.partition(" - ")
+        place, options = here.split()[4:6]
+        if super_block.startswith("tmpfs ") and "ro" not in options.split(",") and place not in _DEVICES:
+            writable.append(place)
+    measured = [tuple(map(int, line.split())) for line in sizes.splitlines()]
+    held = {(blocks * size, names) for blocks, size, names in measured}
+    return sorted(writable) == ["/dev/shm", "/tmp"] and held == {(tmp_bytes, tmp_bytes // limits.TMP_BYTES_PER_NAME)}
+
+
+def _covered(names: Sequence[str], source: str) -> list[str]:
+    """The options that bind `source`, with the name filled in, read-only over each name that /proc has here."""
+    found = (name for name in names if os.path.lexists(f"/proc/{name}"))
+    return [word for name in found for word in ("--ro-bind", source.format(name), f"/proc/{name}")]
+
+
+def check_walls(account: Account) -> None:
+    """Raises Unavailable with the reason if the jail cannot be created here, or one of WALLS is not in force
+    in it.
+    """
+    wrong = [name for name, holds in measure_walls(account).items() if not holds]
+    if wrong:
+        raise Unavailable(
+            f"the jail is incomplete here: {', '.join(wrong)}; no agent is started without a complete one"
+        )
+
+
+def layers_work(account: Account, layered: Layered, probe: str) -> bool:
+    """Whether such an overlay can be had here, tested by mounting one: its file `probe` has to have one word in it,
+    its own name, and a file can be made if it is writable.
+    """
+    tree = layered.target
+    write = "" if layered.work is None else f": >{tree}/.threegate-trial && rm {tree}/.threegate-trial && "
+    try:
+        return _trial(Jail(account, layered=(layered,)), ["/bin/sh", "-c", f"{write}cat {tree}/{probe}"]) == probe
+    except Unavailable:
+        return False
+
+
+def _trial(jail: Jail, argv: Sequence[str]) -> str:
+    with jail.command(argv, begin=False) as (line, descriptors):
+        try:
+            done = subprocess.run(
+                line,
+                env={},
+                cwd="/",
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=limits.AGENT_TRIAL_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unavailable(f"the jail cannot be tested ({type(error).__name__})") from None
+    if done.returncode == 0:
+        return done.stdout.decode("utf-8", "replace")
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    raise Unavailable(_why_not(said[-1] if said else f"exit code {done.returncode}"))
+
+
+def _why_not(said: str) -> str:
+    """What a person can do about an error of unshare, mount or bubblewrap."""
+    if any(word in said for word in ("Operation not permitted", "Permission denied", "No permissions", "No space")):
+        return (
+            f"no jail is possible here, because user namespaces are forbidden ({said[:160]}); allow them, on Debian: "
+            "sysctl kernel.unprivileged_userns_clone=1 and user.max_user_namespaces above 0, on Ubuntu also "
+            "kernel.apparmor_restrict_unprivileged_userns=0"
+        )
+    return f"no jail is possible here: {said[:200]}"
+
+
+def _memory_file(text: str) -> int:
+    descriptor = os.memfd_create("jail", os.MFD_CLOEXEC)
+    os.write(descriptor, text.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

@@ -1,0 +1,117 @@
+"""A process that serves a jail from outside: it answers on one socket in the jail.
+
+Invariant: the kernel kills it with its parent. Its socket has mode 0600 and belongs to the jailed account; it
+inherits only the descriptors it was given. One that holds what the jail sends is in the jail's cgroups.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from threegate.core.errors import Unavailable
+from threegate.core.own_process import own_process
+from threegate.plugins.jail.host_log import unlisted_line
+from threegate.plugins.jail.jail import Account
+
+_BACKLOG: Final = 64
+_END_SECONDS: Final = 3.0
+
+
+def listen(path: Path, account: Account) -> socket.socket:
+    """A listening socket at a path, to which only the agent's account may connect. Raises Unavailable."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    held = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    before = os.umask(0o177)
+    try:
+        # A socket's name can have at most 107 bytes; a workspace's path may be longer.
+        listener.bind(f"/proc/self/fd/{held}/{path.name}")
+        os.chown(path.name, account.uid, account.gid, dir_fd=held, follow_symlinks=False)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise Unavailable(f"{path}: cannot listen ({error.strerror})") from None
+    finally:
+        os.umask(before)
+        os.close(held)
+    return listener
+
+
+class SideProcess:
+    """One such process. `end` waits for it and kills it if it does not exit."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        self.name = name
+        self._process = process
+
+    def died(self) -> str | None:
+        """How it exited by itself; None while it is running."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def end(self) -> None:
+        """Ask it to exit: by closing its pipe, or with a signal."""
+        if self._process.stdin:
+            with suppress(OSError):
+                self._process.stdin.close()
+        else:
+            self._process.terminate()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def start_host_proxy(
+    listener: socket.socket, hosts: Sequence[str], cgroups: Sequence[Path] = ()
+) -> tuple[SideProcess, int]:
+    """The proxy to allowed hosts, and a descriptor of its log, which the caller closes. Raises
+    Unavailable.
+    """
+    log = os.memfd_create("hosts", os.MFD_CLOEXEC)
+    os.write(log, unlisted_line(0))
+    descriptors = (listener.fileno(), log)
+    command = own_process("threegate.plugins.jail.host_proxy", *map(str, descriptors), *hosts)
+    kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    return SideProcess("host proxy", start_side_process(command, descriptors, kept, cgroups=cgroups)), log
+
+
+def start_side_process(
+    command: Sequence[str],
+    descriptors: Sequence[int],
+    environment: Mapping[str, str],
+    *,
+    stdin: int = subprocess.PIPE,
+    cgroups: Sequence[Path] = (),
+) -> subprocess.Popen[bytes]:
+    """Start it with this environment and these descriptors, in these cgroups (the files that a process id is written
+    into). Raises Unavailable.
+    """
+    try:
+        process = subprocess.Popen(
+            ["/usr/bin/setpriv", "--pdeathsig", "KILL", *command],
+            stdin=stdin,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=descriptors,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Unavailable(f"{command[0]}: cannot be started ({error.strerror})") from None
+    try:
+        for file in cgroups:
+            file.write_text(str(process.pid))
+    except OSError as error:
+        process.kill()
+        process.wait()
+        raise Unavailable(f"{file}: a process beside the jail cannot enter it ({error.strerror})") from None
+    return process

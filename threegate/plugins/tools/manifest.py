@@ -1,0 +1,241 @@
+"""What is pinned about a tool server: `tool-exec/tools/NAME.json`, whose digest an operator signed and the
+trail recorded.
+
+Invariant: the file's bytes are the canonical JSON of the manifest, so its digest is the file's;
+`read_manifest` returns only the manifest that the trail recorded last. A server's own words (descriptions,
+instructions, annotations) are data in it. Source: docs/tools.md, "Add one in five lines".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from threegate.core import canonical, limits
+from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.record import first_problem
+from threegate.core.workspace import Workspace
+from threegate.plugins.tools.kinds import manifest_path
+from threegate.trail import moves
+from threegate.trail.index import TrailIndex
+from threegate.trail.locked_trail import LockedTrail
+
+Place = Literal["jail", "era", "host"]
+"""Where a server's process runs."""
+SERVER_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,15}")
+TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""A name that every client and the door accept; a server with any other tool name is refused entirely."""
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+IMAGE: Final = re.compile(r"sha256:[0-9a-f]{64}")
+"""An image by the digest that the engine uses."""
+_INITIALIZE: Final = {"protocolVersion", "capabilities", "serverInfo", "instructions"}
+_CONFIG: Final = ConfigDict(extra="forbid", hide_input_in_errors=True)
+_Absolute = Annotated[str, Field(pattern="^/")]
+_T = TypeVar("_T")
+_SUFFIX: Final = ".json"
+_ANEW: Final = "restore it, or: threegate tools remove {}, then add the server again"
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTool:
+    """One tool as its server described it; only `name` and the schemas have an effect, the rest is shown."""
+
+    __pydantic_config__ = _CONFIG
+
+    name: Annotated[str, Field(pattern=rf"^{TOOL_NAME.pattern}$")]
+    title: str | None
+    description: str | None
+    input_schema: Mapping[str, Any]
+    """JSON Schema of the arguments."""
+    output_schema: Mapping[str, Any] | None
+    annotations: Mapping[str, Any] | None
+    """What the server claims about itself (`readOnlyHint` …): never trusted."""
+
+    def to_data(self) -> dict[str, Any]:
+        """As in the manifest; every key is present."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "input_schema": self.input_schema,
+            "output_schema": self.output_schema,
+            "annotations": self.annotations,
+        }
+
+    @classmethod
+    def parse(cls, data: object) -> PinnedTool:
+        """Raises ValueError for anything that `to_data` does not produce."""
+        return _read(_TOOL, data)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFolder:
+    """A folder of this machine that the server sees at the same path."""
+
+    __pydantic_config__ = _CONFIG
+
+    path: _Absolute
+    """Absolute and real."""
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A server, how it is started, and everything it reported about itself when the operator signed."""
+
+    __pydantic_config__ = _CONFIG
+
+    server: Annotated[str, Field(pattern=rf"^{SERVER_NAME.pattern}$")]
+    argv: Annotated[tuple[str, ...], Field(min_length=1)]
+    """The command line; its first word is an absolute path."""
+    place: Place
+    account: str
+    """The account it runs as; if empty, the daemon's own, which is never root."""
+    allow: tuple[str, ...]
+    """Hosts that it may send anything to (port 443); with `host`, nothing restricts it to these."""
+    binds: tuple[ServerFolder, ...]
+    env: Mapping[str, str]
+    secrets: tuple[str, ...]
+    """Variables whose value is the operator's secret of the same name (`secrets.NAME`); never in the manifest."""
+    initialize: Mapping[str, Any]
+    """From its answer to `initialize`: protocolVersion, capabilities, serverInfo, instructions (None if
+    absent).
+    """
+    tools: tuple[PinnedTool, ...]
+    """All pages of its list, in its order."""
+    program: Mapping[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]]
+    """Digest of each file or folder that the command line reaches, by real path (`program_tree.tree_digest`)."""
+    stateful: bool = False
+    """One process for each requester, which keeps the state that calls leave in it; otherwise a new process
+    for each call.
+    """
+    image: str = ""
+    """For a server in a container, the image by its digest (``sha256:…``): it contains the program; besides it only
+    code in the folders of this machine is pinned.
+    """
+    data: tuple[_Absolute, ...] = ()
+    """Files and folders that the command line or the program's folder has and that are not pinned (`--data`), by
+    their real path.
+    """
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the canonical JSON, which is the content of the file."""
+        return canonical.sha256_hex(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes. Raises ValueError if a server reported something without a canonical form."""
+        return canonical.canonical_bytes(self.to_data())
+
+    def tool(self, name: str) -> PinnedTool | None:
+        """The tool of this name."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def to_data(self) -> dict[str, Any]:
+        """As a JSON value; every key is present, but `stateful`, `image` and `data` only if they are set, so that
+        older manifests keep their digests.
+        """
+        return {
+            "server": self.server,
+            "argv": list(self.argv),
+            "place": self.place,
+            "account": self.account,
+            "allow": list(self.allow),
+            "binds": [{"path": item.path, "writable": item.writable} for item in self.binds],
+            "env": dict(self.env),
+            "secrets": list(self.secrets),
+            "initialize": dict(self.initialize),
+            "tools": [tool.to_data() for tool in self.tools],
+            "program": dict(self.program),
+            **({"stateful": True} if self.stateful else {}),
+            **({"image": self.image} if self.image else {}),
+            **({"data": list(self.data)} if self.data else {}),
+        }
+
+    @classmethod
+    def parse(cls, data: object) -> Manifest:
+        """Raises ValueError for what is not a manifest; whether its form is `to_data`'s shows in its bytes."""
+        found = _read(_MANIFEST, data)
+        if not found.argv[0].startswith("/"):
+            raise ValueError("argv does not start with an absolute path")
+        if (found.place == "era") != bool(IMAGE.fullmatch(found.image)):
+            raise ValueError("an image must be given by its digest, for a server in a container and for no other")
+        if len({tool.name for tool in found.tools}) != len(found.tools):
+            raise ValueError("two tools have the same name")
+        if found.initialize.keys() != _INITIALIZE:
+            raise ValueError(f"the keys of initialize are not {', '.join(sorted(_INITIALIZE))}")
+        return found
+
+
+_TOOL: Final = TypeAdapter(PinnedTool)
+_MANIFEST: Final = TypeAdapter(Manifest)
+
+
+def manifest_name(server: str) -> str:
+    """The file's name in tool-exec/tools/."""
+    return f"{server}{_SUFFIX}"
+
+
+def announced_manifests(index: TrailIndex) -> dict[str, str]:
+    """The digest of the manifest of each added server, by its name, as the trail announced it last."""
+    found = {path.removeprefix("tools/").removesuffix(_SUFFIX): digest for path, digest in index.files.items()}
+    return {name: digest for name, digest in found.items() if manifest_path(name) in index.files}
+
+
+def server_names(index: TrailIndex) -> tuple[str, ...]:
+    """The currently added servers, sorted."""
+    return tuple(sorted(announced_manifests(index)))
+
+
+def read_manifest(workspace: Workspace, index: TrailIndex, name: str) -> Manifest:
+    """The pinned manifest of an added server; `index` is of the locked trail.
+
+    Raises Refused `tools_unknown` for a server that is not added, `tools_changed` for a file that differs
+    from what the trail recorded last; Unavailable if it cannot be read.
+    """
+    announced = index.files.get(manifest_path(name))
+    if announced is None:
+        raise Refused("tools_unknown", f"{name}: no such server; see: threegate tools list")
+    file = manifest_name(name)
+    try:
+        with workspace.hold(workspace.tools) as folder:
+            data, _ = folder.read(file, max_bytes=limits.TOOLS_MANIFEST_BYTES)
+    except FileNotFoundError:
+        raise Refused("tools_changed", f"tools/{file}: missing; {_ANEW.format(name)}") from None
+    except OSError as error:
+        raise Unavailable(f"tools/{file}: cannot be read ({error.strerror or error})") from None
+    if canonical.sha256_hex(data) != announced:
+        raise Refused(
+            "tools_changed",
+            f"tools/{file}: differs from what the trail recorded; {_ANEW.format(name)}",
+        )
+    return parse_manifest(data)
+
+
+def settle_manifests(workspace: Workspace, held: LockedTrail) -> None:
+    """Complete or undo an interrupted addition, refresh or removal of a server. Raises OSError."""
+    announced = {manifest_name(name): digest for name, digest in announced_manifests(held.index).items()}
+    moves.settle_changes(workspace.tools, announced, max_bytes=limits.TOOLS_MANIFEST_BYTES)
+
+
+def parse_manifest(data: bytes) -> Manifest:
+    """The manifest in a file's bytes. Raises InvalidInput if it is not one, or not in canonical form."""
+    try:
+        found = Manifest.parse(canonical.loads_strict(data, max_bytes=limits.TOOLS_MANIFEST_BYTES))
+        if found.to_bytes() != data:
+            raise ValueError("not in canonical form")
+    except ValueError as error:
+        raise InvalidInput(f"not a manifest of tools: {error}") from None
+    return found
+
+
+def _read(reader: TypeAdapter[_T], data: object) -> _T:
+    try:
+        return reader.validate_python(data)
+    except ValidationError as error:
+        raise ValueError(first_problem(error)) from None

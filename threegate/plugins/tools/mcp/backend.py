@@ -1,0 +1,84 @@
+"""The backend mcp: one tool of a server that the operator added is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from threegate.core import limits
+from threegate.request.backend import Binding, Bound, Reading
+from threegate.runners.backend import RunningBackend
+
+if TYPE_CHECKING:
+    from threegate.core.settings import RunnersSettings, SecretReference, Settings
+    from threegate.core.workspace import Workspace
+    from threegate.plugins.tools.action import ToolCall
+    from threegate.request.action import Action
+    from threegate.runners.interface import Runner
+    from threegate.trail.index import TrailIndex
+    from threegate.trail.payloads.placed import Owner
+
+
+class Mcp(RunningBackend):
+    """What each member is for is said where it is defined."""
+
+    name = "mcp"
+    sections = ("Arguments (JSON)", "Output Expectations", "Risk Assessment")
+    closely = ("Arguments (JSON)",)
+    version = "2"
+    keys = ("server", "tool", "manifest_sha256")
+    lists: ClassVar[Mapping[str, Any]] = {"inputs": {"maxItems": 0}, "outputs_expected": {"maxItems": 0}}
+    no_outputs = "TG244", "the answer of a call is the only output; write none"
+    overhead_mb = 256
+    most_cpus = Decimal(1)
+
+    def check(self, values: Mapping[str, Any], written: Container[str], wrong: Callable[[str, str, str], None]) -> None:
+        """It has its arguments only, and a tool of a server that was added."""
+        from threegate.plugins.tools.call_section import check_call
+
+        check_call(values, wrong)
+
+    def read(self, reading: Reading) -> ToolCall | None:
+        """Arguments (JSON)."""
+        from threegate.plugins.tools.call_section import read_call
+
+        return read_call(reading, self.keys)
+
+    def bind(self, binding: Binding) -> Bound:
+        """The server as it is pinned, and what it did before."""
+        from threegate.plugins.tools.requested_call import requested_call
+
+        with binding.trail.locked() as held:
+            return requested_call(binding.workspace, held.index, binding.request.action, binding.owner)
+
+    def problem(self, workspace: Workspace, index: TrailIndex, action: Action) -> tuple[str, str] | None:
+        """What is pinned is another server or tool, or takes other arguments."""
+        from threegate.plugins.tools.requested_call import call_problem
+
+        return call_problem(workspace, index, action)
+
+    def keeps_state(self, workspace: Workspace, action: Action) -> bool:
+        """Whether its server does, or is another one now."""
+        from threegate.plugins.tools.requested_call import is_stateful
+
+        return is_stateful(workspace, action)
+
+    def refuse_other_state(self, workspace: Workspace, owner: Owner | None, action: Action) -> None:
+        """The calls before it must be those on the screen."""
+        from threegate.plugins.tools.process_states import refuse_other_state
+
+        refuse_other_state(workspace, owner, action)
+
+    def make(self, settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
+        """Its servers take their secrets from the settings."""
+        from threegate.plugins.tools.mcp.runner import CallRunner
+
+        return CallRunner(settings)
+
+    def rows(self, settings: RunnersSettings) -> int:
+        """A fixed number."""
+        return limits.CALLS_AT_ONCE
+
+
+BACKEND = Mcp()

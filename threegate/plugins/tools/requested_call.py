@@ -1,0 +1,124 @@
+"""The call of an mcp request in its workspace: checked against the pinned manifest of its server.
+
+Invariant: a call whose server, tool and manifest are not pinned here exactly has no Job, and neither has one
+whose arguments do not fit the pinned schema; the error is a refusal with a code (`tools_unknown`,
+`tools_changed`, `arguments_unfit`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from threegate.core import canonical, limits
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
+from threegate.core.screen_parts import Section
+from threegate.core.workspace import Workspace
+from threegate.plugins.tools.action import JobServer, ServerState, ToolCall
+from threegate.plugins.tools.argument_schema import why_unfit
+from threegate.plugins.tools.manifest import Manifest, PinnedTool, manifest_name, parse_manifest, read_manifest
+from threegate.plugins.tools.process_states import read_state
+from threegate.request.action import Action
+from threegate.request.backend import Bound
+from threegate.trail.index import TrailIndex
+from threegate.trail.payloads.placed import Owner
+
+_RULES: Final = {"tools_unknown": "TG906", "tools_changed": "TG907", "arguments_unfit": "TG908"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestedCall(Bound):
+    """What an mcp request calls, with the tool as its server described it."""
+
+    tool: PinnedTool
+
+    def claims(self) -> Section:
+        """What the server says of its tool."""
+        from threegate.plugins.tools.server_card import tool_claims
+
+        return tool_claims(self.tool)
+
+
+def requested_call(workspace: Workspace, index: TrailIndex, call: Action, owner: Owner | None = None) -> RequestedCall:
+    """What is pinned about a call's server and tool, and what a stateful server has done for `owner`, the
+    requester; `index` is of the locked trail. Raises Refused.
+
+    An unreadable manifest counts as changed: this call is refused, and no other.
+    """
+    assert isinstance(call, ToolCall)
+    try:
+        manifest = read_manifest(workspace, index, call.server)
+    except (Unavailable, InvalidInput) as error:
+        raise Refused("tools_changed", str(error)) from None
+    if manifest.digest != call.manifest_sha256:
+        raise Refused(
+            "tools_changed",
+            (
+                f"{call.server}: its tools were signed again since this call was written; list the tools again and repeat "  # noqa: E501
+                "it"
+            ),
+        )
+    tool = manifest.tool(call.tool)
+    if tool is None:
+        raise Refused(
+            "tools_unknown",
+            f"{call.server} has no tool {call.tool}; see: threegate tools show {call.server}",
+        )
+    check_arguments(tool, call)
+    state = read_state(workspace, owner, manifest.digest) if manifest.stateful else None
+    return RequestedCall(action=call.bound(_server(manifest, state)), tool=tool)
+
+
+def call_problem(workspace: Workspace, index: TrailIndex, call: Action) -> tuple[str, str] | None:
+    """The rule and words about a call that matches nothing pinned here."""
+    try:
+        requested_call(workspace, index, call)
+    except Refused as error:
+        return _RULES.get(error.code, "TG906"), str(error)
+    return None
+
+
+def is_stateful(workspace: Workspace, call: Action) -> bool:
+    """Whether the server keeps something between calls, or is another one now."""
+    assert isinstance(call, ToolCall)
+    try:
+        return pinned_manifest(workspace, call).stateful
+    except ThreeGateError:
+        return True
+
+
+def check_arguments(tool: PinnedTool, call: ToolCall) -> None:
+    """Check a call against the pinned schema of its tool. Raises Refused (`arguments_unfit`)."""
+    why = why_unfit(tool.input_schema, call.arguments())
+    if why is not None:
+        raise Refused("arguments_unfit", f"{call.name} does not take these arguments: {why}")
+
+
+def pinned_manifest(workspace: Workspace, call: ToolCall) -> Manifest:
+    """The manifest that a cleared call names by its digest, read now. Raises Refused (tools_changed),
+    Unavailable.
+    """
+    file = manifest_name(call.server)
+    try:
+        with workspace.hold(workspace.tools) as folder:
+            data, _ = folder.read(file, max_bytes=limits.TOOLS_MANIFEST_BYTES)
+    except FileNotFoundError:
+        data = b""
+    except OSError as error:
+        raise Unavailable(f"tools/{file}: cannot be read ({error.strerror or error})") from None
+    if canonical.sha256_hex(data) != call.manifest_sha256:
+        raise Refused("tools_changed", f"tools/{file}: differs from what was signed; nothing was called")
+    return parse_manifest(data)
+
+
+def _server(manifest: Manifest, state: ServerState | None) -> JobServer:
+    return JobServer(
+        place=manifest.place,
+        argv=manifest.argv,
+        hosts=manifest.allow,
+        binds=tuple(f"{item.path} ({'may be written' if item.writable else 'read-only'})" for item in manifest.binds),
+        secrets=manifest.secrets,
+        account=manifest.account,
+        state=state,
+        image=manifest.image,
+    )

@@ -1,0 +1,386 @@
+"""Tool servers: add one, accept its changes, and remove it.
+
+Invariant: a manifest gets into `tool-exec/tools/` only with an operator's signature over its digest, after an
+event on disk. A step that a crash interrupted is completed or undone by the next process
+(`settle_manifests`). To be inspected, a server is started once, where it is going to run, and none of its
+tools is called. An existing manifest is used only if it is the one the trail recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+from threegate.acts.signed_acts import checked_act, sign_act
+from threegate.acts.signing_key import Acting
+from threegate.core import durable, limits
+from threegate.core.durable import disk_reserve
+from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.launch.context import Context
+from threegate.plugins.jail.jail import Account, check_walls
+from threegate.plugins.tools.differences import Difference, differences
+from threegate.plugins.tools.door_names import door_name
+from threegate.plugins.tools.kinds import ToolsAdded, ToolsRefreshed, ToolsRemoved, manifest_path
+from threegate.plugins.tools.manifest import (
+    SERVER_NAME,
+    VARIABLE,
+    Manifest,
+    Place,
+    ServerFolder,
+    announced_manifests,
+    manifest_name,
+    parse_manifest,
+    read_manifest,
+    settle_manifests,
+)
+from threegate.plugins.tools.program_tree import program_digests
+from threegate.plugins.tools.reached_code import CODE_VARIABLE, UNPINNABLE_VARIABLE
+from threegate.plugins.tools.server_command import pinned_command, refuse_words
+from threegate.plugins.tools.server_process import ServerError, open_server
+from threegate.plugins.tools.server_start import DROPPED, secret_values, server_account
+from threegate.trail import moves
+from threegate.trail.locked_trail import LockedTrail
+
+ADD: Final = "threegate-tools-add/1"
+REFRESH: Final = "threegate-tools-refresh/1"
+_OURS: Final = frozenset(
+    """threegate core door daemon operator approve approval agent agents apply era monty mcp tool tools contract
+    contracts session project file git shell web memory github-approved run requests wait cancel""".split()
+)
+"""Names that a person could mistake for ThreeGate's own, or for one of its tools."""
+_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\.[a-z][a-z0-9-]{1,62}")
+_SYSTEM: Final = frozenset(("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "proc", "sys", "dev"))
+_HOMES: Final = ("/tmp", "/var/tmp")
+"""The home folder in a jail and a container, and a link to it."""
+_SAME: Final = str.maketrans({"0": "o", "1": "l", "5": "s", "8": "b", "i": "l", "-": None})
+
+
+@dataclass(frozen=True, slots=True)
+class WantedServer:
+    """What an operator asked for with `tools add`."""
+
+    name: str
+    words: tuple[str, ...]
+    place: str = "jail"
+    account: str = ""
+    allow: tuple[str, ...] = ()
+    binds: tuple[str, ...] = ()
+    """DIR or DIR:rw."""
+    env: tuple[str, ...] = ()
+    """NAME=VALUE."""
+    secrets: tuple[str, ...] = ()
+    stateful: bool = False
+    image: str = ""
+    """With place ``era``: a name or digest that the engine knows; empty: the image of the settings."""
+    data: tuple[str, ...] = ()
+    """Files and folders that are named, or in the program's folder, and are not code."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """A server in its current form, to be signed."""
+
+    manifest: Manifest
+    before: Manifest | None = None
+    """What is pinned about it."""
+    changed: tuple[Difference, ...] = ()
+
+
+def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
+    """Check the arguments, start the server once, and ask it what it offers.
+
+    Raises InvalidInput, Refused (tools_fetched, tools_known, tools_unsafe), Unavailable, ServerError.
+    """
+    _refuse_name(context, wanted.name)
+    place = _place(wanted.place)
+    account, image = "", ""
+    if place == "era":
+        image = _image(context.policy.settings, wanted)
+    else:
+        if wanted.image:
+            raise InvalidInput("--image: only with --in era")
+        account = wanted.account or (DROPPED if os.geteuid() == 0 else "")
+        who = server_account(account)
+        if place == "jail":
+            _refuse_jail(who)
+    binds = tuple(_folder(context.workspace, text, place) for text in wanted.binds)
+    bad = next((host for host in wanted.allow if not _HOST.fullmatch(host)), None)
+    if bad is not None:
+        raise InvalidInput(f"--allow {bad}: not a host name in lower case; give no scheme, port, path or address")
+    if len(wanted.allow) > limits.ALLOWLIST_ENTRIES:
+        raise InvalidInput(f"--allow: at most {limits.ALLOWLIST_ENTRIES} hosts; each of them is a way out")
+    argv = _words_in_image(wanted.words) if image else pinned_command(wanted.words)
+    for secret in wanted.secrets:
+        if (
+            not VARIABLE.fullmatch(secret)
+            or UNPINNABLE_VARIABLE.fullmatch(secret)
+            or CODE_VARIABLE.fullmatch(secret)  # its value is not in the manifest
+        ):
+            raise InvalidInput(f"--secret {secret}: not the name of a variable that a server may get")
+    secret_values(context.policy.settings, wanted.secrets)
+    manifest = Manifest(
+        server=wanted.name,
+        argv=argv,
+        place=place,
+        account=account,
+        allow=tuple(sorted(set(wanted.allow))),
+        binds=binds,
+        env=_variables(wanted.env),
+        secrets=tuple(sorted(set(wanted.secrets))),
+        initialize={},
+        tools=(),
+        program={},
+        stateful=wanted.stateful,
+        image=image,
+        data=tuple(sorted({_data(text) for text in wanted.data})),
+    )
+    manifest = replace(manifest, program=program_digests(manifest))
+    if image:
+        _refuse_hiding(context.policy.settings, manifest)
+    return LookedAt(_asked(context.workspace, context.policy.settings, manifest))
+
+
+def program_changes(context: Context, name: str) -> tuple[Difference, ...]:
+    """How a server's program differs from what is pinned; nothing is started. Raises Refused, Unavailable."""
+    before = pinned(context, name)
+    return tuple(differences(before, program=program_digests(before)))
+
+
+def look_again(context: Context, name: str) -> LookedAt:
+    """The server in its current form, and how it differs from what is pinned. Raises Refused, Unavailable,
+    ServerError.
+    """
+    before = pinned(context, name)
+    program = program_digests(before)
+    now = _asked(context.workspace, context.policy.settings, replace(before, program=program))
+    changed = differences(before, initialize=now.initialize, tools=now.tools, program=now.program)
+    return LookedAt(now, before, tuple(changed))
+
+
+def pinned(context: Context, name: str) -> Manifest:
+    """What is pinned about an added server. Raises Refused, Unavailable."""
+    with _settled(context) as held:
+        return read_manifest(context.workspace, held.index, name)
+
+
+def add_server(context: Context, acting: Acting, looked: LookedAt) -> None:
+    """Sign the manifest and write it. Raises Refused, InvalidInput, TrailError, Unavailable, OSError."""
+    manifest = looked.manifest
+    about = {"server": manifest.server, "manifest_sha256": manifest.digest}
+    signed = sign_act(context, acting, ADD, about)
+    with _settled(context) as held:
+        if manifest_path(manifest.server) in held.index.files:
+            raise _known(manifest.server)
+        actor, act = checked_act(context, held, signed, ADD, about)
+        added = ToolsAdded(
+            server=manifest.server,
+            place=manifest.place,
+            hosts=manifest.allow or None,
+            tools=len(manifest.tools),
+            files={manifest_path(manifest.server): manifest.digest},
+            **act,
+        )
+        _write(context.workspace, held, manifest, added, actor)
+
+
+def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
+    """Sign the changed manifest and write it. Raises the same as `add_server`."""
+    before, manifest = looked.before, looked.manifest
+    assert before is not None
+    about = {
+        "server": manifest.server,
+        "manifest_sha256": manifest.digest,
+        "before_sha256": before.digest,
+    }
+    signed = sign_act(context, acting, REFRESH, about)
+    with _settled(context) as held:
+        if held.index.files.get(manifest_path(manifest.server)) != before.digest:
+            raise Refused("tools_changed", f"{manifest.server}: changed meanwhile; review it again")
+        actor, act = checked_act(context, held, signed, REFRESH, about)
+        refreshed = ToolsRefreshed(
+            server=manifest.server,
+            before_sha256=before.digest,
+            changed=tuple(item.what for item in looked.changed[: limits.TRAIL_LIST_ITEMS]),
+            files={manifest_path(manifest.server): manifest.digest},
+            **act,
+        )
+        _write(context.workspace, held, manifest, refreshed, actor)
+
+
+def remove_server(context: Context, name: str, *, actor: str) -> None:
+    """Remove a server; removing needs no signature. Raises Refused, TrailError, OSError."""
+    with disk_reserve(context.workspace.reserve), _settled(context) as held:
+        if manifest_path(name) not in held.index.files:
+            raise Refused("tools_unknown", f"{name}: no such server; see: threegate tools list")
+        path = context.workspace.tools / manifest_name(name)
+        moves.remove_file(held, path, ToolsRemoved(server=name, files={manifest_path(name): None}), actor=actor)
+
+
+@contextmanager
+def _settled(context: Context) -> Iterator[LockedTrail]:
+    """The locked trail, with the manifests that it names."""
+    with context.trail.locked() as held:
+        settle_manifests(context.workspace, held)
+        yield held
+
+
+def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Manifest:
+    """Start it, and put what it reports about itself into the manifest. Raises ServerError, Unavailable,
+    InvalidInput.
+    """
+    with open_server(workspace, settings, manifest) as server:
+        initialize = server.initialize()
+        tools = server.list_tools()
+        told_secret = server.told_secret
+    if not tools:
+        raise ServerError("server_error", f"{manifest.server}: lists no tools")
+    names = {door_name(manifest.server, tool.name) for tool in tools}
+    if len(names) != len(tools):
+        raise InvalidInput(f"{manifest.server}: two of its tools would have the same name for agents")
+    found = replace(manifest, initialize=initialize, tools=tools)
+    try:
+        data = found.to_bytes()
+    except ValueError:
+        raise InvalidInput(
+            f"{manifest.server}: reports something that has no canonical form, so it cannot be pinned"
+        ) from None
+    if told_secret:
+        raise InvalidInput(f"{manifest.server}: reports the value of a secret, so it cannot be pinned")
+    if len(data) > limits.TOOLS_MANIFEST_BYTES:
+        raise InvalidInput(f"{manifest.server}: its tool descriptions are too long to be pinned")
+    return parse_manifest(data)
+
+
+def _write(
+    workspace: Workspace,
+    held: LockedTrail,
+    manifest: Manifest,
+    event: ToolsAdded | ToolsRefreshed,
+    actor: str,
+) -> None:
+    if not workspace.tools.is_dir():
+        durable.make_folder(workspace.tools, 0o700)
+    path = workspace.tools / manifest_name(manifest.server)
+    moves.change_file(held, path, manifest.to_bytes(), event, actor=actor)
+
+
+def _refuse_name(context: Context, name: str) -> None:
+    if not SERVER_NAME.fullmatch(name) or name.endswith("-"):
+        raise InvalidInput(f"{name!r}: not a valid server name; use a letter, then up to 15 of a-z 0-9 -")
+    with _settled(context) as held:
+        known = announced_manifests(held.index)
+    if name in known:
+        raise _known(name)
+    if len(known) >= limits.TOOLS_SERVERS:
+        raise InvalidInput(f"there are already {len(known)} servers; remove one first")
+    for other in sorted(_OURS):
+        if _looks(name) == _looks(other):
+            raise InvalidInput(f"{name}: looks like {other}, which is reserved; choose another name")
+    for other in known:
+        if _looks(name) == _looks(other):
+            raise InvalidInput(f"{name}: looks like the server {other}; choose another name")
+
+
+def _looks(name: str) -> str:
+    """A name reduced to what a person sees at a glance."""
+    return name.translate(_SAME).replace("rn", "m").replace("vv", "w").removesuffix("s")
+
+
+def _known(name: str) -> Refused:
+    return Refused(
+        "tools_known",
+        f"{name}: already added; to see its changes: threegate tools refresh {name}",
+    )
+
+
+def _place(text: str) -> Place:
+    if text in ("jail", "era", "host"):
+        return cast(Place, text)
+    raise InvalidInput(f"--in {text}: must be jail, era or host")
+
+
+def _image(settings: Settings, wanted: WantedServer) -> str:
+    """The image's digest, after refusing everything a container does not support. Raises InvalidInput,
+    Unavailable.
+    """
+    if wanted.allow:
+        raise InvalidInput("--allow: a server in a container has no network; use --in jail")
+    if wanted.secrets:
+        raise InvalidInput("--secret: the engine keeps a container's variables on its disk; use --in jail")
+    if wanted.account:
+        raise InvalidInput("--account: a server in a container runs as nobody")
+    if not (wanted.image or settings.runners.era.image):
+        raise InvalidInput("--in era: no image; name one with --image, or build the default: threegate sandbox build")
+    from threegate.plugins.tools.mcp.server_image import image_digest
+    from threegate.runners.era.engine_answer import engine_url
+
+    return image_digest(engine_url(settings.runners.era.engine), wanted.image or settings.runners.era.image)
+
+
+def _refuse_hiding(settings: Settings, manifest: Manifest) -> None:
+    from threegate.plugins.tools.mcp.server_image import refuse_hiding
+    from threegate.runners.era.engine_answer import engine_url
+
+    folders = [item.path for item in manifest.binds]
+    refuse_hiding(engine_url(settings.runners.era.engine), manifest.image, folders, settings.workspace.id)
+
+
+def _words_in_image(words: Sequence[str]) -> tuple[str, ...]:
+    refuse_words(words)
+    if not words[0].startswith("/"):
+        raise InvalidInput(f"{words[0]}: give the full path in the image")
+    return tuple(words)
+
+
+def _refuse_jail(account: Account) -> None:
+    try:
+        check_walls(account)
+    except ThreeGateError as error:
+        raise Unavailable(
+            f"{error}; to run a server without a jail, give --in host (it then has the rights of its account)"
+        ) from None
+
+
+def _data(text: str) -> str:
+    if not text.startswith("/") or "\0" in text or len(text) > limits.TOOLS_ARGUMENT_CHARS:
+        raise InvalidInput(f"--data {text}: give the full path of a file or folder")
+    return os.path.realpath(text)
+
+
+def _folder(workspace: Workspace, text: str, place: Place) -> ServerFolder:
+    path, writable = (text[:-3], True) if text.endswith(":rw") else (text.removesuffix(":ro"), False)
+    real = os.path.realpath(path)
+    if not os.path.isdir(real):  # noqa: PTH112 - a path as it was said
+        raise InvalidInput(f"--bind {path}: no such folder")
+    ours = os.path.realpath(workspace.root)
+    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111
+    for kept, what in ((ours, "the workspace"), (home, "the home folder")):
+        if kept == real or f"{kept}/".startswith(f"{real.rstrip('/')}/"):
+            raise InvalidInput(f"--bind {path}: holds {what}; bind the folder that the server needs")
+    if f"{real}/".startswith(f"{ours}/"):
+        raise InvalidInput(f"--bind {path}: is in the workspace, which servers must not see")
+    if real in _HOMES or real.startswith(tuple(f"{folder}/." for folder in _HOMES)):
+        raise InvalidInput(f"--bind {path}: is a server's home folder, from where programs load code; bind another one")
+    if (writable or place == "era") and real.split("/")[1] in _SYSTEM:
+        raise InvalidInput(f"--bind {path}: holds the system's programs; bind the folder that the server needs")
+    return ServerFolder(real, writable)
+
+
+def _variables(texts: Sequence[str]) -> Mapping[str, str]:
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not VARIABLE.fullmatch(name) or "\0" in value:
+            raise InvalidInput(f"--env {name}: write it as NAME=VALUE")
+        if UNPINNABLE_VARIABLE.fullmatch(name):
+            raise InvalidInput(f"--env {name}: controls how programs are started; a server cannot get it")
+        if len(value) > limits.TOOLS_ARGUMENT_CHARS:
+            raise InvalidInput(f"--env {name}: is too long")
+        found[name] = value
+    return found

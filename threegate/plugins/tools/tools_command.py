@@ -1,0 +1,268 @@
+"""`threegate tools`: MCP tool servers whose calls agents may request."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from threegate.cli import tab_completion
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    emit_json,
+    put,
+    say,
+    screen_width,
+    wants_json,
+    workspace_here,
+)
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, actor_here, ask
+
+if TYPE_CHECKING:
+    from threegate.core.screen_parts import Section
+    from threegate.plugins.tools.manifest import Manifest
+
+app = typer.Typer(no_args_is_help=True)
+
+ServerName = Annotated[str, argument("NAME", "A server shown by `threegate tools list`.", tab_completion.servers)]
+
+
+@app.command("add")
+def add(
+    server: Annotated[str, argument("NAME", "Its name: a letter, then up to 15 of a-z 0-9 -.")],
+    command: Annotated[list[str], argument("-- COMMAND…", "The server's installed program.")],
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for it.")
+    ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--secret",
+            metavar="NAME",
+            help="An environment variable with the value of the setting secrets.NAME.",
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", metavar="HOST", help="A host it may send anything to (in a jail, only these)."),
+    ] = None,
+    bind: Annotated[
+        list[str] | None,
+        typer.Option("--bind", metavar="DIR[:rw]", help="A folder it can see; read-only without :rw."),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            metavar="PATH",
+            help="A file or folder that the command line names, or in the program's folder, that is data: not pinned.",
+        ),
+    ] = None,
+    place: Annotated[str, typer.Option("--in", metavar="jail|era|host", help="Where it runs.")] = "jail",
+    image: Annotated[
+        str,
+        typer.Option(
+            "--image",
+            metavar="IMAGE",
+            help="With --in era: an image pinned by its digest; default: the one in the settings.",
+        ),
+    ] = "",
+    stateful: Annotated[
+        bool,
+        typer.Option(
+            "--stateful",
+            help="Keep one process per agent run, with the state that calls leave in it; default: a fresh "
+            "one per call.",
+        ),
+    ] = False,
+    account: Annotated[
+        str,
+        typer.Option("--account", metavar="USER", help="When run as root: the account for it; default: nobody."),
+    ] = "",
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Start a server once, show it and pin it.
+
+    Everything that the server reports about itself is shown and pinned with your signature.
+
+    Example: threegate tools add notes --bind /srv/notes -- /opt/files/bin/mcp-server-filesystem /srv/notes
+    """
+    from threegate.launch.context import open_context
+    from threegate.plugins.tools.server_card import server_sections
+    from threegate.plugins.tools.tool_servers import WantedServer, add_server, look_at_new
+
+    context = open_context(workspace_here())
+    acting = acting_here(context, name, key)
+    wanted = WantedServer(
+        server,
+        tuple(command),
+        place,
+        account,
+        tuple(allow or ()),
+        tuple(bind or ()),
+        tuple(env or ()),
+        tuple(secret or ()),
+        stateful,
+        image,
+        tuple(data or ()),
+    )
+    looked = look_at_new(context, wanted)
+    _show(server_sections(looked.manifest), json_)
+    ask(f"Sign this server as {acting.name}?", yes)
+    add_server(context, acting, looked)
+    if wants_json(json_):
+        emit_json(_row(looked.manifest))
+        return
+    say(f"added {server} with {len(looked.manifest.tools)} tools (manifest {looked.manifest.digest[:16]})")
+
+
+@app.command("list")
+def list_(json_: JsonFlag = False) -> None:
+    """List the servers, and whether each still matches its signature.
+
+    Example: threegate tools list
+    """
+    from threegate.core.errors import ThreeGateError
+    from threegate.launch.context import open_context
+    from threegate.plugins.tools.manifest import read_manifest, server_names
+    from threegate.plugins.tools.process_states import count_processes
+    from threegate.plugins.tools.server_card import runs_where
+
+    context = open_context(workspace_here())
+    with context.trail.locked() as held:
+        index = held.index
+    rows: list[dict[str, Any]] = []
+    for server in server_names(index):
+        try:
+            manifest = read_manifest(context.workspace, index, server)
+            processes = count_processes(context.workspace, manifest.digest)
+            rows.append({**_row(manifest), "processes": processes, "problem": None})
+            text = f"{len(manifest.tools)} tools, {runs_where(manifest)}"
+            if manifest.stateful:
+                text += f"; stateful, {rows[-1]['processes']} running"
+        except ThreeGateError as error:
+            rows.append({"server": server, "problem": str(error)})
+            text = str(error)
+        if not wants_json(json_):
+            say(f"{server:<16} {text}")
+    if wants_json(json_):
+        emit_json({"servers": rows})
+    elif not rows:
+        say("no tool servers yet; add one with: threegate tools add NAME -- COMMAND")
+
+
+@app.command("show")
+def show(server: ServerName, json_: JsonFlag = False) -> None:
+    """Show everything that is pinned about a server.
+
+    Example: threegate tools show notes
+    """
+    from threegate.launch.context import open_context
+    from threegate.plugins.tools.server_card import server_sections
+    from threegate.plugins.tools.tool_servers import pinned
+
+    manifest = pinned(open_context(workspace_here()), server)
+    if wants_json(json_):
+        emit_json({"manifest_sha256": manifest.digest, **manifest.to_data()})
+        return
+    _show(server_sections(manifest), json_)
+
+
+@app.command("refresh")
+def refresh(
+    server: ServerName,
+    name: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Show what changed since a server was signed, and sign again.
+
+    Example: threegate tools refresh notes
+    """
+    from threegate.launch.context import open_context
+    from threegate.plugins.tools.server_card import difference_section
+    from threegate.plugins.tools.tool_servers import look_again, program_changes, take_up
+
+    context = open_context(workspace_here())
+    if program := program_changes(context, server):
+        _show([difference_section(program)], json_)
+        ask(f"Its program changed. Start the current {server}, with its folders, hosts and secrets?", yes)
+    looked = look_again(context, server)
+    changed = [item.what for item in looked.changed]
+    if changed:
+        acting = acting_here(context, name, key)
+        _show([difference_section(looked.changed)], json_)
+        ask(f"Sign the current {server} as {acting.name}?", yes)
+        take_up(context, acting, looked)
+    if wants_json(json_):
+        emit_json({**_row(looked.manifest), "changed": changed})
+    elif changed:
+        say(f"signed the current {server} (manifest {looked.manifest.digest[:16]})")
+    else:
+        say(f"{server} matches what was signed; nothing was changed")
+
+
+@app.command("remove")
+def remove(server: ServerName, name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
+    """Remove a server; waiting calls of its tools are refused.
+
+    Example: threegate tools remove notes
+    """
+    from threegate.launch.context import open_context
+    from threegate.plugins.tools.tool_servers import remove_server
+
+    context = open_context(workspace_here())
+    remove_server(context, server, actor=actor_here(context, name, key))
+    if wants_json(json_):
+        emit_json({"removed": server})
+    else:
+        say(f"removed {server}")
+
+
+@app.command("test")
+def test(server: ServerName, json_: JsonFlag = False) -> None:
+    """Start a server and compare it with what was signed.
+
+    It is started as for a call, but no tool is called.
+
+    Example: threegate tools test notes
+    """
+    from threegate.launch.context import open_context
+    from threegate.plugins.tools.server_process import open_server
+    from threegate.plugins.tools.tool_servers import pinned
+
+    context = open_context(workspace_here())
+    manifest = pinned(context, server)
+    began = time.monotonic()
+    with open_server(context.workspace, context.policy.settings, manifest) as process:
+        process.check_pinned()
+        took = round((time.monotonic() - began) * 1000)
+    if wants_json(json_):
+        emit_json({**_row(manifest), "ms": took})
+    else:
+        say(f"{server} starts and matches what was signed: {len(manifest.tools)} tools in {took} ms")
+
+
+def _show(sections: list[Section], json_: bool) -> None:
+    from threegate.approval.shown.screen_lines import render_sections
+
+    quiet = wants_json(json_)
+    put(render_sections(sections, full=True, width=screen_width(to_stderr=quiet)), err=quiet)
+
+
+def _row(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "server": manifest.server,
+        "place": manifest.place,
+        "account": manifest.account,
+        "stateful": manifest.stateful,
+        "hosts": list(manifest.allow),
+        "tools": [tool.name for tool in manifest.tools],
+        "manifest_sha256": manifest.digest,
+    }

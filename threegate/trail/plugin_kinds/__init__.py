@@ -1,1 +1,0 @@
-"""The kinds of events of what is to become plugins: each file goes with its room, as `kinds.py` of its plugin."""
