@@ -71,7 +71,12 @@ PLUGINS: tuple[Plugin, ...] = (
         "agents",
         "coding agents work on a copy of a project, in a jail",
         uses=("changes", "jail", "tools"),
-        offers={"commands": "agents_commands:COMMANDS", "kinds": "kinds:KINDS"},
+        offers={
+            "commands": "agents_commands:COMMANDS",
+            "files": "remove_runs:FILES",
+            "kinds": "kinds:KINDS",
+            "report": "jail_doctor:agent_lines",
+        },
     ),
     Plugin(
         "changes",
@@ -79,7 +84,11 @@ PLUGINS: tuple[Plugin, ...] = (
         offers={
             "backend.apply": "apply.backend:BACKEND",
             "commands": "changes_commands:COMMANDS",
+            "files": "kept_originals:FILES",
             "kinds": "kinds:KINDS",
+            "needs": "unit:unit_needs",
+            "report": "changes_doctor:project_lines",
+            "work": "cut_off_changes:ChangesWork",
         },
     ),
     Plugin(
@@ -138,7 +147,7 @@ PLUGINS: tuple[Plugin, ...] = (
             "settings": "section:SECTION",
             "commands": "proposal_commands:COMMANDS",
             "source": "proposal_source:SOURCE",
-            "files": "in_workspace:unneeded",
+            "files": "prunable:FILES",
             "prompt": "prompt:PROMPT",
             "form": "proposal_form:FORM",
         },
@@ -157,6 +166,9 @@ PLUGINS: tuple[Plugin, ...] = (
             "backend.mcp": "mcp.backend:BACKEND",
             "commands": "tools_commands:COMMANDS",
             "kinds": "kinds:KINDS",
+            "needs": "unit:unit_needs",
+            "report": "tools_doctor:tool_lines",
+            "work": "tools_work:ToolsWork",
         },
     ),
     Plugin(

@@ -132,11 +132,12 @@ class Daemon:
 
     def _work(self) -> int:
         self._fill_reserve()
+        parts = DaemonParts(self.log, lambda *draft: self._runner_set.notices.draft_waits(*draft), lambda: inbox.valid)
+        self._works = {name: make(parts) for name, make in WORK.given().items()}
         problem = self._begin()
         for line in self._trail.fixed:
             self.log.say("fixed", what=line)
         self._report_contracts()
-        parts = DaemonParts(self.log, lambda *draft: self._runner_set.notices.draft_waits(*draft), lambda: inbox.valid)
         inbox = Inbox(
             self.workspace,
             self._trail,
@@ -160,7 +161,6 @@ class Daemon:
         self._metrics_file = MetricsFile(self.workspace, self.log, lambda: self._policy_reload.policy.settings.metrics)
         self._witnesses = WitnessRequests(self._trail, self.log)
         self._draft_expiry = DraftExpiry(self.log)
-        self._works = {name: make(parts) for name, make in WORK.given().items()}
         self.log.say("ready", path=str(self.workspace.root))
         self.supervisor.ready()
         self.on_ready()
@@ -220,7 +220,12 @@ class Daemon:
     def _settle(self) -> int:
         """Recover; then requests may start. Raises TrailError, Unavailable, OSError."""
         dispatcher = self._runner_set.dispatcher
-        recover(self._runner_set.context, self.log, DISK_WAS_FULL if dispatcher.full is not None else None)
+        recover(
+            self._runner_set.context,
+            self.log,
+            self._works.values(),
+            DISK_WAS_FULL if dispatcher.full is not None else None,
+        )
         self._keep_trail_checkpoint(complete_trail_checkpoint)
         if self._unrecorded:
             self._policy_reload.record_contracts()

@@ -6,9 +6,8 @@ finished.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -36,18 +35,36 @@ class DaemonParts:
     """All valid drafts that were not made from proposals, as of the last scan."""
 
 
-class Work(ABC):
-    """A plugin's part of each turn."""
+@dataclass(slots=True)
+class Recovered:
+    """What a plugin settled of its own when the daemon starts."""
 
-    def draft_seen(self, path: Path) -> None:  # noqa: B027 - most plugins do not care
+    taken_back: dict[str, str] = field(default_factory=dict)
+    """request id → how a request ended that was claimed when the daemon ended, in one line for the trail."""
+    stuck: dict[str, str] = field(default_factory=dict)
+    """request id → why a request cannot be settled now: it stays unchanged until the next start."""
+    said: list[tuple[str, str]] = field(default_factory=list)
+    """Request ids, and what else was done about them."""
+
+
+class Work:
+    """A plugin's part of the start and of each turn."""
+
+    def recover(self, context: Context) -> Recovered:
+        """Settle what was cut off, also while the plugin is off; twice changes nothing. Raises TrailError, Unavailable,
+        OSError.
+        """
+        return Recovered()
+
+    def draft_seen(self, path: Path) -> None:
         """One of `DaemonParts.drafts` was checked, which is new or has changed."""
 
-    @abstractmethod
     def turn(self, context: Context, *, off: bool) -> int:
         """Do what is due, a little at a time; return how much was done. `off`: only finish what was left half done.
 
         Raises TrailError, Unavailable, OSError.
         """
+        return 0
 
 
 WORK: Final = Place[Callable[[DaemonParts], Work]]("work")
