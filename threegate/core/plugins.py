@@ -155,7 +155,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin(
         "serve",
         "the gates over HTTP and MCP",
-        uses=("agents",),
+        uses=("agents", "changes", "jail", "tools"),
         offers={"commands": "serve_commands:COMMANDS"},
     ),
     Plugin(

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from threegate.core.errors import ThreeGateError
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.plugins.tools.manifest import read_manifest, server_names
-from threegate.plugins.tools.server_card import runs_where
 from threegate.runners.backend import DoctorLine, guarded
 from threegate.trail.trail import Trail
 
@@ -28,6 +26,9 @@ def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
         trail.close()
     if not any(path.startswith("tools/") for path in index.files):
         return
+    from threegate.plugins.tools.manifest import read_manifest, server_names
+    from threegate.plugins.tools.server_card import runs_where  # imported here: few workspaces have a tool server
+
     for name in server_names(index):
         try:
             manifest = read_manifest(workspace, index, name)
