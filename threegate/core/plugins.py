@@ -155,7 +155,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin(
         "serve",
         "the gates over HTTP and MCP",
-        uses=("agents", "changes", "jail", "tools"),
+        uses=("agents",),
         offers={"commands": "serve_commands:COMMANDS"},
     ),
     Plugin(

@@ -104,7 +104,7 @@ def mcp(
     decisions = decision_log(log, workspace)
     import anyio
 
-    from threegate.plugins.serve.door import Door
+    from threegate.plugins.agents.door import Door
     from threegate.plugins.serve.guide import Guide
     from threegate.plugins.serve.mcp_server import ToolServer
     from threegate.plugins.serve.mcp_transport import listening_stdin, serve_socket, serve_stdio
