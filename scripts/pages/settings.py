@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
-from threegate.core.settings import AgentSettings, SecretReference, WitnessReference, setting_rows
+from threegate.core.settings import SecretReference, WitnessReference, setting_rows
 from threegate.core.toml_table import REQUIRED, Rule, kinds_of
+from threegate.plugins.changes.section import AgentSettings
 from threegate.setup.settings_file import toml_value
 
 
