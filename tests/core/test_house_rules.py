@@ -59,6 +59,7 @@ PRIVATE = {
         "a write that a server does not read; a call without a daemon",
     ),
     "cli/test_validate.py": (1, "characters that no file name of a test can have"),
+    "plugins/changes/test_watched_child.py": (1, "a moment between two looks at a process"),
     "plugins/cluster/envelopes.py": (1, "raw bytes on the daemon's own channel"),
     "plugins/cluster/test_parts.py": (1, "an internal row: waiting must not have spent anything"),
     "contracts/test_store.py": (1, "an index that is wrong must not be believed"),
