@@ -27,7 +27,7 @@ from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_ful
 from threegate.core.file_names import README, is_request_name
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
-from threegate.daemon.draft_findings import action_findings, workspace_findings, workspace_fixes
+from threegate.daemon.draft_findings import action_findings, off_findings, workspace_findings, workspace_fixes
 from threegate.daemon.event_budget import EventBudget
 from threegate.daemon.input_hashes import PENDING, InputHashes
 from threegate.daemon.log import Log
@@ -346,6 +346,8 @@ class Inbox:
             else True
         )
         never = None if request is None else never_fits(self.workspace, policy.settings, request)
+        if request is not None:
+            report = replace(report, findings=(*report.findings, *off_findings(policy.settings, request)))
         return _Looked(folder.path / name, run, report, facts, digests, known, never)
 
     def _taken(self, policy: Policy) -> dict[str, TakeFile]:

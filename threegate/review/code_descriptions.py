@@ -46,6 +46,7 @@ APPROVAL: Final[dict[str, str]] = {
     "self_approval": "the requester cannot approve",
     "quorum_missing": "waiting for further operators: `threegate countersign`",
     "clock_went_back": "the clock is behind the trail: set it (see faq.md)",
+    "backend_off": "its backend is of a plugin that is off (plugins.off in threegate.toml)",
     "approval_not_judged": "nobody signed it itself, and what covers it belongs to a plugin that is off or absent: "
     "turn that on, or `threegate cancel`, `threegate retry` and approve the new draft",
     "grants_off": "standing grants are off: `grants.allow`",
