@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from tests.notes_server import Notes, notes_server
@@ -27,9 +26,9 @@ def test_a_call_is_refused_wherever_it_is(tmp_path: Path) -> None:
         assert "TG909" in (checked := place.run("validate", str(waiting), expect=2).out) and SAID in checked
         assert SAID in place.approve(waiting, expect=2).err
         place.once()
-        verdict = json.loads((notes.workspace.verdicts / f"{waiting.stem}.json").read_text())
+        verdict = place.verdict(waiting.name)
         assert [finding["rule"] for finding in verdict["findings"]] == ["TG909"]
-        refused = json.loads((notes.workspace.verdicts / f"{signed.stem}.json").read_text())
+        refused = place.verdict(signed.name)
         assert (refused["state"], refused["reason"]) == ("refused", "backend_off")
         assert notes.calls == []
         place.run("audit", "verify", expect=0)
