@@ -105,7 +105,7 @@ def test_nothing_of_a_plugin_is_loaded_before_it_is_asked_for() -> None:
         "print([name for name in sys.modules if name.startswith('threegate.plugins')])"
     )
     text = render_settings({})
-    assert all(f"[{plugin.name}]" in text for plugin in PLUGINS if "settings" in plugin.offers)
+    assert all(f"[{name}]" in text for name in Place[object]("settings").listed())
     done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
@@ -117,17 +117,17 @@ def test_only_listed_plugins_can_be_off() -> None:
 
 
 def test_an_absent_plugin_gives_nothing_and_its_section_is_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = Plugin("gone", "is not there", offers={"settings": "section:SECTION", "machine": "capacity:MACHINE"})
+    gone = Plugin("gone", "is not there", offers={"settings.gone": "section:SECTION", "machine": "capacity:MACHINE"})
     monkeypatch.setattr(plugins, "PLUGINS", (gone,))
     assert not gone.has_code()
     assert gone.why_absent() == "the plugin gone is not part of this installation"
-    assert Place[object]("settings").given() == {}
+    assert Place[object]("settings").all_named() == {}
     settings = parse_settings(b"[gone]\nanything = 'at all'\n")
-    assert settings.unread() == ("gone",)
+    assert settings.unread() == {"gone": gone}
     assert settings.deciding() == Settings().deciding()
     assert "gone" not in settings.to_json() and "[gone]" not in render_settings({})
     off = parse_settings(b"[gone]\nanything = 1\n[plugins]\noff = []\n")
-    assert off.unread() == ("gone",), "a section says so until it is off"
+    assert off.unread() == {"gone": gone}, "a section says so until it is off"
     with pytest.raises(InvalidInput, match=r"other: unknown key"):
         parse_settings(b"[other]\na = 1\n")
 

@@ -26,16 +26,14 @@ def check(
     Example: threegate settings check
     """
     from threegate.core import durable, limits
-    from threegate.core.plugins import PLUGINS
     from threegate.core.settings import parse_settings
 
     if file is None:
         settings = workspace_here().load_settings()
     else:
         settings = parse_settings(durable.read_named(file, max_bytes=limits.SETTINGS_BYTES), file)
-    for plugin in PLUGINS:
-        if plugin.name in settings.unread():
-            warn(f"[{plugin.name}] is not read: {plugin.why_absent()}")
+    for name, plugin in settings.unread().items():
+        warn(f"[{name}] is not read: {plugin.why_absent()}")
     say("the settings are valid")
 
 
@@ -60,7 +58,7 @@ def show(
     given = dict(_flat(tomllib.loads(workspace.settings_bytes().decode())))
     rows = dict(_flat(settings.to_json()))
     addresses = _ADDRESSES | {
-        f"{plugin}.{name}" for plugin, section in SECTIONS.given().items() for name in section.addresses
+        f"{table}.{name}" for table, section in SECTIONS.all_named().items() for name in section.addresses
     }
     if wants_json(json_):
         emit_json(

@@ -29,7 +29,7 @@ class Plugin:
     """One folder of `threegate/plugins/`."""
 
     name: str
-    """Also the name of its folder, and of its section in threegate.toml."""
+    """Also the name of its folder."""
     says: str
     """What it is for, as part of a sentence."""
     needs: tuple[Extra, ...] = ()
@@ -47,6 +47,11 @@ class Plugin:
     def package(self) -> str:
         """Its package."""
         return f"threegate.plugins.{self.name}"
+
+    def named(self, place: str) -> list[str]:
+        """The names of what it gives at a place where each has one."""
+        start = f"{place}."
+        return [offer.removeprefix(start) for offer in self.offers if offer.startswith(start)]
 
     def has_code(self) -> bool:
         """Whether its folder is there."""
@@ -87,7 +92,7 @@ PLUGINS: tuple[Plugin, ...] = (
         "requests run on other machines",
         needs=("cluster",),
         offers={
-            "settings": "section:SECTION",
+            "settings.cluster": "section:SECTION",
             "commands": "cluster_commands:COMMANDS",
             "machine": "capacity:MACHINE",
             "needs": "section:unit_needs",
@@ -98,7 +103,7 @@ PLUGINS: tuple[Plugin, ...] = (
         "now and then a draft that must not be approved, to practise reading",
         folders=("drills",),
         offers={
-            "settings": "section:SECTION",
+            "settings.drills": "section:SECTION",
             "commands": "drill_commands:COMMANDS",
             "kinds": "kinds:KINDS",
             "source": "placed_drill:SOURCE",
@@ -116,7 +121,7 @@ PLUGINS: tuple[Plugin, ...] = (
         "standing grants: a signature that covers several requests",
         uses=("tools",),
         offers={
-            "settings": "section:SECTION",
+            "settings.grants": "section:SECTION",
             "commands": "grant_commands:COMMANDS",
             "kinds": "grants_kinds:KINDS",
             "way": "granted:GrantWay",
@@ -135,7 +140,7 @@ PLUGINS: tuple[Plugin, ...] = (
         "JSON action proposals become drafts",
         uses=("changes",),
         offers={
-            "settings": "section:SECTION",
+            "settings.proposals": "section:SECTION",
             "commands": "proposal_commands:COMMANDS",
             "source": "proposal_source:SOURCE",
             "files": "in_workspace:unneeded",
@@ -182,21 +187,23 @@ class Place(Generic[T]):
         """The plugins that offer something here, whether or not they are on; nothing is imported."""
         return [plugin for plugin in PLUGINS if self.name in plugin.offers]
 
-    def names(self) -> dict[str, Plugin]:
-        """The names of what is given here, where each has one, with the plugins that are there to give it; nothing is
-        imported.
+    def listed(self) -> dict[str, Plugin]:
+        """The names of what is offered here, where each has one, with their plugins, whether or not these are there;
+        nothing is imported.
         """
-        start = f"{self.name}."
-        return {
-            offer.removeprefix(start): plugin
-            for plugin in PLUGINS
-            for offer in plugin.offers
-            if offer.startswith(start) and plugin.why_absent() is None
-        }
+        return {name: plugin for plugin in PLUGINS for name in plugin.named(self.name)}
+
+    def names(self) -> dict[str, Plugin]:
+        """Of `listed` those whose plugins are there to give it; nothing is imported."""
+        return {name: plugin for name, plugin in self.listed().items() if plugin.why_absent() is None}
 
     def named(self, name: str) -> T:
         """What is given under this name. Raises KeyError."""
         return Place[T](f"{self.name}.{name}").of(self.names()[name])
+
+    def all_named(self) -> dict[str, T]:
+        """What is given here by plugins that are there, by its name."""
+        return {name: self.named(name) for name in self.names()}
 
     def of(self, plugin: Plugin) -> T:
         """What the plugin gives here. Its code must be there."""

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TypeVar
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.file_names import SETTINGS_FILE, WITNESS_NAME
-from threegate.core.plugins import PLUGINS, Place, plugin_named
+from threegate.core.plugins import PLUGINS, Place, Plugin, plugin_named
 from threegate.core.risk_domains import RiskDomain
 from threegate.core.toml_table import Rule, Table, WrongValueError, is_table, kinds_of, read_table, setting
 from threegate.core.web_origin import parse_origin
@@ -224,6 +224,7 @@ class TrailSettings(Table):
         default={},
         description="witnesses that are asked to cosign each trail checkpoint, by name",
         check=_different_witnesses,
+        example='office = { url = "http://10.0.0.2:8767", key = "..." }',
     )
 
 
@@ -349,7 +350,11 @@ class AgentsSettings(Table):
         description="names, or paths with a slash, that agents neither see nor change; `*` is any text",
     )
     profiles: dict[str, AgentSettings] = setting(
-        default={}, description="agents that run in a jail, by profile", check=_named_agents, rest=True
+        default={},
+        description="agents that run in a jail, by profile",
+        check=_named_agents,
+        rest=True,
+        example='codex = { key = "openai", models = ["gpt-5-codex"] }',
     )
 
 
@@ -378,7 +383,7 @@ class PluginsSettings(Table):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What a plugin has in threegate.toml: a table of the plugin's name."""
+    """A table that a plugin has in threegate.toml, under the name by which it offers it."""
 
     table: type[Table]
     decides: tuple[str, ...] = ()
@@ -398,15 +403,15 @@ def _read_sections(values: dict[str, object]) -> dict[str, Table]:
     """The sections of plugins, from the tables that no setting of the core has. Raises WrongValueError."""
     read: dict[str, Table] = {}
     for name, given in values.items():
-        plugin = plugin_named(name)
-        if plugin is None or plugin not in SECTIONS.plugins():
+        plugin = SECTIONS.listed().get(name)
+        if plugin is None:
             raise WrongValueError((name,), "unknown key", unknown_key=True)
         if given == {}:  # as `init` writes it: every setting is a comment
             continue
         if plugin.why_absent() is not None:
             read[name] = UnreadSection()
             continue
-        kind = SECTIONS.of(plugin).table
+        kind = SECTIONS.named(name).table
         if (table := read_table(kind, given, (name,))) != kind():
             read[name] = table
     return read
@@ -422,9 +427,12 @@ class Settings(Table):
         default={},
         description="uid of a draft's owner = name of the requester",
         check=_named_uids,
+        example='"1000" = "core"',
     )
     principals: dict[str, dict[str, str | int | float | bool]] = setting(
-        default={}, description="requester name = attributes that contracts may ask for"
+        default={},
+        description="requester name = attributes that contracts may ask for",
+        example='core = { tier = "L2" }',
     )
     aana: AanaSettings = AanaSettings()
     contracts: ContractSettings = ContractSettings()
@@ -433,7 +441,9 @@ class Settings(Table):
     trail: TrailSettings = TrailSettings()
     project: ProjectSettings = ProjectSettings()
     apply: ApplySettings = ApplySettings()
-    secrets: dict[str, SecretReference] = setting(default={}, description="operator-side secrets, by name")
+    secrets: dict[str, SecretReference] = setting(
+        default={}, description="operator-side secrets, by name", example='github = { env = "GITHUB_TOKEN" }'
+    )
     results: ResultsSettings = ResultsSettings()
     agents: AgentsSettings = AgentsSettings()
     notify: NotifySettings = NotifySettings()
@@ -447,26 +457,26 @@ class Settings(Table):
         """A plugin's own section; its defaults if it is not in the file."""
         return next((given for given in self.sections.values() if isinstance(given, table)), table())
 
-    def unread(self) -> tuple[str, ...]:
-        """The sections that are in the file and say nothing, because their plugins are absent and not off."""
-        return tuple(
-            name
+    def unread(self) -> dict[str, Plugin]:
+        """The sections that are in the file and say nothing, with their plugins, which are absent and not off."""
+        listed = SECTIONS.listed()
+        return {
+            name: listed[name]
             for name, table in self.sections.items()
-            if isinstance(table, UnreadSection) and name not in self.plugins.off
-        )
+            if isinstance(table, UnreadSection) and listed[name].name not in self.plugins.off
+        }
 
     def to_json(self) -> dict[str, Any]:
         """All settings as a JSON value, with those of the plugins that are there."""
-        core = super().to_json()
-        del core["sections"]
-        return core | {name: self.section(section.table).to_json() for name, section in SECTIONS.given().items()}
+        sections = {name: self.section(section.table).to_json() for name, section in SECTIONS.all_named().items()}
+        return self._core() | sections
 
     def deciding(self) -> dict[str, Any]:
         """The settings that decide what may run, as a JSON value for the policy digest. Cosmetic ones are left out, and
         a plugin that is off or absent has none.
         """
-        whole = super().to_json()
-        for name in ("agents", "audit", "trail", "notify", "metrics", "apply", "plugins", "sections"):
+        whole = self._core()
+        for name in ("agents", "audit", "trail", "notify", "metrics", "apply", "plugins"):
             del whole[name]
         whole |= self._deciding_sections()
         if self.agents.protected:
@@ -480,14 +490,18 @@ class Settings(Table):
         }
         return _numbers(whole)  # type: ignore[no-any-return]
 
+    def _core(self) -> dict[str, Any]:
+        """All settings of the core as a JSON value."""
+        return super(Settings, self.but(sections={})).to_json()
+
     def _deciding_sections(self) -> dict[str, Any]:
         found = {}
+        listed = SECTIONS.listed()
         for name, table in self.sections.items():
-            plugin = plugin_named(name)
-            if plugin is None or name in self.plugins.off or isinstance(table, UnreadSection):
+            if listed[name].name in self.plugins.off or isinstance(table, UnreadSection):
                 continue
             defaults, values = type(table)().to_json(), table.to_json()
-            decides = {key: values[key] for key in SECTIONS.of(plugin).decides if values[key] != defaults[key]}
+            decides = {key: values[key] for key in SECTIONS.named(name).decides if values[key] != defaults[key]}
             if decides:
                 found[name] = decides
         return found
@@ -528,7 +542,7 @@ def parse_settings(data: bytes, path: Path | str = SETTINGS_FILE) -> Settings:
 def setting_rows() -> list[tuple[str, Any, Rule]]:
     """Every setting by its path, with its type and its rule, in the order of the file: those of plugins are last."""
     rows = list(_rows(Settings, ""))
-    for name, section in SECTIONS.given().items():
+    for name, section in SECTIONS.all_named().items():
         rows += _rows(section.table, f"{name}.")
     return rows
 
