@@ -14,8 +14,8 @@ from tests.adversarial.approval.test_terminal import terminal_environment, under
 from tests.adversarial.screens.test_whose_words_are_whose import command
 from tests.adversarial.trail.everything import make_everything
 from threegate.audit.practice import Practice, practice_lines, practice_of
-from threegate.audit.trail_report import write_report
 from threegate.cli import execute as run
+from threegate.plugins.evidence.trail_report import write_report
 from threegate.trail import payloads
 from threegate.trail.trail import Trail
 

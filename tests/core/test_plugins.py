@@ -33,7 +33,7 @@ NAMES_MODULES = {
     "agents/side_processes.py": "a process of its own, `python -m`",
     "cli/__init__.py": "the table of the core's commands",
     "core/plugins.py": "the plugins",
-    "evidence/how_to_check.py": "data files of its own room",
+    "plugins/evidence/how_to_check.py": "data files of its own room",
     "jail/side_process.py": "a process of its own",
     "runners/apply/as_owner.py": "a process of its own",
     "runners/era/container_engine.py": "labels of containers, one of which is also a room's name",

@@ -10,19 +10,6 @@ from threegate.core.settings import Settings, parse_duration, parse_settings
 from threegate.setup.settings_file import render_settings, set_values
 
 ID = "ws-" + "0" * 32
-WITNESS = "threegate.local/witness-0123456789abcdef+591bc8f7+BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g"
-LOG_KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
-GOOD = f"url = 'https://[::1]:8767/prefix'\nkey = '{WITNESS}'"
-
-
-def witnesses(**tables: str) -> str:
-    return "\n".join(f"[trail.witnesses.{name}]\n{text}" for name, text in tables.items())
-
-
-def test_witnesses_are_named() -> None:
-    settings = parse_settings(witnesses(office=GOOD).encode())
-    assert settings.trail.witnesses["office"].url == "https://[::1]:8767/prefix"
-    assert settings.deciding() == Settings().deciding()
 
 
 def test_the_written_file_says_every_default() -> None:
@@ -45,20 +32,6 @@ def test_the_written_file_says_every_default() -> None:
         ("[approval]\nttl = '1 day'", ":2:", "approval.ttl"),
         ("[approval]\nttl = '100d'", ":2:", "approval.ttl"),
         ("[audit]\ncheckpoint_every = true", ":2:", "audit.checkpoint_every"),
-        (witnesses(a="url = 'http://x'"), ":1:", "trail.witnesses.a.key"),
-        (witnesses(a=f"url = 'ftp://x'\nkey = '{WITNESS}'"), ":2:", "trail.witnesses.a.url"),
-        (witnesses(a=f"url = 'http://u:p@x'\nkey = '{WITNESS}'"), ":2:", "trail.witnesses.a.url"),
-        (witnesses(a=f"url = 'http://x/?q'\nkey = '{WITNESS}'"), ":2:", "trail.witnesses.a.url"),
-        (witnesses(a=f"url = 'http://x'\nkey = '{WITNESS[:-1]}k'"), ":3:", "trail.witnesses.a.key"),
-        (witnesses(a=f"url = 'http://x'\nkey = '{LOG_KEY}'"), ":3:", "trail.witnesses.a.key"),
-        (witnesses(a=f"url = 'http://x'\nkey = '{WITNESS}'\nname = 'x'"), ":4:", "trail.witnesses.a.name"),
-        (
-            witnesses(**{"../a": GOOD}).replace("[trail.witnesses.../a]", "[trail.witnesses.'../a']"),
-            "",
-            "trail.witnesses",
-        ),
-        (witnesses(a=GOOD, b=GOOD), "", "trail.witnesses"),
-        (witnesses(**{f"w{number}": GOOD for number in range(17)}), "", "trail.witnesses"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, place: str, key: str) -> None:

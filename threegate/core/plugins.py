@@ -114,7 +114,15 @@ PLUGINS: tuple[Plugin, ...] = (
         "evidence",
         "what others can check: packs, witnesses, exports, reports",
         uses=("serve",),
-        offers={"commands": "evidence_commands:COMMANDS", "kinds": "kinds:KINDS"},
+        offers={
+            "settings.witnesses": "section:WITNESSES",
+            "settings.metrics": "section:METRICS",
+            "commands": "evidence_commands:COMMANDS",
+            "kinds": "kinds:KINDS",
+            "work": "daemon_work:EvidenceWork",
+            "needs": "section:unit_needs",
+            "numbers": "gauge:numbers",
+        },
     ),
     Plugin(
         "grants",

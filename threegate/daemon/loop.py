@@ -35,7 +35,6 @@ from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.folder_watch import FolderWatch
 from threegate.daemon.log import Log
-from threegate.daemon.metrics_file import MetricsFile
 from threegate.daemon.plugin_work import WORK, DaemonParts, Work
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
 from threegate.daemon.recovery import DISK_WAS_FULL, recover
@@ -45,7 +44,6 @@ from threegate.daemon.supervisor import Supervisor
 from threegate.judgement.policy import Policy
 from threegate.launch.open_work import refuse_open
 from threegate.launch.results.space import give_back, reserve_result
-from threegate.plugins.evidence.witness_requests import WitnessRequests
 from threegate.review.draft_sources import SOURCES, TakeFile
 from threegate.trail.trail import Trail
 
@@ -93,8 +91,6 @@ class Daemon:
     _trail: Trail = field(init=False)
     _policy_reload: PolicyReload = field(init=False)
     _runner_set: RunnerSet = field(init=False)
-    _metrics_file: MetricsFile = field(init=False)
-    _witnesses: WitnessRequests = field(init=False)
     _draft_expiry: DraftExpiry = field(init=False)
     _works: dict[str, Work] = field(init=False)
     """What plugins do, by the plugin's name."""
@@ -136,7 +132,14 @@ class Daemon:
         for line in self._trail.fixed:
             self.log.say("fixed", what=line)
         self._report_contracts()
-        parts = DaemonParts(self.log, lambda *draft: self._runner_set.notices.draft_waits(*draft), lambda: inbox.valid)
+        parts = DaemonParts(
+            self.workspace,
+            self._trail,
+            self.log,
+            lambda: self._policy_reload.policy.settings,
+            lambda *draft: self._runner_set.notices.draft_waits(*draft),
+            lambda: inbox.valid,
+        )
         inbox = Inbox(
             self.workspace,
             self._trail,
@@ -157,8 +160,6 @@ class Daemon:
         self._watch = FolderWatch([] if self.once else hinted, self.wake)
         if self._watch.problem:
             self.log.say("watching", what=self._watch.problem)
-        self._metrics_file = MetricsFile(self.workspace, self.log, lambda: self._policy_reload.policy.settings.metrics)
-        self._witnesses = WitnessRequests(self._trail, self.log)
         self._draft_expiry = DraftExpiry(self.log)
         self._works = {name: make(parts) for name, make in WORK.given().items()}
         self.log.say("ready", path=str(self.workspace.root))
@@ -177,12 +178,13 @@ class Daemon:
             self.supervisor.stopping()
             self._watch.close()
             inbox.close()
-            self._metrics_file.close()
             if self.once:
                 self._runner_set.dispatcher.finish(self.stop)
-            if not self._runner_set.dispatcher.stop(limits.STOP_GRACE_SECONDS):
+            stopped = self._runner_set.dispatcher.stop(limits.STOP_GRACE_SECONDS)
+            for work in self._works.values():
+                work.close(wait=self.once and not self.stop.is_set())
+            if not stopped:
                 self.abandon(EXIT_FAILED)
-            self._witnesses.close(limits.WITNESS_SECONDS if self.once and not self.stop.is_set() else 0.0)
         self.log.say("ended")
         dispatcher = self._runner_set.dispatcher
         reasons = (problem, dispatcher.failed, dispatcher.held_up, dispatcher.full, self._full)
@@ -283,7 +285,6 @@ class Daemon:
             if looked:
                 self._looked_through = now
                 self._fill_reserve()
-                self._metrics_file.turn()
                 did += self._unless_full(partial(inbox.scan, policy))
                 if inbox.full is not None:
                     self._note_full(inbox.full)
@@ -305,7 +306,7 @@ class Daemon:
             if dispatcher.full is not None:
                 self._note_full(dispatcher.full)
             if problem is None and dispatcher.failed is None:
-                self._unless_full(self._sign_and_ask)
+                self._unless_full(self._sign_trail_checkpoint)
             if looked:
                 self._report_full()
                 self._report_status(problem or unsettled or self._full)
@@ -318,12 +319,6 @@ class Daemon:
                 longest = self.supervisor.turn_seconds if looked else _FOLDERS_LOOK_SECONDS
                 self.wake.wait(dispatcher.pause(longest))
         return problem or self._policy_reload.problem
-
-    def _sign_and_ask(self) -> int:
-        """Sign a trail checkpoint if one is due, and have it cosigned."""
-        signed = self._sign_trail_checkpoint()
-        self._witnesses.turn(self._policy_reload.policy.settings.trail.witnesses, signed=signed)
-        return 0
 
     def _look_at_settings(self) -> int:
         """Apply changed settings and contracts, completely or not at all; the runners are replaced when
@@ -388,9 +383,9 @@ class Daemon:
         for work in self._works.values():
             work.draft_seen(path)
 
-    def _sign_trail_checkpoint(self) -> bool:
+    def _sign_trail_checkpoint(self) -> int:
         """Sign the trail's tree every `audit.checkpoint_every` events; if the key is missing, report that
-        once. Returns whether it was signed.
+        once.
 
         While requests run, this is checked only now and then, because the check takes the lock that they
         need.
@@ -400,10 +395,13 @@ class Daemon:
             now - self._looked_for_trail_checkpoint < _TRAIL_CHECKPOINT_LOOK_SECONDS
             and self._runner_set.dispatcher.running
         ):
-            return False
+            return 0
         self._looked_for_trail_checkpoint = now
         every = self._runner_set.context.policy.settings.audit.checkpoint_every
-        return self._keep_trail_checkpoint(lambda trail: trail_checkpoint_when_due(trail, every, actor="daemon"))
+        if self._keep_trail_checkpoint(lambda trail: trail_checkpoint_when_due(trail, every, actor="daemon")):
+            for work in self._works.values():
+                work.checkpoint_signed()
+        return 0
 
     def _keep_trail_checkpoint(self, keep: Callable[[Trail], Path | None]) -> bool:
         try:

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from threegate.core.plugins import Place
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
 from threegate.launch.context import Context
 from threegate.request.exposure import Exposure
 from threegate.request.model import Request
 from threegate.trail.index import KnownRun
 from threegate.trail.payloads.placed import Owner
+from threegate.trail.trail import Trail
 
 OnDraft = Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None]
 """Notifies the operators of a valid draft: its file, what was read, the requester, and the file's change time in
@@ -30,7 +33,11 @@ nanoseconds.
 class DaemonParts:
     """What the daemon has for plugins."""
 
+    workspace: Workspace
+    trail: Trail
     log: Log
+    settings: Callable[[], Settings]
+    """The settings as they are now."""
     on_draft: OnDraft
     drafts: Callable[[], Collection[Path]] = tuple
     """All valid drafts that were not made from proposals, as of the last scan."""
@@ -42,11 +49,19 @@ class Work(ABC):
     def draft_seen(self, path: Path) -> None:  # noqa: B027 - most plugins do not care
         """One of `DaemonParts.drafts` was checked, which is new or has changed."""
 
+    def checkpoint_signed(self) -> None:  # noqa: B027
+        """The daemon signed a trail checkpoint."""
+
     @abstractmethod
     def turn(self, context: Context, *, off: bool) -> int:
         """Do what is due, a little at a time; return how much was done. `off`: only finish what was left half done.
 
         Raises TrailError, Unavailable, OSError.
+        """
+
+    def close(self, *, wait: bool) -> None:  # noqa: B027
+        """The daemon ends, and nothing runs any more. `wait`: nobody asked it to stop, so that what is on its way to
+        the plugin may be waited for.
         """
 
 

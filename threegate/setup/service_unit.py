@@ -23,6 +23,8 @@ class UnitNeeds:
 
     network: bool = False
     """Whether the daemon itself needs a network for it."""
+    writable: tuple[Path, ...] = ()
+    """Folders outside of the workspace that the daemon writes to for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,6 +263,7 @@ def _facts(
     workspace: Workspace, settings: Settings, account: _Account, *, era: bool, projects: tuple[Path, ...]
 ) -> UnitFacts:
     notify, servers = settings.notify, _servers(workspace)
+    plugins = [needs(settings) for needs in NEEDS.given(settings.plugins.off).values()]
     programs = [Path(place) for server in servers for place in server.program]
     folders = [Path(item.path) for server in servers for item in server.binds]
     written = [Path(item.path) for server in servers for item in server.binds if item.writable]
@@ -276,8 +277,7 @@ def _facts(
         network=bool(
             notify.urls
             or notify.requester_hook
-            or any(needs(settings).network for needs in NEEDS.given(settings.plugins.off).values())
-            or settings.trail.witnesses
+            or any(needed.network for needed in plugins)
             or any(server.allow or server.place == "host" for server in servers)
         ),
         installed=(
@@ -287,7 +287,7 @@ def _facts(
             *programs,
             *folders,
         ),
-        writable=(Path(settings.metrics.textfile).parent,) if settings.metrics.textfile else (),
+        writable=tuple(path for needed in plugins for path in needed.writable),
         projects=(*projects, *written),
         servers=bool(servers),
     )

@@ -13,9 +13,9 @@ import pytest
 from tests.conftest import slow
 from tests.trail.populated import populate
 from tests.trail.workspaces import make_workspace
-from threegate.audit.report_page import GROUPS, render_page, round_step
-from threegate.audit.trail_report import day_bars, write_report
 from threegate.core import limits
+from threegate.plugins.evidence.report_page import GROUPS, render_page, round_step
+from threegate.plugins.evidence.trail_report import day_bars, write_report
 from threegate.trail import moves
 from threegate.trail.payloads import Delivered, Pruned, Refused
 

@@ -14,18 +14,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.daemon.listening import Manager
 from tests.support import Place, era_draft, make_place, monty_draft, request_id
-from threegate.audit.gauge import Gauge
-from threegate.audit.metrics import Histogram, TrailCounts
-from threegate.audit.metrics_text import render
 from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
+from threegate.plugins.evidence.gauge import Gauge
+from threegate.plugins.evidence.metrics import Histogram, TrailCounts
+from threegate.plugins.evidence.metrics_text import render
 from threegate.setup.settings_file import set_values
 from threegate.trail.event import make_event
 from threegate.trail.payloads import Observed, Rotated
 from threegate.trail.tail import TrailTail
 from threegate.trail.trail import Trail
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
