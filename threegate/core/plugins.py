@@ -139,9 +139,14 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("jail", "the walls around an agent and a tool server"),
     Plugin(
         "page",
-        "the operator's page in a browser, and approvals with passkeys",
+        "the operator's page in a browser, approvals with passkeys, and notices",
         uses=("serve",),
-        offers={"commands": "page_commands:COMMANDS"},
+        offers={
+            "settings.notify": "section:NOTIFY",
+            "commands": "page_commands:COMMANDS",
+            "work": "notices:Notices",
+            "needs": "section:unit_needs",
+        },
     ),
     Plugin(
         "proposals",

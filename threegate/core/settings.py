@@ -223,13 +223,6 @@ class ResultsSettings(Table):
     )
 
 
-class NotifySettings(Table):
-    """Whom to tell that something waits or has ended ([notify] extra): docs/notices.md says what a notice contains."""
-
-    urls: tuple[str, ...] = setting(default=(), description="apprise URLs to notify when a draft is waiting")
-    requester_hook: str = setting(default="", description="apprise URL to notify when a request has ended")
-
-
 AGENT_NAME = r"[a-z][a-z0-9-]{0,31}"
 """The name of a profile; it is part of names of folders."""
 
@@ -387,7 +380,6 @@ class Settings(Table):
     )
     results: ResultsSettings = ResultsSettings()
     agents: AgentsSettings = AgentsSettings()
-    notify: NotifySettings = NotifySettings()
     plugins: PluginsSettings = PluginsSettings()
     sections: dict[str, Table] = setting(
         default={}, description="what the sections of plugins change of their defaults", parse=_read_sections, rest=True
@@ -416,7 +408,7 @@ class Settings(Table):
         a plugin that is off or absent has none.
         """
         whole = self._core()
-        for name in ("agents", "audit", "notify", "apply", "plugins"):
+        for name in ("agents", "audit", "apply", "plugins"):
             del whole[name]
         whole |= self._deciding_sections()
         if self.agents.protected:

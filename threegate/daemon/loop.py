@@ -35,7 +35,7 @@ from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.folder_watch import FolderWatch
 from threegate.daemon.log import Log
-from threegate.daemon.plugin_work import WORK, DaemonParts, Work
+from threegate.daemon.plugin_work import WORK, DaemonParts, WaitingDraft, Work
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
 from threegate.daemon.recovery import DISK_WAS_FULL, recover
 from threegate.daemon.runner_set import RunnerSet
@@ -91,8 +91,9 @@ class Daemon:
     _trail: Trail = field(init=False)
     _policy_reload: PolicyReload = field(init=False)
     _runner_set: RunnerSet = field(init=False)
+    _inbox: Inbox = field(init=False)
     _draft_expiry: DraftExpiry = field(init=False)
-    _works: dict[str, Work] = field(init=False)
+    _works: dict[str, Work] = field(default_factory=dict)
     """What plugins do, by the plugin's name."""
     _watch: FolderWatch = field(init=False)
 
@@ -107,10 +108,12 @@ class Daemon:
         with self.workspace.daemon_lock():
             try:
                 refuse_open(self.workspace, self._trail, self._policy_reload.policy.settings)
+                self._works = self._new_works()
                 self._runner_set = self._new_runner_set(self._policy_reload.policy)
                 try:
                     return self._work()
                 finally:
+                    self._close_works()
                     self._runner_set.close()
             finally:
                 self._trail.close()
@@ -124,7 +127,24 @@ class Daemon:
             boot_nonce=self._boot_nonce,
             wake=self.wake,
             beat=self.supervisor.turned,
+            on_end=self._request_ended,
         )
+
+    def _new_works(self) -> dict[str, Work]:
+        parts = DaemonParts(
+            self.workspace,
+            self._trail,
+            self.log,
+            lambda: self._policy_reload.policy.settings,
+            self._draft_waits,
+            lambda: self._inbox.valid,
+        )
+        return {name: make(parts) for name, make in WORK.given().items()}
+
+    def _close_works(self) -> None:
+        works, self._works = self._works, {}
+        for work in works.values():
+            work.close(wait=self.once and not self.stop.is_set())
 
     def _work(self) -> int:
         self._fill_reserve()
@@ -132,20 +152,12 @@ class Daemon:
         for line in self._trail.fixed:
             self.log.say("fixed", what=line)
         self._report_contracts()
-        parts = DaemonParts(
-            self.workspace,
-            self._trail,
-            self.log,
-            lambda: self._policy_reload.policy.settings,
-            lambda *draft: self._runner_set.notices.draft_waits(*draft),
-            lambda: inbox.valid,
-        )
-        inbox = Inbox(
+        self._inbox = inbox = Inbox(
             self.workspace,
             self._trail,
             self.log,
             takers=self._takers(),
-            on_draft=parts.on_draft,
+            on_draft=self._draft_waits,
             on_valid=self._draft_seen,
             beat=self.supervisor.turned,
             wake=self.wake.set,
@@ -161,7 +173,6 @@ class Daemon:
         if self._watch.problem:
             self.log.say("watching", what=self._watch.problem)
         self._draft_expiry = DraftExpiry(self.log)
-        self._works = {name: make(parts) for name, make in WORK.given().items()}
         self.log.say("ready", path=str(self.workspace.root))
         self.supervisor.ready()
         self.on_ready()
@@ -181,8 +192,7 @@ class Daemon:
             if self.once:
                 self._runner_set.dispatcher.finish(self.stop)
             stopped = self._runner_set.dispatcher.stop(limits.STOP_GRACE_SECONDS)
-            for work in self._works.values():
-                work.close(wait=self.once and not self.stop.is_set())
+            self._close_works()
             if not stopped:
                 self.abandon(EXIT_FAILED)
         self.log.say("ended")
@@ -285,6 +295,8 @@ class Daemon:
             if looked:
                 self._looked_through = now
                 self._fill_reserve()
+                for work in self._works.values():
+                    work.look()
                 did += self._unless_full(partial(inbox.scan, policy))
                 if inbox.full is not None:
                     self._note_full(inbox.full)
@@ -378,6 +390,19 @@ class Daemon:
             return
         waits = len(dispatcher.waiting_reasons())
         self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
+
+    def _working(self) -> list[Work]:
+        """The work of plugins that are not off."""
+        off = self._policy_reload.policy.settings.plugins.off
+        return [work for name, work in self._works.items() if name not in off]
+
+    def _draft_waits(self, *draft: *WaitingDraft) -> None:
+        for work in self._working():
+            work.draft_waits(*draft)
+
+    def _request_ended(self, request_id: str, status: str) -> None:
+        for work in self._working():
+            work.request_ended(request_id, status)
 
     def _draft_seen(self, path: Path) -> None:
         for work in self._works.values():

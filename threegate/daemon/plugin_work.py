@@ -23,10 +23,11 @@ from threegate.trail.index import KnownRun
 from threegate.trail.payloads.placed import Owner
 from threegate.trail.trail import Trail
 
-OnDraft = Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None]
-"""Notifies the operators of a valid draft: its file, what was read, the requester, and the file's change time in
-nanoseconds.
-"""
+WaitingDraft = tuple[str, Request, Exposure, Owner | None, KnownRun | None, int]
+"""Its file, what was read, the requester, and the file's change time in nanoseconds."""
+
+OnDraft = Callable[[*WaitingDraft], None]
+"""Says that a valid draft waits for an operator, as `Work.draft_waits` takes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,15 @@ class Work(ABC):
     def draft_seen(self, path: Path) -> None:  # noqa: B027 - most plugins do not care
         """One of `DaemonParts.drafts` was checked, which is new or has changed."""
 
+    def draft_waits(self, *draft: *WaitingDraft) -> None:  # noqa: B027
+        """A valid draft was checked and waits for an operator. Not called while the plugin is off."""
+
+    def request_ended(self, request_id: str, status: str) -> None:  # noqa: B027
+        """A request has ended, in whatever thread it ran. Not called while the plugin is off."""
+
+    def look(self) -> None:  # noqa: B027
+        """The folders are looked through, also while launches are stopped or the plugin is off."""
+
     def checkpoint_signed(self) -> None:  # noqa: B027
         """The daemon signed a trail checkpoint."""
 
@@ -60,9 +70,7 @@ class Work(ABC):
         """
 
     def close(self, *, wait: bool) -> None:  # noqa: B027
-        """The daemon ends, and nothing runs any more. `wait`: nobody asked it to stop, so that what is on its way to
-        the plugin may be waited for.
-        """
+        """The daemon ends. `wait`: nobody asked it to stop, so an answer that is on its way may be waited for."""
 
 
 WORK: Final = Place[Callable[[DaemonParts], Work]]("work")

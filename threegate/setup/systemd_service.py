@@ -262,7 +262,7 @@ def _projects(
 def _facts(
     workspace: Workspace, settings: Settings, account: _Account, *, era: bool, projects: tuple[Path, ...]
 ) -> UnitFacts:
-    notify, servers = settings.notify, _servers(workspace)
+    servers = _servers(workspace)
     plugins = [needs(settings) for needs in NEEDS.given(settings.plugins.off).values()]
     programs = [Path(place) for server in servers for place in server.program]
     folders = [Path(item.path) for server in servers for item in server.binds]
@@ -275,9 +275,7 @@ def _facts(
         state=account.state,
         era=era,
         network=bool(
-            notify.urls
-            or notify.requester_hook
-            or any(needed.network for needed in plugins)
+            any(needed.network for needed in plugins)
             or any(server.allow or server.place == "host" for server in servers)
         ),
         installed=(

@@ -21,7 +21,6 @@ class EvidenceWork(Work):
         self._settings = daemon.settings
         self._witnesses = WitnessRequests(daemon.trail, daemon.log)
         self._metrics = MetricsFile(daemon.workspace, daemon.log, self._metrics_settings)
-        self._metrics.turn()
         self._completed = False
 
     def turn(self, context: Context, *, off: bool) -> int:
@@ -32,8 +31,10 @@ class EvidenceWork(Work):
             complete_cosignature(context.trail)
             self._completed = True
         self._witnesses.follow({} if off else context.policy.settings.section(WitnessSettings).named)
-        self._metrics.turn()
         return 0
+
+    def look(self) -> None:
+        self._metrics.turn()
 
     def checkpoint_signed(self) -> None:
         self._witnesses.ask()
