@@ -6,9 +6,7 @@ setting switches a gate off. `deciding()` is the part that goes into the policy 
 
 from __future__ import annotations
 
-import base64
 import difflib
-import hashlib
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
-from threegate.core.file_names import SETTINGS_FILE, WITNESS_NAME
+from threegate.core.file_names import SETTINGS_FILE
 from threegate.core.plugins import PLUGINS, Place, Plugin, plugin_named
 from threegate.core.risk_domains import RiskDomain
 from threegate.core.toml_table import Rule, Table, WrongValueError, is_table, kinds_of, read_table, setting
@@ -183,51 +181,6 @@ class AuditSettings(Table):
     )
 
 
-def _key_of_a_witness(value: str) -> None:
-    name, key_id, encoded = value.split("+", 2)
-    data = base64.b64decode(encoded)
-    known = hashlib.sha256(name.encode() + b"\n" + data).hexdigest()[:8]
-    if data[:1] != b"\x04" or known != key_id:
-        raise ValueError("not the verifier key of a witness, or a part of it is wrong; copy it again")
-
-
-class WitnessReference(Table):
-    """A witness that cosigns trail checkpoints: where it answers, and the key that its cosignatures must be of."""
-
-    url: str = setting(
-        pattern=r"https?://([A-Za-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]{0,500})?",
-        description=(
-            "what comes before `/add-checkpoint`; http is enough, for what is sent is public to the witness and "
-            "what comes is signed"
-        ),
-    )
-    key: str = setting(
-        pattern=r"[!-*,-~]{1,128}\+[0-9a-f]{8}\+[A-Za-z0-9+/]{44}",
-        description="the verifier key that `threegate witness serve` printed",
-        check=_key_of_a_witness,
-    )
-
-
-def _different_witnesses(value: dict[str, WitnessReference]) -> None:
-    if len(value) > limits.WITNESSES:
-        raise ValueError(f"at most {limits.WITNESSES} witnesses are asked")
-    if not all(re.fullmatch(WITNESS_NAME, name) for name in value):
-        raise ValueError("a name has lower-case letters, digits and hyphens, at most 32")
-    if len({witness.key for witness in value.values()}) < len(value):
-        raise ValueError("two witnesses have one key: they are one witness")
-
-
-class TrailSettings(Table):
-    """Who else sees the trail (docs/witnesses.md)."""
-
-    witnesses: dict[str, WitnessReference] = setting(
-        default={},
-        description="witnesses that are asked to cosign each trail checkpoint, by name",
-        check=_different_witnesses,
-        example='office = { url = "http://10.0.0.2:8767", key = "..." }',
-    )
-
-
 class SecretReference(Table):
     """Where the operator keeps a secret: an environment variable of the daemon, or a file; and for what it is used.
 
@@ -252,24 +205,6 @@ class ResultsSettings(Table):
         default="always",
         description="whether output files without secrets go to `results/<request_id>/`, 16 MiB a request at most",
     )
-
-
-class NotifySettings(Table):
-    """Whom to tell that something waits or has ended ([notify] extra): docs/notices.md says what a notice contains."""
-
-    urls: tuple[str, ...] = setting(default=(), description="apprise URLs to notify when a draft is waiting")
-    requester_hook: str = setting(default="", description="apprise URL to notify when a request has ended")
-
-
-class MetricsSettings(Table):
-    """Numbers for Prometheus ([metrics] extra); `serve http` has them at /metrics as well."""
-
-    textfile: str = setting(
-        default="",
-        pattern=r"(/.*\.prom)?",
-        description="absolute path of a .prom file for node_exporter's textfile collector; empty: none is written",
-    )
-    interval: int = setting(parse=parse_duration, default=15, le=3600, description="how often it is written")
 
 
 def _named_uids(value: dict[str, str]) -> None:
@@ -352,13 +287,10 @@ class Settings(Table):
     contracts: ContractSettings = ContractSettings()
     runners: RunnersSettings = RunnersSettings()
     audit: AuditSettings = AuditSettings()
-    trail: TrailSettings = TrailSettings()
     secrets: dict[str, SecretReference] = setting(
         default={}, description="operator-side secrets, by name", example='github = { env = "GITHUB_TOKEN" }'
     )
     results: ResultsSettings = ResultsSettings()
-    notify: NotifySettings = NotifySettings()
-    metrics: MetricsSettings = MetricsSettings()
     plugins: PluginsSettings = PluginsSettings()
     sections: dict[str, Table] = setting(
         default={}, description="what the sections of plugins change of their defaults", parse=_read_sections, rest=True
@@ -387,7 +319,7 @@ class Settings(Table):
         a plugin that is off or absent has none.
         """
         whole = self._core()
-        for name in ("audit", "trail", "notify", "metrics", "plugins"):
+        for name in ("audit", "plugins"):
             del whole[name]
         whole |= self._deciding_sections()
         del whole["approval"]["draft_ttl"]  # it stops what was not approved

@@ -31,6 +31,7 @@ from threegate.daemon.draft_findings import action_findings, off_findings, works
 from threegate.daemon.event_budget import EventBudget
 from threegate.daemon.input_hashes import PENDING, InputHashes
 from threegate.daemon.log import Log
+from threegate.daemon.plugin_work import OnDraft
 from threegate.daemon.typecheck_queue import TypecheckQueue
 from threegate.judgement.policy import Policy
 from threegate.launch.results.verdict import State, Verdict, write_verdict
@@ -103,10 +104,8 @@ class Inbox:
     """What plugins take besides requests, by the plugin's name: the names of such files, as a pattern, and what takes
     them.
     """
-    on_draft: Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None] = lambda *draft: None
-    """Called with each valid draft that was checked (for notices): its file, what was read, the requester,
-    and the file's change time in nanoseconds.
-    """
+    on_draft: OnDraft = lambda *draft: None
+    """Called with each valid draft that was checked."""
     on_valid: Callable[[Path], None] = lambda path: None
     """Called with each draft that was found valid and was not made from a proposal."""
     beat: Callable[[], None] = lambda: None

@@ -327,7 +327,7 @@ HTTP: Final[dict[str, str]] = {
     "gate_not_usable": "the workspace's settings or contracts cannot be read: fix them there",
     "method_not_allowed": "this path expects another method",
     "metrics_not_readable": "the trail or a folder cannot be read by the server's account",
-    "no_metrics": "the server has no workspace, or lacks the extra threegate[metrics]",
+    "no_metrics": "the server has no workspace, lacks the extra threegate[metrics], or its plugin evidence is off",
     "no_workspace": "the server was started without a workspace",
     "not_found": "there is nothing at this path",
     "not_judged": "the body contains nothing that can be judged",
