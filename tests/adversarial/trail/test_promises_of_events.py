@@ -70,19 +70,19 @@ PROMISES: dict[str, tuple[str, str]] = {
     ),
     "workspace_adopted": (
         "approvals of earlier ones are void",
-        "records/test_adopt_and_prune.py::test_a_restored_backup_is_adopted_by_a_signature_and_old_approvals_are_void",
+        "audit/test_adopt_and_prune.py::test_a_restored_backup_is_adopted_by_a_signature_and_old_approvals_are_void",
     ),
     "drill_placed": (
         "this id is spent",
         "plugins/drills/test_drills_never_run.py::test_a_copy_in_approved_never_runs",
     ),
     "drill_set": ("switched drills off", "plugins/drills/test_drills.py::test_switching_off_withdraws_it"),
-    "agent_ended": ("nothing of it lives any more", "agents/test_agent_run_command.py::test_a_kill_leaves_nothing"),
+    "agent_ended": ("nothing of it lives any more", "plugins/agents/test_agent_run_command.py::test_a_kill_leaves_nothing"),
     "undone": (
         "did not take the change back",
         "end_to_end/test_change_sets.py::test_an_undo_changes_nothing_where_somebody_went_on",
     ),
-    "pruned": ("nothing needs", "records/test_adopt_and_prune.py::test_prune_keeps_inputs_that_something_else_names"),
+    "pruned": ("nothing needs", "audit/test_adopt_and_prune.py::test_prune_keeps_inputs_that_something_else_names"),
 }  # fmt: skip
 """By kind: words of its sentence or docstring, and the test that tries to make them false."""
 
