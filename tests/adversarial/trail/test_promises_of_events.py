@@ -77,7 +77,10 @@ PROMISES: dict[str, tuple[str, str]] = {
         "plugins/drills/test_drills_never_run.py::test_a_copy_in_approved_never_runs",
     ),
     "drill_set": ("switched drills off", "plugins/drills/test_drills.py::test_switching_off_withdraws_it"),
-    "agent_ended": ("nothing of it lives any more", "plugins/agents/test_agent_run_command.py::test_a_kill_leaves_nothing"),
+    "agent_ended": (
+        "nothing of it lives any more",
+        "plugins/agents/test_agent_run_command.py::test_a_kill_leaves_nothing",
+    ),
     "undone": (
         "did not take the change back",
         "end_to_end/test_change_sets.py::test_an_undo_changes_nothing_where_somebody_went_on",
