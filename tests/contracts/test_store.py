@@ -16,8 +16,7 @@ from threegate.core import limits
 from threegate.core.workspace import Workspace
 from threegate.trail.event import Event
 from threegate.trail.known_kinds import known_kinds
-from threegate.trail.locked_trail import LockedTrail
-from threegate.trail.trail import Trail
+from threegate.trail.trail import LockedTrail, Trail
 
 WORKSPACE_ID = "ws-" + "0" * 32
 SPEC: dict[str, Any] = {

@@ -20,9 +20,8 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy, load_policy
 from threegate.runners.backend import policy_facts
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import SettingsChanged
-from threegate.trail.trail import Trail
+from threegate.trail.trail import LockedTrail, Trail
 
 _STILL_SECONDS = 0.25
 _NAMES = 64

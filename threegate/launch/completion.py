@@ -35,7 +35,7 @@ from threegate.request.model import Request
 from threegate.trail import moves, payloads
 from threegate.trail.event import Event, trail_text, trail_value
 from threegate.trail.history import RequestHistory
-from threegate.trail.locked_trail import LockedTrail
+from threegate.trail.trail import LockedTrail
 
 CHANGED = Waiting("request_changed", "the file changed while it was judged; reading it again")
 

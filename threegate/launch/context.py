@@ -26,9 +26,8 @@ from threegate.runners.backend import policy_facts
 from threegate.runners.interface import Runner
 from threegate.runners.machine import MACHINES, machine_of, refuse_absent
 from threegate.trail.chain import segment_paths
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Started
-from threegate.trail.trail import Trail
+from threegate.trail.trail import LockedTrail, Trail
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from threegate.launch.launch_problem import read_operators
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.trail.history import RequestHistory
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved
 from threegate.trail.payloads.placed import Owner
+from threegate.trail.trail import LockedTrail
 
 
 @dataclass(frozen=True, slots=True)

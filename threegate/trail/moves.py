@@ -19,8 +19,8 @@ from threegate.core.file_names import request_of_companion
 from threegate.core.workspace import STATES, Workspace
 from threegate.trail.event import Event, trail_text
 from threegate.trail.history import RequestHistory
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Payload, Placed
+from threegate.trail.trail import LockedTrail
 
 NUMBERS = 10_000
 """How many files of one name a folder takes."""
