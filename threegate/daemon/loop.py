@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from threegate.core.errors import (
     is_disk_full,
 )
 from threegate.core.workspace import Workspace
+from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.folder_watch import FolderWatch
@@ -39,14 +40,14 @@ from threegate.daemon.metrics_file import MetricsFile
 from threegate.daemon.plugin_work import WORK, DaemonParts, Work
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
 from threegate.daemon.recovery import DISK_WAS_FULL, recover
-from threegate.daemon.runner_set import RunnerSet
-from threegate.daemon.signals import signals_to
-from threegate.daemon.supervisor import Supervisor
+from threegate.daemon.supervisor import Supervisor, signals_to
 from threegate.judgement.policy import Policy
+from threegate.launch.context import daemon_context
 from threegate.launch.open_work import refuse_open
 from threegate.launch.results.space import give_back, reserve_result
 from threegate.plugins.evidence.witness_requests import WitnessRequests
 from threegate.review.draft_sources import SOURCES, TakeFile
+from threegate.runners.machine import machine_of
 from threegate.trail.trail import Trail
 
 _TYPES_SECONDS = 0.2
@@ -54,6 +55,8 @@ _NAMES_SHOWN = 8
 _TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
 _RESERVE_LOOK_SECONDS = 1.0
 _FOLDERS_LOOK_SECONDS = 0.1
+_OF_DISPATCHER = ("workspace", "runners", "secrets", "notify", "requesters", "plugins", "sections")
+"""The settings that its runners, its budget and its notices depend on."""
 _TRIAL = "trial"
 """Whose result gets space, and gives it back, after a full disk."""
 """While requests run and end, which wakes the daemon each time, its folders are scanned at most this
@@ -92,7 +95,12 @@ class Daemon:
     _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     _trail: Trail = field(init=False)
     _policy_reload: PolicyReload = field(init=False)
-    _runner_set: RunnerSet = field(init=False)
+    _dispatcher: Dispatcher = field(init=False)
+    """Created once, until the settings that it depends on change."""
+    _outdated: bool = False
+    """Whether they have changed. A running request is finished by the runners that started it: the next dispatcher
+    takes over only when nothing runs, and nothing is started before.
+    """
     _metrics_file: MetricsFile = field(init=False)
     _witnesses: WitnessRequests = field(init=False)
     _draft_expiry: DraftExpiry = field(init=False)
@@ -111,24 +119,26 @@ class Daemon:
         with self.workspace.daemon_lock():
             try:
                 refuse_open(self.workspace, self._trail, self._policy_reload.policy.settings)
-                self._runner_set = self._new_runner_set(self._policy_reload.policy)
+                self._dispatcher = self._new_dispatcher(self._policy_reload.policy)
                 try:
                     return self._work()
                 finally:
-                    self._runner_set.close()
+                    self._dispatcher.close()
             finally:
                 self._trail.close()
 
-    def _new_runner_set(self, policy: Policy) -> RunnerSet:
-        return RunnerSet.make(
+    def _new_dispatcher(self, policy: Policy) -> Dispatcher:
+        """With new runners, which start nothing until they are called. Raises TrailError, Unavailable."""
+        context = daemon_context(
             self.workspace,
             self._trail,
             policy,
-            self.log,
             boot_nonce=self._boot_nonce,
-            wake=self.wake,
-            beat=self.supervisor.turned,
+            say=lambda line: self.log.say("cluster", what=line),
         )
+        machine = machine_of(policy.settings)
+        budget, threads = machine.budget(policy.settings, context.runners), machine.threads(policy.settings)
+        return Dispatcher(context, budget, self.log, self.wake, threads, beat=self.supervisor.turned)
 
     def _work(self) -> int:
         self._fill_reserve()
@@ -136,7 +146,7 @@ class Daemon:
         for line in self._trail.fixed:
             self.log.say("fixed", what=line)
         self._report_contracts()
-        parts = DaemonParts(self.log, lambda *draft: self._runner_set.notices.draft_waits(*draft), lambda: inbox.valid)
+        parts = DaemonParts(self.log, lambda *draft: self._dispatcher.notices.draft_waits(*draft), lambda: inbox.valid)
         inbox = Inbox(
             self.workspace,
             self._trail,
@@ -168,10 +178,10 @@ class Daemon:
             problem = self._turns(inbox, problem)
         except OSError as error:
             failed = Unavailable(f"{error.filename or 'the disk'}: {error.strerror or error}")
-            self._runner_set.dispatcher.failed = failed
+            self._dispatcher.failed = failed
             self.log.say("stopped", what=str(failed))
         except ThreeGateError as error:
-            self._runner_set.dispatcher.failed = self._runner_set.dispatcher.failed or error
+            self._dispatcher.failed = self._dispatcher.failed or error
             self.log.say("stopped", what=str(error))
         finally:
             self.supervisor.stopping()
@@ -179,12 +189,12 @@ class Daemon:
             inbox.close()
             self._metrics_file.close()
             if self.once:
-                self._runner_set.dispatcher.finish(self.stop)
-            if not self._runner_set.dispatcher.stop(limits.STOP_GRACE_SECONDS):
+                self._dispatcher.finish(self.stop)
+            if not self._dispatcher.stop(limits.STOP_GRACE_SECONDS):
                 self.abandon(EXIT_FAILED)
             self._witnesses.close(limits.WITNESS_SECONDS if self.once and not self.stop.is_set() else 0.0)
         self.log.say("ended")
-        dispatcher = self._runner_set.dispatcher
+        dispatcher = self._dispatcher
         reasons = (problem, dispatcher.failed, dispatcher.held_up, dispatcher.full, self._full)
         stopped = any(reason is not None for reason in reasons)
         return EXIT_FAILED if stopped else EXIT_OK
@@ -207,20 +217,20 @@ class Daemon:
 
     def _begin(self) -> str | None:
         """Recover, unless launches are blocked; then return why."""
-        context = self._runner_set.context
+        context = self._dispatcher.context
         problem = context.begin()
         if problem is not None:
             code, line = problem
             self.log.say("stopped", code=code, what=line)
             return line
-        self._runner_set.dispatcher.unsettled = True
+        self._dispatcher.unsettled = True
         self._unless_full(self._settle)
         return None
 
     def _settle(self) -> int:
         """Recover; then requests may start. Raises TrailError, Unavailable, OSError."""
-        dispatcher = self._runner_set.dispatcher
-        recover(self._runner_set.context, self.log, DISK_WAS_FULL if dispatcher.full is not None else None)
+        dispatcher = self._dispatcher
+        recover(self._dispatcher.context, self.log, DISK_WAS_FULL if dispatcher.full is not None else None)
         self._keep_trail_checkpoint(complete_trail_checkpoint)
         if self._unrecorded:
             self._policy_reload.record_contracts()
@@ -270,28 +280,28 @@ class Daemon:
             self.wake.clear()
             self.supervisor.turned()
             now = time.monotonic()
-            looked = now - self._looked_through >= _FOLDERS_LOOK_SECONDS or not self._runner_set.dispatcher.running
+            looked = now - self._looked_through >= _FOLDERS_LOOK_SECONDS or not self._dispatcher.running
             if looked:
                 self._full = None
             if looked or self.reload.is_set():
                 self._unless_full(self._look_at_settings)
             applied = self._full is None
             unsettled, changing = self._policy_reload.problem, self._policy_reload.is_changing
-            context, dispatcher = self._runner_set.context, self._runner_set.dispatcher
-            policy = context.policy
+            dispatcher = self._dispatcher
+            context = dispatcher.context
             did = 0
             if looked:
                 self._looked_through = now
                 self._fill_reserve()
                 self._metrics_file.turn()
-                did += self._unless_full(partial(inbox.scan, policy))
+                did += self._unless_full(partial(inbox.scan, context.policy))
                 if inbox.full is not None:
                     self._note_full(inbox.full)
                 self._watch.follow(inbox.live)
                 did += self._unless_full(partial(inbox.types.work, _TYPES_SECONDS))
                 if unsettled is None and not changing and problem is None:
                     did += self._unless_full(partial(self._draft_expiry.turn, context))
-                    off = policy.settings.plugins.off
+                    off = context.policy.settings.plugins.off
                     for name, work in self._works.items():
                         did += self._unless_full(partial(work.turn, context, off=name in off))
                 self._controls()
@@ -299,8 +309,7 @@ class Daemon:
                 problem = self._begin()
             elif problem is None and dispatcher.unsettled and not dispatcher.running:
                 self._unless_full(self._settle)
-            starts = problem is None and unsettled is None and not changing and self._runner_set.fits(policy)
-            starts = starts and applied
+            starts = problem is None and unsettled is None and not changing and not self._outdated and applied
             did += self._unless_full(dispatcher.schedule if starts else dispatcher.collect)
             if dispatcher.full is not None:
                 self._note_full(dispatcher.full)
@@ -353,12 +362,14 @@ class Daemon:
             self._report_contracts()
         elif at_once and problem is None:
             self.log.say("reloaded", what="nothing changed")
-        if self._policy_reload.policy is not self._runner_set.context.policy:
-            self._runner_set.take_up(self._policy_reload.policy)
-        dispatcher = self._runner_set.dispatcher
-        fits = self._runner_set.fits(self._policy_reload.policy)
-        if not fits and not dispatcher.running and dispatcher.failed is None:
-            self._replace_runner_set()
+        policy, dispatcher = self._policy_reload.policy, self._dispatcher
+        if policy is not dispatcher.context.policy:
+            dispatcher.context = replace(dispatcher.context, policy=policy)
+            self._outdated = any(
+                getattr(policy.settings, name) != getattr(dispatcher.settings, name) for name in _OF_DISPATCHER
+            )
+        if self._outdated and not dispatcher.running and dispatcher.failed is None:
+            self._replace_dispatcher(policy)
         return 0
 
     def _report_contracts(self) -> None:
@@ -366,17 +377,16 @@ class Daemon:
         if wrong is not None:
             self.log.say("contracts", code="contracts_do_not_compile", what=wrong)
 
-    def _replace_runner_set(self) -> None:
-        old = self._runner_set
-        self._runner_set = self._new_runner_set(self._policy_reload.policy)
-        new = self._runner_set.dispatcher
-        new.unsettled, new.full = old.dispatcher.unsettled, old.dispatcher.full
-        old.dispatcher.stop(0.0)
+    def _replace_dispatcher(self, policy: Policy) -> None:
+        old, new = self._dispatcher, self._new_dispatcher(policy)
+        new.unsettled, new.full = old.unsettled, old.full
+        self._dispatcher, self._outdated = new, False
+        old.stop(0.0)
         old.close()
 
     def _report_status(self, problem: str | None) -> None:
         """One line for the service manager: numbers, or the reason why nothing is started."""
-        dispatcher = self._runner_set.dispatcher
+        dispatcher = self._dispatcher
         failed = None if dispatcher.failed is None else str(dispatcher.failed)
         if (why := failed or problem or dispatcher.held_up) is not None:
             self.supervisor.status(f"nothing is started: {why}")
@@ -396,13 +406,10 @@ class Daemon:
         need.
         """
         now = time.monotonic()
-        if (
-            now - self._looked_for_trail_checkpoint < _TRAIL_CHECKPOINT_LOOK_SECONDS
-            and self._runner_set.dispatcher.running
-        ):
+        if now - self._looked_for_trail_checkpoint < _TRAIL_CHECKPOINT_LOOK_SECONDS and self._dispatcher.running:
             return False
         self._looked_for_trail_checkpoint = now
-        every = self._runner_set.context.policy.settings.audit.checkpoint_every
+        every = self._dispatcher.context.policy.settings.audit.checkpoint_every
         return self._keep_trail_checkpoint(lambda trail: trail_checkpoint_when_due(trail, every, actor="daemon"))
 
     def _keep_trail_checkpoint(self, keep: Callable[[Trail], Path | None]) -> bool:
@@ -421,7 +428,7 @@ class Daemon:
         """Cancellations requested by the operator."""
         for path in sorted(self.workspace.control.glob("cancel-*")):
             request_id = path.name.removeprefix("cancel-")
-            if self._runner_set.dispatcher.cancel(request_id):
+            if self._dispatcher.cancel(request_id):
                 self.log.say("cancelling", request=request_id)
             with suppress(FileNotFoundError):
                 durable.unlink(path)
