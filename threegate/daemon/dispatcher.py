@@ -32,9 +32,9 @@ from threegate.launch.pipeline import launch
 from threegate.launch.status_file import write_waiting
 from threegate.request.job import Job
 from threegate.runners.backend import running
-from threegate.runners.budget import Budget, Lease, Round
 from threegate.runners.interface import Control
 from threegate.runners.live_output import LiveOutputFile
+from threegate.runners.machine import Budget, Lease, Round
 
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0
