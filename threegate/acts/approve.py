@@ -43,7 +43,7 @@ from threegate.review.reviewed_draft import (
 )
 from threegate.trail import moves
 from threegate.trail.payloads import Approved
-from threegate.trail.payloads.placed import Owner, owner_fields
+from threegate.trail.payloads.payload import Owner, owner_fields
 from threegate.trail.trail import LockedTrail
 
 _MODE = 0o600

@@ -44,7 +44,7 @@ from threegate.runners.backend import running
 from threegate.runners.machine import never_fits
 from threegate.trail.index import KnownRun, TrailIndex
 from threegate.trail.payloads import Observed, Validated
-from threegate.trail.payloads.placed import Owner, owner_fields
+from threegate.trail.payloads.payload import Owner, owner_fields
 from threegate.trail.trail import LockedTrail, Trail
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")

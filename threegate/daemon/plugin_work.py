@@ -18,7 +18,7 @@ from threegate.launch.context import Context
 from threegate.request.exposure import Exposure
 from threegate.request.model import Request
 from threegate.trail.index import KnownRun
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 OnDraft = Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None]
 """Notifies the operators of a valid draft: its file, what was read, the requester, and the file's change time in

@@ -25,7 +25,7 @@ from threegate.request.shown_whole import unread_inputs
 from threegate.trail import moves
 from threegate.trail.history import RequestHistory
 from threegate.trail.index import KnownRun
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 from threegate.trail.trail import LockedTrail
 
 _BACKEND_LINE = re.compile(rb"^backend: ?([A-Za-z][A-Za-z0-9_]{0,39})$", re.MULTILINE)

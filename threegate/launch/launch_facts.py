@@ -19,7 +19,7 @@ from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import Approved
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 from threegate.trail.trail import LockedTrail
 
 

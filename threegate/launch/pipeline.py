@@ -29,7 +29,7 @@ from threegate.request.job import Job
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
 from threegate.trail import moves, payloads
 from threegate.trail.history import UNKNOWN_EVENT, RequestHistory, unknown_event_text
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 from threegate.trail.trail import advance_head
 
 _ENDS: Final[Mapping[str, type[payloads.End]]] = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # code that only reads results imports no gate
     from threegate.core.workspace import Workspace
     from threegate.judgement.judge import Clearance
     from threegate.request.job import Job, Platform
-    from threegate.trail.payloads.placed import Owner
+    from threegate.trail.payloads.payload import Owner
 
 Status = Literal[
     "succeeded",

@@ -36,8 +36,7 @@ from threegate.core import durable, limits
 from threegate.core.errors import TrailError, Unavailable
 from threegate.core.user_state import UserState
 from threegate.trail.chain import WORKSPACE_ID, open_segment
-from threegate.trail.event import Event, LineError, parse_line
-from threegate.trail.known_kinds import plugin_kinds
+from threegate.trail.event import Event, LineError, parse_line, plugin_kinds
 from threegate.trail.workspace_key import SigningKey, VerifierKey, load_key
 
 MAGIC: Final = b"threegate-index/3\n"

@@ -188,19 +188,13 @@ class LockedTrail:
 
     def __init__(self, trail: TrailOnDisk) -> None:
         self._trail = trail
+        self.workspace = trail.workspace
+        """Whose trail this is."""
+        self.index = trail._index
+        """What the trail says, everything appended so far included."""
         self._pending: list[bytes] = []
         self._open = True
         self._stamp: str | None = None
-
-    @property
-    def workspace(self) -> Workspace:
-        """Whose trail this is."""
-        return self._trail.workspace
-
-    @property
-    def index(self) -> TrailIndex:
-        """What the trail says, everything appended so far included."""
-        return self._trail._index
 
     @property
     def now(self) -> datetime:
@@ -227,13 +221,13 @@ class LockedTrail:
         trail = self._trail
         trail._refuse_failed()
         if request_id is not None and isinstance(payload, _LETS_RUN):
-            refuse_unknown_event(trail._index.history(request_id))
+            refuse_unknown_event(self.index.history(request_id))
         event = trail._next(payload, request_id, actor, self._stamp)
         self._stamp = None
         start = trail._offset + sum(map(len, self._pending))
         self._reserve(start + len(event.line) + 1)
         trail._chain.follow(event)
-        trail._index.add(event, trail._base + start)
+        self.index.add(event, trail._base + start)
         self._pending.append(event.line + b"\n")
         return event
 
@@ -353,7 +347,7 @@ class LockedTrail:
             return True  # read to sign this checkpoint; who comes next begins from the file
         kept = read_kept_index(index.workspace_id, key.public)
         if kept is not None:
-            trail._index = TrailIndex(kept, trail._read_line)
+            self.index = trail._index = TrailIndex(kept, trail._read_line)
         return kept is not None
 
     def outside_problem(self) -> str | None:

@@ -22,7 +22,7 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.drills.kinds import DrillEnded, drill_commitment
 from threegate.review.draft_sources import Answer, DraftSource
 from threegate.trail import moves
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 from threegate.trail.trail import LockedTrail
 
 if TYPE_CHECKING:
