@@ -214,8 +214,7 @@ class Dispatcher:
     def collect(self) -> int:
         """Collect requests that ended, start nothing. Returns how many there were. Raises OSError."""
         done = self._collect()
-        self._write_lasting()
-        self._write_output()
+        self._show_running()
         return done
 
     def pause(self, longest: float) -> float:
@@ -353,29 +352,21 @@ class Dispatcher:
         if job.action.alone is None and lease.release():
             self.wake.set()
 
-    def _write_lasting(self) -> None:
-        """Write the `running` status of longer runs; those not claimed yet are checked again shortly."""
+    def _show_running(self) -> None:
+        """Write the `running` status of longer runs, and now and then the last output line of those that have it. A run
+        that is not claimed yet is checked again shortly.
+        """
         now = time.monotonic()
         for entry in self._running.values():
-            if now < entry.status_at:
-                continue
-            entry.status_at = now + LASTING_SECONDS
-            if entry.control.lasting is not None:
-                entry.status_at = inf
-                entry.control.lasting()
-
-    def _write_output(self) -> None:
-        """Write the last output line of requests with the `running` status, now and then."""
-        now = time.monotonic()
-        if now < self._output_at:
-            return
-        lasting = {
-            entry.approved.request_id: entry.control.output
-            for entry in self._running.values()
-            if entry.status_at == inf
-        }
-        self._output_at = now + limits.LIVE_SECONDS
-        self._output_file.write(lasting)
+            if now >= entry.status_at:
+                entry.status_at = now + LASTING_SECONDS
+                if entry.control.lasting is not None:
+                    entry.status_at = inf
+                    entry.control.lasting()
+        if now >= self._output_at:
+            self._output_at = now + limits.LIVE_SECONDS
+            lasting = [entry for entry in self._running.values() if entry.status_at == inf]
+            self._output_file.write({entry.approved.request_id: entry.control.output for entry in lasting})
 
     def _collect(self) -> int:
         ended = [name for name, entry in self._running.items() if entry.future.done()]

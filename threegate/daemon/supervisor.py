@@ -42,6 +42,8 @@ class Supervisor:
         """
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._watchdog = watchdog_seconds
+        self.turn_seconds = min(1.0, watchdog_seconds / _PINGS_PER_INTERVAL) if watchdog_seconds else 1.0
+        """How long a turn may wait for an event, so that the pings are sent in time."""
         self._clock = clock
         self._pinged = 0.0
         self._status = ""
@@ -59,11 +61,6 @@ class Supervisor:
             address if address.startswith(("/", "@")) else "",
             int(microseconds) / 1e6 if usable else 0.0,
         )
-
-    @property
-    def turn_seconds(self) -> float:
-        """How long a turn may wait for an event, so that the pings are sent in time."""
-        return min(1.0, self._watchdog / _PINGS_PER_INTERVAL) if self._watchdog else 1.0
 
     def ready(self) -> None:
         """The daemon has recovered and is working (again, after a reload)."""

@@ -128,7 +128,9 @@ class Trail(TrailOnDisk):
                 yield held
             finally:
                 self._holder = None
-                held.close()
+                held._open = False
+                if held._pending and not self._failed:
+                    held.sync()
 
     def announce(self, payload: Payload, *, request_id: str | None = None, actor: str) -> Event:
         """One event that no change of state hangs on but what the caller does next; on disk when this returns.
@@ -374,12 +376,6 @@ class LockedTrail:
         if index.hash_at(seq) != kept.get("hash"):
             return f"event {seq} is another one than the kept head names: the trail was replaced"
         return None
-
-    def close(self) -> None:
-        """Leave nothing unsynced behind; called when the block is left."""
-        self._open = False
-        if self._pending and not self._trail._failed:
-            self.sync()
 
 
 def advance_head(head: Mapping[str, str | int]) -> None:
