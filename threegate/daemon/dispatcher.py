@@ -207,9 +207,10 @@ class Dispatcher:
         stopping = STOPPING_CODES | {"workspace_mismatch"}
         return next((wait.code for wait in self._waits.values() if wait.code in stopping), None)
 
-    def waiting_reasons(self) -> dict[str, str]:
-        """File name to reason code of everything waiting."""
-        return {name: wait.code for name, wait in self._waits.items()}
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for something."""
+        return len(self._waits)
 
     def collect(self) -> int:
         """Collect requests that ended, start nothing. Returns how many there were. Raises OSError."""

@@ -259,14 +259,6 @@ class Daemon:
         line = f"{name}{error.strerror}" if isinstance(error, OSError) else str(error)
         self._full = self._full or line
 
-    def _report_full(self) -> None:
-        """Say that the disk is full, or that it no longer is; once."""
-        if self._full is not None and not self._reported_full:
-            self.log.say("full", what=f"{self._full}; make room: threegate agent remove RUN, threegate prune")
-        elif self._full is None and self._reported_full:
-            self.log.say("space", what="the disk has space again")
-        self._reported_full = self._full is not None
-
     def _fill_reserve(self) -> None:
         """Make the spare files that were used, now and then."""
         now = time.monotonic()
@@ -316,8 +308,7 @@ class Daemon:
             if problem is None and dispatcher.failed is None:
                 self._unless_full(self._sign_and_ask)
             if looked:
-                self._report_full()
-                self._report_status(problem or unsettled or self._full)
+                self._report(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
                 break
             idle = looked and not did and not dispatcher.running and not changing
@@ -384,15 +375,21 @@ class Daemon:
         old.stop(0.0)
         old.close()
 
-    def _report_status(self, problem: str | None) -> None:
-        """One line for the service manager: numbers, or the reason why nothing is started."""
+    def _report(self, problem: str | None) -> None:
+        """Say once that the disk is full, or that it no longer is; and one line for the service manager: numbers, or
+        the reason why nothing is started.
+        """
+        if self._full is not None and not self._reported_full:
+            self.log.say("full", what=f"{self._full}; make room: threegate agent remove RUN, threegate prune")
+        elif self._full is None and self._reported_full:
+            self.log.say("space", what="the disk has space again")
+        self._reported_full = self._full is not None
         dispatcher = self._dispatcher
         failed = None if dispatcher.failed is None else str(dispatcher.failed)
-        if (why := failed or problem or dispatcher.held_up) is not None:
+        if (why := failed or problem or self._full or dispatcher.held_up) is not None:
             self.supervisor.status(f"nothing is started: {why}")
-            return
-        waits = len(dispatcher.waiting_reasons())
-        self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
+        else:
+            self.supervisor.status(f"{dispatcher.running} running, {dispatcher.waiting} waiting")
 
     def _draft_seen(self, path: Path) -> None:
         for work in self._works.values():

@@ -17,7 +17,7 @@ from threegate.core.errors import Refused
 from threegate.core.workspace import RequesterFolders, Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import draft_owner, facts_for_launch, file_identity
+from threegate.launch.launch_facts import draft_owner, facts_for_launch
 from threegate.request.backend import BACKENDS, Binding, Bound
 from threegate.request.job import Job, build_job
 from threegate.request.model import InputFile, Request
@@ -210,6 +210,12 @@ def _read_signatures(path: Path, names: Sequence[str]) -> dict[str, bytes]:
             if name in names:
                 raise
     return found
+
+
+def file_identity(path: Path) -> tuple[int, ...]:
+    """Distinguishes a file from another one with its name. Raises FileNotFoundError."""
+    facts = path.lstat()
+    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 def is_there(file: Approved | Unrunnable) -> bool:

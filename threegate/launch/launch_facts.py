@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from threegate.approval.batch import BatchPlace
 from threegate.approval.facts import LaunchFacts, PinnedFile
@@ -31,12 +30,6 @@ class DraftFacts:
     pinned: Mapping[str, PinnedFile]
     batch: BatchPlace | None = None
     """The batch that its `approved` event is going to name."""
-
-
-def file_identity(path: Path) -> tuple[int, ...]:
-    """Distinguishes a file from another one with its name. Raises FileNotFoundError."""
-    facts = path.lstat()
-    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 def facts_for_launch(
