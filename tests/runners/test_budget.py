@@ -13,7 +13,7 @@ from tests.engine_fixtures import era_job, monty_job
 from threegate.core.settings import RunnersSettings
 from threegate.plugins.changes.action import JobChange, ProjectPlace
 from threegate.request.job import Job
-from threegate.runners.budget import Budget, machine_memory_mb, need_of
+from threegate.runners.machine import Budget, machine_memory_mb, need_of
 
 
 def jobs():

@@ -12,10 +12,9 @@ from tests.support import make_place, threegate
 from threegate.plugins.changes.apply.apply_journal import STAGE
 from threegate.runners.backend import DoctorLine
 from threegate.runners.era import era_doctor
-from threegate.runners.interface import Outcome
+from threegate.runners.interface import Outcome, nothing_ran
 from threegate.runners.monty import monty_doctor
 from threegate.runners.probe import read_walls
-from threegate.runners.streams import nothing_ran
 from threegate.setup import doctor as doctor_module
 from threegate.setup.doctor import examine
 from threegate.setup.sandbox import sandbox_folder

@@ -35,7 +35,7 @@ from threegate.launch.context import Context
 from threegate.launch.pipeline import claim, judge_now, launch
 from threegate.plugins.tools.tool_servers import remove_server
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
-from threegate.trail.known_kinds import known_kinds
+from threegate.trail.event import known_kinds
 
 TESTS = Path(__file__).parents[2]
 HERE = "adversarial/trail/test_promises_of_events.py"

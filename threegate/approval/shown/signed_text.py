@@ -18,7 +18,7 @@ from threegate.core.settings import Settings
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.trail.index import KnownRun
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 _NO_WIDTH: Final = 1 << 30
 """Columns: no line is wrapped."""
