@@ -16,10 +16,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from threegate.approval.keys import PLAIN_TYPES, PublicKey, parse_key_text
 from threegate.approval.passkey import Passkey, parse_pin
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN
+from threegate.approval.ssh_wire import (
+    NAMESPACE_ACT,
+    NAMESPACE_APPROVAL,
+    NAMESPACE_LOGIN,
+    PLAIN_TYPES,
+    MalformedError,
+    PublicKey,
+    parse_key_text,
+)
 from threegate.core import canonical, limits
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
@@ -50,11 +56,6 @@ class Operator:
     comment: str = ""
     passkey: Passkey | None = None
     """What is pinned about a passkey; None for every other key."""
-
-    @property
-    def namespaces(self) -> tuple[str, str]:
-        """What the key may sign for."""
-        return NAMESPACE_APPROVAL, NAMESPACE_ACT if self.passkey is None else NAMESPACE_LOGIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from threegate.approval.batch import BatchPlace
 from threegate.approval.facts import LaunchFacts, PinnedFile
-from threegate.approval.shown.signed_text import requesters, shown_request, shown_sha256
+from threegate.approval.shown.request_sections import requesters, shown_request, shown_sha256
+from threegate.approval.statement import BatchPlace
 from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.policy import Policy
 from threegate.launch.launch_problem import read_operators
