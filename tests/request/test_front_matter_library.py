@@ -14,8 +14,7 @@ from tests.request.examples import NAME, NOW, SETTINGS, era
 from threegate.core import limits
 from threegate.core.front_matter_handler import FrontMatterRefused, read_front_matter
 from threegate.request.reader import read_request
-from threegate.request.source import Source, SourceRefused, read_front, read_source
-from threegate.request.yaml_nodes import YAMLRefused, read_mapping
+from threegate.request.source import Source, SourceRefused, read_front, read_mapping, read_source
 
 FENCE = "---"
 
@@ -34,8 +33,8 @@ def cut_by_hand(source: Source) -> Any:
     if len(front.encode()) > limits.FRONT_MATTER_BYTES:
         return "TG109"
     try:
-        return end, front, read_mapping(front, first_line=2, max_depth=limits.FRONT_MATTER_DEPTH)
-    except YAMLRefused as error:
+        return end, front, read_mapping(front)
+    except SourceRefused as error:
         return error.problem
 
 
@@ -43,9 +42,7 @@ def read_by_library(source: Source) -> Any:
     try:
         found = read_front(source)
     except SourceRefused as error:
-        return error.problem.rule
-    except YAMLRefused as error:
-        return error.problem
+        return error.problem.rule if error.problem.rule in ("TG108", "TG109") else error.problem
     return found.end, found.text, found.read
 
 

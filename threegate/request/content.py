@@ -13,8 +13,7 @@ from typing import Final
 
 from threegate.core import limits
 from threegate.core.secretscan.scan import Found, PatternSet, find_secrets, one_byte_each, spans
-from threegate.request.command.installs import find_installs
-from threegate.request.command.paths import find_places
+from threegate.request.command.paths import find_installs, find_places
 from threegate.request.problem import Problem
 
 _READ_ELSEWHERE: Final = ("## Command", "## Code", "## Inputs (JSON)")

@@ -18,7 +18,7 @@ from threegate.core.secretscan.scan import find_secrets
 from threegate.launch.results.front import result_tree
 from threegate.launch.results.model import ToolResult
 from threegate.launch.results.text import visible
-from threegate.request.yaml_nodes import YAMLRefused, plain_value
+from threegate.request.source import SourceRefused, plain_value
 
 _SECTIONS = ("Summary", "Provenance", "Outputs", "Stdout", "Stderr", "Safety Notes")
 _LABELS = ("Untrusted Output Statement:", "Unexpected behavior:", "Network confirmation:")
@@ -67,7 +67,7 @@ def validate_result(data: bytes) -> list[ResultProblem]:
 def _front_matter(front: str) -> list[ResultProblem]:
     try:
         root = result_tree(front)
-    except YAMLRefused as error:
+    except SourceRefused as error:
         return [ResultProblem(error.problem.line, error.problem.message)]
     places = {key: node.line for key, (node, _) in root.value.items()}
     problems = [

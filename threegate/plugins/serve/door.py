@@ -58,7 +58,7 @@ from threegate.plugins.serve.outputs import outputs_of, read_output
 from threegate.plugins.tools.call_draft import draft_call, tool_call
 from threegate.plugins.tools.requested_call import check_arguments
 from threegate.request.reader import read_request
-from threegate.request.yaml_nodes import YAMLRefused
+from threegate.request.source import SourceRefused
 from threegate.review.results import list_results
 from threegate.runners.live_output import PROGRESS, live_output
 from threegate.trail.trail import Trail
@@ -432,7 +432,7 @@ def _told(text: str) -> dict[str, Any]:
     try:
         front = read_result(text)
         values, body = front.read, text.split("\n", front.end + 1)[-1]
-    except (FrontMatterRefused, YAMLRefused):
+    except (FrontMatterRefused, SourceRefused):
         values, body = {}, text
     found = {key: values.get(key) for key in ("exit_code", "reason", "runtime_sec", "network_used")}
     for name in ("Stdout", "Stderr"):
