@@ -58,7 +58,7 @@ class Operator:
     """What is pinned about a passkey; None for every other key."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operators:
     """The operators file and its companion files, read once. If there is a `problem`, nothing can be
     approved.
@@ -73,7 +73,7 @@ class Operators:
     passkeys: bytes | None = None
     """operators.passkeys."""
 
-    @property
+    @functools.cached_property
     def digests(self) -> tuple[str, str | None, str | None]:
         """sha256 of operators, of operators.revoked and of operators.passkeys, as recorded in the trail;
         None: no such file.

@@ -35,7 +35,7 @@ from threegate.request.model import OutputFile, Request, Stage, exposure_of
 from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
 from threegate.request.sections import BodySection, read_sections
-from threegate.request.source import Source, SourceRefused, read_front, read_source, scalars
+from threegate.request.source import Source, SourceRefused, read_front, read_mapping, read_source, scalars
 
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings
@@ -182,7 +182,7 @@ class _Reading:
 
     def _read(self, source: Source) -> None:
         front = read_front(source)
-        root, end = front.read, front.end
+        root, end = read_mapping(front.text), front.end
         if "\\" in front.text:
             self._check_decoded(root, end)
         self.values, self.written = read_keys(root, self.stage, self.bounds), root.value

@@ -1,8 +1,9 @@
 """From bytes to text with lines, and to the front matter as YAML: what is decided before the first rule sees the file.
 
 Invariant: a `Source` is UTF-8 without a byte order mark, at most REQUEST_BYTES and REQUEST_LINES, and its line ends are
-all ``\\n``. In the front matter a plain scalar is a number, true, false or null only if it is exactly that in JSON, and
-a string otherwise; every number is finite and exact. Source: docs/spec/1-tool-request.md, "The file", "Front matter".
+all ``\\n``. Every byte of its text is in the front matter, in a fence, or behind the line `end`. In the front matter a
+plain scalar is a number, true, false or null only if it is exactly that in JSON, and a string otherwise; every number
+is finite and exact. Source: docs/spec/1-tool-request.md, "The file", "Front matter".
 """
 
 from __future__ import annotations
@@ -12,10 +13,79 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import frontmatter
+from frontmatter.default_handlers import BaseHandler
+
 from threegate.core import limits
-from threegate.core.front_matter_handler import FrontMatter, FrontMatterRefused, read_front_matter
 from threegate.core.strict_yaml import Kind, StrictYAMLRefused, YamlNode, json_scalar, read_yaml
 from threegate.request.problem import Problem
+
+FENCE = "---"
+
+
+class FrontMatterRefused(Exception):
+    """The text has no front matter, or too much of it (`too_long`)."""
+
+    def __init__(self, message: str, *, too_long: bool = False) -> None:
+        super().__init__(message)
+        self.too_long = too_long
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """The text between the fences, and the index (from 0) of the line that closes it."""
+
+    text: str
+    end: int
+
+
+class _Handler(BaseHandler):
+    """What python-frontmatter calls: `split` with what it left of the text, then `load` with what `split` returned.
+
+    By itself the library strips a text before it looks for the fence and again behind it, and it knows no lines: files
+    of different bytes would be one document, and bytes that nobody saw would be signed. So the handler keeps the text
+    as it was given, and cuts that one. What the library returns is not used.
+    """
+
+    FM_BOUNDARY = re.compile(r"\A---\n")  # the library wants one; `split` does not use it
+    START_DELIMITER = END_DELIMITER = FENCE
+    found: FrontMatter | None = None
+
+    def __init__(self, text: str, max_bytes: int) -> None:
+        super().__init__()
+        self._lines = text.split("\n")
+        self._max_bytes = max_bytes
+
+    def split(self, text: str) -> tuple[str, str]:
+        """The front matter and the rest of the untouched text. Raises FrontMatterRefused, never ValueError, which the
+        library takes for a text without front matter."""
+        if self._lines[0] != FENCE:
+            raise FrontMatterRefused("line 1 must be exactly --- (no blanks, no further dashes)")
+        try:
+            end = self._lines.index(FENCE, 1)
+        except ValueError:
+            raise FrontMatterRefused("no line that is exactly --- closes the front matter") from None
+        front = "\n".join(self._lines[1:end])
+        if (size := len(front.encode())) > self._max_bytes:
+            message = f"{size} bytes of front matter; at most {self._max_bytes} are read"
+            raise FrontMatterRefused(message, too_long=True)
+        self.found = FrontMatter(front, end)
+        return front, "\n".join(self._lines[end + 1 :])
+
+    def load(self, fm: str) -> dict[str, Any]:
+        """Nothing: what was found is read by `read_mapping`, with its places."""
+        return {}
+
+
+def read_front_matter(text: str, *, max_bytes: int) -> FrontMatter:
+    """What is between two lines of exactly ``---``, the first of which is line 1, in a text with ``\\n`` line ends.
+    Raises FrontMatterRefused.
+    """
+    handler = _Handler(text, max_bytes)
+    frontmatter.parse(text, handler=handler)
+    assert handler.found is not None  # the library called `split`
+    return handler.found
+
 
 _LONE_CR = re.compile(r"\r(?!\n)")
 _ONE_DOCUMENT = "the front matter is one document without YAML directives or further '---'"
@@ -78,10 +148,10 @@ def read_source(data: bytes) -> Source:
     return Source(text, tuple(text.split("\n")))
 
 
-def read_front(source: Source) -> FrontMatter[YamlNode]:
-    """The front matter as a tree of nodes. Raises SourceRefused."""
+def read_front(source: Source) -> FrontMatter:
+    """The front matter of a request. Raises SourceRefused."""
     try:
-        return read_front_matter(source.text, read_mapping, max_bytes=limits.FRONT_MATTER_BYTES)
+        return read_front_matter(source.text, max_bytes=limits.FRONT_MATTER_BYTES)
     except FrontMatterRefused as error:
         raise SourceRefused("TG109" if error.too_long else "TG108", 1, 1, str(error)) from None
 

@@ -1,24 +1,25 @@
 """The tool result, `TS-*.md`: what is returned to CORE, and how it is written.
 
-Invariant: a run's output never leaves its fence or quoted value; the same facts give the same bytes; a result
-is never replaced.
+Invariant: a run's output is visible, masked and cut, and never leaves its fence or quoted value; the same facts give
+the same bytes; a result is never replaced.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 
 from threegate.core import access_lists, durable, limits
-from threegate.core.secretscan.scan import mask_secrets
+from threegate.core.printable import escape_of, is_plain
+from threegate.core.secretscan.scan import find_secrets, mask_secrets
 from threegate.core.workspace import AgentRun, RequesterFolders, Workspace
 from threegate.launch.results.result_facts import ResultFacts
 from threegate.launch.results.space import deliver_reserved, give_back
-from threegate.launch.results.text import ShownText, fence, one_line, show_stream, visible
 from threegate.trail.moves import numbered
 
 OPERATORS_COPY: Final = 0o400
@@ -48,6 +49,15 @@ _SUMMARIES: Final[Mapping[str, str]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ShownText:
+    """What is shown of a stream: safe lines, how many lines it had, and how many secrets were masked."""
+
+    lines: tuple[str, ...]
+    total_lines: int
+    masked: int
+
+
 Shown = tuple[ShownText, ShownText]
 """What a result shows of stdout and of stderr."""
 
@@ -65,11 +75,12 @@ def render_result(facts: ResultFacts, shown: Shown | None = None) -> bytes:
     if facts.status not in _SUMMARIES:
         raise ValueError(f"no status {facts.status!r}")
     stdout, stderr = shown or show_streams(facts)
+    outputs = [f"- /out/{one_line(item.path)} ({item.size} bytes, sha256 {item.sha256})" for item in facts.artifacts]
     lines = ["---", *_front_matter(facts), "---", ""]
     sections = (
         ("Summary", _summary(facts)),
         ("Provenance", _provenance(facts)),
-        ("Outputs", _outputs(facts)),
+        ("Outputs", outputs or ["none"]),
         ("Stdout", _stream(facts.stdout, stdout)),
         ("Stderr", _stream(facts.stderr, stderr)),
         ("Safety Notes", _safety(facts, stdout.masked + stderr.masked)),
@@ -149,7 +160,7 @@ def _front_matter(facts: ResultFacts) -> list[str]:
     return [
         "result_type: tool_result",
         'schema_version: "1"',
-        f"result_id: {_quoted(facts.result_id)}",
+        f"result_id: {_quoted(facts.file_name.removesuffix('.md'))}",
         f'created_utc: "{facts.created_utc.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"',
         f"request_id: {_quoted(facts.request_id)}",
         "executor: tool-exec",
@@ -174,7 +185,8 @@ def _front_matter(facts: ResultFacts) -> list[str]:
         f"stderr_sha256: {_quoted(facts.stderr.sha256 if facts.stderr else None)}",
         f"request_sha256: {_quoted(facts.request_sha256)}",
         f"approved_by: {_quoted(facts.approved_by)}",
-        *_names("countersigned_by", facts.countersigned_by),
+        *(["countersigned_by:"] if facts.countersigned_by else []),
+        *(f"  - {_quoted(name)}" for name in facts.countersigned_by),
         f"approval_sha256: {_quoted(facts.approval_sha256)}",
         f"policy_sha256: {_quoted(facts.policy_sha256)}",
         *_list("inputs", ({"name": name, "sha256": digest} for name, digest in facts.inputs)),
@@ -198,19 +210,14 @@ def _list(key: str, items: Iterable[Mapping[str, Any]]) -> list[str]:
     return [f"{key}:", *lines] if lines else [f"{key}: []"]
 
 
-def _names(key: str, names: Sequence[str]) -> list[str]:
-    return [f"{key}:", *(f"  - {_quoted(name)}" for name in names)] if names else []
-
-
 def _mapping(key: str, value: Mapping[str, str]) -> list[str]:
-    lines = {_plain_key(name): _quoted(str(value[name])) for name in sorted(value)}
+    lines: dict[str, str] = {}
+    for name in sorted(value):
+        plain = _KEY.sub("_", name)[:64]
+        if not plain[:1].isalpha() or plain.lower() in _YAML_WORDS:
+            plain = f"limit_{plain}"  # YAML 1.1 and 1.2 both read each key as this very text
+        lines[plain] = _quoted(str(value[name]))
     return [f"{key}:", *(f"  {name}: {text}" for name, text in lines.items())] if lines else [f"{key}: {{}}"]
-
-
-def _plain_key(name: str) -> str:
-    """A key that YAML 1.1 and 1.2 both read as this very text."""
-    plain = _KEY.sub("_", name)[:64]
-    return plain if plain[:1].isalpha() and plain.lower() not in _YAML_WORDS else f"limit_{plain}"
 
 
 def _summary(facts: ResultFacts) -> list[str]:
@@ -240,11 +247,6 @@ def _provenance(facts: ResultFacts) -> list[str]:
     lines.append(f"- Trail: event {facts.trail_seq}")
     lines += [f"- Input {one_line(name)}: sha256 {digest}" for name, digest in facts.inputs]
     return lines
-
-
-def _outputs(facts: ResultFacts) -> list[str]:
-    lines = [f"- /out/{one_line(item.path)} ({item.size} bytes, sha256 {item.sha256})" for item in facts.artifacts]
-    return lines or ["none"]
 
 
 def _stream(stream: Any, shown: ShownText) -> list[str]:
@@ -287,3 +289,51 @@ def _safety(facts: ResultFacts, masked: int) -> list[str]:
         "",
         f"Network confirmation: {network}",
     ]
+
+
+_TICKS = re.compile(r"`+")
+
+
+def visible(text: str) -> str:
+    """`text` on one line with every control, invisible or unprintable character written as an escape; tabs stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if char == "\t" or is_plain(char) else escape_of(char) for char in text)
+
+
+def one_line(text: str, limit: int = 500) -> str:
+    """A foreign text for a line of prose: masked, visible, no tabs, at most `limit` characters, no Markdown that
+    acts.
+    """
+    shown = visible(mask_secrets(text)).replace("\t", " ")
+    shown = shown if len(shown) <= limit else shown[: limit - 3] + "..."
+    return shown.replace("<", "\\x3c").replace("`", "'")
+
+
+def show_stream(data: bytes) -> ShownText:
+    """Bytes of stdout or stderr as safe lines: secrets masked first, then cut, then made visible."""
+    text = data.decode("utf-8", "backslashreplace")
+    masked = len(find_secrets(text))
+    if masked:
+        text = mask_secrets(text)
+    lines = text.split("\n")
+    if lines and lines[-1] == "":
+        lines.pop()
+    shown = []
+    for line in lines[: limits.RESULT_STDOUT_LINES]:
+        line = visible(line.removesuffix("\r"))
+        again = len(find_secrets(line))
+        if again:
+            masked += again
+            line = mask_secrets(line)
+        if len(line) > limits.RESULT_LINE_CHARS:
+            line = f"{line[: limits.RESULT_LINE_CHARS]} [... {len(line) - limits.RESULT_LINE_CHARS} characters more]"
+        shown.append(line)
+    return ShownText(tuple(shown), len(lines), masked)
+
+
+def fence(lines: tuple[str, ...]) -> list[str]:
+    """The lines inside a fence of backticks that is longer than any run of them within."""
+    longest = max((len(run) for line in lines for run in _TICKS.findall(line)), default=0)
+    mark = "`" * max(3, longest + 1)
+    return [f"{mark}text", *lines, mark]
