@@ -17,7 +17,7 @@ from threegate.core import limits
 from threegate.core.risk_domains import RISK_DOMAINS
 from threegate.core.strict_yaml import YamlNode
 from threegate.request import fields, lists
-from threegate.request.backend import BACKENDS, DEFAULT_BACKEND
+from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Backend
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
 from threegate.request.model import CHOICES, Stage
@@ -372,16 +372,15 @@ def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
     return values
 
 
-def check_together(root: YamlNode, values: Mapping[str, Any], backend: str, findings: Findings) -> None:
+def check_together(root: YamlNode, values: Mapping[str, Any], rules: Backend, findings: Findings) -> None:
     """Rules between keys, for the values that were read."""
 
     def place(name: str) -> YamlNode:
         return root.value[name][1] if name in root.value else YamlNode("", "", 1, 1)
 
-    rules = BACKENDS[backend]
     if values.get("schema_version", rules.version) != rules.version:
         newer = " or ".join(name for name, item in BACKENDS.items() if item.version == "2")
-        message = f'schema_version must be "{rules.version}" for backend {backend}; version 2 is for backend {newer}'
+        message = f'schema_version must be "{rules.version}" for backend {rules.name}; version 2 is for backend {newer}'
         findings.at("TG131", place("schema_version"), message)
     else:
         for name in rules.keys:
@@ -392,11 +391,11 @@ def check_together(root: YamlNode, values: Mapping[str, Any], backend: str, find
         ours = (*rules.keys, *rules.optional)
         for name, key in KEYS.items():
             if key.versions == rules.version == "2" and name in root.value and name not in ours:
-                findings.at("TG170", root.value[name][0], f"{name} is no key of backend {backend}; leave it out")
+                findings.at("TG170", root.value[name][0], f"{name} is no key of backend {rules.name}; leave it out")
     if rules.language and values.get("language", rules.language).casefold() != rules.language:
-        findings.at("TG137", place("language"), f"language must be {rules.language} for backend {backend}")
+        findings.at("TG137", place("language"), f"language must be {rules.language} for backend {rules.name}")
     if not rules.network and values.get("network") == "allowlist":
-        message = f"network must be none for backend {backend}, which has no network"
+        message = f"network must be none for backend {rules.name}, which has no network"
         findings.at("TG138", place("network"), message)
     if "network" in values and (values["network"] == "allowlist") != ("network_allowlist" in root.value):
         message = (

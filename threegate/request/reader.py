@@ -34,7 +34,7 @@ from threegate.request.front_matter import Bounds, check_together, read_keys
 from threegate.request.model import OutputFile, Request, Stage, exposure_of
 from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
-from threegate.request.sections import BodySection, read_sections
+from threegate.request.sections import BodySection
 from threegate.request.source import Source, SourceRefused, read_front, read_mapping, read_source, scalars
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class _Reading:
         self.secrets: list[Found] = []
         self.clean = True
         self.withheld: set[int] = set()
-        self.backend = DEFAULT_BACKEND
+        self.closely: tuple[str, ...] = ()
         self.request: Request | None = None
         self.exposure: Exposure | None = None
         self.parts: dict[str, BodySection] = {}
@@ -172,9 +172,8 @@ class _Reading:
         """The text with what has a closer reader (command, code, variables) blanked out and no heading left, every
         place kept: what counts as prose is decided by the sections that were read, not by what looks like one."""
         lines = [f" #{line[2:]}" if line.startswith("## ") else line for line in source.lines]
-        closely = BACKENDS[self.backend].closely if self.parts else ()
         for section in self.parts.values():
-            if section.name in closely:
+            if section.name in self.closely:
                 start = section.heading - 1
                 end = section.first_line - 1 + len(section.lines)
                 lines[start:end] = [" " * len(line) for line in lines[start:end]]
@@ -187,16 +186,16 @@ class _Reading:
             self._check_decoded(root, end)
         self.values, self.written = read_keys(root, self.stage, self.bounds), root.value
         values, findings = self.values, self.findings
-        if "backend" in values:
-            self.backend = values["backend"]
-        elif "backend" in root.value:  # misspelled, which is an error anyway: guessed, for what else is wrong
+        name = values.get("backend", DEFAULT_BACKEND)
+        if "backend" in root.value and "backend" not in values:  # misspelled: guessed, for what else is wrong
             plain = str(root.value["backend"][1].text).strip().casefold()
-            self.backend = next((name for name in BACKENDS if name.casefold() == plain), DEFAULT_BACKEND)
-        check_together(root, values, self.backend, findings)
-        parts = read_sections(source.lines[end + 1 :], end + 2, self.backend, findings)
+            name = next((known for known in BACKENDS if known.casefold() == plain), DEFAULT_BACKEND)
+        backend = BACKENDS[name]
+        check_together(root, values, backend, findings)
+        parts = sections.read_sections(source.lines[end + 1 :], end + 2, backend, findings)
         if parts is None:
             return
-        self.parts, backend = parts, BACKENDS[self.backend]
+        self.parts, self.closely = parts, backend.closely
         self.action = backend.read(self)
         if "Output Expectations" in parts:
             section = parts["Output Expectations"]

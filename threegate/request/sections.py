@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from threegate.core import limits
-from threegate.request.backend import BACKENDS, Reading
+from threegate.request.backend import BACKENDS, Backend, Reading
 from threegate.request.fields import FILE_NAME, check_output_path
 from threegate.request.findings import Findings
 from threegate.request.model import InputFile, OutputFile
@@ -77,12 +77,12 @@ def lines_outside_fences(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def read_sections(
-    lines: Sequence[str], first_line: int, backend: str, findings: Findings
+    lines: Sequence[str], first_line: int, backend: Backend, findings: Findings
 ) -> dict[str, BodySection] | None:
     """Split the body into sections by name; problems go to `findings`. None where the headings cannot be trusted."""
     env: dict[str, Any] = {}
     scanned = {index for index, line in lines_outside_fences(lines) if "#" in line[:4] and _HEADING.match(line)}
-    if len(scanned) > 2 * len(BACKENDS[backend].sections):
+    if len(scanned) > 2 * len(backend.sections):
         findings.add(
             "TG201",
             first_line + min(scanned),
@@ -100,8 +100,8 @@ def read_sections(
     return _split(tokens, lines, first_line, backend, findings)
 
 
-def _names(backend: str) -> str:
-    return ", ".join(f"## {name}" for name in BACKENDS[backend].sections)
+def _names(backend: Backend) -> str:
+    return ", ".join(f"## {name}" for name in backend.sections)
 
 
 def _headings_agree(
@@ -128,10 +128,10 @@ def _split(
     tokens: Sequence[Token],
     lines: Sequence[str],
     first_line: int,
-    backend: str,
+    backend: Backend,
     findings: Findings,
 ) -> dict[str, BodySection]:
-    expected = BACKENDS[backend].sections
+    expected = backend.sections
     sections: dict[str, BodySection] = {}
     starts = [number for number, token in enumerate(tokens) if token.type == "heading_open"]
     _check_blocks(tokens[: starts[0] if starts else len(tokens)], "", lines, first_line, findings)
@@ -164,20 +164,21 @@ def _split(
             last = max(last, expected.index(name))
             sections[name] = section
     for name in expected:
-        if name not in sections and name not in BACKENDS[backend].optional_sections:
+        if name not in sections and name not in backend.optional_sections:
             line = first_line + max(len(lines) - 1, 0)
-            findings.add("TG202", line, 1, f"the section ## {name} is missing; backend {backend} has {_names(backend)}")
+            message = f"the section ## {name} is missing; backend {backend.name} has {_names(backend)}"
+            findings.add("TG202", line, 1, message)
     return sections
 
 
-def _unknown(name: str, backend: str) -> str:
+def _unknown(name: str, backend: Backend) -> str:
     for other, rules in BACKENDS.items():
         if name in rules.sections:
-            return f"## {name} belongs to backend {other}; this request's backend is {backend}"
-    for known in BACKENDS[backend].sections:
+            return f"## {name} belongs to backend {other}; this request's backend is {backend.name}"
+    for known in backend.sections:
         if known.casefold() == name.strip(" \t#*_:").casefold():
             return f"unknown section; it is spelled exactly '## {known}'"
-    return f"unknown section; backend {backend} has {_names(backend)}"
+    return f"unknown section; backend {backend.name} has {_names(backend)}"
 
 
 def _check_blocks(

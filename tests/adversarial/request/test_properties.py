@@ -150,7 +150,7 @@ def test_what_runs_never_changes_without_the_digest() -> None:
 @given(LINES)
 def test_the_two_heading_readers_agree_or_the_file_is_refused(lines: list[str]) -> None:
     findings = Findings()
-    sections = read_sections(lines, 1, "ERA", findings)
+    sections = read_sections(lines, 1, BACKENDS["ERA"], findings)
     if sections is None:
         assert findings.problems
         return
