@@ -185,6 +185,15 @@ def mask_secrets(text: str) -> str:
     return "".join(pieces)
 
 
+def mask_json(value: Any) -> Any:
+    """A JSON value with the secrets in each of its strings masked; keys are left as they are."""
+    if isinstance(value, str):
+        return mask_secrets(value)
+    if isinstance(value, list):
+        return [mask_json(item) for item in value]
+    return {key: mask_json(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
 def _spans(index: int, data: bytes, text: str) -> Iterator[Found]:
     """Places of one form; the number after the last stands for the assignments."""
     if index == len(FORMS):
