@@ -17,7 +17,7 @@ from threegate.request.action import Script
 from threegate.request.backend import Reading
 from threegate.request.code_inputs import check_vars
 from threegate.request.code_modules import MONTY_NAMES
-from threegate.request.command.paths import find_code_installs, find_installs, find_places
+from threegate.request.command.paths import find_installs, find_places
 from threegate.request.model import InputFile
 from threegate.request.problem import Problem
 
@@ -139,7 +139,7 @@ def _catches_import(handler: ast.ExceptHandler) -> bool:
 
 def _named_in(text: str) -> Iterator[Problem]:
     """Installing commands, host paths and devices in the text, comments and strings included."""
-    for start, _ in (*find_installs(text, most=50), *find_code_installs(text, most=50)):
+    for start, _ in find_installs(text, most=50, code=True):
         yield _placed("TG404", text, start, "this would install software; use what Monty has")
     for place in find_places(text):
         if place.rule == "device":

@@ -112,6 +112,13 @@ class PatternSet:
                 found.append(number)
         return sorted(found)
 
+    def places(self, text: str, *, most: int) -> Iterator[tuple[int, int, int]]:
+        """For each pattern that occurs its number and its `spans`: where they begin and end."""
+        data = one_byte_each(text)
+        for number in self.which(data):
+            for start, end in spans(self._patterns[number], data, most=most):
+                yield number, start, end
+
 
 def spans(pattern: str, data: bytes, *, most: int = 1_000_000) -> Iterator[tuple[int, int]]:
     """Places of a pattern's first group (or of all of it), at most `most`. Text after a group may begin the

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from threegate.core.secretscan.scan import PatternSet, one_byte_each, spans
+from threegate.core.secretscan.scan import PatternSet, one_byte_each
 
 _GAP: Final = r"\s{1,4}"
 _OPTIONS: Final = r"(?:--?[a-z][-=a-z]{0,30}\s{1,4}){0,4}"
@@ -53,25 +53,18 @@ _CODE: Final = (
     r"[\"']-m[\"']\s{0,3},\s{0,3}[\"'](?:pip|ensurepip|venv)[\"']",
     r"\binstall_(?:github|version|local|url|git|cran|bioc|gitlab|bitbucket)\b|\bbiocLite\b|\b(?:update|download)\.packages\b",
 )
-_CODE_SET: Final = PatternSet(_CODE)
 _ANY: Final = PatternSet(_COMMANDS + _CODE)
 _MODULE: Final = re.compile(
     r"(?:-[A-Za-z]*m)?(?:pip|ensurepip|venv|virtualenv|pipx|uv|conda|easy_install|poetry|pipenv|pdm|hatch|get-pip|ez_setup|get-poetry|(?:npm|npx)-cli|yarn|pnpm)(?:\.[a-z_.]+)?"
 )
 
 
-def find_installs(text: str, *, most: int = 400) -> Iterator[tuple[int, int]]:
-    """Places of the commands in `text` that would install software, at most `most` of a kind. Linear time."""
-    data = one_byte_each(text)
-    for number in _COMMAND_SET.which(data):
-        yield from spans(_COMMANDS[number], data, most=most)
-
-
-def find_code_installs(text: str, *, most: int = 400) -> Iterator[tuple[int, int]]:
-    """Places of the calls of a language's own installer in code. Linear time."""
-    data = one_byte_each(text)
-    for number in _CODE_SET.which(data):
-        yield from spans(_CODE[number], data, most=most)
+def find_installs(text: str, *, most: int, code: bool = False) -> Iterator[tuple[int, int]]:
+    """Places of the commands in `text` that would install software, at most `most` of a kind, and with `code` those of
+    the calls of a language's own installer. Linear time.
+    """
+    for _, start, end in (_ANY if code else _COMMAND_SET).places(text, most=most):
+        yield start, end
 
 
 def installs(text: str) -> bool:
@@ -188,14 +181,8 @@ def place_in_pattern(text: str) -> HostPath | None:
 
 def find_places(text: str) -> Iterator[HostPath]:
     """The known places of a host in prose, by kind; at most `_MOST` of a kind."""
-    data = one_byte_each(text)
-    for number in _KNOWN_SET.which(data):
-        yield from _found(number, text, data)
-
-
-def _found(number: int, text: str, data: bytes) -> Iterator[HostPath]:
-    pattern, rule, words = _KNOWN[number]
-    for start, end in spans(pattern, data, most=_MOST):
+    for number, start, end in _KNOWN_SET.places(text, most=_MOST):
+        pattern, rule, words = _KNOWN[number]
         if pattern is _DEVICE and _NULL.match(text, end):
             continue
         if text.startswith("//", start) and text[:start].endswith(":"):
