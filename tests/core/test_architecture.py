@@ -15,7 +15,17 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "threegate"
 ROOMS = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 
-SAME_ROLE = {"action.py", "backend.py", "event.py", "kinds.py", "model.py", "runner.py", "schema.py", "section.py"}
+SAME_ROLE = {
+    "action.py",
+    "backend.py",
+    "event.py",
+    "kinds.py",
+    "model.py",
+    "runner.py",
+    "schema.py",
+    "section.py",
+    "unit.py",
+}
 """Names that several rooms may have, because the file has the same role in each."""
 
 

@@ -26,14 +26,14 @@ SLEEPS = {
     "adversarial/tools/test_hostile_stateful_servers.py": (
         "what nobody asked for must be in the pipe before the next call"
     ),
-    "agents/npm_agents.py": "between two questions to a registry: nothing says when it is back",
-    "agents/terminal.py": "keys as a person presses them: a page that is passed over in a hurry was not seen",
+    "plugins/agents/npm_agents.py": "between two questions to a registry: nothing says when it is back",
+    "plugins/agents/terminal.py": "keys as a person presses them: a page that is passed over in a hurry was not seen",
     "plugins/cluster/test_soak.py": "looks for a file that is there for some milliseconds only",
     "runners/test_slow_engine.py": "a moment within a run that neither the engine nor the run shows",
     "setup/test_systemd.py": "nothing may happen for longer than the watchdog waits",
     "support.py": "the one function that waits for a condition",
-    "tools/conformance_server.py": "a program under test: a tool that takes its time",
-    "tools/test_real_servers.py": "a server from npm that writes a message every five seconds",
+    "plugins/tools/conformance_server.py": "a program under test: a tool that takes its time",
+    "plugins/tools/test_real_servers.py": "a server from npm that writes a message every five seconds",
     "trail/test_shared_sync.py": "a slow disk",
 }
 """Files that sleep once, and why nothing could be waited for there."""
@@ -50,7 +50,7 @@ PRIVATE = {
     "adversarial/work_copy/test_hidden_files_in_the_history.py": (4, "bounds that no small history reaches"),
     "adversarial/work_copy/test_processes_that_resume_themselves.py": (4, "a jail without a launcher; version 1 and 2"),
     "adversarial/work_copy/test_secrets_in_other_forms.py": (1, "rules of an older version"),
-    "changes/test_line_diff.py": (2, "the shortest comparison itself, before the shorter one is chosen"),
+    "review/test_line_diff.py": (2, "the shortest comparison itself, before the shorter one is chosen"),
     "adversarial/cluster/test_notes.py": (3, "queues and keys between threads, without a broker"),
     "adversarial/cluster/test_remote_run.py": (1, "a note that passed every check of the link"),
     "adversarial/test_output_limits.py": (1, "the rule for endings, without an engine"),
@@ -59,6 +59,7 @@ PRIVATE = {
         "a write that a server does not read; a call without a daemon",
     ),
     "cli/test_validate.py": (1, "characters that no file name of a test can have"),
+    "plugins/changes/test_watched_child.py": (1, "a moment between two looks at a process"),
     "plugins/cluster/envelopes.py": (1, "raw bytes on the daemon's own channel"),
     "plugins/cluster/test_parts.py": (1, "an internal row: waiting must not have spent anything"),
     "contracts/test_store.py": (1, "an index that is wrong must not be believed"),
@@ -68,10 +69,10 @@ PRIVATE = {
         "what the containers of a run were given, before they are removed",
     ),
     "engine_fixtures.py": (1, "leave to run that the judge did not give: tests of runners have no trail"),
-    "evidence/test_pack.py": (1, "a disk that is full at the last file"),
+    "plugins/evidence/test_pack.py": (1, "a disk that is full at the last file"),
     "launch/test_status_file.py": (1, "one entry of what runs"),
     "launch/test_waits.py": (1, "threads that do what the test says"),
-    "records/test_metrics.py": (2, "what is kept must stay small"),
+    "plugins/evidence/test_metrics.py": (2, "what is kept must stay small"),
     "request/test_code.py": (2, "lines and worker of the checker that cannot be caused"),
     "request/test_fixes.py": (1, "fixes before they are checked against the text"),
     "review/test_status_rows.py": (1, "what is kept must stay small"),
@@ -80,7 +81,7 @@ PRIVATE = {
     "plugins/serve/test_http_app.py": (1, "what is kept must stay small"),
     "plugins/page/test_page.py": (1, "serving would not return"),
     "plugins/page/test_passkey_in_a_browser.py": (2, "what the page hands to a passkey, before it signs"),
-    "tools/test_stateful_servers.py": (
+    "plugins/tools/test_stateful_servers.py": (
         2,
         "how often a process is looked at: at once, or not before the next call",
     ),

@@ -12,8 +12,8 @@ BOUND = re.compile(r"_?([A-Z0-9]+_)*(BYTES|CHARS|ENTRIES|NESTING|DEPTH|DIGITS|NO
 
 OWN = {
     "aana/decision_log.py": {"_SALT_BYTES"},
-    "agents/model_counts.py": {"_COUNTS_BYTES"},
-    "agents/project_survey.py": {"_HASHED_BYTES", "_ROWS", "_TOGETHER_BYTES"},
+    "plugins/agents/model_counts.py": {"_COUNTS_BYTES"},
+    "plugins/agents/project_survey.py": {"_HASHED_BYTES", "_ROWS", "_TOGETHER_BYTES"},
     "plugins/cluster/notes.py": {"_TAIL_BYTES"},
     "plugins/cluster/raw_transport.py": {"_FIXED_HEADER_BYTES"},
     "plugins/cluster/remote_run.py": {"_SAID_CHARS"},
@@ -24,13 +24,13 @@ OWN = {
     "request/command/programs.py": {"_NAME_CHARS"},
     "request/rules/rules_page.py": {"_CHARS"},
     "runners/egress/secret_forwarder.py": {"ANSWER_BYTES", "REQUEST_BYTES"},
-    "agents/git_index.py": {"_FACTS_BYTES", "_HEAD_BYTES"},
-    "agents/secret_answers.py": {"_KEY_BYTES"},
-    "agents/secret_files.py": {"_GUESSED_BYTES", "_KEY_BYTES"},
-    "changes/commit_message.py": {"_SUBJECT_CHARS"},
-    "changes/stored_form.py": {"_POINTER_BYTES"},
+    "plugins/agents/git_index.py": {"_FACTS_BYTES", "_HEAD_BYTES"},
+    "plugins/agents/secret_answers.py": {"_KEY_BYTES"},
+    "plugins/agents/secret_files.py": {"_GUESSED_BYTES", "_KEY_BYTES"},
+    "plugins/changes/commit_message.py": {"_SUBJECT_CHARS"},
+    "plugins/changes/stored_form.py": {"_POINTER_BYTES"},
     "plugins/agents/findings_question.py": {"_KIND_CHARS", "_PATH_CHARS"},
-    "secretscan/certain.py": {
+    "core/secretscan/certain.py": {
         "_AWS_PREFIX_BYTES",
         "_COUNTED_BYTES",
         "_DER_KEY_BYTES",
@@ -38,8 +38,8 @@ OWN = {
         "_PASSWORD_CHARS",
         "_SLACK_SECRET_CHARS",
     },
-    "secretscan/possible.py": {"_HEADER_CHARS", "_LEAST_CHARS"},
-    "secretscan/scan.py": {"_CLIENT_BYTES", "_MEMORY"},
+    "core/secretscan/possible.py": {"_HEADER_CHARS", "_LEAST_CHARS"},
+    "core/secretscan/scan.py": {"_CLIENT_BYTES", "_MEMORY"},
     "plugins/page/views.py": {"_FIRST_BYTES"},
     "plugins/tui/screens.py": {"_REASON_CHARS"},
 }

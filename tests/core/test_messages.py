@@ -12,13 +12,13 @@ import threegate
 
 PACKAGE = Path(threegate.__file__).parent
 ELSEWHERE = {
-    "shown/messages.py": "the one way",
+    "approval/shown/messages.py": "the one way",
     "cli/progress.py": "a line that is erased; its words are constants",
     "cli/__init__.py": "closes stderr after a broken pipe",
     "daemon/log.py": "JSON lines and lines for the journal",
-    "runners/apply/as_owner.py": "a child's answer to its parent, in JSON",
+    "plugins/changes/apply/as_owner.py": "a child's answer to its parent, in JSON",
     "runners/era/keeper.py": "a program in a container",
-    "runners/mcp/server_container.py": "a server's stderr, which its parent reads",
+    "plugins/tools/mcp/server_container.py": "a server's stderr, which its parent reads",
 }
 """Modules that may write to a standard stream, and why."""
 PRINTS = {"print", "echo", "secho", "confirm", "prompt", "pprint", "print_exc", "print_exception", "print_stack"}

@@ -21,24 +21,23 @@ PACKAGE = Path(__file__).resolve().parents[2] / "threegate"
 
 IMPORTS_BY_NAME = {
     "cli/__init__.py": "the table of the core's commands",
-    "core/on_demand.py": "facades whose names are loaded at their first use",
     "core/plugins.py": "the plugins",
     "request/backend.py": "the table of backends",
 }
-"""The files that import a module by a string. The first two and the last go when what they list becomes plugins."""
+"""The files that import a module by a string."""
 
 
 NAMES_MODULES = {
-    "agents/profile.py": "data files of its own room",
-    "agents/side_processes.py": "a process of its own, `python -m`",
+    "plugins/agents/profile.py": "data files of its own room",
+    "plugins/agents/side_processes.py": "a process of its own, `python -m`",
     "cli/__init__.py": "the table of the core's commands",
     "core/plugins.py": "the plugins",
-    "evidence/how_to_check.py": "data files of its own room",
-    "jail/side_process.py": "a process of its own",
-    "runners/apply/as_owner.py": "a process of its own",
+    "plugins/evidence/how_to_check.py": "data files of its own room",
+    "plugins/jail/side_process.py": "a process of its own",
+    "plugins/changes/apply/as_owner.py": "a process of its own",
     "runners/era/container_engine.py": "labels of containers, one of which is also a room's name",
     "request/backend.py": "the table of backends",
-    "tools/server_start.py": "a process of its own, in a container",
+    "plugins/tools/server_start.py": "a process of its own, in a container",
 }
 """The files with strings that are names of modules, and what for."""
 
@@ -77,7 +76,9 @@ def is_import(call: ast.Call) -> bool:
 def test_strings_that_name_modules_are_where_they_are_listed() -> None:
     named = {name: names for name, tree in trees() if (names := module_names(tree))}
     assert named.keys() == NAMES_MODULES.keys(), named
-    assert [name for name, names in named.items() if any("plugins" in text for text in names)] == ["core/plugins.py"]
+    for name, texts in named.items():
+        own = ".".join(("threegate", *name.split("/")[:2]))
+        assert name == "core/plugins.py" or all("plugins" not in text or text.startswith(own) for text in texts), name
     importing = {
         name for name, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Call) and is_import(node)
     }
@@ -102,10 +103,10 @@ def test_nothing_of_a_plugin_is_loaded_before_it_is_asked_for() -> None:
         "import sys, threegate.launch.context, threegate.cli; from threegate.core.settings import parse_settings;"
         "from threegate.runners.machine import machine_of; data = sys.stdin.buffer.read();"
         "settings = parse_settings(data); settings.deciding(); machine_of(settings);"
-        "print([name for name in sys.modules if name.startswith('threegate.plugins')])"
+        "print([name for name in sys.modules if name.startswith('threegate.plugins.')])"
     )
     text = render_settings({})
-    assert all(f"[{plugin.name}]" in text for plugin in PLUGINS if "settings" in plugin.offers)
+    assert all(f"[{name}]" in text for name in Place[object]("settings").listed())
     done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
@@ -117,17 +118,17 @@ def test_only_listed_plugins_can_be_off() -> None:
 
 
 def test_an_absent_plugin_gives_nothing_and_its_section_is_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = Plugin("gone", "is not there", offers={"settings": "section:SECTION", "machine": "capacity:MACHINE"})
+    gone = Plugin("gone", "is not there", offers={"settings.gone": "section:SECTION", "machine": "capacity:MACHINE"})
     monkeypatch.setattr(plugins, "PLUGINS", (gone,))
     assert not gone.has_code()
     assert gone.why_absent() == "the plugin gone is not part of this installation"
-    assert Place[object]("settings").given() == {}
+    assert Place[object]("settings").all_named() == {}
     settings = parse_settings(b"[gone]\nanything = 'at all'\n")
-    assert settings.unread() == ("gone",)
+    assert settings.unread() == {"gone": gone}
     assert settings.deciding() == Settings().deciding()
     assert "gone" not in settings.to_json() and "[gone]" not in render_settings({})
     off = parse_settings(b"[gone]\nanything = 1\n[plugins]\noff = []\n")
-    assert off.unread() == ("gone",), "a section says so until it is off"
+    assert off.unread() == {"gone": gone}, "a section says so until it is off"
     with pytest.raises(InvalidInput, match=r"other: unknown key"):
         parse_settings(b"[other]\na = 1\n")
 

@@ -45,9 +45,7 @@ def test_the_core_is_whole_without(deleted: str, tmp_path: Path) -> None:
     for plugin in gone:
         assert f"{plugin.name} is absent: the plugin {plugin.name} is not part of this installation" in doctor
     assert "plugins" not in run("status").out
-    for name in [
-        plugin.name for plugin in gone if "settings" in plugin.offers
-    ]:  # what was set is a warning, no mistake
+    for name in [name for plugin in gone for name in plugin.named("settings")]:  # what was set is a warning, no mistake
         settings = workspace / "threegate.toml"
         settings.write_text(f"{settings.read_text()}\n[{name}]\nanything = 1\n")
         assert f"[{name}] is not read" in run("settings", "check").err

@@ -70,7 +70,7 @@ def test_systemd_accepts_the_unit(place: Place, tmp_path: Path, options: tuple[s
     [(False, "Monty alone"), (True, "with ERA"), (True, "of a user"), (False, "Monty with servers of tools")],
 )
 def test_the_exposure_is_the_one_of_the_documentation(tmp_path: Path, era: bool, row: str) -> None:
-    asked = replace(facts(era=era), servers="servers" in row)
+    asked = replace(facts(era=era), jails="servers" in row)
     asked = replace(asked, account="") if row == "of a user" else asked
     unit = render_unit(asked).replace("ProtectHome=read-only", "ProtectHome=yes")
     (tmp_path / "threegate.service").write_text(unit)

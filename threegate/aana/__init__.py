@@ -7,7 +7,6 @@ Never imports `approval` or `contracts`.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from threegate.aana.adapters import guard_langchain_tool, guard_mcp_handler, guard_openai_tool
@@ -20,17 +19,19 @@ from threegate.aana.guard import Gate, ToolCallBlocked, check_bytes, checked, gu
 if TYPE_CHECKING:
     from threegate.aana.mcp_tool import AANA_PRE_TOOL_CHECK_TOOL, handle_aana_pre_tool_check
     from threegate.aana.schema import event_schema
-else:  # a decision needs no model
-    _LATE = {
-        "AANA_PRE_TOOL_CHECK_TOOL": "threegate.aana.mcp_tool",
-        "handle_aana_pre_tool_check": "threegate.aana.mcp_tool",
-        "event_schema": "threegate.aana.schema",
-    }
+else:
 
     def __getattr__(name: str) -> Any:
-        if name not in _LATE:
-            raise AttributeError(name)
-        return getattr(importlib.import_module(_LATE[name]), name)
+        """What needs a model, which a decision does not, is loaded at its first use."""
+        if name == "event_schema":
+            from threegate.aana.schema import event_schema
+
+            return event_schema
+        if name in ("AANA_PRE_TOOL_CHECK_TOOL", "handle_aana_pre_tool_check"):
+            from threegate.aana import mcp_tool
+
+            return getattr(mcp_tool, name)
+        raise AttributeError(f"module {__name__} has no attribute {name}")
 
 
 __all__ = [

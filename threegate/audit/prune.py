@@ -4,16 +4,16 @@ snapshots of proposals whose drafts are gone.
 Invariant: the event that names the files is on disk before anything is removed; nothing is touched that an
 open request, or one that ended later than the given time, refers to; trail, results and state files are never
 pruned, nor the run of a finished request that a contract session is folded from, until the operator has
-closed that session, nor what a change of a project replaced, before `apply.keep` has passed.
+closed that session, nor what a plugin still needs.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,6 @@ from threegate.core import durable, removal
 from threegate.core.durable import disk_reserve
 from threegate.core.plugins import Place
 from threegate.core.workspace import Workspace
-from threegate.plugins.changes.apply.runner import JOURNAL
 from threegate.trail import payloads
 from threegate.trail.history import RequestHistory
 from threegate.trail.index import TrailIndex
@@ -34,10 +33,27 @@ _BATCH = 200
 _DOOMED = ".pruned-"
 
 
-PRUNABLE: Final = Place[Callable[[Workspace], list[Path]]]("files")
-"""Files of plugins, also of those that are off, that nothing needs any more. Called under the trail's lock. Raises
-OSError.
-"""
+class PluginFiles:
+    """What a plugin, also one that is off, has to do with what is removed. The first two are called under the trail's
+    lock. Raises OSError.
+    """
+
+    def unneeded(self, workspace: Workspace) -> list[Path]:
+        """Its files that nothing needs any more."""
+        return []
+
+    def keeps(self, workspace: Workspace, history: RequestHistory, now: datetime) -> bool:
+        """Whether it still needs the run's folder of a request that has ended."""
+        return False
+
+    def prune_folders(self, workspace: Workspace, *, before: datetime, actor: str, dry_run: bool) -> Mapping[str, int]:
+        """Remove its folders of requesters that ended before `before`; return their names with the bytes that each had.
+        Raises TrailError.
+        """
+        return {}
+
+
+FILES: Final = Place[PluginFiles]("files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +69,8 @@ class Pruned:
     """Files of drafts that were made from proposals and no longer exist: project snapshots, arguments, the
     proposal.
     """
+    requesters: tuple[str, ...] = ()
+    """Folders of agents' runs."""
 
 
 def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool = False) -> Pruned:
@@ -65,30 +83,34 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
             _remove_leftovers(workspace)
         index = held.whole_index()
         old = [history for history in index.histories() if _ended_before(history, before)]
-        keep_from = held.now - timedelta(seconds=workspace.load_settings().apply.keep)
+        plugins = FILES.given().values()
         there = [history for history in old if workspace.run_folder(history.request_id).is_dir()]
         given_back = _closed_sessions(index)
         kept = [
             history.request_id
             for history in there
-            if _folded(history, given_back) or _can_be_undone(workspace, history, keep_from)
+            if _folded(history, given_back) or any(files.keeps(workspace, history, held.now) for files in plugins)
         ]
         gone = [history.request_id for history in there if history.request_id not in set(kept)]
         inputs = _unneeded_inputs(workspace, index, {history.request_id for history in old}, before)
-        snapshots = [path for unneeded in PRUNABLE.given().values() for path in unneeded(workspace)]
+        snapshots = [path for files in plugins for path in files.unneeded(workspace)]
         size = sum(_size(workspace.run_folder(name)) for name in gone)
-        files = [workspace.inputs / name for name in inputs] + snapshots
-        size += sum(path.lstat().st_size for path in files)
+        doomed = [workspace.inputs / name for name in inputs] + snapshots
+        size += sum(path.lstat().st_size for path in doomed)
         if not dry_run:
             _announce(workspace, held, gone, inputs, [path.name for path in snapshots], actor)
-            for path in files:
+            for path in doomed:
                 durable.unlink(path)
-            for folder in sorted({path.parent for path in files}):
+            for folder in sorted({path.parent for path in doomed}):
                 durable.sync_folder(folder)
             for name in gone:
                 _remove_run(workspace, workspace.run_folder(name))
+    folders: dict[str, int] = {}
+    for plugin in FILES.given().values():
+        folders |= plugin.prune_folders(workspace, before=before, actor=actor, dry_run=dry_run)
+    size += sum(folders.values())
     names = tuple(path.name for path in snapshots)
-    return Pruned(tuple(gone), tuple(inputs), size, tuple(kept), names)
+    return Pruned(tuple(gone), tuple(inputs), size, tuple(kept), names, tuple(folders))
 
 
 def _announce(
@@ -125,12 +147,6 @@ def _closed_sessions(index: TrailIndex) -> set[str]:
             case SessionOpened(session=str(name)) as opened if opened.workflow or opened.role:
                 bound.add(name)
     return closed - bound
-
-
-def _can_be_undone(workspace: Workspace, history: RequestHistory, keep_from: datetime) -> bool:
-    """Whether what a change of a project replaced is still to be kept (apply.keep)."""
-    journal = workspace.run_folder(history.request_id) / JOURNAL  # also of a change that was delivered as a branch
-    return history.end is not None and history.end.when >= keep_from and journal.exists()
 
 
 def _folded(history: RequestHistory, given_back: set[str]) -> bool:

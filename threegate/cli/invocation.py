@@ -1,7 +1,7 @@
 """What every command needs: its workspace, JSON or text output, and safe printing.
 
-Invariant: text reaches the terminal only through `shown/messages.py`, so no foreign text becomes a line, an escape
-sequence, an invisible character or markup.
+Invariant: text reaches the terminal only through `approval/shown/messages.py`, so no foreign text becomes a line, an
+escape sequence, an invisible character or markup.
 """
 
 from __future__ import annotations

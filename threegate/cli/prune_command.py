@@ -33,9 +33,7 @@ def prune(
 
     from threegate.audit.prune import prune as remove
     from threegate.core.settings import parse_duration
-    from threegate.plugins.agents.remove_runs import prune_runs
     from threegate.setup.init import account
-    from threegate.trail.trail import Trail
 
     try:
         seconds = parse_duration(older_than)
@@ -43,10 +41,7 @@ def prune(
         raise InvalidInput(f"--older-than {older_than}: {error}") from None
     before = datetime.now(UTC) - timedelta(seconds=seconds)
     with busy("looking for unused files"):
-        workspace, actor = workspace_here(), account()
-        done = remove(workspace, before=before, actor=actor, dry_run=dry_run)
-        gone = prune_runs(workspace, Trail(workspace), before=before, actor=actor, dry_run=dry_run)
-    size = done.bytes + sum(item.space.bytes for item in gone)
+        done = remove(workspace_here(), before=before, actor=account(), dry_run=dry_run)
     if wants_json(json_):
         emit_json(
             {
@@ -54,8 +49,8 @@ def prune(
                 "runs": list(done.runs),
                 "inputs": list(done.inputs),
                 "snapshots": list(done.snapshots),
-                "agent_runs": [item.run for item in gone],
-                "bytes": size,
+                "agent_runs": list(done.requesters),
+                "bytes": done.bytes,
                 "kept": list(done.kept),
             }
         )
@@ -63,7 +58,7 @@ def prune(
     verb = "would remove" if dry_run else "removed"
     say(
         f"{verb} {len(done.runs)} runs, {len(done.inputs)} inputs, {len(done.snapshots)} files of proposals and "
-        f"{len(gone)} agent runs, {size} bytes"
+        f"{len(done.requesters)} agent runs, {done.bytes} bytes"
     )
     if done.kept:
         say(f"kept {len(done.kept)} runs that open contract sessions still need")

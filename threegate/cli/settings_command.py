@@ -10,8 +10,6 @@ import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
 
-_ADDRESSES = frozenset(("notify.urls", "notify.requester_hook"))
-
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -26,16 +24,14 @@ def check(
     Example: threegate settings check
     """
     from threegate.core import durable, limits
-    from threegate.core.plugins import PLUGINS
     from threegate.core.settings import parse_settings
 
     if file is None:
         settings = workspace_here().load_settings()
     else:
         settings = parse_settings(durable.read_named(file, max_bytes=limits.SETTINGS_BYTES), file)
-    for plugin in PLUGINS:
-        if plugin.name in settings.unread():
-            warn(f"[{plugin.name}] is not read: {plugin.why_absent()}")
+    for name, plugin in settings.unread().items():
+        warn(f"[{name}] is not read: {plugin.why_absent()}")
     say("the settings are valid")
 
 
@@ -59,9 +55,7 @@ def show(
     settings = workspace.load_settings()
     given = dict(_flat(tomllib.loads(workspace.settings_bytes().decode())))
     rows = dict(_flat(settings.to_json()))
-    addresses = _ADDRESSES | {
-        f"{plugin}.{name}" for plugin, section in SECTIONS.given().items() for name in section.addresses
-    }
+    addresses = {f"{table}.{name}" for table, section in SECTIONS.all_named().items() for name in section.addresses}
     if wants_json(json_):
         emit_json(
             {

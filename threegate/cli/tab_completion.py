@@ -78,32 +78,6 @@ def _operators(workspace: Workspace, _: typer.Context) -> list[str]:
     return [entry.name for entry in read_operators(workspace).entries]
 
 
-def _servers(workspace: Workspace, _: typer.Context) -> Iterable[str]:
-    from threegate.plugins.tools.manifest import server_names
-    from threegate.trail.trail import Trail
-
-    with Trail(workspace).locked() as held:
-        return server_names(held.index)
-
-
-def _projects(workspace: Workspace, _: typer.Context) -> list[str]:
-    from threegate.plugins.changes.projects import read_projects
-
-    return [project.name for project in read_projects(workspace)]
-
-
-def _agent_runs(workspace: Workspace, _: typer.Context) -> list[str]:
-    from threegate.plugins.agents.runs import all_runs
-
-    return [run.run_id for run, _ in all_runs(workspace)]
-
-
-def _profiles(workspace: Workspace, _: typer.Context) -> list[str]:
-    from threegate.plugins.agents.profile import profile_names
-
-    return profile_names(workspace.load_settings())
-
-
 def _session_table(workspace: Workspace) -> SessionTable:
     from threegate.acts.session_acts import session_table
     from threegate.launch.context import open_context
@@ -136,10 +110,6 @@ ran = offer(lambda workspace, _: os.listdir(workspace.runs))
 with_result = offer(_with_result)
 checkpoints = offer(_checkpoints)
 operators = offer(_operators)
-servers = offer(_servers)
-projects = offer(_projects)
-agent_runs = offer(_agent_runs)
-profiles = offer(_profiles)
 sessions = offer(_sessions)
 workflows = offer(_workflows)
 of_scope = offer(_of_scope)

@@ -29,7 +29,7 @@ class Plugin:
     """One folder of `threegate/plugins/`."""
 
     name: str
-    """Also the name of its folder, and of its section in threegate.toml."""
+    """Also the name of its folder."""
     says: str
     """What it is for, as part of a sentence."""
     needs: tuple[Extra, ...] = ()
@@ -47,6 +47,11 @@ class Plugin:
     def package(self) -> str:
         """Its package."""
         return f"threegate.plugins.{self.name}"
+
+    def named(self, place: str) -> list[str]:
+        """The names of what it gives at a place where each has one."""
+        start = f"{place}."
+        return [offer.removeprefix(start) for offer in self.offers if offer.startswith(start)]
 
     def has_code(self) -> bool:
         """Whether its folder is there."""
@@ -71,7 +76,12 @@ PLUGINS: tuple[Plugin, ...] = (
         "agents",
         "coding agents work on a copy of a project, in a jail",
         uses=("changes", "jail", "tools"),
-        offers={"commands": "agents_commands:COMMANDS", "kinds": "kinds:KINDS"},
+        offers={
+            "commands": "agents_commands:COMMANDS",
+            "files": "remove_runs:FILES",
+            "kinds": "kinds:KINDS",
+            "report": "jail_doctor:agent_lines",
+        },
     ),
     Plugin(
         "changes",
@@ -79,7 +89,14 @@ PLUGINS: tuple[Plugin, ...] = (
         offers={
             "backend.apply": "apply.backend:BACKEND",
             "commands": "changes_commands:COMMANDS",
+            "files": "kept_originals:FILES",
             "kinds": "kinds:KINDS",
+            "needs": "unit:unit_needs",
+            "report": "changes_doctor:project_lines",
+            "settings.agents": "section:AGENTS",
+            "settings.apply": "section:APPLY",
+            "settings.project": "section:PROJECT",
+            "work": "cut_off_changes:ChangesWork",
         },
     ),
     Plugin(
@@ -87,7 +104,7 @@ PLUGINS: tuple[Plugin, ...] = (
         "requests run on other machines",
         needs=("cluster",),
         offers={
-            "settings": "section:SECTION",
+            "settings.cluster": "section:SECTION",
             "commands": "cluster_commands:COMMANDS",
             "machine": "capacity:MACHINE",
             "needs": "section:unit_needs",
@@ -98,7 +115,7 @@ PLUGINS: tuple[Plugin, ...] = (
         "now and then a draft that must not be approved, to practise reading",
         folders=("drills",),
         offers={
-            "settings": "section:SECTION",
+            "settings.drills": "section:SECTION",
             "commands": "drill_commands:COMMANDS",
             "kinds": "kinds:KINDS",
             "source": "placed_drill:SOURCE",
@@ -109,14 +126,22 @@ PLUGINS: tuple[Plugin, ...] = (
         "evidence",
         "what others can check: packs, witnesses, exports, reports",
         uses=("serve",),
-        offers={"commands": "evidence_commands:COMMANDS", "kinds": "kinds:KINDS"},
+        offers={
+            "settings.witnesses": "section:WITNESSES",
+            "settings.metrics": "section:METRICS",
+            "commands": "evidence_commands:COMMANDS",
+            "kinds": "kinds:KINDS",
+            "work": "daemon_work:EvidenceWork",
+            "needs": "section:unit_needs",
+            "numbers": "gauge:numbers",
+        },
     ),
     Plugin(
         "grants",
         "standing grants: a signature that covers several requests",
         uses=("tools",),
         offers={
-            "settings": "section:SECTION",
+            "settings.grants": "section:SECTION",
             "commands": "grant_commands:COMMANDS",
             "kinds": "grants_kinds:KINDS",
             "way": "granted:GrantWay",
@@ -126,19 +151,24 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("jail", "the walls around an agent and a tool server"),
     Plugin(
         "page",
-        "the operator's page in a browser, and approvals with passkeys",
+        "the operator's page in a browser, approvals with passkeys, and notices",
         uses=("serve",),
-        offers={"commands": "page_commands:COMMANDS"},
+        offers={
+            "settings.notify": "section:NOTIFY",
+            "commands": "page_commands:COMMANDS",
+            "work": "notices:Notices",
+            "needs": "section:unit_needs",
+        },
     ),
     Plugin(
         "proposals",
         "JSON action proposals become drafts",
         uses=("changes",),
         offers={
-            "settings": "section:SECTION",
+            "settings.proposals": "section:SECTION",
             "commands": "proposal_commands:COMMANDS",
             "source": "proposal_source:SOURCE",
-            "files": "in_workspace:unneeded",
+            "files": "prunable:FILES",
             "prompt": "prompt:PROMPT",
             "form": "proposal_form:FORM",
         },
@@ -157,6 +187,9 @@ PLUGINS: tuple[Plugin, ...] = (
             "backend.mcp": "mcp.backend:BACKEND",
             "commands": "tools_commands:COMMANDS",
             "kinds": "kinds:KINDS",
+            "needs": "unit:unit_needs",
+            "report": "tools_doctor:tool_lines",
+            "work": "tools_work:ToolsWork",
         },
     ),
     Plugin(
@@ -182,21 +215,23 @@ class Place(Generic[T]):
         """The plugins that offer something here, whether or not they are on; nothing is imported."""
         return [plugin for plugin in PLUGINS if self.name in plugin.offers]
 
-    def names(self) -> dict[str, Plugin]:
-        """The names of what is given here, where each has one, with the plugins that are there to give it; nothing is
-        imported.
+    def listed(self) -> dict[str, Plugin]:
+        """The names of what is offered here, where each has one, with their plugins, whether or not these are there;
+        nothing is imported.
         """
-        start = f"{self.name}."
-        return {
-            offer.removeprefix(start): plugin
-            for plugin in PLUGINS
-            for offer in plugin.offers
-            if offer.startswith(start) and plugin.why_absent() is None
-        }
+        return {name: plugin for plugin in PLUGINS for name in plugin.named(self.name)}
+
+    def names(self) -> dict[str, Plugin]:
+        """Of `listed` those whose plugins are there to give it; nothing is imported."""
+        return {name: plugin for name, plugin in self.listed().items() if plugin.why_absent() is None}
 
     def named(self, name: str) -> T:
         """What is given under this name. Raises KeyError."""
         return Place[T](f"{self.name}.{name}").of(self.names()[name])
+
+    def all_named(self) -> dict[str, T]:
+        """What is given here by plugins that are there, by its name."""
+        return {name: self.named(name) for name in self.names()}
 
     def of(self, plugin: Plugin) -> T:
         """What the plugin gives here. Its code must be there."""

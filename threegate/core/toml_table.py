@@ -58,6 +58,8 @@ class Rule:
     """Raises ValueError for a value that is refused."""
     rest: bool = False
     """Whether the key is not in the file: its value is a table of all keys that no other rule names."""
+    example: str = ""
+    """A line that shows a key of the table, where there is no default to show."""
 
 
 class WrongValueError(ValueError):
@@ -109,7 +111,10 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """The table as a JSON value."""
-        return {name: _json(value) for name, value in vars(self).items()}
+        made: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            made |= _json(value) if self.rules[name].rest else {name: _json(value)}
+        return made
 
 
 def kinds_of(table: type[Table]) -> dict[str, Any]:

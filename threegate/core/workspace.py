@@ -361,7 +361,7 @@ class AgentRun:
 
     @property
     def calls(self) -> Path:
-        """What the door remembers of its calls (`serve/call_ledger.py`); not in the jail."""
+        """What the door remembers of its calls (`plugins/agents/call_ledger.py`); not in the jail."""
         return self.folder / "calls"
 
     @property

@@ -14,6 +14,7 @@ claim and the end (docs/adr/0005-at-most-once.md).
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -23,12 +24,11 @@ from threegate.core.file_names import request_of_companion
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
+from threegate.daemon.plugin_work import Work
 from threegate.launch.completion import close_from_trail, interrupt, unsettled
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
 from threegate.launch.status_file import write_void
-from threegate.plugins.changes.cut_off_changes import Recovered, recover_changes, recover_undos
-from threegate.plugins.tools.manifest import settle_manifests
 from threegate.runners.backend import remove_orphans
 from threegate.trail import moves
 from threegate.trail.history import RequestHistory
@@ -39,9 +39,10 @@ DISK_WAS_FULL: Final = (
 )
 
 
-def recover(context: Context, log: Log, why: str | None = None) -> int:
-    """Settle everything, while nothing runs; return how many requests were not where the trail says. `why` says what
-    interrupted a claimed request, if not the daemon's end. Raises TrailError, Unavailable, OSError.
+def recover(context: Context, log: Log, works: Iterable[Work], why: str | None = None) -> int:
+    """Settle everything, while nothing runs; return how many requests were not where the trail says. `works` are those
+    of all plugins that are there, on or off. `why` says what interrupted a claimed request, if not the daemon's end.
+    Raises TrailError, Unavailable, OSError.
     """
     workspace = context.workspace
     settings = context.policy.settings.runners
@@ -50,25 +51,24 @@ def recover(context: Context, log: Log, why: str | None = None) -> int:
     with context.trail.locked():
         remove_temporary(workspace)
     settled = 0
-    changes = recover_changes(context)
+    recovered = [work.recover(context) for work in works]
     with context.trail.locked() as held:
         UserState.of(context.workspace_id).sweep()
         moves.settle_changes(workspace.memory, held.index.notes, max_bytes=limits.MEMORY_BYTES)
-        settle_manifests(workspace, held)
-    undos = recover_undos(context)
-    for request_id, line in (*undos.stuck.items(), *undos.taken_back.items()):
-        log.say("recovery", request=request_id, what=line)
-    for request_id, line in (*changes.stuck.items(), *changes.taken_back.items(), *changes.reverted.items()):
+    stuck = {request_id: line for plugin in recovered for request_id, line in plugin.stuck.items()}
+    taken_back = {request_id: line for plugin in recovered for request_id, line in plugin.taken_back.items()}
+    said = [line for plugin in recovered for line in plugin.said]
+    for request_id, line in (*stuck.items(), *taken_back.items(), *said):
         log.say("recovery", request=request_id, what=line)
     with context.trail.locked() as held:
         histories = [
             history
             for history in held.index.open_histories()
-            if unsettled(workspace, history) and history.request_id not in changes.stuck
+            if unsettled(workspace, history) and history.request_id not in stuck
         ]
     for history in histories:
         try:
-            done = _settle(context, history, changes, why)
+            done = _settle(context, history, taken_back.get(history.request_id, why))
         except (TrailError, Unavailable, OSError):
             raise
         except Exception as error:  # noqa: BLE001 - one request's failure never keeps the others from their end
@@ -104,14 +104,14 @@ def remove_temporary(workspace: Workspace) -> None:
                 durable.unlink(path)
 
 
-def _settle(context: Context, history: RequestHistory, changes: Recovered, why: str | None) -> str | None:
+def _settle(context: Context, history: RequestHistory, why: str | None) -> str | None:
     """Settle one request according to the trail. Returns what was done."""
     if history.end is not None:
         with context.trail.locked() as held:
             close_from_trail(context, held, history, history.end)
         return f"completed what {history.end.type} had recorded"
     if (claimed := Claimed.of(history.claimed)) is not None:
-        interrupt(context, history, claimed, changes.taken_back.get(history.request_id, why))
+        interrupt(context, history, claimed, why)
         return "was interrupted"
     return _make_void(context, history.request_id)
 

@@ -1,7 +1,7 @@
 """The screen before a signature: the text that is signed, with facts known only now and the inputs' bytes
 next to it.
 
-Invariant: what is signed comes only from `shown/request_sections.py`; this adds to it and removes nothing.
+Invariant: what is signed comes only from `approval/shown/request_sections.py`; this adds to it and removes nothing.
 """
 
 from __future__ import annotations

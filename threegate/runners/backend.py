@@ -47,14 +47,15 @@ def guarded(name: str, check: Callable[[], Iterable[DoctorLine]], failure: LineS
 
 def plugin_lines(settings: Settings) -> Iterator[DoctorLine]:
     """Which plugins are on, off or absent. A section that is not read because its plugin is absent is a warning."""
-    on = []
+    on, unread = [], settings.unread()
     for plugin in PLUGINS:
         absent = plugin.why_absent()
         if plugin.name in settings.plugins.off:
             yield DoctorLine("plugins", "ok", f"{plugin.name} {OFF}")
-        elif plugin.name in settings.unread():
+        elif plugin in unread.values():
             fix = f'install it, remove the section, or set plugins.off = ["{plugin.name}"]'
-            yield DoctorLine("plugins", "warning", f"{absent}; [{plugin.name}] in threegate.toml is not read", fix)
+            for name in (name for name, gone in unread.items() if gone == plugin):
+                yield DoctorLine("plugins", "warning", f"{absent}; [{name}] in threegate.toml is not read", fix)
         elif absent is not None:
             yield DoctorLine("plugins", "ok", f"{plugin.name} is absent: {absent}")
         else:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from threegate.core.errors import ThreeGateError, Unavailable
 from threegate.core.plugins import Place
-from threegate.core.settings import Settings
+from threegate.core.settings import SECTIONS, Settings
 from threegate.core.workspace import Workspace
 from threegate.request.backend import BACKENDS
 from threegate.request.model import Request
@@ -56,7 +56,7 @@ MACHINES: Final = Place[Machine]("machine")
 
 def machine_of(settings: Settings) -> Machine:
     """The machine in use. Nothing is imported of a plugin whose section is not in the file."""
-    if any(plugin.name in settings.sections for plugin in MACHINES.plugins()):
+    if any(name in settings.sections for plugin in MACHINES.plugins() for name in plugin.named(SECTIONS.name)):
         for machine in MACHINES.given(settings.plugins.off).values():
             if machine.is_used(settings):
                 return machine
@@ -67,10 +67,10 @@ def refuse_absent(settings: Settings) -> None:
     """Raises Unavailable if the settings have the section of an absent plugin that takes jobs elsewhere: what it would
     have taken there is not run here instead, unless an operator has turned the plugin off.
     """
-    for plugin in MACHINES.plugins():
-        if plugin.name in settings.unread():
+    for name, plugin in settings.unread().items():
+        if plugin in MACHINES.plugins():
             raise Unavailable(
-                f"{plugin.why_absent()}; [{plugin.name}] in threegate.toml is for it: to run everything here, "
+                f"{plugin.why_absent()}; [{name}] in threegate.toml is for it: to run everything here, "
                 f'set plugins.off = ["{plugin.name}"]'
             )
 

@@ -11,24 +11,25 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 from threegate.core import limits
-from threegate.core.errors import Refused, ThreeGateError
+from threegate.core.errors import ThreeGateError
+from threegate.core.plugins import Place
 from threegate.core.settings import Settings
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
-from threegate.plugins.agents.jail_doctor import agent_lines
-from threegate.plugins.changes.apply.runner import why_not_now
-from threegate.plugins.changes.projects import find_project, project_names
 from threegate.runners.backend import DoctorLine, backends, guarded, make_runner, plugin_lines
 from threegate.trail.trail import Trail
 
 SPACE_LOW, SPACE_NONE = 2 << 30, 256 << 20
 """Free bytes below which there is a warning, or a failure."""
 _YEAR_2026 = 1_767_225_600
-_PROJECTS = "threegate project list, and docs/projects.md"
+
+REPORTS: Final = Place[Callable[[Workspace | None, Settings, bool], list[DoctorLine]]]("report")
+"""Lines of plugins: of the workspace, if there is one, with its settings; whether short runs may be made."""
 
 
 def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorLine]:
@@ -51,41 +52,12 @@ def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorL
         lines += guarded("operators", lambda: _operators(workspace))
         lines += guarded("trail", lambda: _trail(workspace))
         lines += guarded("disk", lambda: disk_lines(workspace.root))
-        lines += guarded("projects", lambda: _projects(workspace, settings))
-        lines += guarded("tools", lambda: _tools(workspace))
     lines += plugin_lines(settings)
+    for report in REPORTS.given(settings.plugins.off).values():
+        lines += report(workspace, settings, probes)
     for backend in backends():
         lines += backend.doctor(settings, probes)
-    lines += agent_lines(settings, probes)
     return [*lines, _works(settings)]
-
-
-def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
-    """A line for each added server; none is started."""
-    trail = Trail(workspace)
-    try:
-        with trail.locked() as held:
-            index = held.index
-    finally:
-        trail.close()
-    if not any(path.startswith("tools/") for path in index.files):
-        return
-    from threegate.plugins.tools.manifest import read_manifest, server_names
-    from threegate.plugins.tools.server_card import runs_where  # imported here: few workspaces have a tool server
-
-    for name in server_names(index):
-        try:
-            manifest = read_manifest(workspace, index, name)
-        except ThreeGateError as error:
-            yield DoctorLine("tools", "failure", str(error), f"threegate tools remove {name}, then add it again")
-            continue
-        daemons = manifest.place == "host" and not manifest.account
-        yield DoctorLine(
-            "tools",
-            "warning" if daemons else "ok",
-            f"{name}: {len(manifest.tools)} tools, {runs_where(manifest)}",
-            "add it again in a jail, or let root's daemon give it an account" if daemons else "",
-        )
 
 
 def _works(settings: Settings) -> DoctorLine:
@@ -201,23 +173,6 @@ def _trail(workspace: Workspace) -> Iterator[DoctorLine]:
         yield DoctorLine("trail", "warning", f"the clock is {int(behind)} s behind its last event", "set the clock")
     else:
         yield DoctorLine("trail", "ok", f"{count} events, chain and outside head agree")
-
-
-def _projects(workspace: Workspace, settings: Settings) -> Iterator[DoctorLine]:
-    """Which projects this account can change, and why it cannot change the others."""
-    can = []
-    for name in project_names(workspace, settings):
-        try:
-            place = find_project(workspace, settings, name)
-            problem = why_not_now(place)
-        except Refused as error:
-            problem = str(error)
-        if problem is None:
-            can.append(f"{name} ({place.path})")
-        else:
-            yield DoctorLine("projects", "warning", problem, f"its change sets wait or are refused; see: {_PROJECTS}")
-    if can:
-        yield DoctorLine("projects", "ok", f"uid {os.geteuid()} may change {', '.join(can)}")
 
 
 def disk_lines(root: Path) -> Iterator[DoctorLine]:

@@ -23,6 +23,16 @@ class UnitNeeds:
 
     network: bool = False
     """Whether the daemon itself needs a network for it."""
+    reads: tuple[Path, ...] = ()
+    """Folders with programs that it starts."""
+    writable: tuple[Path, ...] = ()
+    """Folders outside of the workspace that the daemon writes to for it."""
+    projects: tuple[Path, ...] = ()
+    """The same; one that is missing does not keep the daemon from starting."""
+    jails: bool = False
+    """Whether the daemon creates jails for it."""
+    notes: tuple[str, ...] = ()
+    """For who installs the unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +59,9 @@ class UnitFacts:
     writable: tuple[Path, ...] = ()
     """Further folders, from settings that name a file to write."""
     projects: tuple[Path, ...] = ()
-    """The projects that this account may change, and folders that tool servers may write to."""
-    servers: bool = False
-    """Whether there are tool servers: then their jails are created below this unit."""
+    """Folders that plugins change; one that is missing does not keep the daemon from starting."""
+    jails: bool = False
+    """Whether jails are created below this unit."""
 
 
 def render_unit(facts: UnitFacts) -> str:
@@ -103,7 +113,7 @@ _BOTH = (
 
 
 def _namespaces(facts: UnitFacts) -> tuple[str, ...]:
-    if not facts.servers:
+    if not facts.jails:
         return (
             "MemoryDenyWriteExecute=yes",
             "# Each Monty worker gets its own namespaces from `unshare --user --net --ipc`.",
@@ -119,15 +129,15 @@ def _namespaces(facts: UnitFacts) -> tuple[str, ...]:
 def _jail_calls(facts: UnitFacts) -> list[str]:
     return (
         ["# Needed to create a jail, in its own user namespace.", "SystemCallFilter=@mount sethostname"]
-        if facts.servers
+        if facts.jails
         else []
     )
 
 
 def _monty(facts: UnitFacts) -> list[str]:
-    families = "AF_UNIX AF_INET AF_INET6" if facts.network or facts.servers else "AF_UNIX"
-    families += " AF_NETLINK" if facts.servers else ""
-    seen = "no" if facts.servers else "yes"
+    families = "AF_UNIX AF_INET AF_INET6" if facts.network or facts.jails else "AF_UNIX"
+    families += " AF_NETLINK" if facts.jails else ""
+    seen = "no" if facts.jails else "yes"
     writable = [str(path) for path in (facts.workspace, facts.state, *facts.writable)]
     writable += [f"-{path}" for path in facts.projects]  # a missing project does not keep the daemon from starting
     return [
@@ -145,11 +155,11 @@ def _monty(facts: UnitFacts) -> list[str]:
         "PrivateDevices=yes",
         f"PrivateNetwork={'no' if facts.network else 'yes'}",
         "PrivateIPC=yes",
-        *([] if facts.network or facts.servers else ["IPAddressDeny=any"]),
+        *([] if facts.network or facts.jails else ["IPAddressDeny=any"]),
         f"RestrictAddressFamilies={families}",
         *(
             ["# A jail mounts its own /proc, which the kernel allows only to a process that sees a complete one."]
-            if facts.servers
+            if facts.jails
             else []
         ),
         f"ProtectKernelTunables={seen}",
@@ -204,7 +214,7 @@ def _era(facts: UnitFacts) -> list[str]:
 
 
 def _own(facts: UnitFacts) -> list[str]:
-    wide = facts.era or facts.network or facts.servers
+    wide = facts.era or facts.network or facts.jails
     families = "AF_UNIX AF_NETLINK AF_INET AF_INET6" if wide else "AF_UNIX"
     state = _word(f"XDG_STATE_HOME={facts.state.parent}")
     return [

@@ -14,13 +14,6 @@ from threegate.core import durable, limits
 from threegate.core.settings import SECTIONS, Settings, parse_settings
 from threegate.core.toml_table import Table, is_table, kinds_of
 
-_EXAMPLES = {
-    "requesters": '# "1000" = "core"',
-    "principals": '# core = { tier = "L2" }',
-    "secrets": '# github = { env = "GITHUB_TOKEN" }',
-    "profiles": '# codex = { key = "openai", models = ["gpt-5-codex"] }',
-    "witnesses": '# office = { url = "http://10.0.0.2:8767", key = "..." }',
-}
 _HEADER = (
     "# Settings of this ThreeGate workspace. Every setting is here with its default;\n"
     "# take the `# ` away to change one. `threegate settings check` says whether it holds.\n"
@@ -33,7 +26,7 @@ def render_settings(values: Mapping[str, Any]) -> str:
     """
     lines = [_HEADER]
     _render(Settings, (), dict(values), lines)
-    for name, section in SECTIONS.given().items():
+    for name, section in SECTIONS.all_named().items():
         _render_inner(section.table, (name,), dict(values), lines)
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -47,10 +40,10 @@ def _render(table: type[Table], path: tuple[str, ...], values: dict[str, Any], l
         if rule.rest:
             if not path:
                 continue  # the sections of plugins, which come last
-            lines.extend([f"# {rule.description}", _EXAMPLES[name]])
+            lines.extend([f"# {rule.description}", f"# {rule.example}"])
             continue
-        if name in _EXAMPLES:
-            lines.extend(["", f"[{'.'.join((*path, name))}]", f"# {rule.description}", _EXAMPLES[name]])
+        if rule.example:
+            lines.extend(["", f"[{'.'.join((*path, name))}]", f"# {rule.description}", f"# {rule.example}"])
             continue
         dotted = ".".join((*path, name))
         lines.append(f"# {rule.description}")

@@ -13,13 +13,12 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import threegate
-from threegate.core import durable, limits
+from threegate.core import durable
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.extras import missing_extra
 from threegate.core.own_process import own_process
@@ -28,14 +27,12 @@ from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
-from threegate.plugins.changes.project_repository import BranchRefused, ProjectRepository
-from threegate.plugins.changes.projects import find_project, project_names
-from threegate.plugins.tools.manifest import Manifest, parse_manifest
 from threegate.runners.era.engine_answer import engine_line
 from threegate.setup.run_tool import run_tool
 from threegate.setup.service_unit import UnitFacts, UnitNeeds, render_unit
 
-NEEDS: Final = Place[Callable[[Settings], UnitNeeds]]("needs")
+NEEDS: Final = Place[Callable[[Workspace, Settings, int | None, bool], UnitNeeds]]("needs")
+"""For a workspace with its settings, the uid of the daemon's account (None: it is made later), and whether ERA runs."""
 
 UNITS = Path("/etc/systemd/system")
 _USER_UNITS = Path("systemd") / "user"
@@ -134,8 +131,8 @@ def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Se
             "a member of the engine's group"
         )
     unit_file = _unit_file(name)
-    projects, notes = _projects(workspace, settings, account, era)
-    unit = render_unit(_facts(workspace, settings, account, era=era, projects=projects))
+    needs = _needs(workspace, settings, account, era=era)
+    unit = render_unit(_facts(workspace, settings, account, era=era, needs=needs))
     steps: list[ServiceStep] = []
     if account.uid is None:
         steps.append(
@@ -150,7 +147,7 @@ def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> Se
     steps.append(ServiceStep(f"write {unit_file}", lambda: durable.overwrite(unit_file, unit.encode(), 0o644)))
     for words in (["daemon-reload"], ["enable", unit_file.name], ["restart", unit_file.name]):
         steps.append(ServiceStep(f"systemctl {' '.join(words)}", _systemctl_step(*words)))
-    notes = [*_notes(settings, account, era), *notes]
+    notes = [*_notes(settings, account, era), *(note for each in needs for note in each.notes)]
     return ServicePlan(unit_file, unit, tuple(steps), notes=tuple(notes), obstacles=tuple(obstacles))
 
 
@@ -159,8 +156,8 @@ def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool)
     unit_file = _unit_file(name, own=True)
     state = UserState.of(settings.workspace.id).folder.parent
     account = _Account("", os.geteuid(), os.getegid(), Path.home())
-    projects, notes = _projects(workspace, settings, account, era=False)
-    facts = _facts(workspace, settings, account, era=era, projects=projects)
+    needs = _needs(workspace, settings, account, era=False)
+    facts = _facts(workspace, settings, account, era=era, needs=needs)
     unit = render_unit(replace(facts, state=state))
 
     def write() -> None:
@@ -170,6 +167,7 @@ def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool)
     steps = [ServiceStep(f"write {unit_file}", write)]
     for words in (["daemon-reload"], ["enable", unit_file.name], ["restart", unit_file.name]):
         steps.append(ServiceStep(f"systemctl --user {' '.join(words)}", _systemctl_step(*words, own=True)))
+    notes = [note for each in needs for note in each.notes]
     notes += [
         "it runs while you are logged in; to start it at boot: loginctl enable-linger",
         "the system's service (sudo threegate service install) is hardened further and has its own account",
@@ -233,39 +231,13 @@ def _has_own(name: str) -> bool:
     return os.geteuid() != 0 and _unit_file(name, own=True).is_file()
 
 
-def _projects(
-    workspace: Workspace, settings: Settings, account: _Account, era: bool
-) -> tuple[tuple[Path, ...], list[str]]:
-    """The projects that the account may change, and a note about each other one. Raises InvalidInput."""
-    found, notes = [], []
-    for name in project_names(workspace, settings):
-        try:
-            place = find_project(workspace, settings, name)
-        except Refused as error:
-            notes.append(f"project {name}: {error}")
-            continue
-        if place.uid == account.uid != 0:
-            found.append(Path(place.path))
-            with suppress(
-                BranchRefused
-            ):  # a linked worktree's repository is elsewhere; who approves may choose a branch
-                common = ProjectRepository.of(Path(place.path), place.uid).common
-                found += [] if common.is_relative_to(place.path) else [common]
-        elif place.uid == 0 or not era:
-            notes.append(
-                f"project {name}: belongs to uid {place.uid}, so its change sets will wait (project_not_writable); "
-                f"{'give it to another account' if place.uid == 0 else 'give --user that account'}"
-            )
-    return tuple(found), notes
+def _needs(workspace: Workspace, settings: Settings, account: _Account, *, era: bool) -> list[UnitNeeds]:
+    return [needs(workspace, settings, account.uid, era) for needs in NEEDS.given(settings.plugins.off).values()]
 
 
 def _facts(
-    workspace: Workspace, settings: Settings, account: _Account, *, era: bool, projects: tuple[Path, ...]
+    workspace: Workspace, settings: Settings, account: _Account, *, era: bool, needs: list[UnitNeeds]
 ) -> UnitFacts:
-    notify, servers = settings.notify, _servers(workspace)
-    programs = [Path(place) for server in servers for place in server.program]
-    folders = [Path(item.path) for server in servers for item in server.binds]
-    written = [Path(item.path) for server in servers for item in server.binds if item.writable]
     return UnitFacts(
         version=described(),
         workspace=workspace.root,
@@ -273,35 +245,17 @@ def _facts(
         account=account.name,
         state=account.state,
         era=era,
-        network=bool(
-            notify.urls
-            or notify.requester_hook
-            or any(needs(settings).network for needs in NEEDS.given(settings.plugins.off).values())
-            or settings.trail.witnesses
-            or any(server.allow or server.place == "host" for server in servers)
-        ),
+        network=bool(any(each.network for each in needs)),
         installed=(
             Path(sys.prefix),
             Path(sys.base_prefix),
             Path(threegate.__file__).parent,
-            *programs,
-            *folders,
+            *(path for each in needs for path in each.reads),
         ),
-        writable=(Path(settings.metrics.textfile).parent,) if settings.metrics.textfile else (),
-        projects=(*projects, *written),
-        servers=bool(servers),
+        writable=tuple(path for each in needs for path in each.writable),
+        projects=tuple(path for each in needs for path in each.projects),
+        jails=any(each.jails for each in needs),
     )
-
-
-def _servers(workspace: Workspace) -> list[Manifest]:
-    """The added tool servers, from their file names alone: the unit does not decide whether one is
-    started.
-    """
-    found = []
-    for path in sorted(workspace.tools.glob("*.json")):
-        with suppress(OSError, InvalidInput):
-            found.append(parse_manifest(durable.read_regular(path, max_bytes=limits.TOOLS_MANIFEST_BYTES)))
-    return found
 
 
 def _notes(settings: Settings, account: _Account, era: bool) -> list[str]:

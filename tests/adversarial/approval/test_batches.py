@@ -249,7 +249,7 @@ def test_a_delivery_that_was_abandoned_spends_the_member(bench: Bench, monkeypat
     monkeypatch.undo()
     old = sig(bench.workspace.approved / paths[0].name).read_bytes()
     (context,) = daemons(bench, CountingRunner(), 1)
-    recover(context, Log(quiet=True))
+    recover(context, Log(quiet=True), ())
     with bench.context.trail.locked() as held:
         history = held.index.history("req-b")
         assert history is not None and history.abandoned and history.approved is None

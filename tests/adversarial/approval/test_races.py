@@ -248,7 +248,7 @@ def test_a_crash_takes_no_file_of_another_request_that_has_the_same_name(bench: 
     approved = bench.approve(second.rename(second.with_name(first.name))).path
     for path in (approved, approved.with_name(f"{approved.name}.sig")):
         path.unlink()  # as if the crash had come before the delivery
-    assert recover(bench.context, Log(quiet=True)) == 1
+    assert recover(bench.context, Log(quiet=True), ()) == 1
     assert kept.read_bytes() == data and not approved.exists()
     third = bench.draft("req-third", code="2 + 2")
     approved = bench.approve(third.rename(third.with_name(first.name))).path
@@ -256,6 +256,6 @@ def test_a_crash_takes_no_file_of_another_request_that_has_the_same_name(bench: 
     cancel_request(bench.context, "req-third", by=OperatorDecision("test"))
     ended = next(path for path in bench.workspace.refused.iterdir() if path.read_bytes() == mine)
     relocate(ended, approved)  # as if it had come before the move
-    assert recover(bench.context, Log(quiet=True)) == 1
+    assert recover(bench.context, Log(quiet=True), ()) == 1
     assert kept.read_bytes() == data and ended.read_bytes() == mine and not approved.exists()
     assert execute(["--workspace", str(bench.workspace.root), "audit", "verify"]) == 0

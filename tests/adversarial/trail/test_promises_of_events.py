@@ -153,7 +153,7 @@ def end(how: str, bench: Bench, context: Context, path: Path) -> None:
         judgement, _ = judge_now(context, approved)
         assert isinstance(judgement, Cleared) and isinstance(claim(context, approved, judgement), Path)
         if how == "interrupted":
-            recover(context, Log(quiet=True))
+            recover(context, Log(quiet=True), ())
 
 
 @pytest.mark.parametrize("how", ["finished", "cancelled", "refused", "interrupted", "claimed"])
@@ -169,7 +169,7 @@ def test_what_ended_never_runs_again(
     for _ in range(2):
         shutil.copytree(kept, bench.workspace.approved, dirs_exist_ok=True)
         assert seen(context, path) == "replayed"
-        recover(context, Log(quiet=True))
+        recover(context, Log(quiet=True), ())
     assert runner.runs.total() == runs == (1 if how == "finished" else 0)
     said = history_of(context).end
     assert said is not None and said.type == ("interrupted" if how == "claimed" else how)

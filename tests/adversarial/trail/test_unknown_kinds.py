@@ -43,8 +43,26 @@ from threegate.trail.story import story_line
 from threegate.trail.trail import Trail
 
 HERE = "tests.adversarial.trail"
-PROBE = Plugin("probe", "is there for a test", offers={"kinds": "kinds:KINDS"}, room=f"{HERE}.probe_plugin")
-GONE = Plugin("probe", "is there for a test", offers={"kinds": "kinds:KINDS"}, room=f"{HERE}.deleted")
+
+
+class _Elsewhere(Plugin):
+    """A plugin whose folder is among the tests, or nowhere."""
+
+    __slots__ = ()
+    folder = "probe_plugin"
+
+    @property
+    def package(self) -> str:
+        return f"{HERE}.{self.folder}"
+
+
+class _Deleted(_Elsewhere):
+    __slots__ = ()
+    folder = "deleted"
+
+
+PROBE = _Elsewhere("probe", "is there for a test", offers={"kinds": "kinds:KINDS"})
+GONE = _Deleted("probe", "is there for a test", offers={"kinds": "kinds:KINDS"})
 D1, D2 = hashlib.sha256(b"1").hexdigest(), hashlib.sha256(b"2").hexdigest()
 SAID = {"what": "anything"}
 List = Callable[[str], None]

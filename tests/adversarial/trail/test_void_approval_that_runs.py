@@ -71,7 +71,7 @@ def put_back(approved: Path, hidden: Path) -> None:
 def voided(bench: Bench, context: Context, path: Path, hidden: Path, request_id: str = "req-1") -> None:
     """Its file goes, and a daemon starts."""
     taken_out(path, hidden)
-    recover(context, Log(quiet=True))
+    recover(context, Log(quiet=True), ())
     assert history_of(context, request_id).abandoned
 
 
@@ -124,7 +124,7 @@ def test_the_claim_looks_under_the_lock(bench: Bench, context: Context, runner: 
     names = sorted(item.name for item in path.parent.iterdir())
     for name in names:
         (path.parent / name).rename(hidden / name)
-    recover(context, Log(quiet=True))
+    recover(context, Log(quiet=True), ())
     for name in reversed(names):
         (hidden / name).rename(path.parent / name)
     approved = read_approved(context, path)
@@ -274,7 +274,7 @@ def test_a_file_that_cannot_be_looked_at_is_not_gone(
     with monkeypatch.context() as patch:
         patch.setattr(os, "stat", failing)
         patch.setattr(os, "lstat", failing)
-        recover(context, Log(quiet=True))
+        recover(context, Log(quiet=True), ())
     assert "approval_abandoned" not in types(bench)
     assert seen_by_the_daemon(context, path) == "succeeded"
 
@@ -288,7 +288,7 @@ def test_a_folder_that_is_away_takes_no_approval_with_it(
         approved.rename(away)
         instead()
         with suppress(OSError):  # a daemon without the folder does not start
-            recover(context, Log(quiet=True))
+            recover(context, Log(quiet=True), ())
         if approved.is_symlink() or approved.exists():
             approved.unlink()
         away.rename(approved)

@@ -18,6 +18,7 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.agents import git_repository
 from threegate.plugins.agents.work_changes import read_changes
 from threegate.plugins.agents.work_copy import CopyKind, WorkCopy
+from threegate.plugins.changes import machine_programs
 from threegate.plugins.jail.jail import Account
 
 FORMS = {
@@ -236,7 +237,7 @@ def test_without_a_usable_git_the_person_is_told(tmp_path: Path, monkeypatch: py
     (tmp_path / "bin" / "git").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").write_text("#!/bin/sh\n")
     (tmp_path / "elsewhere").chmod(0o755)
-    monkeypatch.setattr(git_repository, "PROGRAMS", f"{tmp_path}/bin:{tmp_path}")
+    monkeypatch.setattr(machine_programs, "PROGRAMS", f"{tmp_path}/bin:{tmp_path}")
     assert lines(tmp_path) == ["git: the agent has no repository: git is not installed in /usr; apt-get install git"]
 
 
@@ -258,7 +259,7 @@ def test_without_git_lfs_the_person_is_told(tmp_path: Path) -> None:
         git config filter.lfs.clean 'git-lfs clean -- %f'; git config filter.lfs.process 'git-lfs filter-process'
         git config filter.lfs.required true""",
     )
-    lacking = git_repository.find_program("git-lfs") is None
+    lacking = machine_programs.find_program("git-lfs") is None
     wanted = ["git: git-lfs is not installed in /usr, so files of Git LFS are staged whole; apt-get install git-lfs"]
     assert lines(tmp_path) == (wanted if lacking else [])
     with working(tmp_path, "plain") as copy:

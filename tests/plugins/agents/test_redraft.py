@@ -18,10 +18,10 @@ from tests.runners.applying import own, picture
 from tests.support import Done, Place, make_place, monty_draft, request_id
 from threegate.core.errors import Unavailable
 from threegate.core.settings import RequestSettings
-from threegate.plugins.agents import git_repository, merge
-from threegate.plugins.agents.merge import merge_files
-from threegate.plugins.agents.work_changes import base_name
+from threegate.plugins.agents import merge
+from threegate.plugins.changes import machine_programs
 from threegate.plugins.changes.change_draft import draft_change_set
+from threegate.plugins.changes.merge import base_name, merge_files
 
 LINES = "".join(f"{number}\n" for number in range(20))
 BEFORE = {"text": LINES, "run.sh": ("x", LINES), "same": "1\n", "gone": "1\n", "both": "1\n"}
@@ -204,7 +204,7 @@ def test_git_merges_three_plain_files_and_nothing_else(tmp_path: Path, monkeypat
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert merge_files(b"1\n", b"1\n", b"2\n") == b"2\n", "git is that of the machine, whatever the caller's PATH"
-    monkeypatch.setattr(git_repository, "PROGRAMS", str(tmp_path / "nothing"))
+    monkeypatch.setattr(machine_programs, "PROGRAMS", str(tmp_path / "nothing"))
     with pytest.raises(Unavailable, match="apt-get install git"):
         merge_files(b"1", b"2", b"3")
     monkeypatch.setattr(merge, "find_program", lambda name: str(tmp_path / name))

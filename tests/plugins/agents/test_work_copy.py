@@ -20,9 +20,10 @@ from tests.plugins.agents.conftest import jail_programs
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.plugins.agents.project_survey import survey
-from threegate.plugins.agents.work_changes import base_name, keep_bases, read_changes, remember_proposed, was_proposed
+from threegate.plugins.agents.work_changes import keep_bases, read_changes, remember_proposed, was_proposed
 from threegate.plugins.agents.work_copy import CopyKind, WorkCopy
 from threegate.plugins.changes.make import MadeChangeSet
+from threegate.plugins.changes.merge import base_name
 from threegate.plugins.jail.jail import Account, Jail
 
 SECRET = "token = 'ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE'\n"

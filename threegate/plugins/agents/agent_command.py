@@ -20,6 +20,7 @@ from threegate.cli.invocation import argument
 from threegate.cli.progress import busy
 from threegate.core import limits
 from threegate.plugins.agents.agent_connect_command import connect
+from threegate.plugins.agents.agent_names import agent_runs, profiles
 
 if TYPE_CHECKING:
     from threegate.core.workspace import AgentRun
@@ -35,7 +36,7 @@ app.command()(connect)
 
 _LOOK_SECONDS: Final = 0.2
 
-RunId = Annotated[str, argument("RUN", "A run's id, or the beginning of it.", tab_completion.agent_runs)]
+RunId = Annotated[str, argument("RUN", "A run's id, or the beginning of it.", agent_runs)]
 
 
 _Allow = Annotated[
@@ -57,7 +58,7 @@ def run(
         argument(
             "PROFILE",
             "codex, opencode, gemini, claude, qwen, generic, or a profile from the settings.",
-            tab_completion.profiles,
+            profiles,
         ),
     ],
     arguments: Annotated[
@@ -485,9 +486,7 @@ def stop(run: RunId) -> None:
 
 @app.command()
 def remove(
-    runs: Annotated[
-        list[str], argument("RUN...", "Ids of runs, or the beginnings of them.", tab_completion.agent_runs)
-    ],
+    runs: Annotated[list[str], argument("RUN...", "Ids of runs, or the beginnings of them.", agent_runs)],
     json_: invocation.JsonFlag = False,
 ) -> None:
     """Free what a run has on the disk: its copy, home and inbox.

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli import invocation, tab_completion
+from threegate.cli import invocation
 from threegate.cli.invocation import argument
 from threegate.core.extras import install_line
+from threegate.plugins.agents.agent_names import profiles
 
 if TYPE_CHECKING:
     from threegate.plugins.agents.client_entry import ClientEntry
 
 
 def connect(
-    profile: Annotated[
-        str, argument("PROFILE", "codex, opencode, gemini, claude, qwen or generic.", tab_completion.profiles)
-    ],
+    profile: Annotated[str, argument("PROFILE", "codex, opencode, gemini, claude, qwen or generic.", profiles)],
     write: Annotated[
         bool,
         typer.Option("--write", help="Write the entry to the agent's settings, after showing the change and asking."),

@@ -1,4 +1,4 @@
-"""The command of agents: its name and help, without what it works with."""
+"""The commands of this plugin: their names and help, without what they work with."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ def _agent() -> Typer:
     return app
 
 
+def _survey() -> Typer:
+    from threegate.plugins.agents.survey_command import app
+
+    return app
+
+
 COMMANDS = {
     "agent": PluginCommand("Run, list, show, stop and connect agents.", _agent),
+    "project survey": PluginCommand("Show which files of a project are hidden from agents.", _survey),
 }

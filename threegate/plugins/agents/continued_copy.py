@@ -23,12 +23,11 @@ from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import HeldFolder, hold_path, open_inside
 from threegate.core.workspace import AgentRun
 from threegate.plugins.agents import project_ignores
-from threegate.plugins.agents.merge import merge_marked
 from threegate.plugins.agents.project_survey import Original, Survey
 from threegate.plugins.agents.runs import RunFacts, lock_ended
 from threegate.plugins.agents.start_bytes import start_bytes
-from threegate.plugins.agents.work_changes import base_name
 from threegate.plugins.agents.work_copy import NAMES, SCRATCH, TREE, UPPER, WorkCopy
+from threegate.plugins.changes.merge import base_name, merge_marked
 from threegate.plugins.changes.trees import HeldTree, TreeEntry
 from threegate.plugins.jail.jail import Account
 

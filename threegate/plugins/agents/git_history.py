@@ -32,9 +32,10 @@ from typing import Final, NamedTuple
 from threegate.core import durable, limits, removal
 from threegate.core.secretscan.certain import find_certain
 from threegate.plugins.agents.file_findings import KEY, is_fixture
-from threegate.plugins.agents.git_repository import PROGRAMS, NoHistory, Repository, find_git
+from threegate.plugins.agents.git_repository import NoHistory, Repository, find_git
 from threegate.plugins.agents.secret_files import text_of
 from threegate.plugins.changes.git_objects import is_id, object_id, pack_head, packed
+from threegate.plugins.changes.machine_programs import PROGRAMS
 
 _SCRATCH: Final = "scratch"
 _TREE, _LINK, _REGULAR = 0o40000, 0o120000, 0o100000

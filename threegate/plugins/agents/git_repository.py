@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import subprocess
 import tempfile
@@ -24,6 +23,7 @@ from threegate.core import durable, limits
 from threegate.core.held_folder import hold_path, open_inside
 from threegate.plugins.agents.git_index import read_index
 from threegate.plugins.changes.git_objects import is_id
+from threegate.plugins.changes.machine_programs import PROGRAMS, find_program
 from threegate.plugins.changes.project import Project
 from threegate.plugins.changes.snapshot import git_config
 
@@ -71,8 +71,6 @@ _UNREACHABLE: Final = """\
 """
 """For a partial clone: git goes on without the objects that nobody needs, and fails to fetch the others."""
 _GLOB: Final = re.compile(rb"[\\*?\[\] ]")
-PROGRAMS: Final = "/usr/local/bin:/usr/bin:/bin"
-"""Where the jail has programs."""
 
 
 class NoHistory(Exception):
@@ -290,14 +288,6 @@ def find_git() -> str:
     if program is None:
         raise NoHistory("git is not installed in /usr; apt-get install git")
     return program
-
-
-def find_program(name: str) -> str | None:
-    """A program that the jail has: one in `/usr/local/bin` may be a link to a folder that is not in the jail."""
-    found = shutil.which(name, path=PROGRAMS)
-    if found is None or os.path.realpath(found).startswith(("/usr/", "/bin/")):
-        return found
-    return shutil.which(name, path=PROGRAMS.partition(":")[2])
 
 
 @contextmanager

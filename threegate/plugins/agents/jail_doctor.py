@@ -16,6 +16,7 @@ from pathlib import Path
 
 from threegate.core.extras import Extra, install_line, missing_modules
 from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
 from threegate.plugins.agents.profile import load_profile, profile_names
 from threegate.plugins.jail.jail import Account, measure_walls, missing_packages
 from threegate.plugins.jail.jail_cgroup import JailCgroup
@@ -25,8 +26,8 @@ _NOBODY = "nobody"
 _EXTRAS: tuple[Extra, ...] = ("agents", "mcp")
 
 
-def agent_lines(settings: Settings, probes: bool) -> list[DoctorLine]:
-    """Without `probes` no jail is made."""
+def agent_lines(workspace: Workspace | None, settings: Settings, probes: bool) -> list[DoctorLine]:
+    """For the place `report`; without `probes` no jail is made."""
     lines = guarded("agents", lambda: _programs(settings), "warning")
     lines += [_libraries(), _packages()]
     if probes and lines[-1].state == "ok":

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from threegate.core import durable, limits
-from threegate.plugins.agents.git_repository import NoHistory, Repository, find_program, scratch_repository
+from threegate.plugins.agents.git_repository import NoHistory, Repository, scratch_repository
 from threegate.plugins.changes.ignored import Ignoring
+from threegate.plugins.changes.machine_programs import find_program
 
 _ALONE: Final = {
     "PATH": os.defpath,

@@ -7,11 +7,13 @@ removed. What the trail and the workspace's own folders have of its requests sta
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from threegate.audit.prune import PluginFiles
 from threegate.core import durable, limits, removal
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput
@@ -25,6 +27,16 @@ from threegate.trail.payloads import Pruned
 from threegate.trail.trail import Trail
 
 _DOOMED: Final = ".pruned-"
+
+
+class _AgentFiles(PluginFiles):
+    def prune_folders(self, workspace: Workspace, *, before: datetime, actor: str, dry_run: bool) -> Mapping[str, int]:
+        """Runs of agents."""
+        gone = prune_runs(workspace, Trail(workspace), before=before, actor=actor, dry_run=dry_run)
+        return {item.run: item.space.bytes for item in gone}
+
+
+FILES: Final = _AgentFiles()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,13 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import HeldFolder, open_inside
 from threegate.core.workspace import AgentRun
-from threegate.plugins.agents.merge import MergedFile, MergedTree, merge_files
 from threegate.plugins.agents.names_layer import NamesTree, StartTree
 from threegate.plugins.agents.project_survey import Original
 from threegate.plugins.agents.start_bytes import start_bytes
 from threegate.plugins.agents.work_copy import TREE, UPPER, WorkCopy
 from threegate.plugins.changes.ignored import IgnoreRules
 from threegate.plugins.changes.make import LeftOut, MadeChangeSet, make_change_set, refuse_exhausted, utf_8
+from threegate.plugins.changes.merge import MergedFile, MergedTree, base_name, merge_files
 from threegate.plugins.changes.path_rules import is_repository
 from threegate.plugins.changes.protected_paths import ProtectedPaths
 from threegate.plugins.changes.table import ChangeSetError, Row, TableNode, read_table, render_table
@@ -128,11 +128,6 @@ def keep_bases(copy: WorkCopy, rows: tuple[Row, ...]) -> None:
 
     with suppress(OSError), _held(copy.root) as top:
         durable.deliver_together(copy.run.base, bases(top))
-
-
-def base_name(path: str) -> str:
-    """The name of a file in a run's `base`."""
-    return sha256(os.fsencode(path)).hexdigest()
 
 
 class _Unseen(Container[str]):

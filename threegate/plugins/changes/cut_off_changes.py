@@ -10,12 +10,12 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
+from threegate.daemon.plugin_work import DaemonParts, Recovered, Work
 from threegate.launch.context import Context
 from threegate.plugins.changes.apply.apply_journal import STAGE, read_journal
 from threegate.plugins.changes.apply.branch_delivery import BRANCH_LEFT
@@ -26,15 +26,17 @@ from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import Finished
 
 
-@dataclass(slots=True)
-class Recovered:
-    """The outcomes of interrupted changes, by request id, in one line for the trail."""
+class ChangesWork(Work):
+    """Nothing in turns: a change is made by its runner."""
 
-    taken_back: dict[str, str] = field(default_factory=dict)
-    reverted: dict[str, str] = field(default_factory=dict)
-    """Those whose requests had ended before, as failed or cancelled."""
-    stuck: dict[str, str] = field(default_factory=dict)
-    """Those that cannot be reverted now: their requests stay unchanged until the next start."""
+    def __init__(self, parts: DaemonParts) -> None:
+        pass
+
+    def recover(self, context: Context) -> Recovered:
+        """Changes first, then undos of changes that stood."""
+        changes, undos = recover_changes(context), recover_undos(context)
+        changes.said += [*undos.stuck.items(), *undos.taken_back.items()]
+        return changes
 
 
 def recover_changes(context: Context) -> Recovered:
@@ -68,7 +70,7 @@ def _take_back_later(folder: Path, history: RequestHistory, found: Recovered) ->
     except (Refused, OSError):
         return  # the project cannot be reached, or has no stage folder
     if done.status == "succeeded" and done.message == "":
-        found.reverted[history.request_id] = "its change, which was interrupted, was reverted"
+        found.said.append((history.request_id, "its change, which was interrupted, was reverted"))
 
 
 def _take_back(folder: Path, history: RequestHistory, found: Recovered) -> None:

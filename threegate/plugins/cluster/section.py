@@ -11,6 +11,7 @@ from threegate.core.settings import Section, Settings
 from threegate.core.toml_table import Table, setting
 
 if TYPE_CHECKING:
+    from threegate.core.workspace import Workspace
     from threegate.setup.service_unit import UnitNeeds
 
 
@@ -31,7 +32,7 @@ class ClusterSettings(Table):
 SECTION = Section(ClusterSettings, addresses=("broker",))
 
 
-def unit_needs(settings: Settings) -> UnitNeeds:
+def unit_needs(workspace: Workspace, settings: Settings, uid: int | None, era: bool) -> UnitNeeds:
     """The daemon itself speaks to the broker."""
     from threegate.setup.service_unit import UnitNeeds
 

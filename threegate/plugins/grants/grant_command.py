@@ -21,6 +21,7 @@ from threegate.cli.invocation import (
 )
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.errors import InvalidInput
+from threegate.plugins.tools.tools_command import servers
 from threegate.trail.payloads.placed import owner_fields
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def new(
 
 @app.command("tool")
 def tool(
-    server: Annotated[str, argument("SERVER", "A server shown by `threegate tools list`.", tab_completion.servers)],
+    server: Annotated[str, argument("SERVER", "A server shown by `threegate tools list`.", servers)],
     tool_name: Annotated[str, argument("TOOL", "A tool shown by `threegate tools show`.")],
     max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000, help="How many calls it allows.")],
     expires: Annotated[str, typer.Option("--expires", metavar="8h", help="90s, 15m, 24h or 7d from now.")],

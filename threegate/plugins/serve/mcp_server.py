@@ -1,4 +1,4 @@
-"""The MCP surface: the pre-tool check, a request as its requester sees it, and the door (`serve/door.py`).
+"""The MCP surface: the pre-tool check, a request as its requester sees it, and the door (`plugins/agents/door.py`).
 
 Invariants: every line of the client that contains an id is answered (`mcp_reading`); `aana_pre_tool_check`
 answers a message with a decision, whatever the arguments are, and repeats no value of them; only files on
@@ -34,9 +34,9 @@ from threegate.aana import (
 from threegate.contracts.contract_line import ContractLine
 from threegate.core.errors import ThreeGateError
 from threegate.core.record import Record, schema_of, without_null
+from threegate.plugins.agents.door import DOOR_TOOLS, Door
+from threegate.plugins.agents.door_tools import OfferedTool, is_tool_name
 from threegate.plugins.serve.answers import ContractDecision, Decision
-from threegate.plugins.serve.door import DOOR_TOOLS, Door
-from threegate.plugins.serve.door_tools import OfferedTool, is_tool_name
 from threegate.plugins.serve.guide import Guide
 from threegate.plugins.serve.requests import RequesterAccess
 from threegate.plugins.serve.workspace_gates import WorkspaceGates

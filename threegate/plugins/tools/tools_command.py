@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
@@ -19,14 +19,27 @@ from threegate.cli.invocation import (
     workspace_here,
 )
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, actor_here, ask
+from threegate.cli.tab_completion import offer
 
 if TYPE_CHECKING:
     from threegate.core.screen_parts import Section
+    from threegate.core.workspace import Workspace
     from threegate.plugins.tools.manifest import Manifest
 
 app = typer.Typer(no_args_is_help=True)
 
-ServerName = Annotated[str, argument("NAME", "A server shown by `threegate tools list`.", tab_completion.servers)]
+
+def _servers(workspace: Workspace, _: typer.Context) -> Iterable[str]:
+    from threegate.plugins.tools.manifest import server_names
+    from threegate.trail.trail import Trail
+
+    with Trail(workspace).locked() as held:
+        return server_names(held.index)
+
+
+servers = offer(_servers)
+"""Completes a server's name."""
+ServerName = Annotated[str, argument("NAME", "A server shown by `threegate tools list`.", servers)]
 
 
 @app.command("add")

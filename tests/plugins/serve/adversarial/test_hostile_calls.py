@@ -17,7 +17,7 @@ from tests.support import Place, make_place
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.plugins.serve.door_files import read_files
+from threegate.plugins.agents.door_files import read_files
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 

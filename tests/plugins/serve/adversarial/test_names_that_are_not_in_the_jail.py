@@ -10,8 +10,8 @@ from tests.plugins.agents.conftest import project as project  # noqa: PLC0414 - 
 from tests.plugins.agents.test_work_copy import working
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
+from threegate.plugins.agents.door_files import read_files
 from threegate.plugins.agents.runs import RunFacts
-from threegate.plugins.serve.door_files import read_files
 
 
 def test_the_door_reads_no_name_that_the_agent_cannot(tmp_path: Path, project: Path) -> None:

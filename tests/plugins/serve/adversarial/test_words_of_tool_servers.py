@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threegate.plugins.serve.door_tools import OfferedTool, tool_answer
+from threegate.plugins.agents.door_tools import OfferedTool, tool_answer
 from threegate.plugins.serve.mcp_server import server_tools
 from threegate.plugins.tools.manifest import PinnedTool
 from threegate.plugins.tools.mcp.answer_files import answer_files

@@ -32,14 +32,8 @@ from threegate.core.workspace import AgentRun, Workspace
 from threegate.launch.context import open_context
 from threegate.launch.results.front import read_result
 from threegate.launch.results.verdict import Verdict, read_verdict
-from threegate.plugins.agents.propose import draft_changes, read_proposed
-from threegate.plugins.agents.runs import RunFacts, read_frozen
-from threegate.plugins.agents.work_changes import keep_bases
-from threegate.plugins.agents.work_copy import WorkCopy
-from threegate.plugins.changes.change_draft import left_out_lines
-from threegate.plugins.jail.jail import Account
-from threegate.plugins.serve.call_ledger import CallLedger, MadeRequest
-from threegate.plugins.serve.door_arguments import (
+from threegate.plugins.agents.call_ledger import CallLedger, MadeRequest
+from threegate.plugins.agents.door_arguments import (
     Arguments,
     Cancel,
     ProposeChanges,
@@ -50,10 +44,16 @@ from threegate.plugins.serve.door_arguments import (
     Wait,
     read_arguments,
 )
-from threegate.plugins.serve.door_calls import DoorCall, draft_of, fixes_of, program_call, python_call, said_here
-from threegate.plugins.serve.door_files import read_files
-from threegate.plugins.serve.door_tools import OfferedTool, is_tool_name, offered_tools, tool_answer
-from threegate.plugins.serve.outputs import outputs_of, read_output
+from threegate.plugins.agents.door_calls import DoorCall, draft_of, fixes_of, program_call, python_call, said_here
+from threegate.plugins.agents.door_files import read_files
+from threegate.plugins.agents.door_tools import OfferedTool, is_tool_name, offered_tools, tool_answer
+from threegate.plugins.agents.outputs import outputs_of, read_output
+from threegate.plugins.agents.propose import draft_changes, read_proposed
+from threegate.plugins.agents.runs import RunFacts, read_frozen
+from threegate.plugins.agents.work_changes import keep_bases
+from threegate.plugins.agents.work_copy import WorkCopy
+from threegate.plugins.changes.change_draft import left_out_lines
+from threegate.plugins.jail.jail import Account
 from threegate.plugins.tools.call_draft import draft_call, tool_call
 from threegate.plugins.tools.requested_call import check_arguments
 from threegate.request.reader import read_request

@@ -17,7 +17,7 @@ from typing import Any, Final
 from threegate.acts.draft import DraftOptions, draft_request
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.errors import InvalidInput
-from threegate.plugins.serve.door_arguments import RunProgram, RunPython
+from threegate.plugins.agents.door_arguments import RunProgram, RunPython
 from threegate.request.fields import check_file_name
 from threegate.request.hosts import HostError, read_target
 from threegate.request.model import InputFile, Request

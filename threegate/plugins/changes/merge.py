@@ -11,16 +11,22 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
-from threegate.plugins.agents.git_repository import find_program
+from threegate.plugins.changes.machine_programs import find_program
 from threegate.plugins.changes.trees import Tree, TreeEntry
 
 _NO_TEXT: Final = 128
 """From here on the exit code of `git merge-file` is an error; below it is the number of conflicts, 127 for more."""
+
+
+def base_name(path: str) -> str:
+    """The name of a file in a run's `base`."""
+    return sha256(os.fsencode(path)).hexdigest()
 
 
 def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
