@@ -14,10 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.approval.keys import parse_key_text
 from threegate.approval.operators import NAME, Operator, Operators, load_operators, render_operator
 from threegate.approval.signature import SSH_KEYGEN
-from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.ssh_wire import MalformedError, parse_key_text
 from threegate.core import durable
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, Unavailable

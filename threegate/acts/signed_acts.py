@@ -17,7 +17,7 @@ from typing import Any
 from threegate.acts.signing_key import Acting, asks_nothing
 from threegate.approval.act import check_act
 from threegate.approval.signature import sign_statement
-from threegate.approval.sshsig import NAMESPACE_ACT
+from threegate.approval.ssh_wire import NAMESPACE_ACT
 from threegate.approval.statement import Act, render_signed
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from threegate.approval.shown.signed_text import requesters
+from threegate.approval.shown.request_sections import requesters
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore

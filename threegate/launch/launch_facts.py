@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from threegate.approval.batch import BatchPlace
 from threegate.approval.facts import LaunchFacts, PinnedFile
-from threegate.approval.shown.signed_text import requesters, shown_request, shown_sha256
+from threegate.approval.shown.request_sections import requesters, shown_request, shown_sha256
+from threegate.approval.statement import BatchPlace
 from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.policy import Policy
 from threegate.launch.launch_problem import read_operators

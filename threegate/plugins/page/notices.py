@@ -14,7 +14,7 @@ import threading
 from typing import Final
 
 from threegate.approval.facts import requester_of
-from threegate.approval.shown.signed_text import requesters
+from threegate.approval.shown.request_sections import requesters
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.core.extras import missing_extra
