@@ -19,7 +19,7 @@ from pathlib import Path
 
 from mcp import Client, StdioServerParameters
 
-from tests.agent_runs import make_run
+from tests.plugins.agents.agent_runs import make_run
 from tests.door_client import parameters
 from tests.support import make_place
 

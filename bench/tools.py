@@ -26,7 +26,7 @@ from pathlib import Path
 
 from mcp import Client, StdioServerParameters
 
-from tests.agent_runs import make_run
+from tests.plugins.agents.agent_runs import make_run
 from tests.door_client import daemon, parameters
 from tests.support import Place, make_place
 from threegate.core import limits

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acts.tool_bench import ToolBench
+from tests.plugins.tools.tool_bench import ToolBench
 from threegate.acts.approve import promote, seal, sign
 from threegate.core.errors import Refused
 from threegate.plugins.tools.action import EarlierCall, ServerState

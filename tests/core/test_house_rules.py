@@ -19,11 +19,11 @@ import pytest
 TESTS = Path(__file__).parents[1]
 
 SLEEPS = {
-    "adversarial/cluster/test_taken_over.py": (
+    "plugins/cluster/adversarial/test_taken_over.py": (
         "from a claim to the broker: nothing shows it while the worker is stopped"
     ),
     "plugins/serve/adversarial/test_held_connections.py": "nothing shows that a client does not read",
-    "adversarial/tools/test_hostile_stateful_servers.py": (
+    "plugins/tools/adversarial/test_hostile_stateful_servers.py": (
         "what nobody asked for must be in the pipe before the next call"
     ),
     "plugins/agents/npm_agents.py": "between two questions to a registry: nothing says when it is back",
@@ -44,17 +44,17 @@ FOREIGN = {"os", "sys", "threading", "atexit", "_pytest", "super()"}
 PRIVATE = {
     "adversarial/approval/test_batches.py": (2, "a kind of member that no screen makes today"),
     "plugins/drills/test_drills_never_run.py": (2, "an attacker who has taken a wall away"),
-    "adversarial/jail/test_the_jails_own_edges.py": (5, "a jail that lacks one of its walls"),
+    "plugins/jail/adversarial/test_the_jails_own_edges.py": (5, "a jail that lacks one of its walls"),
     "plugins/page/adversarial/test_passkey_attacks.py": (1, "what is kept must stay small"),
     "plugins/serve/adversarial/test_held_connections.py": (8, "which connection has to go, without 256 of them"),
-    "adversarial/work_copy/test_hidden_files_in_the_history.py": (4, "bounds that no small history reaches"),
-    "adversarial/work_copy/test_processes_that_resume_themselves.py": (4, "a jail without a launcher; version 1 and 2"),
-    "adversarial/work_copy/test_secrets_in_other_forms.py": (1, "rules of an older version"),
+    "plugins/agents/adversarial/work_copy/test_hidden_files_in_the_history.py": (4, "bounds that no small history reaches"),
+    "plugins/agents/adversarial/work_copy/test_processes_that_resume_themselves.py": (4, "a jail without a launcher; version 1 and 2"),
+    "plugins/agents/adversarial/work_copy/test_secrets_in_other_forms.py": (1, "rules of an older version"),
     "review/test_line_diff.py": (2, "the shortest comparison itself, before the shorter one is chosen"),
-    "adversarial/cluster/test_notes.py": (3, "queues and keys between threads, without a broker"),
-    "adversarial/cluster/test_remote_run.py": (1, "a note that passed every check of the link"),
+    "plugins/cluster/adversarial/test_notes.py": (3, "queues and keys between threads, without a broker"),
+    "plugins/cluster/adversarial/test_remote_run.py": (1, "a note that passed every check of the link"),
     "adversarial/test_output_limits.py": (1, "the rule for endings, without an engine"),
-    "adversarial/tools/test_hostile_servers.py": (
+    "plugins/tools/adversarial/test_hostile_servers.py": (
         3,
         "a write that a server does not read; a call without a daemon",
     ),
@@ -90,7 +90,7 @@ PRIVATE = {
 """How often a file uses private names of the package, and what it reaches by them that no public name shows."""
 
 TWO_OUTCOMES = {
-    "adversarial/cluster/test_taken_over.py": (
+    "plugins/cluster/adversarial/test_taken_over.py": (
         "two daemons on one broker: which of them hears an answer is the broker's"
     ),
     "plugins/cluster/test_soak.py": (

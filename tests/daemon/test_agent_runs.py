@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent_runs import drop, end_run, make_run
+from tests.plugins.agents.agent_runs import drop, end_run, make_run
 from tests.contracts.material import folder
 from tests.support import Place, make_place, monty_draft, request_id
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import WANTING, missing
-from tests.notes_server import CALL
+from tests.plugins.tools.notes_server import CALL
 from tests.setup.booted import Machine
 from tests.support import monty_draft, now_text, request_id, wait_until
 

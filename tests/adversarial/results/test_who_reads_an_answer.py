@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent_runs import drop, make_run
+from tests.plugins.agents.agent_runs import drop, make_run
 from tests.support import Place, make_key, monty_draft, request_id, threegate
 
 AGENT, STRANGER = "daemon", "nobody"

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.acts.tool_bench import CONTRACT
+from tests.plugins.tools.tool_bench import CONTRACT
 from tests.plugins.agents.people import Person, as_account
 from tests.plugins.agents.real_agents import AGENTS, Agent
 from tests.plugins.agents.scripted_model import Call, Model, NextStep, Say, Turn

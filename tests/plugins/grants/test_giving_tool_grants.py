@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acts.tool_bench import CALL, WHERE
+from tests.plugins.tools.tool_bench import CALL, WHERE
 from tests.plugins.grants.granting_bench import GrantingBench
 from threegate.approval.shown.screen_lines import render_sections
 from threegate.cli import execute

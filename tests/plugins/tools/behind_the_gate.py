@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.agent_runs import make_run
+from tests.plugins.agents.agent_runs import make_run
 from tests.conftest import missing
 from tests.door_client import daemon, parameters
 from tests.line_client import LineClient

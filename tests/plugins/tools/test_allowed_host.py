@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests import support
-from tests.notes_server import CALL
+from tests.plugins.tools.notes_server import CALL
 from tests.plugins.tools.little_servers import PYTHON, open_folder, write_server
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.acts.tool_bench import CALL
+from tests.plugins.tools.tool_bench import CALL
 from tests.plugins.grants.granting_bench import GrantingBench
 from threegate.core.errors import Refused
 from threegate.judgement.judge import Cleared
