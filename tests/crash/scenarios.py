@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, last_words, problems_after
+from tests.plugins.changes.applying import own
 from tests.plugins.changes.branches import git
 from tests.plugins.changes.trees_on_disk import build, made
-from tests.plugins.changes.applying import own
 from tests.support import request_id, wait_until
 from threegate.acts.operator import add_operator
 from threegate.acts.signing_key import Acting

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
-from tests.plugins.tools.tool_bench import ToolBench
-from tests.plugins.changes.end_to_end.test_change_sets import Proposed
 from tests.launch.launching import CountingRunner, control_of, daemons, events_of, history_of
-from tests.plugins.changes.trees_on_disk import build
 from tests.plugins.changes.applying import own, picture
+from tests.plugins.changes.end_to_end.test_change_sets import Proposed
+from tests.plugins.changes.trees_on_disk import build
+from tests.plugins.tools.tool_bench import ToolBench
 from threegate.acts.approve import promote, seal, sign
 from threegate.acts.cancel import cancel_request
 from threegate.acts.reject import reject_draft

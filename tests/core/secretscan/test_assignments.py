@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import string
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 import threegate
 from tests.adversarial.request.builders import command, prose
 from tests.request.examples import ids, read
+from threegate.core.secretscan.certain import find_certain
+from threegate.core.secretscan.possible import find_possible
 from threegate.core.secretscan.scan import find_secrets, mask_secrets
 
 SECRET = [
@@ -279,3 +283,24 @@ def test_a_secret_behind_much_text_of_any_kind_is_still_found(size: int) -> None
     ):
         text = piece * (size // len(piece)) + f" {key} "
         assert any(item.start <= text.index(key) and item.end >= len(text) - 1 for item in find_secrets(text)), piece
+
+
+LETTERS = string.ascii_letters + string.digits
+
+
+LEAST = 0.95
+"""Part of what is planted that is found; the rest is random text that happens to look typed."""
+
+
+def of(rng: random.Random, alphabet: str, count: int) -> str:
+    return "".join(rng.choices(alphabet, k=count))
+
+
+def test_assigned_passwords_are_counted_apart() -> None:
+    """They are listed and hide nothing, because code is full of them."""
+    rng = random.Random(7)
+    texts = [
+        f'{name} = "{of(rng, LETTERS, 13)}7"\n' for name in ("DB_PASSWORD", "api_secret", "token") for _ in range(20)
+    ]
+    assert not any(find_certain(text) for text in texts)
+    assert sum(bool(find_possible(text)) for text in texts) >= len(texts) * LEAST

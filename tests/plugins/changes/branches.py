@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.plugins.agents.agent_runs import drop, make_run
-from tests.plugins.changes.trees_on_disk import Spec, build, made
 from tests.plugins.changes.applying import OWNER, own
+from tests.plugins.changes.trees_on_disk import Spec, build, made
 from tests.support import Done, Place, make_place, request_id
 from threegate.core.canonical import sha256_hex
 from threegate.core.settings import RequestSettings

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import slow
-from tests.plugins.changes.trees_on_disk import build
 from tests.plugins.changes.applying import OWNER, Change, own, picture, place_of
+from tests.plugins.changes.trees_on_disk import build
 from threegate.core import durable
 from threegate.core.errors import Refused
 from threegate.plugins.changes.apply import apply_engine as engine

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.changes.trees_on_disk import build, held, made
 from tests.plugins.changes.applying import OWNER, Change, own
+from tests.plugins.changes.trees_on_disk import build, held, made
 from threegate.core import durable
 from threegate.plugins.changes.change_facts import changed_paths, path_diff
 from threegate.plugins.changes.change_tar import read_change_set

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from _pytest.pathlib import rm_rf
 
-from tests.plugins.changes.trees_on_disk import build, made
 from tests.plugins.changes.applying import Change, own, picture
+from tests.plugins.changes.trees_on_disk import build, made
 from threegate.plugins.changes.apply.apply_journal import STAGE
 
 NAMES = [

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import slow
-from tests.plugins.changes.trees_on_disk import build
 from tests.plugins.changes.applying import Change, as_root, own, picture
+from tests.plugins.changes.trees_on_disk import build
 from threegate.core import durable
 from threegate.plugins.changes.apply.apply_journal import STAGE
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.plugins.agents.agent_runs import drop, make_run
+from tests.plugins.changes.applying import own, picture
 from tests.plugins.changes.end_to_end.test_change_sets import Proposed
 from tests.plugins.changes.trees_on_disk import build
-from tests.plugins.changes.applying import own, picture
 from threegate import cli
 from threegate.review import reviewed_draft
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.changes.end_to_end.test_change_sets import Proposed
 from tests.plugins.changes.applying import picture, place_of
+from tests.plugins.changes.end_to_end.test_change_sets import Proposed
 from tests.support import THREEGATE, wait_until
 from threegate.core.workspace import Workspace
 from threegate.plugins.changes.apply.apply_journal import STAGE, first_line

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests import support
-from tests.plugins.changes.trees_on_disk import Spec, build, made
 from tests.plugins.changes.applying import OWNER, own, picture
+from tests.plugins.changes.trees_on_disk import Spec, build, made
 from tests.support import wait_until
 from threegate.core.settings import RequestSettings
 from threegate.plugins.changes.apply.apply_journal import STAGE

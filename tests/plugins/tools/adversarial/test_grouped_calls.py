@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.tools.tool_bench import CALL, CONTRACT, ToolBench
-from tests.plugins.tools.adversarial.test_what_a_call_is_bound_to import outcome
 from tests.conftest import few
+from tests.plugins.tools.adversarial.test_what_a_call_is_bound_to import outcome
+from tests.plugins.tools.tool_bench import CALL, CONTRACT, ToolBench
 from threegate.acts.approve import Promoted
 from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
 from threegate.core.errors import InvalidInput, Refused

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from tests.plugins.tools.tool_bench import CONTRACT
-from tests.plugins.agents.agent_runs import drop, end_run, make_run
 from tests.door_client import daemon, with_door
-from tests.plugins.tools.notes_server import Notes, notes_server
+from tests.plugins.agents.agent_runs import drop, end_run, make_run
 from tests.plugins.tools.little_servers import PYTHON, open_folder, write_server
+from tests.plugins.tools.notes_server import Notes, notes_server
 from tests.plugins.tools.stateful_bench import server_processes
+from tests.plugins.tools.tool_bench import CONTRACT
 from tests.support import wait_until
 from threegate.core.workspace import AgentRun
 from threegate.plugins.tools.process_states import count_processes

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from tests.plugins.agents.agent_runs import make_run
 from tests.conftest import few
 from tests.door_client import approved, daemon, parameters, with_door
 from tests.line_client import LineClient
+from tests.plugins.agents.agent_runs import make_run
 from tests.plugins.tools.notes_server import Notes, notes_server
 from tests.support import wait_until
 from threegate.core.workspace import AgentRun

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.core.secretscan.test_forms import EXAMPLES
-from tests.core.secretscan.test_planted_secrets import TOKENS
+from tests.plugins.agents.test_planted_secrets import TOKENS
 from threegate.core.secretscan.certain import may_have_certain
 from threegate.core.secretscan.patterns import FORMS
 from threegate.core.secretscan.scan import PatternSet

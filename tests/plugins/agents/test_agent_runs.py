@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.agents.agent_runs import drop, end_run, make_run
 from tests.contracts.material import folder
+from tests.plugins.agents.agent_runs import drop, end_run, make_run
 from tests.support import Place, make_place, monty_draft, request_id
 
 

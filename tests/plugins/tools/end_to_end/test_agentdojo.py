@@ -92,7 +92,7 @@ def test_a_person_is_asked_less_than_once_for_a_task() -> None:
     assert total["tasks"] == 97 and total["ask for everything"] == 339
     assert total["ask for what no grant covers"] / total["tasks"] <= 1.0
     assert total["injected, a grant covers and change something"] == 0
-    page = (Path(__file__).parents[2] / "docs" / "measured.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "measured.md").read_text()
     for name, row in {**{name: counted(RECORDED, name) for name in SUITES}, "all": total}.items():
         asked = [row[key] / row["tasks"] for key in ("ask for everything", "ask for what no grant covers")]
         assert f"| {name} | {row['tasks']} | {asked[0]:.2f} | {asked[1]:.2f} |" in page

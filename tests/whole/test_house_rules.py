@@ -47,8 +47,14 @@ PRIVATE = {
     "plugins/jail/adversarial/test_the_jails_own_edges.py": (5, "a jail that lacks one of its walls"),
     "plugins/page/adversarial/test_passkey_attacks.py": (1, "what is kept must stay small"),
     "plugins/serve/adversarial/test_held_connections.py": (8, "which connection has to go, without 256 of them"),
-    "plugins/agents/adversarial/work_copy/test_hidden_files_in_the_history.py": (4, "bounds that no small history reaches"),
-    "plugins/agents/adversarial/work_copy/test_processes_that_resume_themselves.py": (4, "a jail without a launcher; version 1 and 2"),
+    "plugins/agents/adversarial/work_copy/test_hidden_files_in_the_history.py": (
+        4,
+        "bounds that no small history reaches",
+    ),
+    "plugins/agents/adversarial/work_copy/test_processes_that_resume_themselves.py": (
+        4,
+        "a jail without a launcher; version 1 and 2",
+    ),
     "plugins/agents/adversarial/work_copy/test_secrets_in_other_forms.py": (1, "rules of an older version"),
     "review/test_line_diff.py": (2, "the shortest comparison itself, before the shorter one is chosen"),
     "plugins/cluster/adversarial/test_notes.py": (3, "queues and keys between threads, without a broker"),
