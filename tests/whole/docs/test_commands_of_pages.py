@@ -114,7 +114,9 @@ NOT_RUN = {
     "pip install 'threegate[tui]'": "changes the environment: the tests run in one that has it",
     "threegate status --watch": "runs until it is stopped: tests/plugins/tui",
     "curl -s http://127.0.0.1:8766/pre-tool-check \\": "needs that server: tests/plugins/serve/test_http.py",
-    "curl -s http://127.0.0.1:8766/proposals/validate \\": "needs that server: tests/whole/docs/test_arriving.py sends it",
+    "curl -s http://127.0.0.1:8766/proposals/validate \\": (
+        "needs that server: tests/whole/docs/test_arriving.py sends it"
+    ),
     "sudo threegate -w /srv/gate/ws service install": (
         "changes the machine: tests of the service run it on a root of their own"
     ),
