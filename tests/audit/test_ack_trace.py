@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.adversarial.trail.everything import make_everything
+from tests.whole.trail.everything import make_everything
 from tests.audit.test_practice import Told
 from tests.conftest import peer
 from threegate.audit.ack_trace import ack_trace

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adversarial.trail.everything import make_everything
+from tests.whole.trail.everything import make_everything
 from tests.conftest import few
 from tests.plugins.evidence.outside import Outside, approve_runs, files_of, flip, reseal
 from tests.support import Place, make_place, wait_until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cli.test_imports import HEAVY, loaded
+from tests.whole.test_imports import HEAVY, loaded
 from tests.support import make_place
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.acts.bench_workspace import DATA, Bench, make_bench
-from tests.adversarial.trail.everything import Caller, leave_claimed, make_everything
+from tests.whole.trail.everything import Caller, leave_claimed, make_everything
 from tests.conftest import slow
 from threegate.audit.audit_verify import verify_workspace
 from threegate.audit.folder_audit import EXEMPT
