@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.whole.trail.everything import make_everything
 from tests.audit.test_practice import Told
 from tests.conftest import peer
+from tests.whole.trail.everything import make_everything
 from threegate.audit.ack_trace import ack_trace
 from threegate.cli import execute as run
 from threegate.trail import payloads

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from tests.acts.bench_workspace import DATA, Bench, make_bench
-from tests.whole.trail.everything import Caller, leave_claimed, make_everything
 from tests.conftest import slow
+from tests.whole.trail.everything import Caller, leave_claimed, make_everything
 from threegate.audit.audit_verify import verify_workspace
 from threegate.audit.folder_audit import EXEMPT
 from threegate.core import file_locks
