@@ -21,8 +21,8 @@ from threegate.trail.chain import Chain
 from threegate.trail.event import parse_line
 from threegate.trail.known_kinds import known_kinds
 
-OF_PLUGINS = """granted grant_revoked witnessed undo_started undone project_added project_removed agent_started agent_ended
-    findings_decided drill_set drill_placed drill_ended tools_added tools_refreshed tools_removed""".split()
+OF_PLUGINS = """granted grant_revoked witnessed undo_started undone project_added project_removed agent_started
+    agent_ended findings_decided drill_set drill_placed drill_ended tools_added tools_refreshed tools_removed""".split()
 LINES = [line for line in EVERY_LINE if parse_line(line).type in OF_PLUGINS]
 
 
