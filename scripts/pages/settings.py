@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
-from threegate.core.settings import AgentSettings, SecretReference, WitnessReference, setting_rows
+from threegate.core.settings import SecretReference, setting_rows
 from threegate.core.toml_table import REQUIRED, Rule, kinds_of
+from threegate.plugins.changes.section import AgentSettings
+from threegate.plugins.evidence.section import WitnessReference
 from threegate.setup.settings_file import toml_value
 
 
@@ -34,7 +36,7 @@ def _lines() -> Iterator[str]:
         "Settings that decide what may run are part of the policy that an operator signs. If you change one, "
         "waiting approvals are refused"
     )
-    yield "with `policy_changed`. `audit`, `trail`, `notify` and the budgets are not part of the policy."
+    yield "with `policy_changed`. `audit`, `witnesses`, `metrics`, `notify` and the budgets are not part of the policy."
     tables: dict[str, list[str]] = {}
     for name, kind, rule in setting_rows():
         tables.setdefault(name.rpartition(".")[0] or name, []).append(_row(name, kind, rule))
@@ -49,7 +51,7 @@ def _lines() -> Iterator[str]:
         )
     for table, model in (
         ("secrets", SecretReference),
-        ("trail.witnesses", WitnessReference),
+        ("witnesses", WitnessReference),
         ("agents", AgentSettings),
     ):
         yield from (

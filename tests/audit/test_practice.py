@@ -14,7 +14,6 @@ from tests.adversarial.approval.test_terminal import terminal_environment, under
 from tests.plugins.tui.adversarial.test_whose_words_are_whose import command
 from tests.whole.trail.everything import make_everything
 from threegate.audit.practice import Practice, practice_lines, practice_of
-from threegate.audit.trail_report import write_report
 from threegate.cli import execute as run
 from threegate.trail import payloads
 from threegate.trail.trail import Trail
@@ -116,9 +115,6 @@ def test_of_a_workspace_where_everything_happened(tmp_path: Path, capsys: pytest
     assert practice.operators["alice"].rejected == 2 and practice.reasons["no"] == 2
     assert practice.operators["bob"].countersigned >= 1 and practice.stops["cancelled"] == 1
     assert [grant.approved for grant in practice.grants.values()] == [1]
-    write_report(workspace, tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text()
-    assert "How people decided" in page and "decisions of alice" in page
     assert run(["--workspace", str(workspace.root), "stats", "--since", "never"]) == 2
     assert "give a date, a time or a duration" in capsys.readouterr().err
 

@@ -7,22 +7,10 @@ import pytest
 
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings, parse_duration, parse_settings
+from threegate.plugins.changes.section import ProjectSettings
 from threegate.setup.settings_file import render_settings, set_values
 
 ID = "ws-" + "0" * 32
-WITNESS = "threegate.local/witness-0123456789abcdef+591bc8f7+BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g"
-LOG_KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
-GOOD = f"url = 'https://[::1]:8767/prefix'\nkey = '{WITNESS}'"
-
-
-def witnesses(**tables: str) -> str:
-    return "\n".join(f"[trail.witnesses.{name}]\n{text}" for name, text in tables.items())
-
-
-def test_witnesses_are_named() -> None:
-    settings = parse_settings(witnesses(office=GOOD).encode())
-    assert settings.trail.witnesses["office"].url == "https://[::1]:8767/prefix"
-    assert settings.deciding() == Settings().deciding()
 
 
 def test_the_written_file_says_every_default() -> None:
@@ -45,20 +33,6 @@ def test_the_written_file_says_every_default() -> None:
         ("[approval]\nttl = '1 day'", ":2:", "approval.ttl"),
         ("[approval]\nttl = '100d'", ":2:", "approval.ttl"),
         ("[audit]\ncheckpoint_every = true", ":2:", "audit.checkpoint_every"),
-        (witnesses(a="url = 'http://x'"), ":1:", "trail.witnesses.a.key"),
-        (witnesses(a=f"url = 'ftp://x'\nkey = '{WITNESS}'"), ":2:", "trail.witnesses.a.url"),
-        (witnesses(a=f"url = 'http://u:p@x'\nkey = '{WITNESS}'"), ":2:", "trail.witnesses.a.url"),
-        (witnesses(a=f"url = 'http://x/?q'\nkey = '{WITNESS}'"), ":2:", "trail.witnesses.a.url"),
-        (witnesses(a=f"url = 'http://x'\nkey = '{WITNESS[:-1]}k'"), ":3:", "trail.witnesses.a.key"),
-        (witnesses(a=f"url = 'http://x'\nkey = '{LOG_KEY}'"), ":3:", "trail.witnesses.a.key"),
-        (witnesses(a=f"url = 'http://x'\nkey = '{WITNESS}'\nname = 'x'"), ":4:", "trail.witnesses.a.name"),
-        (
-            witnesses(**{"../a": GOOD}).replace("[trail.witnesses.../a]", "[trail.witnesses.'../a']"),
-            "",
-            "trail.witnesses",
-        ),
-        (witnesses(a=GOOD, b=GOOD), "", "trail.witnesses"),
-        (witnesses(**{f"w{number}": GOOD for number in range(17)}), "", "trail.witnesses"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, place: str, key: str) -> None:
@@ -90,9 +64,7 @@ def test_durations() -> None:
 
 def test_cosmetic_settings_do_not_decide() -> None:
     base = Settings().deciding()
-    other = parse_settings(
-        b"[audit]\ncheckpoint_every = 5\n[runners.monty]\nworkers = 7\n[notify]\nurls = ['json://x']\n"
-    )
+    other = parse_settings(b"[audit]\ncheckpoint_every = 5\n[runners.monty]\nworkers = 7\n")
     assert other.deciding() == base
     assert parse_settings(b"[approval]\nttl = '1h'").deciding() != base
     assert parse_settings(b"[request]\nmax_cpu = 2.0").deciding() != base
@@ -119,4 +91,4 @@ def test_set_values_adds_a_missing_table(tmp_path: Path) -> None:
     path = tmp_path / "threegate.toml"
     path.write_text("[workspace]\n")
     set_values(path, {"workspace.id": ID, "project.root": "/srv/x"})
-    assert parse_settings(path.read_bytes()).project.root == "/srv/x"
+    assert parse_settings(path.read_bytes()).section(ProjectSettings).root == "/srv/x"

@@ -222,14 +222,14 @@ def test_4_the_disk_is_full(tmp_path: Path) -> None:
 
 
 SETTINGS = [
-    ("[notify]\n", "[notify]\nmax_memory = 12\n",
-     ("threegate: <workspace>/threegate.toml:<line>: notify.max_memory: unknown key; remove it or fix its "
+    ("[results]\n", "[results]\nmax_memory = 12\n",
+     ("threegate: <workspace>/threegate.toml:<line>: results.max_memory: unknown key; remove it or fix its "
         "spelling; did "
      "you mean request.max_memory_mb?")),
     ("[approval]\n", "[aproval]\n",
      ("threegate: <workspace>/threegate.toml:<line>: aproval: unknown key; remove it or fix its spelling; did you mean "
      "approval?")),
-    ("[notify]\n", '[notify]\n[approval]\nttl = "1h"\n',
+    ("[results]\n", '[results]\n[approval]\nttl = "1h"\n',
      ("threegate: <workspace>/threegate.toml:<line>: the table [approval] occurs twice; put all of its keys below the "
      "first one")),
     ("[approval]\n", '[approval]\nttl = "5 minutes"\n',

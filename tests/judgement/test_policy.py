@@ -72,7 +72,6 @@ def test_what_can_change_a_decision_changes_the_digest(other: Policy) -> None:
 
 
 def test_what_cannot_does_not() -> None:
-    assert policy("[notify]\nurls = ['json://localhost']").digest == policy().digest
     assert policy("[audit]\ncheckpoint_every = 7").digest == policy().digest
     assert policy(environment={}).digest == policy().digest, "no contract asks for the environment"
 

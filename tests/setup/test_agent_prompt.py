@@ -49,16 +49,16 @@ def test_every_key_and_state_is_told() -> None:
 
 
 def test_a_place_without_engine_or_network_is_told_so() -> None:
-    place = PromptPlace("/ws", SMALL, False, False, False, ("threegate.monty",))
+    place = PromptPlace("/ws", SMALL, False, False, ("threegate.monty",))
     text = prompt_text(place, NOW)
     assert "Only `backend: monty` works here" in text and "network: allowlist\n" not in text
     assert "There are contracts for these tools: threegate.monty." in text
-    wild = prompt_text(PromptPlace("/ws", SMALL, False, False, False, ("github.*", "github.get_issue")), NOW)
+    wild = prompt_text(PromptPlace("/ws", SMALL, False, False, ("github.*", "github.get_issue")), NOW)
     assert "github.*" not in wild and (
         "these tools: every other tool whose name begins with `github.` and that is not in this list, github.get_issue."
         in wild
     )
-    half = PromptPlace("/ws", SMALL, True, False, True, ())
+    half = PromptPlace("/ws", SMALL, True, False, ())
     assert "there is no network here" in prompt_text(half, NOW) and "sort-sales" in prompt_text(half, NOW)
     value = prompt_json(place, NOW)
     assert value["contracts"] == ["threegate.monty"]

@@ -1,25 +1,19 @@
 """Sign trail checkpoints, prove lines, rotate the trail.
 
 Invariant: a checkpoint is recorded by an event before its file appears, and signs the tree before that event;
-a file of the trail is closed only together with a checkpoint of everything in it. The same applies to a
-cosignature, whose file follows from its event and the checkpoint.
+a file of the trail is closed only together with a checkpoint of everything in it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.launch.completion import still_open
-from threegate.plugins.evidence.kinds import Witnessed, cosigned_path
 from threegate.trail import tree
-from threegate.trail.checkpoint import LineProof, NoteSignature, TrailCheckpoint, sign_trail_checkpoint
-from threegate.trail.cosignature import WitnessKey
+from threegate.trail.checkpoint import LineProof, TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Rotated, TrailCheckpointSigned
 from threegate.trail.trail import Trail
@@ -46,93 +40,16 @@ def complete_trail_checkpoint(trail: Trail) -> Path | None:
     missing. Raises Unavailable (no key here), TrailError, OSError.
     """
     with trail.locked() as held:
-        index, path = held.index, None
-        if index.last_checkpoint_root is not None and not os.path.lexists(_place(held, index.last_checkpoint)):
-            root = bytes.fromhex(index.last_checkpoint_root)
-            note = sign_trail_checkpoint(load_key(index.workspace_id), index.last_checkpoint, root)
-            path = _keep(held, note)
-        _complete_cosignature(held)
-        return path
-
-
-def newest_trail_checkpoint(trail: Trail, witness: str) -> TrailCheckpoint | None:
-    """The newest checkpoint, as long as this witness has not cosigned it; else None. Raises InvalidInput,
-    TrailError, OSError.
-    """
-    with trail.locked() as held:
-        _complete_cosignature(held)
-        size = held.index.last_checkpoint
-        if not size or os.path.lexists(_cosigned_place(held, size, witness)):
+        index = held.index
+        if index.last_checkpoint_root is None or os.path.lexists(trail_checkpoint_path(held, index.last_checkpoint)):
             return None
-        return _read(_place(held, size))
+        root = bytes.fromhex(index.last_checkpoint_root)
+        note = sign_trail_checkpoint(load_key(index.workspace_id), index.last_checkpoint, root)
+        return _keep(held, note)
 
 
-def record_cosignature(
-    trail: Trail, name: str, key: WitnessKey, note: TrailCheckpoint, *, actor: str, unless: Callable[[], bool]
-) -> Path | None:
-    """Announce the cosignature of a checkpoint, which is its last signature, and keep it in
-    ``audit/checkpoints/<size>.<name>``.
-
-    None: it is there already, or `unless` says so under the lock. Raises Unavailable (no space), TrailError, OSError.
-    """
-    with trail.locked() as held:
-        if unless() or os.path.lexists(_cosigned_place(held, note.size, name)):
-            return None
-        _complete_cosignature(held)
-        signature = note.signatures[-1]
-        cosigned = Witnessed(
-            size=note.size,
-            witness=name,
-            vkey=key.render(),
-            cosignature=(signature.key_id + signature.signature).hex(),
-            files={cosigned_path(note.size, name): hashlib.sha256(note.render()).hexdigest()},
-        )
-        held.append(cosigned, actor=actor)
-        held.sync()
-        return _complete_cosignature(held)
-
-
-def record_refusal(
-    trail: Trail,
-    name: str,
-    key: WitnessKey,
-    size: int,
-    reason: str,
-    *,
-    actor: str,
-    unless: Callable[[], bool],
-) -> None:
-    """Announce that a witness refused to cosign a checkpoint. Raises Unavailable (no space), TrailError."""
-    with trail.locked() as held:
-        if not unless():
-            held.append(Witnessed(size=size, witness=name, vkey=key.render(), reason=reason), actor=actor)
-
-
-def _complete_cosignature(held: LockedTrail) -> Path | None:
-    """Write the file that the last `witnessed` event announced, unless it is there: it is a function of event and
-    checkpoint.
-
-    When the checkpoint is not there or was changed, nothing is written: `audit verify` names both. Raises OSError.
-    """
-    cosigned = Witnessed.read(held.index.cosigned)
-    if cosigned is None or cosigned.size is None:
-        return None
-    path = _cosigned_place(held, cosigned.size, cosigned.witness or "")
-    if os.path.lexists(path):
-        return None
-    try:
-        note = _read(_place(held, cosigned.size))
-        key = WitnessKey.parse(cosigned.vkey or "")
-        raw = bytes.fromhex(cosigned.cosignature or "")
-    except (InvalidInput, FileNotFoundError, ValueError):
-        return None
-    signatures = (*note.signatures, NoteSignature(key.name, raw[:4], raw[4:]))
-    durable.overwrite(path, replace(note, signatures=signatures).render(), 0o644)
-    return path
-
-
-def _read(path: Path) -> TrailCheckpoint:
-    """A checkpoint of ours. Raises InvalidInput, OSError."""
+def read_trail_checkpoint(path: Path) -> TrailCheckpoint:
+    """This workspace's checkpoint in this file. Raises InvalidInput, OSError."""
     try:
         return TrailCheckpoint.parse(durable.read_regular(path, max_bytes=limits.TRAIL_CHECKPOINT_BYTES))
     except InvalidInput as error:
@@ -192,18 +109,15 @@ def _signed_now(held: LockedTrail) -> tuple[SigningKey, TrailCheckpoint]:
     return key, sign_trail_checkpoint(key, held.index.frontier.size, held.index.frontier.root())
 
 
-def _place(held: LockedTrail, size: int) -> Path:
+def trail_checkpoint_path(held: LockedTrail, size: int) -> Path:
+    """Where the checkpoint of this size is kept."""
     return trail_checkpoint_folder(held.workspace) / f"{size:012d}"
-
-
-def _cosigned_place(held: LockedTrail, size: int, witness: str) -> Path:
-    return trail_checkpoint_folder(held.workspace) / f"{size:012d}.{witness}"
 
 
 def _keep(held: LockedTrail, note: TrailCheckpoint) -> Path:
     folder = trail_checkpoint_folder(held.workspace)
     if not folder.is_dir():
         durable.make_folder(folder, 0o700)
-    path = _place(held, note.size)
+    path = trail_checkpoint_path(held, note.size)
     durable.overwrite(path, note.render(), 0o644)
     return path

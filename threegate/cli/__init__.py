@@ -60,7 +60,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "checkpoint": ("checkpoint_command", "Answer contract checkpoints."),
     "kill": ("kill_command", "End a session, a subtree or a workflow for good."),
     "sandbox": ("sandbox_command", "Build and check the sandbox images."),
-    "notify": ("notify_command", "Test the configured notices."),
     "settings": ("settings_command", "Check and show the settings."),
     "workspace": ("workspace_command", "Adopt a moved or restored workspace."),
     "prune": ("prune_command", "Remove runs and inputs that are no longer needed."),

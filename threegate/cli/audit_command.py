@@ -1,4 +1,4 @@
-"""`threegate audit`: show, verify, sign, prove, rotate, export and report the trail."""
+"""`threegate audit`: show, verify, sign, prove and rotate the trail."""
 
 from __future__ import annotations
 
@@ -261,50 +261,6 @@ def rotate(json_: JsonFlag = False) -> None:
         emit_json({"checkpoint": str(path), "size": note.size})
     else:
         say(f"closed at {note.size} events; checkpoint {path}")
-
-
-@app.command()
-def export(
-    format_: Annotated[str, typer.Option("--format", help="csv, jsonl, in-toto or ack.")] = "jsonl",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="A file (csv, jsonl, ack) or a folder (in-toto); default: stdout."),
-    ] = None,
-    request: Annotated[
-        str,
-        typer.Option("--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result),
-    ] = "",
-) -> None:
-    """Export the trail for other programs.
-
-    Formats: csv, jsonl, a trace for AgentAck (ack), or one signed in-toto statement per run.
-
-    Example: threegate audit export --format csv --out trail.csv
-    """
-    from threegate.audit.export import export_trail
-
-    with busy("exporting the trail"):
-        count = export_trail(workspace_here(), format_, out, request_id=request or None)
-    if out is not None:
-        say(f"{out}: {count} written")
-
-
-@app.command()
-def report(
-    out: Annotated[Path, typer.Option("--out", help="The HTML file to write.")] = Path("report.html"),
-    since: Annotated[str, typer.Option("--since", metavar="WHEN", help="Only requests since then.")] = "",
-) -> None:
-    """Write the trail as one self-contained HTML page.
-
-    It shows requests, decisions, durations, artifacts and the verification.
-
-    Example: threegate audit report --out report.html --since 30d
-    """
-    from threegate.audit.trail_report import write_report
-
-    with busy("verifying the trail and writing the page"):
-        count = write_report(workspace_here(), out, since=moment_of(since) if since else None)
-    say(f"{out}: {count} requests")
 
 
 def _read(path: Path) -> bytes:

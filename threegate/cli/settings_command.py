@@ -10,8 +10,6 @@ import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
 
-_ADDRESSES = frozenset(("notify.urls", "notify.requester_hook"))
-
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -57,9 +55,7 @@ def show(
     settings = workspace.load_settings()
     given = dict(_flat(tomllib.loads(workspace.settings_bytes().decode())))
     rows = dict(_flat(settings.to_json()))
-    addresses = _ADDRESSES | {
-        f"{table}.{name}" for table, section in SECTIONS.all_named().items() for name in section.addresses
-    }
+    addresses = {f"{table}.{name}" for table, section in SECTIONS.all_named().items() for name in section.addresses}
     if wants_json(json_):
         emit_json(
             {

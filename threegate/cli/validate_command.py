@@ -144,10 +144,15 @@ def _in_workspace(report: Report, path: Path) -> Report:
 
 
 def _call_findings(workspace: Workspace, request: Request) -> list[Finding]:
-    """Findings about the tool it calls; none if this account may not read what is pinned."""
+    """Findings about its backend and about the tool it calls; about that none if this account may not read what is
+    pinned.
+    """
+    from threegate.daemon.draft_findings import action_findings, off_findings
+
+    if off := off_findings(workspace.load_settings(), request):
+        return off
     if not request.action.own_tool or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
         return []
-    from threegate.daemon.draft_findings import action_findings
     from threegate.trail.trail import Trail
 
     trail = Trail(workspace)

@@ -93,6 +93,9 @@ PLUGINS: tuple[Plugin, ...] = (
             "kinds": "kinds:KINDS",
             "needs": "unit:unit_needs",
             "report": "changes_doctor:project_lines",
+            "settings.agents": "section:AGENTS",
+            "settings.apply": "section:APPLY",
+            "settings.project": "section:PROJECT",
             "work": "cut_off_changes:ChangesWork",
         },
     ),
@@ -123,7 +126,15 @@ PLUGINS: tuple[Plugin, ...] = (
         "evidence",
         "what others can check: packs, witnesses, exports, reports",
         uses=("serve",),
-        offers={"commands": "evidence_commands:COMMANDS", "kinds": "kinds:KINDS"},
+        offers={
+            "settings.witnesses": "section:WITNESSES",
+            "settings.metrics": "section:METRICS",
+            "commands": "evidence_commands:COMMANDS",
+            "kinds": "kinds:KINDS",
+            "work": "daemon_work:EvidenceWork",
+            "needs": "section:unit_needs",
+            "numbers": "gauge:numbers",
+        },
     ),
     Plugin(
         "grants",
@@ -140,9 +151,14 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin("jail", "the walls around an agent and a tool server"),
     Plugin(
         "page",
-        "the operator's page in a browser, and approvals with passkeys",
+        "the operator's page in a browser, approvals with passkeys, and notices",
         uses=("serve",),
-        offers={"commands": "page_commands:COMMANDS"},
+        offers={
+            "settings.notify": "section:NOTIFY",
+            "commands": "page_commands:COMMANDS",
+            "work": "notices:Notices",
+            "needs": "section:unit_needs",
+        },
     ),
     Plugin(
         "proposals",

@@ -6,9 +6,7 @@ setting switches a gate off. `deciding()` is the part that goes into the policy 
 
 from __future__ import annotations
 
-import base64
 import difflib
-import hashlib
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
-from threegate.core.file_names import SETTINGS_FILE, WITNESS_NAME
+from threegate.core.file_names import SETTINGS_FILE
 from threegate.core.plugins import PLUGINS, Place, Plugin, plugin_named
 from threegate.core.risk_domains import RiskDomain
 from threegate.core.toml_table import Rule, Table, WrongValueError, is_table, kinds_of, read_table, setting
@@ -183,67 +181,6 @@ class AuditSettings(Table):
     )
 
 
-def _key_of_a_witness(value: str) -> None:
-    name, key_id, encoded = value.split("+", 2)
-    data = base64.b64decode(encoded)
-    known = hashlib.sha256(name.encode() + b"\n" + data).hexdigest()[:8]
-    if data[:1] != b"\x04" or known != key_id:
-        raise ValueError("not the verifier key of a witness, or a part of it is wrong; copy it again")
-
-
-class WitnessReference(Table):
-    """A witness that cosigns trail checkpoints: where it answers, and the key that its cosignatures must be of."""
-
-    url: str = setting(
-        pattern=r"https?://([A-Za-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]{0,500})?",
-        description=(
-            "what comes before `/add-checkpoint`; http is enough, for what is sent is public to the witness and "
-            "what comes is signed"
-        ),
-    )
-    key: str = setting(
-        pattern=r"[!-*,-~]{1,128}\+[0-9a-f]{8}\+[A-Za-z0-9+/]{44}",
-        description="the verifier key that `threegate witness serve` printed",
-        check=_key_of_a_witness,
-    )
-
-
-def _different_witnesses(value: dict[str, WitnessReference]) -> None:
-    if len(value) > limits.WITNESSES:
-        raise ValueError(f"at most {limits.WITNESSES} witnesses are asked")
-    if not all(re.fullmatch(WITNESS_NAME, name) for name in value):
-        raise ValueError("a name has lower-case letters, digits and hyphens, at most 32")
-    if len({witness.key for witness in value.values()}) < len(value):
-        raise ValueError("two witnesses have one key: they are one witness")
-
-
-class TrailSettings(Table):
-    """Who else sees the trail (docs/witnesses.md)."""
-
-    witnesses: dict[str, WitnessReference] = setting(
-        default={},
-        description="witnesses that are asked to cosign each trail checkpoint, by name",
-        check=_different_witnesses,
-        example='office = { url = "http://10.0.0.2:8767", key = "..." }',
-    )
-
-
-class ProjectSettings(Table):
-    """The project that file, git and shell proposals speak of."""
-
-    root: str = setting(default="", description="absolute path of the project; empty: such proposals make no drafts")
-
-
-class ApplySettings(Table):
-    """Changes of projects (docs/projects.md)."""
-
-    keep: int = setting(
-        parse=parse_duration,
-        default=30 * 24 * 3600,
-        description="how long what a change replaced is kept for `threegate undo`; `prune` leaves it alone until then",
-    )
-
-
 class SecretReference(Table):
     """Where the operator keeps a secret: an environment variable of the daemon, or a file; and for what it is used.
 
@@ -267,94 +204,6 @@ class ResultsSettings(Table):
     release: Literal["always", "never"] = setting(
         default="always",
         description="whether output files without secrets go to `results/<request_id>/`, 16 MiB a request at most",
-    )
-
-
-class NotifySettings(Table):
-    """Whom to tell that something waits or has ended ([notify] extra): docs/notices.md says what a notice contains."""
-
-    urls: tuple[str, ...] = setting(default=(), description="apprise URLs to notify when a draft is waiting")
-    requester_hook: str = setting(default="", description="apprise URL to notify when a request has ended")
-
-
-class MetricsSettings(Table):
-    """Numbers for Prometheus ([metrics] extra); `serve http` has them at /metrics as well."""
-
-    textfile: str = setting(
-        default="",
-        pattern=r"(/.*\.prom)?",
-        description="absolute path of a .prom file for node_exporter's textfile collector; empty: none is written",
-    )
-    interval: int = setting(parse=parse_duration, default=15, le=3600, description="how often it is written")
-
-
-AGENT_NAME = r"[a-z][a-z0-9-]{0,31}"
-"""The name of a profile; it is part of names of folders."""
-
-
-class AgentSettings(Table):
-    """What an operator changes of a profile of agents, or a profile of their own (docs/agents.md)."""
-
-    profile: str = setting(
-        default="",
-        pattern=rf"({AGENT_NAME})?",
-        description="profile that it starts from; empty: the one of this name, or generic",
-    )
-    program: str = setting(default="", description="the agent's program: a name on PATH, or an absolute path")
-    args: tuple[str, ...] = setting(default=(), description="arguments before those of the command line")
-    environment: dict[str, str] = setting(
-        default={}, description="variables in the jail, added to the profile's; no secret belongs here"
-    )
-    protocol: Literal["", "responses", "chat", "messages", "gemini"] = setting(
-        default="", description="how it talks to its model; empty: the profile's"
-    )
-    url: str = setting(
-        default="",
-        pattern=r"(https://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?|http://(127\.0\.0\.1|localhost)(:[0-9]{1,5})?)?(/[A-Za-z0-9._~/-]{0,200})?",
-        description="the model's endpoint, without /v1; http only on loopback; empty: the profile's",
-    )
-    models: tuple[str, ...] = setting(
-        default=(),
-        pattern=r"[A-Za-z0-9._:/@-]{1,128}",
-        description="models it may ask for, the usual one first; empty: the profile's",
-    )
-    key: str = setting(
-        default="",
-        description="name of the secret (`secrets.NAME`) with the endpoint's key; it never enters the jail",
-    )
-    requests: int = setting(default=2000, ge=1, description="requests to the model that one run may make")
-    megabytes: int = setting(default=1024, ge=1, description="MiB that one run may send to and get from the model")
-    tokens: int = setting(default=0, ge=0, description="tokens that one run may use, as reported, else by size; 0: any")
-    memory_mb: int = setting(default=0, ge=0, description="MiB of all its processes, where a cgroup can be had; 0: any")
-    processes: int = setting(default=limits.JAIL_PROCESSES, ge=16, description="processes and threads in the jail")
-    disk_mb: int = setting(
-        default=8192, ge=16, description="MiB on the disk that one run may add: to its copy, home and inbox"
-    )
-    disk_files: int = setting(default=500_000, ge=100, description="files, folders and links that one run may add")
-    wait_sec: int = setting(
-        default=0, ge=0, le=3600, description="seconds that an agent's call waits; 0: the profile's"
-    )
-
-
-def _named_agents(value: dict[str, AgentSettings]) -> None:
-    if not all(re.fullmatch(AGENT_NAME, name) for name in value):
-        raise ValueError("a name has lower-case letters, digits and hyphens, at most 32")
-
-
-class AgentsSettings(Table):
-    """Agents that run in a jail (docs/agents.md)."""
-
-    protected: tuple[str, ...] = setting(
-        default=(),
-        pattern=r"[^\x00-\x1f/][^\x00-\x1f]{0,255}",
-        description="names, or paths with a slash, that agents neither see nor change; `*` is any text",
-    )
-    profiles: dict[str, AgentSettings] = setting(
-        default={},
-        description="agents that run in a jail, by profile",
-        check=_named_agents,
-        rest=True,
-        example='codex = { key = "openai", models = ["gpt-5-codex"] }',
     )
 
 
@@ -438,16 +287,10 @@ class Settings(Table):
     contracts: ContractSettings = ContractSettings()
     runners: RunnersSettings = RunnersSettings()
     audit: AuditSettings = AuditSettings()
-    trail: TrailSettings = TrailSettings()
-    project: ProjectSettings = ProjectSettings()
-    apply: ApplySettings = ApplySettings()
     secrets: dict[str, SecretReference] = setting(
         default={}, description="operator-side secrets, by name", example='github = { env = "GITHUB_TOKEN" }'
     )
     results: ResultsSettings = ResultsSettings()
-    agents: AgentsSettings = AgentsSettings()
-    notify: NotifySettings = NotifySettings()
-    metrics: MetricsSettings = MetricsSettings()
     plugins: PluginsSettings = PluginsSettings()
     sections: dict[str, Table] = setting(
         default={}, description="what the sections of plugins change of their defaults", parse=_read_sections, rest=True
@@ -476,11 +319,9 @@ class Settings(Table):
         a plugin that is off or absent has none.
         """
         whole = self._core()
-        for name in ("agents", "audit", "trail", "notify", "metrics", "apply", "plugins"):
+        for name in ("audit", "plugins"):
             del whole[name]
         whole |= self._deciding_sections()
-        if self.agents.protected:
-            whole["agents"] = {"protected": list(self.agents.protected)}
         del whole["approval"]["draft_ttl"]  # it stops what was not approved
         runners = whole["runners"]
         whole["runners"] = {

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.request.backend import BACKENDS
+from threegate.request.backend import BACKENDS, why_off
 from threegate.request.model import Request
 from threegate.request.report import Finding, Fix
 from threegate.review.reviewed_draft import missing_program_text
@@ -30,6 +31,7 @@ DRAFT_RULES = {
     "TG907": "List the tools again and write the call again: manifest_sha256 must be that of the currently "
     "signed server.",
     "TG908": "Give the tool arguments that match its input schema.",
+    "TG909": "Ask for the same with another backend, or ask the operator to turn the plugin on.",
 }
 """Rules that depend on the workspace, with the fix."""
 
@@ -61,6 +63,12 @@ def workspace_findings(
     if never_fits is not None:
         findings.append(never_fits_finding(request, never_fits))
     return findings
+
+
+def off_findings(settings: Settings, request: Request) -> list[Finding]:
+    """The finding about a backend whose plugin is off."""
+    why = why_off(request.backend, settings)
+    return [] if why is None else [_finding("TG909", why, _line_of(request, "backend"))]
 
 
 def action_findings(workspace: Workspace, index: TrailIndex, request: Request) -> list[Finding]:

@@ -27,10 +27,11 @@ from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_ful
 from threegate.core.file_names import README, is_request_name
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
-from threegate.daemon.draft_findings import action_findings, workspace_findings, workspace_fixes
+from threegate.daemon.draft_findings import action_findings, off_findings, workspace_findings, workspace_fixes
 from threegate.daemon.event_budget import EventBudget
 from threegate.daemon.input_hashes import PENDING, InputHashes
 from threegate.daemon.log import Log
+from threegate.daemon.plugin_work import OnDraft
 from threegate.daemon.typecheck_queue import TypecheckQueue
 from threegate.judgement.policy import Policy
 from threegate.launch.results.verdict import State, Verdict, write_verdict
@@ -103,10 +104,8 @@ class Inbox:
     """What plugins take besides requests, by the plugin's name: the names of such files, as a pattern, and what takes
     them.
     """
-    on_draft: Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None] = lambda *draft: None
-    """Called with each valid draft that was checked (for notices): its file, what was read, the requester,
-    and the file's change time in nanoseconds.
-    """
+    on_draft: OnDraft = lambda *draft: None
+    """Called with each valid draft that was checked."""
     on_valid: Callable[[Path], None] = lambda path: None
     """Called with each draft that was found valid and was not made from a proposal."""
     beat: Callable[[], None] = lambda: None
@@ -346,6 +345,8 @@ class Inbox:
             else True
         )
         never = None if request is None else never_fits(self.workspace, policy.settings, request)
+        if request is not None:
+            report = replace(report, findings=(*report.findings, *off_findings(policy.settings, request)))
         return _Looked(folder.path / name, run, report, facts, digests, known, never)
 
     def _taken(self, policy: Policy) -> dict[str, TakeFile]:

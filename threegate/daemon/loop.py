@@ -35,8 +35,7 @@ from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.folder_watch import FolderWatch
 from threegate.daemon.log import Log
-from threegate.daemon.metrics_file import MetricsFile
-from threegate.daemon.plugin_work import WORK, DaemonParts, Work
+from threegate.daemon.plugin_work import WORK, DaemonParts, WaitingDraft, Work
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
 from threegate.daemon.recovery import DISK_WAS_FULL, recover
 from threegate.daemon.runner_set import RunnerSet
@@ -45,7 +44,6 @@ from threegate.daemon.supervisor import Supervisor
 from threegate.judgement.policy import Policy
 from threegate.launch.open_work import refuse_open
 from threegate.launch.results.space import give_back, reserve_result
-from threegate.plugins.evidence.witness_requests import WitnessRequests
 from threegate.review.draft_sources import SOURCES, TakeFile
 from threegate.trail.trail import Trail
 
@@ -93,10 +91,9 @@ class Daemon:
     _trail: Trail = field(init=False)
     _policy_reload: PolicyReload = field(init=False)
     _runner_set: RunnerSet = field(init=False)
-    _metrics_file: MetricsFile = field(init=False)
-    _witnesses: WitnessRequests = field(init=False)
+    _inbox: Inbox = field(init=False)
     _draft_expiry: DraftExpiry = field(init=False)
-    _works: dict[str, Work] = field(init=False)
+    _works: dict[str, Work] = field(default_factory=dict)
     """What plugins do, by the plugin's name."""
     _watch: FolderWatch = field(init=False)
 
@@ -111,10 +108,12 @@ class Daemon:
         with self.workspace.daemon_lock():
             try:
                 refuse_open(self.workspace, self._trail, self._policy_reload.policy.settings)
+                self._works = self._new_works()
                 self._runner_set = self._new_runner_set(self._policy_reload.policy)
                 try:
                     return self._work()
                 finally:
+                    self._close_works()
                     self._runner_set.close()
             finally:
                 self._trail.close()
@@ -128,22 +127,37 @@ class Daemon:
             boot_nonce=self._boot_nonce,
             wake=self.wake,
             beat=self.supervisor.turned,
+            on_end=self._request_ended,
         )
+
+    def _new_works(self) -> dict[str, Work]:
+        parts = DaemonParts(
+            self.workspace,
+            self._trail,
+            self.log,
+            lambda: self._policy_reload.policy.settings,
+            self._draft_waits,
+            lambda: self._inbox.valid,
+        )
+        return {name: make(parts) for name, make in WORK.given().items()}
+
+    def _close_works(self) -> None:
+        works, self._works = self._works, {}
+        for work in works.values():
+            work.close(wait=self.once and not self.stop.is_set())
 
     def _work(self) -> int:
         self._fill_reserve()
-        parts = DaemonParts(self.log, lambda *draft: self._runner_set.notices.draft_waits(*draft), lambda: inbox.valid)
-        self._works = {name: make(parts) for name, make in WORK.given().items()}
         problem = self._begin()
         for line in self._trail.fixed:
             self.log.say("fixed", what=line)
         self._report_contracts()
-        inbox = Inbox(
+        self._inbox = inbox = Inbox(
             self.workspace,
             self._trail,
             self.log,
             takers=self._takers(),
-            on_draft=parts.on_draft,
+            on_draft=self._draft_waits,
             on_valid=self._draft_seen,
             beat=self.supervisor.turned,
             wake=self.wake.set,
@@ -158,8 +172,6 @@ class Daemon:
         self._watch = FolderWatch([] if self.once else hinted, self.wake)
         if self._watch.problem:
             self.log.say("watching", what=self._watch.problem)
-        self._metrics_file = MetricsFile(self.workspace, self.log, lambda: self._policy_reload.policy.settings.metrics)
-        self._witnesses = WitnessRequests(self._trail, self.log)
         self._draft_expiry = DraftExpiry(self.log)
         self.log.say("ready", path=str(self.workspace.root))
         self.supervisor.ready()
@@ -177,12 +189,12 @@ class Daemon:
             self.supervisor.stopping()
             self._watch.close()
             inbox.close()
-            self._metrics_file.close()
             if self.once:
                 self._runner_set.dispatcher.finish(self.stop)
-            if not self._runner_set.dispatcher.stop(limits.STOP_GRACE_SECONDS):
+            stopped = self._runner_set.dispatcher.stop(limits.STOP_GRACE_SECONDS)
+            self._close_works()
+            if not stopped:
                 self.abandon(EXIT_FAILED)
-            self._witnesses.close(limits.WITNESS_SECONDS if self.once and not self.stop.is_set() else 0.0)
         self.log.say("ended")
         dispatcher = self._runner_set.dispatcher
         reasons = (problem, dispatcher.failed, dispatcher.held_up, dispatcher.full, self._full)
@@ -288,7 +300,8 @@ class Daemon:
             if looked:
                 self._looked_through = now
                 self._fill_reserve()
-                self._metrics_file.turn()
+                for work in self._works.values():
+                    work.look()
                 did += self._unless_full(partial(inbox.scan, policy))
                 if inbox.full is not None:
                     self._note_full(inbox.full)
@@ -310,7 +323,7 @@ class Daemon:
             if dispatcher.full is not None:
                 self._note_full(dispatcher.full)
             if problem is None and dispatcher.failed is None:
-                self._unless_full(self._sign_and_ask)
+                self._unless_full(self._sign_trail_checkpoint)
             if looked:
                 self._report_full()
                 self._report_status(problem or unsettled or self._full)
@@ -323,12 +336,6 @@ class Daemon:
                 longest = self.supervisor.turn_seconds if looked else _FOLDERS_LOOK_SECONDS
                 self.wake.wait(dispatcher.pause(longest))
         return problem or self._policy_reload.problem
-
-    def _sign_and_ask(self) -> int:
-        """Sign a trail checkpoint if one is due, and have it cosigned."""
-        signed = self._sign_trail_checkpoint()
-        self._witnesses.turn(self._policy_reload.policy.settings.trail.witnesses, signed=signed)
-        return 0
 
     def _look_at_settings(self) -> int:
         """Apply changed settings and contracts, completely or not at all; the runners are replaced when
@@ -389,13 +396,26 @@ class Daemon:
         waits = len(dispatcher.waiting_reasons())
         self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
 
+    def _working(self) -> list[Work]:
+        """The work of plugins that are not off."""
+        off = self._policy_reload.policy.settings.plugins.off
+        return [work for name, work in self._works.items() if name not in off]
+
+    def _draft_waits(self, *draft: *WaitingDraft) -> None:
+        for work in self._working():
+            work.draft_waits(*draft)
+
+    def _request_ended(self, request_id: str, status: str) -> None:
+        for work in self._working():
+            work.request_ended(request_id, status)
+
     def _draft_seen(self, path: Path) -> None:
         for work in self._works.values():
             work.draft_seen(path)
 
-    def _sign_trail_checkpoint(self) -> bool:
+    def _sign_trail_checkpoint(self) -> int:
         """Sign the trail's tree every `audit.checkpoint_every` events; if the key is missing, report that
-        once. Returns whether it was signed.
+        once.
 
         While requests run, this is checked only now and then, because the check takes the lock that they
         need.
@@ -405,10 +425,13 @@ class Daemon:
             now - self._looked_for_trail_checkpoint < _TRAIL_CHECKPOINT_LOOK_SECONDS
             and self._runner_set.dispatcher.running
         ):
-            return False
+            return 0
         self._looked_for_trail_checkpoint = now
         every = self._runner_set.context.policy.settings.audit.checkpoint_every
-        return self._keep_trail_checkpoint(lambda trail: trail_checkpoint_when_due(trail, every, actor="daemon"))
+        if self._keep_trail_checkpoint(lambda trail: trail_checkpoint_when_due(trail, every, actor="daemon")):
+            for work in self._works.values():
+                work.checkpoint_signed()
+        return 0
 
     def _keep_trail_checkpoint(self, keep: Callable[[Trail], Path | None]) -> bool:
         try:

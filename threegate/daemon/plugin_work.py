@@ -12,24 +12,32 @@ from pathlib import Path
 from typing import Final
 
 from threegate.core.plugins import Place
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
 from threegate.launch.context import Context
 from threegate.request.exposure import Exposure
 from threegate.request.model import Request
 from threegate.trail.index import KnownRun
 from threegate.trail.payloads.placed import Owner
+from threegate.trail.trail import Trail
 
-OnDraft = Callable[[str, Request, Exposure, Owner | None, KnownRun | None, int], None]
-"""Notifies the operators of a valid draft: its file, what was read, the requester, and the file's change time in
-nanoseconds.
-"""
+WaitingDraft = tuple[str, Request, Exposure, Owner | None, KnownRun | None, int]
+"""Its file, what was read, the requester, and the file's change time in nanoseconds."""
+
+OnDraft = Callable[[*WaitingDraft], None]
+"""Says that a valid draft waits for an operator, as `Work.draft_waits` takes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonParts:
     """What the daemon has for plugins."""
 
+    workspace: Workspace
+    trail: Trail
     log: Log
+    settings: Callable[[], Settings]
+    """The settings as they are now."""
     on_draft: OnDraft
     drafts: Callable[[], Collection[Path]] = tuple
     """All valid drafts that were not made from proposals, as of the last scan."""
@@ -59,12 +67,27 @@ class Work:
     def draft_seen(self, path: Path) -> None:
         """One of `DaemonParts.drafts` was checked, which is new or has changed."""
 
+    def draft_waits(self, *draft: *WaitingDraft) -> None:
+        """A valid draft was checked and waits for an operator. Not called while the plugin is off."""
+
+    def request_ended(self, request_id: str, status: str) -> None:
+        """A request has ended, in whatever thread it ran. Not called while the plugin is off."""
+
+    def look(self) -> None:
+        """The folders are looked through, also while launches are stopped or the plugin is off."""
+
+    def checkpoint_signed(self) -> None:
+        """The daemon signed a trail checkpoint."""
+
     def turn(self, context: Context, *, off: bool) -> int:
         """Do what is due, a little at a time; return how much was done. `off`: only finish what was left half done.
 
         Raises TrailError, Unavailable, OSError.
         """
         return 0
+
+    def close(self, *, wait: bool) -> None:
+        """The daemon ends. `wait`: nobody asked it to stop, so an answer that is on its way may be waited for."""
 
 
 WORK: Final = Place[Callable[[DaemonParts], Work]]("work")

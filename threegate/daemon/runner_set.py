@@ -1,4 +1,4 @@
-"""The daemon's objects for one set of settings: runners, queue and notices.
+"""The daemon's objects for one set of settings: runners and queue.
 
 Invariant: a running request is finished by the runner set that started it; the next set takes over only when
 nothing runs, so no request is judged by one policy and run by another's runners.
@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from threegate.core.settings import Settings
+from threegate.core.plugins import Plugin
+from threegate.core.settings import SECTIONS, Settings
 from threegate.core.workspace import Workspace
 from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
-from threegate.daemon.notices import Notices
 from threegate.judgement.policy import Policy
 from threegate.launch.context import Context, daemon_context
-from threegate.runners.machine import machine_of
+from threegate.runners.machine import MACHINES, machine_of
 from threegate.trail.trail import Trail
 
 
@@ -27,7 +27,6 @@ class RunnerSet:
     """Created once, until the settings it depends on change."""
 
     dispatcher: Dispatcher
-    notices: Notices
     _made_of: tuple[Any, ...]
 
     @classmethod
@@ -41,6 +40,7 @@ class RunnerSet:
         boot_nonce: str,
         wake: threading.Event,
         beat: Callable[[], None],
+        on_end: Callable[[str, str], None],
     ) -> RunnerSet:
         """Runners start nothing until they are called. Raises TrailError, Unavailable."""
         made = daemon_context(
@@ -50,8 +50,7 @@ class RunnerSet:
             boot_nonce=boot_nonce,
             say=lambda line: log.say("cluster", what=line),
         )
-        notices = Notices(policy.settings, log)
-        context = replace(made, on_end=notices.ended)
+        context = replace(made, on_end=on_end)
         machine = machine_of(policy.settings)
         dispatcher = Dispatcher(
             context,
@@ -61,7 +60,7 @@ class RunnerSet:
             machine.threads(policy.settings),
             beat=beat,
         )
-        return cls(dispatcher, notices, _parts(policy.settings))
+        return cls(dispatcher, _parts(policy.settings))
 
     @property
     def context(self) -> Context:
@@ -79,9 +78,8 @@ class RunnerSet:
         return self._made_of == _parts(policy.settings)
 
     def close(self) -> None:
-        """Release what the runners started ahead, and send the waiting notices."""
+        """Release what the runners started ahead."""
         self.context.close()
-        self.notices.close()
 
 
 def _parts(settings: Settings) -> tuple[Any, ...]:
@@ -89,8 +87,10 @@ def _parts(settings: Settings) -> tuple[Any, ...]:
         settings.workspace,
         settings.runners,
         settings.secrets,
-        settings.notify,
-        settings.requesters,
         settings.plugins,
-        settings.sections,
+        {name: table for name, table in settings.sections.items() if _makes_runners(SECTIONS.listed()[name])},
     )
+
+
+def _makes_runners(plugin: Plugin) -> bool:
+    return plugin in MACHINES.plugins() or bool(plugin.named("backend"))

@@ -165,7 +165,7 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
     try:
         refuse_other_project(request, run)
         binding = Binding(context.workspace, policy.settings, context.trail, request, pinned, draft_owner(history))
-        bound = BACKENDS[request.backend].bind(binding)
+        bound = binding.bound()
         if bound.unfit is not None:
             raise bound.unfit
         job = build_job(

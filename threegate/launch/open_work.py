@@ -14,7 +14,7 @@ from threegate.core.plugins import OFF, plugin_named
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.launch.approved_file import named_backend
-from threegate.request.backend import BACKENDS
+from threegate.request.backend import BACKENDS, why_off
 from threegate.trail import moves
 from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import Started
@@ -28,7 +28,7 @@ def refuse_open(workspace: Workspace, trail: Trail, settings: Settings) -> None:
     """Raises Unavailable while something is open that nothing here can end, in one line."""
     with trail.locked() as held:
         for history in held.index.unended_histories():
-            if history.claimed is not None and (why := _not_here(workspace, history)) is not None:
+            if history.claimed is not None and (why := _not_here(workspace, settings, history)) is not None:
                 raise _unavailable(f"{history.request_id} is claimed and has not ended", why)
     for path in sorted(workspace.control.glob("open-*")) if workspace.control.is_dir() else ():
         match = _OPEN(path.name)
@@ -40,7 +40,7 @@ def _unavailable(what: str, why: str) -> Unavailable:
     return Unavailable(f"{what}, and {why}; start the daemon with it once, which settles it: nothing is started before")
 
 
-def _not_here(workspace: Workspace, history: RequestHistory) -> str | None:
+def _not_here(workspace: Workspace, settings: Settings, history: RequestHistory) -> str | None:
     """What of a claimed request is not here."""
     if history.unknown is not None:
         return f"nothing here knows the kind {history.unknown} of one of its events"
@@ -48,9 +48,9 @@ def _not_here(workspace: Workspace, history: RequestHistory) -> str | None:
     backend: str | None = started.backend if started is not None else None
     if backend is None and (path := moves.find_file(workspace, history)) is not None:
         backend = named_backend(path)
-    if backend is None or backend in BACKENDS:
+    if backend is None:
         return None
-    return f"its backend {backend} is not here"
+    return why_off(backend, settings) if backend in BACKENDS else f"its backend {backend} is not here"
 
 
 def _gone(name: str, settings: Settings) -> str | None:

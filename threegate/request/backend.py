@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Literal, Protocol
 
 from threegate.core.errors import InvalidInput, Refused
-from threegate.core.plugins import Place
+from threegate.core.plugins import OFF, Place
 
 if TYPE_CHECKING:
     from threegate.core.screen_parts import Item, Section
@@ -104,6 +104,12 @@ class Binding:
     open_input: Callable[[InputFile], BinaryIO]
     owner: int | str | None
     """The requester: a `threegate.trail.Owner`."""
+
+    def bound(self) -> Bound:
+        """The request with what it is bound to. Raises Refused, also while the plugin of its backend is off."""
+        if (why := why_off(self.request.backend, self.settings)) is not None:
+            raise Refused("backend_off", why)
+        return BACKENDS[self.request.backend].bind(self)
 
 
 class Backend(ABC):
@@ -202,3 +208,11 @@ class _Backends(Mapping[str, Backend]):
 
 
 BACKENDS: Final = _Backends()
+
+
+def why_off(backend: str, settings: Settings) -> str | None:
+    """Why requests for a backend are not for this workspace, because its plugin is off; None if it is on."""
+    plugin = _PLUGINS.listed().get(backend)
+    if plugin is None or plugin.name not in settings.plugins.off:
+        return None
+    return f"the backend {backend} is of the plugin {plugin.name}, which {OFF}"

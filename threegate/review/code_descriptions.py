@@ -46,6 +46,7 @@ APPROVAL: Final[dict[str, str]] = {
     "self_approval": "the requester cannot approve",
     "quorum_missing": "waiting for further operators: `threegate countersign`",
     "clock_went_back": "the clock is behind the trail: set it (see faq.md)",
+    "backend_off": "its backend is of a plugin that is off (plugins.off in threegate.toml)",
     "approval_not_judged": "nobody signed it itself, and what covers it belongs to a plugin that is off or absent: "
     "turn that on, or `threegate cancel`, `threegate retry` and approve the new draft",
     "grants_off": "standing grants are off: `grants.allow`",
@@ -326,7 +327,7 @@ HTTP: Final[dict[str, str]] = {
     "gate_not_usable": "the workspace's settings or contracts cannot be read: fix them there",
     "method_not_allowed": "this path expects another method",
     "metrics_not_readable": "the trail or a folder cannot be read by the server's account",
-    "no_metrics": "the server has no workspace, or lacks the extra threegate[metrics]",
+    "no_metrics": "the server has no workspace, lacks the extra threegate[metrics], or its plugin evidence is off",
     "no_workspace": "the server was started without a workspace",
     "not_found": "there is nothing at this path",
     "not_judged": "the body contains nothing that can be judged",

@@ -274,16 +274,14 @@ def _reviewed(
     opened = {copy.name: copy for copy in copies}
     _refuse_bad_tars(request, opened)
     unread = unread_inputs(request, lambda item: opened[item.name].open())
-    bound = BACKENDS[request.backend].bind(
-        Binding(
-            context.workspace,
-            settings,
-            context.trail,
-            request,
-            lambda item: opened[item.name].open(),
-            draft.owner,
-        )
-    )
+    bound = Binding(
+        context.workspace,
+        settings,
+        context.trail,
+        request,
+        lambda item: opened[item.name].open(),
+        draft.owner,
+    ).bound()
     with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from threegate.contracts.tool_names import WILDCARD
 from threegate.core import limits
 from threegate.core.plugins import Place
-from threegate.core.settings import RequestSettings
+from threegate.core.settings import RequestSettings, Settings
 from threegate.judgement.policy import Policy
 from threegate.request.backend import BACKENDS
 from threegate.request.front_matter_keys import KEYS
@@ -49,11 +49,10 @@ class PromptPlace:
     gate: RequestSettings
     era: bool
     network: bool
-    project: bool
     contracts: tuple[str, ...]
     """Names of the tools with a contract, or wildcards such as ``github.*``; empty if there are none."""
-    off: tuple[str, ...] = ()
-    """The plugins that are off."""
+    settings: Settings | None = None
+    """None for a text that is for no particular workspace: everything may be set there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +78,14 @@ def place_of(root: str, policy: Policy) -> PromptPlace:
         settings.request,
         bool(settings.runners.era.image),
         bool(settings.runners.era.image and settings.runners.era.egress_image),
-        bool(settings.project.root),
         tuple(sorted(policy.contracts.contracts)),
-        settings.plugins.off,
+        settings,
     )
 
 
 def anywhere() -> PromptPlace:
     """The defaults, without a workspace: everything may be available."""
-    return PromptPlace("", RequestSettings(), True, True, True, ())
+    return PromptPlace("", RequestSettings(), True, True, ())
 
 
 def prompt_json(place: PromptPlace, now: datetime) -> dict[str, Any]:
@@ -131,7 +129,7 @@ def _requests(place: PromptPlace, now: datetime) -> list[AgentExample]:
 
 
 def _parts(place: PromptPlace) -> list[PromptPart]:
-    return list(PROMPT.given(place.off).values())
+    return list(PROMPT.given(() if place.settings is None else place.settings.plugins.off).values())
 
 
 def _lines(place: PromptPlace, now: datetime) -> Iterator[str]:

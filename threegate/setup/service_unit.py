@@ -25,8 +25,10 @@ class UnitNeeds:
     """Whether the daemon itself needs a network for it."""
     reads: tuple[Path, ...] = ()
     """Folders with programs that it starts."""
-    writes: tuple[Path, ...] = ()
-    """Folders that it changes."""
+    writable: tuple[Path, ...] = ()
+    """Folders outside of the workspace that the daemon writes to for it."""
+    projects: tuple[Path, ...] = ()
+    """The same; one that is missing does not keep the daemon from starting."""
     jails: bool = False
     """Whether the daemon creates jails for it."""
     notes: tuple[str, ...] = ()

@@ -238,7 +238,6 @@ def _needs(workspace: Workspace, settings: Settings, account: _Account, *, era: 
 def _facts(
     workspace: Workspace, settings: Settings, account: _Account, *, era: bool, needs: list[UnitNeeds]
 ) -> UnitFacts:
-    notify = settings.notify
     return UnitFacts(
         version=described(),
         workspace=workspace.root,
@@ -246,17 +245,15 @@ def _facts(
         account=account.name,
         state=account.state,
         era=era,
-        network=bool(
-            notify.urls or notify.requester_hook or settings.trail.witnesses or any(each.network for each in needs)
-        ),
+        network=bool(any(each.network for each in needs)),
         installed=(
             Path(sys.prefix),
             Path(sys.base_prefix),
             Path(threegate.__file__).parent,
             *(path for each in needs for path in each.reads),
         ),
-        writable=(Path(settings.metrics.textfile).parent,) if settings.metrics.textfile else (),
-        projects=tuple(path for each in needs for path in each.writes),
+        writable=tuple(path for each in needs for path in each.writable),
+        projects=tuple(path for each in needs for path in each.projects),
         jails=any(each.jails for each in needs),
     )
 

@@ -18,6 +18,13 @@ def answer_drill(context: Context, draft: Draft, *, yes: bool, **more: Any) -> A
     return draft.placed.answer(context, draft.data, yes=yes, **more)
 
 
-def drill_watch(told: list[Any] | None = None) -> DrillWatch:
+def drill_watch(context: Context, told: list[Any]) -> DrillWatch:
     """A watch that puts its notices into `told`."""
-    return DrillWatch(DaemonParts(Log(quiet=True), lambda *draft: None if told is None else told.append(draft)))
+    parts = DaemonParts(
+        context.workspace,
+        context.trail,
+        Log(quiet=True),
+        lambda: context.policy.settings,
+        lambda *draft: told.append(draft),
+    )
+    return DrillWatch(parts)

@@ -100,7 +100,7 @@ def test_nothing_comes_without_consent(bench: Bench) -> None:
     bench.approve(bench.draft())
     assert run_daemon(bench.workspace, once=True, log=Log()) == 0
     told: list[Any] = []
-    assert drill_watch(told).turn(bench.context, off=False) == 0
+    assert drill_watch(bench.context, told).turn(bench.context, off=False) == 0
     assert not drills_folder(bench.workspace).exists() and told == []
 
 
@@ -258,7 +258,7 @@ def test_the_daemon_places_one_when_it_is_due_and_tells_operators_only(
     ran: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Any] = []
-    watch = drill_watch(told)
+    watch = drill_watch(ran.context, told)
     assert watch.turn(ran.context, off=False) == 0, "not due yet"
     monkeypatch.setattr("threegate.core.limits.DRILLS_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(

@@ -28,7 +28,7 @@ def pub(place: Place) -> str:
 
 def name_witness(place: Place, url: str, key: str) -> None:
     with open(place.root / "threegate.toml", "a") as settings:
-        settings.write(f'\n[trail.witnesses.other]\nurl = "{url}"\nkey = "{key}"\n')
+        settings.write(f'\n[witnesses.other]\nurl = "{url}"\nkey = "{key}"\n')
 
 
 def newest(place: Place) -> int:

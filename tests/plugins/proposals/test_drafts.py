@@ -19,7 +19,6 @@ from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
 from threegate.core.settings import (
-    ProjectSettings,
     RequestSettings,
     SecretReference,
     Settings,
@@ -27,6 +26,7 @@ from threegate.core.settings import (
 from threegate.core.workspace import Workspace
 from threegate.plugins.changes.change_tar import change_tar, read_change_set
 from threegate.plugins.changes.project import ProjectError
+from threegate.plugins.changes.section import ProjectSettings
 from threegate.plugins.changes.table import Row, TableNode
 from threegate.plugins.proposals.project_change import read_proposed_change
 from threegate.plugins.proposals.proposal_draft import DraftResult, derive_again, draft_from_proposal
@@ -125,8 +125,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Workspace
     workspace.memory.mkdir(parents=True)
     (workspace.memory / "a.jsonl").write_text('{"content": "release rules"}\n')
     settings = Settings(
-        project=ProjectSettings(root=str(project)),
-        sections={"proposals": ProposalSettings(search_url="https://search.example.com/?q={query}")},
+        sections={
+            "project": ProjectSettings(root=str(project)),
+            "proposals": ProposalSettings(search_url="https://search.example.com/?q={query}"),
+        },
         secrets={"github": SecretReference(env="TOKEN", path="/repos/a/b/issues")},
     )
     return settings, workspace
@@ -302,11 +304,11 @@ def test_what_the_project_does_not_have_is_said(
     ("tool", "args", "settings", "said"),
     [
         ("file.read", {"path": "x"}, Settings(), "project.root"),
-        ("file.read", {"path": "x"}, Settings(project=ProjectSettings(root="relative")), "absolute"),
+        ("file.read", {"path": "x"}, Settings(sections={"project": ProjectSettings(root="relative")}), "absolute"),
         (
             "file.read",
             {"path": "x"},
-            Settings(project=ProjectSettings(root="/nowhere/at/all")),
+            Settings(sections={"project": ProjectSettings(root="/nowhere/at/all")}),
             "no absolute path",
         ),
         ("web.search", {"query": "x"}, Settings(), "search_url"),
@@ -357,7 +359,7 @@ def test_limits_of_the_settings_hold_for_drafts(place: tuple[Settings, Workspace
 
 def test_what_gate_1_refuses_makes_no_draft(tmp_path: Path) -> None:
     (tmp_path / "a b").mkdir()
-    settings = Settings(project=ProjectSettings(root=str(tmp_path)))
+    settings = Settings(sections={"project": ProjectSettings(root=str(tmp_path))})
     for args, code in (
         ({"argv": ["ls"], "cwd": "a b"}, "cwd"),
         ({"argv": ["1.", "x"]}, "gate_1"),
@@ -506,7 +508,7 @@ def test_what_a_cleanup_leaves(tmp_path: Path, spec: dict[str, Any] | None, said
         else:
             path.write_text("x")
             path.chmod(0o4755 if what == ("suid",) else 0o644)
-    settings = Settings(project=ProjectSettings(root=str(tmp_path)))
+    settings = Settings(sections={"project": ProjectSettings(root=str(tmp_path))})
     result = draft_from_proposal(propose("project.cleanup_safe", {"include": [top.name]}), settings=settings, now=NOW)
     assert result.draft is None
     assert result.problem is not None
@@ -571,7 +573,7 @@ def allowed(tool: str, args: dict[str, Any], settings: Settings) -> AllowedPropo
 def test_a_project_that_moved_on_does_not_change_its_draft(tmp_path: Path) -> None:
     """The draft is still its proposal's, so that it can be shown; `approve` says which path differs."""
     (tmp_path / "a").write_text("1")
-    settings = Settings(project=ProjectSettings(root=str(tmp_path)))
+    settings = Settings(sections={"project": ProjectSettings(root=str(tmp_path))})
     data = propose("file.write_safe", {"path": "a", "content": "2"})
     result = draft_from_proposal(data, settings=settings, now=NOW)
     assert result.draft is not None

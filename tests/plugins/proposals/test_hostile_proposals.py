@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from threegate.core.settings import ProjectSettings, Settings
+from threegate.core.settings import Settings
+from threegate.plugins.changes.section import ProjectSettings
 from threegate.plugins.proposals.proposal_draft import draft_from_proposal
 from threegate.request.reader import read_request
 
@@ -500,7 +501,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     os.symlink(".env", project / "link-env")
     os.symlink("secrets", project / "link-secrets")
     os.symlink(".clawguard.json", project / "link-guard")
-    return Settings(project=ProjectSettings(root=str(project)))
+    return Settings(sections={"project": ProjectSettings(root=str(project))})
 
 
 def rejected(data: Any, settings: Settings) -> None:
@@ -756,7 +757,7 @@ def test_what_lies_outside_is_never_read(settings: Settings, tmp_path: Path) -> 
     from threegate.plugins.changes.project import Project, ProjectError
     from threegate.plugins.changes.project_paths import read_path
 
-    project = Project.open(settings.project.root)
+    project = Project.open(settings.section(ProjectSettings).root)
     for text in ("link-env", "link-out/x", "link-secrets/x"):
         with pytest.raises(ProjectError):
             project.read(read_path(text), max_bytes=100)

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from threegate.core.settings import RequestSettings, Settings
+from threegate.core.settings import PluginsSettings, RequestSettings, Settings
 from threegate.plugins.proposals.prompt import EXAMPLE
 from threegate.plugins.proposals.rules import judge_proposal
 from threegate.setup.agent_prompt import PromptPlace, anywhere, prompt_json, prompt_text
@@ -24,7 +24,7 @@ def test_the_fenced_proposal_of_the_text_is_valid() -> None:
 
 
 def test_a_place_without_network_or_project_is_told_so() -> None:
-    place = PromptPlace("/ws", RequestSettings(), False, False, False, ())
+    place = PromptPlace("/ws", RequestSettings(), False, False, (), Settings())
     text = prompt_text(place, NOW)
     assert "No project is set here" in text and "web.fetch" not in text
     value = prompt_json(place, NOW)
@@ -33,6 +33,6 @@ def test_a_place_without_network_or_project_is_told_so() -> None:
 
 
 def test_nothing_is_said_of_proposals_that_are_off() -> None:
-    off = replace(anywhere(), off=("proposals",))
+    off = replace(anywhere(), settings=Settings(plugins=PluginsSettings(off=("proposals",))))
     assert "proposal" not in prompt_text(off, NOW) and prompt_text(anywhere(), NOW).startswith(prompt_text(off, NOW))
     assert "proposal_tools" not in prompt_json(off, NOW)

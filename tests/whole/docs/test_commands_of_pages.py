@@ -110,7 +110,7 @@ NOT_RUN = {
     "threegate serve http": "serves until it is stopped: tests/plugins/serve/test_http.py",
     "threegate page": "serves until it is stopped: tests/plugins/page/adversarial",
     "pip install 'threegate[notify]'": "the same as below: changes the environment",
-    "threegate notify test": "sends to the URLs of the settings; tests/daemon/test_notices.py does",
+    "threegate notify test": "sends to the URLs of the settings; tests/plugins/page/test_notices.py does",
     "pip install 'threegate[tui]'": "changes the environment: the tests run in one that has it",
     "threegate status --watch": "runs until it is stopped: tests/plugins/tui",
     "curl -s http://127.0.0.1:8766/pre-tool-check \\": "needs that server: tests/plugins/serve/test_http.py",

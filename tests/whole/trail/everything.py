@@ -15,12 +15,12 @@ from threegate import cli
 from threegate.acts.cancel import cancel_request
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import OperatorDecision
-from threegate.audit.trail_checkpoints import newest_trail_checkpoint, record_cosignature
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Cleared
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.launch.context import daemon_context
 from threegate.launch.pipeline import claim, judge_now
+from threegate.plugins.evidence.cosigned_checkpoints import newest_trail_checkpoint, record_cosignature
 from threegate.plugins.grants.constraint import Constraint
 from threegate.plugins.grants.giving import new_grant
 from threegate.plugins.grants.widened import Widened

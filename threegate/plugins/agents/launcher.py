@@ -55,6 +55,7 @@ from threegate.plugins.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, 
 from threegate.plugins.changes.make import MadeChangeSet
 from threegate.plugins.changes.projects import find_project
 from threegate.plugins.changes.registered_projects import project_remarks
+from threegate.plugins.changes.section import AgentsSettings
 from threegate.plugins.jail import jail as jails
 from threegate.plugins.jail.freezer import make_freezer, remove_freezer, thaw
 from threegate.plugins.jail.host_log import HostLog, read_hosts
@@ -497,7 +498,7 @@ class _Launch:
                     shown=shown,
                     cache=scan_cache(context.workspace_id),
                     progress=counted,
-                    protected=context.policy.settings.agents.protected,
+                    protected=context.policy.settings.section(AgentsSettings).protected,
                     key=answers.key,
                     answers=answers.hides,
                 )

@@ -17,8 +17,9 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from threegate.core.errors import InvalidInput
-from threegate.core.settings import AGENT_NAME, AgentSettings, Settings
+from threegate.core.settings import Settings
 from threegate.core.toml_table import Table, WrongValueError, read_table
+from threegate.plugins.changes.section import AGENT_NAME, AgentSettings, AgentsSettings
 from threegate.plugins.jail.jail import DOOR, HOME, MODEL_PORT
 
 Protocol = Literal["responses", "chat", "messages", "gemini"]
@@ -104,15 +105,15 @@ class Filled:
 def profile_names(settings: Settings) -> list[str]:
     """The profiles from the package and the settings."""
     packaged = {item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")}
-    return sorted(packaged | set(settings.agents.profiles))
+    return sorted(packaged | set(settings.section(AgentsSettings).profiles))
 
 
 def load_profile(name: str, settings: Settings) -> Profile:
     """A profile with the operator's changes. Raises InvalidInput if there is no such profile."""
-    own = settings.agents.profiles.get(name, AgentSettings())
+    own = settings.section(AgentsSettings).profiles.get(name, AgentSettings())
     base = own.profile or name
     if not re.fullmatch(AGENT_NAME, base) or not (_folder() / f"{base}.toml").is_file():
-        if name not in settings.agents.profiles or own.profile:
+        if name not in settings.section(AgentsSettings).profiles or own.profile:
             raise InvalidInput(
                 f"{base}: no such profile (known: {', '.join(profile_names(settings))}); to run any program: "
                 "threegate agent run generic -- PROGRAM"

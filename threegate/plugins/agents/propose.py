@@ -29,6 +29,7 @@ from threegate.plugins.changes.commit_message import commit_lines
 from threegate.plugins.changes.make import MadeChangeSet
 from threegate.plugins.changes.projects import DEFAULT, read_projects
 from threegate.plugins.changes.registered_projects import add_project
+from threegate.plugins.changes.section import ProjectSettings
 from threegate.plugins.jail.jail import Account
 
 
@@ -98,7 +99,7 @@ def project_name(workspace: Workspace, settings: Settings, root: Path) -> str:
     for place in read_projects(workspace):
         if Path(place.path) == root:
             return place.name
-    if settings.project.root and Path(settings.project.root).resolve() == root:
+    if settings.section(ProjectSettings).root and Path(settings.section(ProjectSettings).root).resolve() == root:
         return DEFAULT
     raise InvalidInput(
         f"{root}: not a registered project, so its changes cannot be proposed; register it with: threegate project add"

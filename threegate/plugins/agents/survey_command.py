@@ -10,6 +10,7 @@ import typer
 from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, on_terminal, say, wants_json
 from threegate.cli.progress import busy
 from threegate.core.errors import InvalidInput
+from threegate.plugins.changes.section import AgentsSettings
 
 if TYPE_CHECKING:
     from threegate.plugins.agents.project_survey import Survey
@@ -57,7 +58,7 @@ def survey(
                 shown=tuple(path.rstrip("/") for path in with_ or ()),
                 cache=scan_cache(context.workspace_id),
                 progress=lambda count: progress(count, 0),
-                protected=context.policy.settings.agents.protected,
+                protected=context.policy.settings.section(AgentsSettings).protected,
                 key=answers.key,
                 answers=answers.hides,
             )

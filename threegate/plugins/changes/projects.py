@@ -21,6 +21,7 @@ from threegate.core.held_folder import HeldFolder, hold_path
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.plugins.changes.action import DELIVERIES, Deliver, ProjectPlace
+from threegate.plugins.changes.section import ProjectSettings
 
 DEFAULT: Final = "default"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -71,7 +72,7 @@ def look_at_project(name: str, path: str, deliver: Deliver = "tree") -> ProjectP
 
 def project_names(workspace: Workspace, settings: Settings) -> tuple[str, ...]:
     """The names that requests may use, `default` first where it is set. Raises InvalidInput."""
-    first = (DEFAULT,) if settings.project.root else ()
+    first = (DEFAULT,) if settings.section(ProjectSettings).root else ()
     return (*first, *(item.name for item in read_projects(workspace)))
 
 
@@ -79,12 +80,12 @@ def find_project(workspace: Workspace, settings: Settings, name: str) -> Project
     """The project of a name, as it is now. Raises Refused: unknown, or another folder than the one registered."""
     try:
         if name == DEFAULT:
-            if not settings.project.root:
+            if not settings.section(ProjectSettings).root:
                 raise Refused(
                     "project_unknown",
                     "no project is set; set project.root, or register one: threegate project add",
                 )
-            return look_at_project(name, settings.project.root)
+            return look_at_project(name, settings.section(ProjectSettings).root)
         registered = next((item for item in read_projects(workspace) if item.name == name), None)
         if registered is None:
             raise Refused("project_unknown", f"{name}: is no registered project; see: threegate project list")

@@ -20,6 +20,7 @@ from threegate.plugins.changes.change_tar import ChangeSet, read_change_set
 from threegate.plugins.changes.changes_section import COMMITS
 from threegate.plugins.changes.checks import check_project, moved_on
 from threegate.plugins.changes.projects import find_project, hold_project
+from threegate.plugins.changes.section import AgentsSettings
 from threegate.plugins.changes.table import ChangeSetError
 from threegate.plugins.changes.trees import HeldTree
 from threegate.request.backend import Binding, Bound
@@ -77,11 +78,11 @@ def requested_change(binding: Binding) -> RequestedChange:
         try:
             change = read_change_set(stream)
             check_said(asked.changes, change)
-            _refuse_protected(change, settings.agents.protected)
+            _refuse_protected(change, settings.section(AgentsSettings).protected)
         except ChangeSetError as error:
             raise Refused("input_unfit", f"changes.tar: {error}") from None
         paths = tuple(changed_paths(change, stream))
-        commits, unfit = _commits(request, way, open_input, settings.agents.protected), None
+        commits, unfit = _commits(request, way, open_input, settings.section(AgentsSettings).protected), None
         job = job_change((*paths, *(path for _, some in commits for path in some)), change, place)
         if place.deliver == "branch":  # late: most projects get files
             from threegate.plugins.changes.requested_branch import requested_branch

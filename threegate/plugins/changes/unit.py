@@ -34,4 +34,4 @@ def unit_needs(workspace: Workspace, settings: Settings, uid: int | None, era: b
                 f"project {name}: belongs to uid {place.uid}, so its change sets will wait (project_not_writable); "
                 f"{'give it to another account' if place.uid == 0 else 'give --user that account'}"
             )
-    return UnitNeeds(writes=tuple(found), notes=tuple(notes))
+    return UnitNeeds(projects=tuple(found), notes=tuple(notes))

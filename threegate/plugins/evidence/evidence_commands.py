@@ -22,7 +22,21 @@ def _witness() -> Typer:
     return app
 
 
+def _export() -> Typer:
+    from threegate.plugins.evidence.export_command import app
+
+    return app
+
+
+def _report() -> Typer:
+    from threegate.plugins.evidence.report_command import app
+
+    return app
+
+
 COMMANDS = {
     "evidence": PluginCommand("Write a pack that an auditor checks without ThreeGate.", _evidence),
     "witness": PluginCommand("Cosign the trail checkpoints of other workspaces.", _witness),
+    "audit export": PluginCommand("Export the trail for other programs.", _export),
+    "audit report": PluginCommand("Write the trail as one self-contained HTML page.", _report),
 }

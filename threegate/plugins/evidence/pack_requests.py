@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.audit.export import attest
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.secretscan.scan import has_secret, mask_secrets
 from threegate.core.workspace import STATES, Workspace
 from threegate.launch.results.result_facts import ResultFacts, read_record, result_name
+from threegate.plugins.evidence.export import attest
 from threegate.plugins.evidence.pack_writer import PackWriter
 from threegate.trail import moves
 from threegate.trail.event import Event

@@ -11,11 +11,15 @@ import threading
 import time
 from collections.abc import Mapping
 
-from threegate.audit.trail_checkpoints import newest_trail_checkpoint, record_cosignature, record_refusal
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
-from threegate.core.settings import WitnessReference
 from threegate.daemon.log import Log
+from threegate.plugins.evidence.cosigned_checkpoints import (
+    newest_trail_checkpoint,
+    record_cosignature,
+    record_refusal,
+)
+from threegate.plugins.evidence.section import WitnessReference
 from threegate.plugins.evidence.witness_client import WitnessClient
 from threegate.trail.cosignature import WitnessKey
 from threegate.trail.trail import Trail
@@ -31,10 +35,8 @@ class WitnessRequests:
         self._log = log
         self._askers: dict[tuple[str, WitnessReference], _Asker] = {}
 
-    def turn(self, witnesses: Mapping[str, WitnessReference], *, signed: bool) -> None:
-        """Follow the settings; `signed` says that there is a new checkpoint. Called at each turn of the
-        loop.
-        """
+    def follow(self, witnesses: Mapping[str, WitnessReference]) -> None:
+        """Ask these witnesses from now on. Called at each turn of the loop."""
         if not witnesses and not self._askers:
             return
         named = set(witnesses.items())
@@ -42,10 +44,12 @@ class WitnessRequests:
             self._askers.pop(gone).end()
         for name, reference in named - self._askers.keys():
             self._askers[name, reference] = _Asker(name, reference, self._trail, self._log)
-        if signed:
-            for asker in self._askers.values():
-                asker.idle.clear()
-                asker.wake.set()
+
+    def ask(self) -> None:
+        """Ask all of them at once: there is a new checkpoint."""
+        for asker in self._askers.values():
+            asker.idle.clear()
+            asker.wake.set()
 
     def close(self, seconds: float) -> None:
         """Stop recording answers, after waiting up to `seconds` for those on their way."""

@@ -28,8 +28,15 @@ def _passkey() -> Typer:
     return app
 
 
+def _notify() -> Typer:
+    from threegate.plugins.page.notify_command import app
+
+    return app
+
+
 COMMANDS = {
     "page": PluginCommand("Print a link to the operator's page in a browser.", _page),
     "serve approve": PluginCommand("Serve the page that takes passkeys, until Ctrl-C.", _approve),
     "operator passkey": PluginCommand("Enrol a passkey of yours, signed with your SSH key.", _passkey),
+    "notify": PluginCommand("Test the configured notices.", _notify),
 }

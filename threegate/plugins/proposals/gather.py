@@ -16,6 +16,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.settings import Settings
 from threegate.plugins.changes.changes_section import ARCHIVE
 from threegate.plugins.changes.project import Project, ProjectEntry, ProjectError
+from threegate.plugins.changes.section import ProjectSettings
 from threegate.plugins.changes.snapshot import take_snapshot
 from threegate.plugins.proposals.project_change import propose_cleanup, propose_write
 from threegate.plugins.proposals.proposal_verdict import AllowedProposal
@@ -32,7 +33,7 @@ class ProposalSources:
 
     def project(self) -> Project:
         """The project. Raises ProjectError if none is set."""
-        return Project.open(self.settings.project.root)
+        return Project.open(self.settings.section(ProjectSettings).root)
 
 
 def gather(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:

@@ -24,6 +24,7 @@ from threegate.plugins.changes.path_rules import path_problem
 from threegate.plugins.changes.project import Project, ProjectError
 from threegate.plugins.changes.project_paths import ProjectPath, is_protected, read_path
 from threegate.plugins.changes.projects import DEFAULT, hold_project, look_at_project
+from threegate.plugins.changes.section import ProjectSettings
 from threegate.plugins.changes.table import FILE, ChangeSetError, Row, TableNode
 from threegate.plugins.changes.trees import HeldTree, TreeEntry, node_of
 from threegate.plugins.proposals.proposal_verdict import AllowedProposal
@@ -117,7 +118,7 @@ def _cleaned(verdict: AllowedProposal) -> Iterator[ProjectPath]:
 @contextmanager
 def _project(settings: Settings) -> Iterator[_Reading]:
     """The project, open. Raises ProjectError, also for errors of its checks and its disk."""
-    root = Project.open(settings.project.root).root
+    root = Project.open(settings.section(ProjectSettings).root).root
     try:
         place = look_at_project(DEFAULT, str(root))
         with hold_project(place) as held:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+from threegate.plugins.changes.section import ProjectSettings
 from threegate.plugins.proposals.tools import SCHEMA_VERSION, TOOLS
 from threegate.setup.agent_examples import AgentExample
 from threegate.setup.agent_prompt import PromptPart, PromptPlace
@@ -37,7 +38,7 @@ def _lines(place: PromptPlace) -> Iterator[str]:
             continue
         names = [f"**{name}**" if name in tool.required else name for name in tool.fields]
         yield f"- `{tool.name}` ({', '.join(names) or 'no arguments'}): {tool.lane}"
-    if not place.project:
+    if place.settings is not None and not place.settings.section(ProjectSettings).root:
         yield ""
         yield "No project is set here (`project.root`), so the file, git and shell tools make no request."
     yield from ("", f"`inbox/{EXAMPLE.name}`:", "", "```json", *EXAMPLE.text.rstrip("\n").split("\n"), "```", "")

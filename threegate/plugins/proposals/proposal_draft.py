@@ -19,6 +19,7 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.plugins.changes.project import Project, ProjectError
 from threegate.plugins.changes.project_paths import PathBlocked
+from threegate.plugins.changes.section import ProjectSettings
 from threegate.plugins.proposals.draft_places import proposal_file
 from threegate.plugins.proposals.draft_plan import DraftWords
 from threegate.plugins.proposals.form import FormProblem
@@ -119,7 +120,7 @@ def _primary(verdict: AllowedProposal, inputs: Mapping[str, bytes]) -> dict[str,
 def links_of(settings: Settings) -> Links | None:
     """The project in the form the rules use; None if none is set or it does not exist."""
     try:
-        return Project.open(settings.project.root)
+        return Project.open(settings.section(ProjectSettings).root)
     except ProjectError:
         return None
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from fastapi import Depends, FastAPI, Request
@@ -29,7 +30,9 @@ from threegate.aana.schema import event_part
 from threegate.contracts.contract_line import ContractLine
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, NoWorkspace, ThreeGateError, Unavailable
+from threegate.core.extras import has_extra
 from threegate.core.forms import FORMS, Form
+from threegate.core.plugins import Place
 from threegate.core.record import Record, schema_of
 from threegate.core.workspace import Workspace
 from threegate.plugins.serve.answers import (
@@ -66,7 +69,7 @@ _ABOUT: Final[dict[str, Any]] = {
 _MEANINGS: Final = {
     400: "No HTTP/1.1 request.",
     401: "The token is missing or wrong.",
-    404: "No workspace, or the extra threegate[metrics] is not installed.",
+    404: "No workspace, the extra threegate[metrics] is not installed, or the plugin evidence is off.",
     408: "The body arrived too slowly.",
     413: "The body is larger than 64 KiB.",
     415: "The Content-Type is not application/json.",
@@ -80,6 +83,9 @@ _RETRY_AFTER: Final = {
         "schema": {"type": "integer", "format": "int32", "minimum": 1, "maximum": 60},
     }
 }
+
+NUMBERS: Final = Place[Callable[[Workspace, Path], Callable[[], bytes]]]("numbers")
+"""What is made of a workspace and its decision log to read its numbers, as `HttpOptions.metrics`."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +103,7 @@ class HttpOptions:
     workspace: Workspace | None = None
     """The workspace whose project, settings and contracts judge proposals and contract calls."""
     metrics: Callable[[], bytes] | None = None
-    """Returns the numbers of the workspace in Prometheus' text format; None without a workspace or the
-    extra.
-    """
+    """Returns the numbers of the workspace in Prometheus' text format; None if there are none (`numbers_of`)."""
 
 
 class _Refusal(Exception):
@@ -256,11 +260,21 @@ def create_app(options: HttpOptions) -> FastAPI:
 
 def _forms(workspace: Workspace | None) -> list[Form]:
     """The kinds of documents that plugins judge; those of a plugin that is off have no path."""
+    return list(FORMS.given(_off_in(workspace)).values())
+
+
+def numbers_of(workspace: Workspace | None, decisions: Path) -> Callable[[], bytes] | None:
+    """What /metrics answers; None without a workspace, the extra or a plugin that counts."""
+    if workspace is None or not has_extra("metrics"):
+        return None
+    return next((made(workspace, decisions) for made in NUMBERS.given(_off_in(workspace)).values()), None)
+
+
+def _off_in(workspace: Workspace | None) -> tuple[str, ...]:
     try:
-        off = () if workspace is None else workspace.load_settings().plugins.off
+        return () if workspace is None else workspace.load_settings().plugins.off
     except ThreeGateError:  # then nothing is judged: each call says why
-        off = ()
-    return list(FORMS.given(off).values())
+        return ()
 
 
 def _answers(*statuses: int) -> dict[int, dict[str, Any]]:
@@ -333,7 +347,7 @@ def _not_recorded() -> _Refusal:
 
 async def _numbers(metrics: Callable[[], bytes] | None) -> Response:
     if metrics is None:
-        raise _Refusal(404, "no_metrics", "give a workspace and install threegate[metrics]")
+        raise _Refusal(404, "no_metrics", "give a workspace, threegate[metrics] and the plugin evidence")
     try:
         text = await asyncio.to_thread(metrics)
     except (OSError, ThreeGateError):

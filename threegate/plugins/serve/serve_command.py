@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -12,7 +10,7 @@ import typer
 from threegate.cli.invocation import ROOT, keep_running, say, warn, workspace_here
 from threegate.core import limits
 from threegate.core.errors import NoWorkspace
-from threegate.core.extras import has_extra, require_extra
+from threegate.core.extras import require_extra
 from threegate.core.workspace import Workspace
 
 app = typer.Typer(no_args_is_help=True)
@@ -61,7 +59,7 @@ def http(
     workspace = _workspace()
     decisions = decision_log(log, workspace)
     listener = bind(host, port, reachable=token is not None)
-    from threegate.plugins.serve.http_app import HttpOptions, create_app
+    from threegate.plugins.serve.http_app import HttpOptions, create_app, numbers_of
     from threegate.plugins.serve.http_server import serve
 
     options = HttpOptions(
@@ -69,7 +67,7 @@ def http(
         log=decisions,
         evidence_mode=evidence,
         per_minute=rate,
-        metrics=_metrics(workspace, decisions.path),
+        metrics=numbers_of(workspace, decisions.path),
         workspace=workspace,
     )
     warn(f"decisions are recorded in {decisions.path}")
@@ -141,15 +139,6 @@ def _token() -> str | None:
     if len(tokens) > 1:
         raise typer.BadParameter(f"{TOKEN_VARIABLE} and {OTHER_TOKEN_VARIABLE} differ; set one of them")
     return tokens.pop() if tokens else None
-
-
-def _metrics(workspace: Workspace | None, decisions: Path) -> Callable[[], bytes] | None:
-    """The source of /metrics; None without a workspace or without the extra."""
-    if workspace is None or not has_extra("metrics"):
-        return None
-    from threegate.audit.gauge import SharedGauge
-
-    return SharedGauge(workspace, decisions).text
 
 
 def _workspace() -> Workspace | None:

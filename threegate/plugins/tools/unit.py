@@ -23,7 +23,7 @@ def unit_needs(workspace: Workspace, settings: Settings, uid: int | None, era: b
             *(Path(place) for server in servers for place in server.program),
             *(Path(item.path) for item in binds),
         ),
-        writes=tuple(Path(item.path) for item in binds if item.writable),
+        projects=tuple(Path(item.path) for item in binds if item.writable),
         jails=bool(servers),
     )
 

@@ -21,7 +21,6 @@ import uvicorn
 
 from tests.acts.bench_workspace import make_bench
 from tests.conftest import few
-from tests.plugins.evidence.witnesses import witness
 from tests.servers import TOKEN, Running, start, stop
 from tests.support import wait_until
 from threegate.core import limits
@@ -139,21 +138,6 @@ def test_270_from_one_address_keep_nobody_out(server: Running, held: bytes) -> N
         begun = time.monotonic()
         assert asked(server.port) == b"HTTP/1.1 200 OK"
         assert asked(server.port, data=POST + b"{}") == b"HTTP/1.1 200 OK"
-        assert time.monotonic() - begun < 5
-
-
-@pytest.mark.slow
-def test_270_keep_no_log_from_its_witness(tmp_path: Path) -> None:
-    log = (make_bench(tmp_path).workspace.audit / "workspace.pub").read_text().strip()
-    with witness(tmp_path / "witness", [log]) as running, ExitStack() as stack:
-        port = int(running.url.rpartition(":")[2])
-        for number in range(270):
-            body = b"POST /add-checkpoint HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
-            stack.enter_context(connect(port, (HEAD, body)[number % 2]))
-        begun = time.monotonic()
-        assert asked(port, data=b"POST /add-checkpoint HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n" + END) == (
-            b"HTTP/1.1 400 Bad Request"
-        )
         assert time.monotonic() - begun < 5
 
 

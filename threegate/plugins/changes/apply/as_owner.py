@@ -232,10 +232,9 @@ def _in_child(order: Order, stop: Callable[[], Ending | None]) -> Done | _Failed
                 pass_fds=order.descriptors,
                 env={"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"},
             )
-            ended = _watched(child, order, stop)
         except OSError as error:
-            ended = _Failed("failed", f"the child of the project's owner could not be started ({error.strerror})")
-        if ended is not None:
+            return _Failed("failed", f"the child of the project's owner could not be started ({error.strerror})")
+        if (ended := _watched(child, order, stop)) is not None:
             return ended
         written.seek(0)
         try:
@@ -249,7 +248,12 @@ def _watched(child: subprocess.Popen[bytes], order: Order, stop: Callable[[], En
     """Wait for a child; None if it ended by itself, else the reason for which it was killed. It has ended either way,
     also if this raises.
     """
-    watch = os.pidfd_open(child.pid)
+    try:
+        watch = os.pidfd_open(child.pid)
+    except OSError as error:
+        child.kill()
+        child.wait()
+        return _Failed("failed", f"the child of the project's owner cannot be watched ({error.strerror})")
     ending = select.poll()
     ending.register(watch, select.POLLIN)
     until = time.monotonic() + order.seconds + limits.APPLY_CHILD_SECONDS
@@ -258,7 +262,7 @@ def _watched(child: subprocess.Popen[bytes], order: Order, stop: Callable[[], En
         while failed is None and not ending.poll(_LOOK_MS):
             if (status := stop()) is not None:
                 failed = _Failed(status, "was stopped before it was complete")
-            elif os.waitid(os.P_PIDFD, watch, os.WSTOPPED | os.WNOHANG | os.WNOWAIT):
+            elif _is_stopped(watch):
                 failed = _Failed(
                     "failed", "the account of the project's owner stopped the process that makes the change"
                 )
@@ -270,6 +274,14 @@ def _watched(child: subprocess.Popen[bytes], order: Order, stop: Callable[[], En
             signal.pidfd_send_signal(watch, signal.SIGKILL)
         child.wait()
         os.close(watch)
+
+
+def _is_stopped(watch: int) -> bool:
+    """Whether a child is stopped. One that has just ended can be stopped no more, which the kernel calls an error."""
+    try:
+        return os.waitid(os.P_PIDFD, watch, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
 
 
 def become(place: ProjectPlace, parent: int) -> None:

@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 
 from tests.support import make_place
 from threegate.aana import DecisionLog
-from threegate.audit.gauge import SharedGauge
 from threegate.core.workspace import Workspace
+from threegate.plugins.evidence.gauge import SharedGauge
 from threegate.plugins.serve.http_app import HttpOptions, create_app
 
 

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from threegate.audit.gauge import SharedGauge
 from threegate.core import durable
 from threegate.core.errors import ThreeGateError
 from threegate.core.extras import missing_extra
-from threegate.core.settings import MetricsSettings
 from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
+from threegate.plugins.evidence.gauge import SharedGauge
+from threegate.plugins.evidence.section import MetricsSettings
 
 _MODE = 0o644
 _IDLE_SECONDS = 5.0

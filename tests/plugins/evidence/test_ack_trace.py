@@ -17,8 +17,8 @@ import pytest
 from tests.audit.test_practice import Told
 from tests.conftest import peer
 from tests.whole.trail.everything import make_everything
-from threegate.audit.ack_trace import ack_trace
 from threegate.cli import execute as run
+from threegate.plugins.evidence.ack_trace import ack_trace
 from threegate.trail import payloads
 
 agentack = peer("agentack.engine")

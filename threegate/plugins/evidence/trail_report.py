@@ -11,10 +11,10 @@ from typing import Any
 
 from threegate.audit.audit_verify import verify_workspace
 from threegate.audit.practice import Practice, practice_lines
-from threegate.audit.report_page import GROUPS, render_page
 from threegate.core import durable, limits
 from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
+from threegate.plugins.evidence.report_page import GROUPS, render_page
 from threegate.trail.event import Event, format_time
 from threegate.trail.payloads import (
     Approved,

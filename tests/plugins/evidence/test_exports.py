@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.trail.workspaces import WORKSPACE_ID, approve, make_workspace, run
-from threegate.audit.export import PAYLOAD_TYPE, export_trail, finished_runs, public_key
 from threegate.core.errors import InvalidInput
+from threegate.plugins.evidence.export import PAYLOAD_TYPE, export_trail, finished_runs, public_key
 from threegate.trail.index import TrailIndex
 from threegate.trail.payloads import ApprovalAbandoned, Approved, Observed, Quarantined, Refused, Validated
 from threegate.trail.trail import Trail

@@ -12,8 +12,6 @@ from tests.trail.workspaces import grow, make_workspace
 from tests.whole.trail.everything import cosign_newest
 from threegate.audit.audit_verify import verify_workspace
 from threegate.audit.trail_checkpoints import (
-    complete_trail_checkpoint,
-    newest_trail_checkpoint,
     rotate,
     trail_checkpoint_due,
     trail_checkpoint_when_due,
@@ -21,6 +19,7 @@ from threegate.audit.trail_checkpoints import (
 )
 from threegate.core import durable, limits
 from threegate.core.workspace import Workspace
+from threegate.plugins.evidence.cosigned_checkpoints import complete_cosignature, newest_trail_checkpoint
 from threegate.trail.checkpoint import TrailCheckpoint
 from threegate.trail.cosignature import WitnessKey
 from threegate.trail.event import Event
@@ -74,7 +73,7 @@ def test_a_kill_at_any_operation_leaves_it_announced_and_whole_or_not_at_all(sig
             pass
         finally:
             stop()
-        complete_trail_checkpoint(Trail(signed))
+        complete_cosignature(Trail(signed))
         new = [event for event in events(signed)[size + 1 :] if event.type == "witnessed"]
         place = signed.audit / "checkpoints" / f"{size:012d}.office"
         assert len(new) == place.exists(), f"killed at operation {at}"
@@ -91,7 +90,7 @@ def test_each_file_is_compared_with_its_event(signed: Workspace) -> None:
     assert any(f"{path}: is not what event" in line for line in problems(signed))
     path.unlink()
     assert any(f"{path}: event" in line for line in problems(signed))
-    assert complete_trail_checkpoint(Trail(signed)) is None and path.read_bytes() == good
+    assert complete_cosignature(Trail(signed)) == path and path.read_bytes() == good
     path.with_name(f"{path.name}2").write_bytes(good)
     assert any("no event announced this file" in line for line in problems(signed))
 
@@ -133,9 +132,9 @@ def test_a_checkpoint_that_is_gone_stops_no_start(signed: Workspace) -> None:
         rotate(held, actor="me")
     path.unlink()
     path.with_suffix("").write_text("no checkpoint")
-    assert complete_trail_checkpoint(Trail(signed)) is None and not path.exists()
+    assert complete_cosignature(Trail(signed)) is None and not path.exists()
     path.with_suffix("").unlink()
-    assert complete_trail_checkpoint(Trail(signed)) is None and not path.exists()
+    assert complete_cosignature(Trail(signed)) is None and not path.exists()
 
 
 def test_what_witnesses_answer_makes_no_checkpoint_due(signed: Workspace) -> None:
@@ -158,7 +157,7 @@ def test_a_kept_index_knows_the_last_cosignature(signed: Workspace, monkeypatch:
     good = path.read_bytes()
     path.unlink()
     again = Trail(signed)
-    complete_trail_checkpoint(again)
+    complete_cosignature(again)
     with again.locked() as held:
         assert held.index.kept is not None
     assert path.read_bytes() == good

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.whole.trail.everything import make_everything
 from tests.conftest import slow
 from tests.trail.populated import populate
 from tests.trail.workspaces import make_workspace
-from threegate.audit.report_page import GROUPS, render_page, round_step
-from threegate.audit.trail_report import day_bars, write_report
 from threegate.core import limits
+from threegate.plugins.evidence.report_page import GROUPS, render_page, round_step
+from threegate.plugins.evidence.trail_report import day_bars, write_report
 from threegate.trail import moves
 from threegate.trail.payloads import Delivered, Pruned, Refused
 
@@ -171,3 +172,10 @@ def test_the_page_needs_no_requests(tmp_path: Path) -> None:
     assert "&lt;t&gt;" in page and "&lt;p&gt;" in page and "&lt;v&gt;" in page and len(GROUPS) == 4
     workspace, _ = make_workspace(tmp_path / "ws")
     assert workspace.root.is_dir()
+
+
+@pytest.mark.slow
+def test_the_page_says_how_people_decided(tmp_path: Path) -> None:
+    write_report(make_everything(tmp_path), tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "How people decided" in page and "decisions of alice" in page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.audit.test_ack_trace import APPROVED, CLAIMED, VALID, trace
+from tests.plugins.evidence.test_ack_trace import APPROVED, CLAIMED, VALID, trace
 
 
 def test_a_second_draft_of_the_same_id_changes_nothing_that_is_told() -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from threegate.audit.metrics import Picture, TrailCounts
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
+from threegate.plugins.evidence.metrics import Picture, TrailCounts
 from threegate.trail.tail import TrailTail
 
 
@@ -80,13 +80,18 @@ class SharedGauge:
 
     def text(self, *, daemon_runs: bool | None = None) -> bytes:
         """The numbers now, as Prometheus reads them. Raises TrailError, OSError, Unavailable."""
-        from threegate.audit.metrics_text import render
+        from threegate.plugins.evidence.metrics_text import render
 
         with self._lock:
             gauge, self._gauge = self._gauge or Gauge(self._workspace, self._decisions), None
             text = render(gauge.look(daemon_runs=daemon_runs))
             self._gauge = gauge
         return text
+
+
+def numbers(workspace: Workspace, decisions: Path) -> Callable[[], bytes]:
+    """What /metrics of `serve http` answers: the numbers at each call, of a workspace and its decision log."""
+    return SharedGauge(workspace, decisions).text
 
 
 def _files(folder: Path) -> tuple[int, float]:

@@ -23,7 +23,7 @@ def test() -> None:
 
     Example: threegate notify test
     """
-    from threegate.daemon.notices import send_test
+    from threegate.plugins.page.notices import send_test
 
     taken, problems = send_test(workspace_here().load_settings())
     for name in taken:

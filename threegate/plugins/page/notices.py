@@ -19,7 +19,9 @@ from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.core.extras import missing_extra
 from threegate.core.settings import Settings
-from threegate.daemon.log import Log
+from threegate.daemon.plugin_work import DaemonParts, WaitingDraft, Work
+from threegate.launch.context import Context
+from threegate.plugins.page.section import NotifySettings
 from threegate.request.exposure import Exposure
 from threegate.request.job import effective_risk
 from threegate.request.model import Request
@@ -29,6 +31,8 @@ from threegate.trail.payloads.placed import Owner
 
 _WAITING = 256
 """The most notices that wait to be sent; the rest is counted and logged."""
+_CLOSE_SECONDS = 5.0
+"""How long the daemon's end waits for them."""
 
 _PLAIN: Final = frozenset(" .,;!?()'+-=%/:")
 _LINK: Final = re.compile(r"(?<=[:/.])(?=[^\s])")
@@ -38,49 +42,47 @@ Target = tuple[str, str]
 """The destination of a notice: the setting's name, and the URL, which may contain a secret."""
 
 
-class Notices:
-    """Sends notices in its own thread. Without URLs in the settings, it does nothing and imports nothing."""
+class Notices(Work):
+    """Sends notices in its own thread, which begins with the first one. Without URLs in the settings, it does nothing
+    and imports nothing.
+    """
 
-    def __init__(self, settings: Settings, log: Log) -> None:
-        self._settings = settings
-        self._log = log
-        self._operators, self._requesters = targets(settings)
+    def __init__(self, daemon: DaemonParts) -> None:
+        self._settings = daemon.settings
+        self._log = daemon.log
         self._queue: queue.Queue[tuple[tuple[Target, ...], str, str] | None] = queue.Queue(_WAITING)
         self._thread: threading.Thread | None = None
-        if self._operators or self._requesters:
-            self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
-            self._thread.start()
+        self._beginning = threading.Lock()
 
-    def draft_waits(
-        self,
-        file_name: str,
-        request: Request,
-        exposure: Exposure,
-        owner: Owner | None,
-        run: KnownRun | None = None,
-        changed_ns: int | None = None,
-    ) -> None:
-        """A valid draft is waiting for an operator. `changed_ns`: its file's change time."""
-        if self._operators:
-            title, body = waiting_text(file_name, request, exposure, owner, self._settings, run, changed_ns)
-            self._put(self._operators, title, body)
+    def turn(self, context: Context, *, off: bool) -> int:
+        """Return 0: nothing is sent because of a turn."""
+        return 0
 
-    def ended(self, request_id: str, status: str) -> None:
-        """A request has ended."""
-        self._put(self._requesters, "A request has ended", f"{request_id}: {status}")
+    def draft_waits(self, *draft: *WaitingDraft) -> None:
+        settings = self._settings()
+        operators, _ = targets(settings)
+        if operators:
+            self._put(operators, *waiting_text(settings, *draft))
 
-    def close(self, seconds: float = 5.0) -> None:
+    def request_ended(self, request_id: str, status: str) -> None:
+        _, requesters = targets(self._settings())
+        if requesters:
+            self._put(requesters, "A request has ended", f"{request_id}: {status}")
+
+    def close(self, *, wait: bool) -> None:
         """Send waiting notices, for a short while, and stop."""
         if self._thread is not None:
             try:
-                self._queue.put(None, timeout=seconds)
+                self._queue.put(None, timeout=_CLOSE_SECONDS)
             except queue.Full:
                 return
-            self._thread.join(seconds)
+            self._thread.join(_CLOSE_SECONDS)
 
     def _put(self, to: tuple[Target, ...], title: str, body: str) -> None:
-        if self._thread is None or not to:
-            return
+        with self._beginning:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="notices", daemon=True)
+                self._thread.start()
         try:
             self._queue.put_nowait((to, title, body))
         except queue.Full:
@@ -96,19 +98,20 @@ class Notices:
 
 def targets(settings: Settings) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
     """The destinations in the settings: the operators' URLs, and the requester's."""
-    hook = settings.notify.requester_hook
-    operators = tuple((f"notify.urls[{number}]", url) for number, url in enumerate(settings.notify.urls))
+    notify = settings.section(NotifySettings)
+    hook = notify.requester_hook
+    operators = tuple((f"notify.urls[{number}]", url) for number, url in enumerate(notify.urls))
     return operators, ((("notify.requester_hook", hook),) if hook else ())
 
 
 def waiting_text(
+    settings: Settings,
     file_name: str,
     request: Request,
     exposure: Exposure,
     owner: Owner | None,
-    settings: Settings,
-    run: KnownRun | None = None,
-    changed_ns: int | None = None,
+    run: KnownRun | None,
+    changed_ns: int,
 ) -> tuple[str, str]:
     """Title and body of the notice about a waiting draft: the first lines of its card."""
     risk = effective_risk(request, exposure)
@@ -120,7 +123,7 @@ def waiting_text(
     # A proposal's tool can raise the risk; that is judged when the draft is opened.
     least = " or higher" if owner is None else ""
     ttl = settings.approval.draft_ttl
-    until = f"{expiry(changed_ns, ttl):%Y-%m-%d %H:%M} UTC" if ttl and changed_ns is not None else ""
+    until = f"{expiry(changed_ns, ttl):%Y-%m-%d %H:%M} UTC" if ttl else ""
     lines = (
         f"asked by {who}{said}; risk {risk}{least}",
         f"reaches: {reach}{opacity}",

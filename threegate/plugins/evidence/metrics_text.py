@@ -18,8 +18,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from threegate.audit.metrics import Histogram, Picture
 from threegate.core import version
+from threegate.plugins.evidence.metrics import Histogram, Picture
 
 
 class _Once(Collector):

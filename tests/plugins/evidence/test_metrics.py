@@ -13,19 +13,21 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.daemon.listening import Manager
+from tests.runners import toy_backend
 from tests.support import Place, era_draft, make_place, monty_draft, request_id
-from threegate.audit.gauge import Gauge
-from threegate.audit.metrics import Histogram, TrailCounts
-from threegate.audit.metrics_text import render
 from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
+from threegate.plugins.evidence.gauge import Gauge
+from threegate.plugins.evidence.metrics import Histogram, TrailCounts
+from threegate.plugins.evidence.metrics_text import render
+from threegate.request.backend import BACKENDS
 from threegate.setup.settings_file import set_values
 from threegate.trail.event import make_event
 from threegate.trail.payloads import Observed, Rotated
 from threegate.trail.tail import TrailTail
 from threegate.trail.trail import Trail
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +205,16 @@ def test_latencies(place: Place) -> None:
     assert histogram.counts == [2, 1, 1] and histogram.sum == 101.5
     picture = Gauge(Workspace(place.root)).look()
     assert b"threegate_build_info" in render(picture)
+
+
+def test_a_new_backend_is_counted_under_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BACKENDS.loaded, "toy", toy_backend.BACKEND)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    counts = TrailCounts()
+    for number, backend in enumerate(("toy", "never"), start=2):
+        counts.add(event(number, "started", now, backend, {"backend": backend}))
+        counts.add(event(number, "finished", now, backend, {"status": "succeeded", "wall_ms": 1}))
+    assert counts.runs == {("toy", "succeeded"): 1, ("other", "succeeded"): 1}
 
 
 def test_what_cannot_be_written_is_said_once_and_stops_nothing(tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from threegate.approval.shown.escaped_lines import safe
 from threegate.approval.shown.messages import emit_data
-from threegate.audit.ack_trace import ack_trace
 from threegate.core import durable
 from threegate.core.errors import InvalidInput
 from threegate.core.extras import require_extra
 from threegate.core.workspace import Workspace
 from threegate.launch.results.result_facts import read_record
+from threegate.plugins.evidence.ack_trace import ack_trace
 from threegate.trail.event import Event
 from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import Approved, Claimed, Finished

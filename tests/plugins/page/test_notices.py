@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
-from tests.acts.bench_workspace import make_bench
+from tests.acts.bench_workspace import Bench, make_bench
+from tests.whole.trail.everything import leave_claimed
 from tests.support import wait_until
 from threegate.cli import execute
 from threegate.core import limits
-from threegate.core.settings import Settings
+from threegate.core.settings import Settings, parse_settings
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
-from threegate.daemon.notices import Notices, plain, send
+from threegate.daemon.plugin_work import DaemonParts
+from threegate.plugins.page.notices import Notices, plain, send
 from threegate.review.reviewed_draft import expiry
 
 SECRET_WORDS = "words-of-the-request"
@@ -125,9 +127,56 @@ def test_the_command_says_which_took_it(
     assert execute(here) == 3 and "the server answered 403" in capsys.readouterr().err
 
 
+def notices_of(bench: Bench, settings: Callable[[], Settings]) -> Notices:
+    return Notices(DaemonParts(bench.workspace, bench.context.trail, Log(), settings, lambda *draft: None))
+
+
 def test_without_urls_nothing_is_started(tmp_path: Path) -> None:
     before = threading.active_count()
-    notices = Notices(Settings(), Log())
-    notices.ended("req-1", "succeeded")
-    notices.close()
+    notices = notices_of(make_bench(tmp_path), Settings)
+    notices.request_ended("req-1", "succeeded")
+    notices.close(wait=False)
     assert threading.active_count() == before
+
+
+def test_changed_settings_count_at_once_and_what_waits_is_sent_at_the_end(
+    tmp_path: Path, listener: tuple[str, list[tuple[str, str]]]
+) -> None:
+    address, heard = listener
+    hooks = [f'requester_hook = "json://{address}/{name}"' for name in ("one", "two")]
+    notices = notices_of(make_bench(tmp_path), lambda: parse_settings(f"[notify]\n{hooks[0]}".encode()))
+    notices.request_ended("req-1", "succeeded")
+    hooks.pop(0)
+    notices.request_ended("req-2", "failed")
+    notices.close(wait=False)
+    assert [(path, json.loads(body)["message"]) for path, body in heard] == [
+        ("/one", "req-1: succeeded"),
+        ("/two", "req-2: failed"),
+    ]
+
+
+def test_a_request_that_a_crash_interrupted_is_told_at_the_next_start(
+    tmp_path: Path, listener: tuple[str, list[tuple[str, str]]]
+) -> None:
+    address, heard = listener
+    bench = make_bench(tmp_path)
+    bench.settings(notify__requester_hook=f"json://{address}/requester")
+    leave_claimed(bench)
+    assert Daemon(bench.workspace, Log(), once=True).run() == 0
+    assert [json.loads(body)["message"].partition(": ")[2] for _, body in heard] == ["interrupted"]
+
+
+def test_nobody_is_told_while_the_plugin_is_off(
+    tmp_path: Path, listener: tuple[str, list[tuple[str, str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    address, heard = listener
+    bench = make_bench(tmp_path)
+    bench.settings(notify__urls=[f"json://{address}/a"], notify__requester_hook=f"json://{address}/b")
+    bench.settings(plugins__off=("page",))
+    path = bench.draft(data=None, code="print(1)")
+    assert Daemon(bench.workspace, Log(), once=True).run() == 0
+    bench.approve(path)
+    assert Daemon(bench.workspace, Log(), once=True).run() == 0
+    assert heard == []
+    assert execute(["-w", str(bench.workspace.root), "notify", "test"]) == 64
+    assert "notify is a command of the plugin page, which is off" in capsys.readouterr().err
