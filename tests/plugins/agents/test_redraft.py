@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent_runs import drop, make_run
 from tests.conftest import missing
+from tests.plugins.agents.agent_runs import drop, make_run
+from tests.plugins.changes.applying import own, picture
 from tests.plugins.changes.trees_on_disk import Spec, build, made
-from tests.runners.applying import own, picture
 from tests.support import Done, Place, make_place, monty_draft, request_id
 from threegate.core.errors import Unavailable
 from threegate.core.settings import RequestSettings
