@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from threegate.approval.shown.escaped_lines import WIDTH
+from threegate.approval.shown.escaped_lines import WIDTH, render_sections
 from threegate.approval.shown.request_sections import job_exposure
-from threegate.approval.shown.screen_lines import render_sections
 from threegate.approval.statement import format_utc
 from threegate.core import limits
 from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section, size_text

@@ -15,8 +15,7 @@ from tests.approval import material
 from tests.approval.material import APPROVED, DATA, DATA_SHA, NOW, TTL, Approved
 from threegate.approval.facts import LaunchFacts, PinnedFile
 from threegate.approval.operators import load_operators
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_ACT, render_armor
+from threegate.approval.ssh_wire import NAMESPACE_ACT, MalformedError, render_armor
 from threegate.approval.statement import Act, Countersignature, SignedBytes, StatementInput, render_signed
 from threegate.core.settings import QuorumSettings
 from threegate.request.action import Command
@@ -200,8 +199,6 @@ def job_fields(approved: Approved) -> Iterator[Mutation]:
         {"action": job.action.changed(code="print(2)\n")},
         {"action": job.action.changed(code="")},
         {"action": job.action.changed(vars_json="{}")},
-        {"action": material.PROJECT},
-        {"action": material.CALL},
         {"workdir": "/out"},
         {"inputs": (JobInput("data.csv", DATA_SHA, len(DATA) + 1, False),)},
         {"inputs": (JobInput("data.csv", DATA_SHA, len(DATA), True),)},

@@ -15,10 +15,8 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.launch.launching import CountingRunner, daemons, launched
 from threegate.approval.shown import request_sections
-from threegate.approval.shown.escaped_lines import fitted
-from threegate.approval.shown.request_sections import ShownRequest, size_text
-from threegate.approval.shown.screen_lines import render_sections
-from threegate.approval.shown.signed_text import shown_request, shown_sha256, signed_text
+from threegate.approval.shown.escaped_lines import fitted, render_sections
+from threegate.approval.shown.request_sections import ShownRequest, shown_request, shown_sha256, signed_text, size_text
 from threegate.audit.audit_verify import verify_workspace
 from threegate.cli import execute as run
 from threegate.launch.approved_file import Approved, Ended, read_approved

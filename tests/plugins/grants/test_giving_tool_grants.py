@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acts.tool_bench import CALL, WHERE
 from tests.plugins.grants.granting_bench import GrantingBench
-from threegate.approval.shown.screen_lines import render_sections
+from tests.plugins.tools.tool_bench import CALL, WHERE
+from threegate.approval.shown.escaped_lines import render_sections
 from threegate.cli import execute
 from threegate.core.errors import InvalidInput, Refused
 from threegate.plugins.agents.kinds import AgentEnded

@@ -14,7 +14,7 @@ import threading
 from typing import Final
 
 from threegate.approval.facts import requester_of
-from threegate.approval.shown.signed_text import requesters
+from threegate.approval.shown.request_sections import requesters
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.core.extras import missing_extra
@@ -26,7 +26,7 @@ from threegate.request.job import effective_risk
 from threegate.request.model import Request
 from threegate.review.reviewed_draft import expiry
 from threegate.trail.index import KnownRun
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 _WAITING = 256
 """The most notices that wait to be sent; the rest is counted and logged."""
