@@ -20,7 +20,6 @@ from threegate.core.errors import Unavailable
 from threegate.core.extras import missing_extra
 from threegate.core.settings import Settings
 from threegate.daemon.plugin_work import DaemonParts, WaitingDraft, Work
-from threegate.launch.context import Context
 from threegate.plugins.page.section import NotifySettings
 from threegate.request.exposure import Exposure
 from threegate.request.job import effective_risk
@@ -53,10 +52,6 @@ class Notices(Work):
         self._queue: queue.Queue[tuple[tuple[Target, ...], str, str] | None] = queue.Queue(_WAITING)
         self._thread: threading.Thread | None = None
         self._beginning = threading.Lock()
-
-    def turn(self, context: Context, *, off: bool) -> int:
-        """Return 0: nothing is sent because of a turn."""
-        return 0
 
     def draft_waits(self, *draft: *WaitingDraft) -> None:
         settings = self._settings()
