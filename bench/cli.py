@@ -3,7 +3,7 @@
     python bench/cli.py [--runs N]
 
 User and system time together, with compiled modules cached, each command in turn with the reference; medians. `approve`
-signs with a key file, whose ssh-keygen counts. Aim: at most 300 ms each. tests/cli/test_imports.py counts modules
+signs with a key file, whose ssh-keygen counts. Aim: at most 300 ms each. tests/whole/test_imports.py counts modules
 instead.
 """
 

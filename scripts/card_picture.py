@@ -1,7 +1,7 @@
 """Writes docs/review-card.svg: what `threegate review` shows of the draft in docs/first-request.md.
 
 The picture is Textual's own export of the screen, without its web fonts. It is written only when the text on the screen
-has changed; tests/docs/test_card_picture.py compares the two.
+has changed; tests/whole/docs/test_card_picture.py compares the two.
 
 Usage: python scripts/card_picture.py [--check]; needs the extra `tui`; exit 1 with --check when the picture is not
 current.

@@ -2,7 +2,7 @@
 
 A command costs a second of imports and a tenth of work. Here the imports are made once, in the standard library's fork
 server; each command is then a process of its own like any other, with its own arguments, folder, environment, output
-and exit code. What a cold start must do is tested by those that start one (tests/cli, tests/docs, every daemon).
+and exit code. What a cold start must do is tested by those that start one (tests/cli, tests/whole/docs, every daemon).
 """
 
 from __future__ import annotations

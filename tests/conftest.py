@@ -126,7 +126,7 @@ def examples(count: int, **more: Any) -> Callable[[Test], Test]:
 
 
 LONG = (
-    "adversarial/cluster",
+    "plugins/cluster/adversarial",
     "agents",
     "crash",
     "human",
@@ -171,13 +171,13 @@ IN_MEMORY = {
     "records",
     "results",
     "review",
-    "runners/test_generated_changes.py",
+    "plugins/changes/test_generated_changes.py",
     "trail",
     "upgrade",
 }
 """Rooms and files where a test's folder is in memory: every change of state is synced to the disk several times, and
 half of the time of these tests was waiting for it. What a disk loses is simulated by tests/crash; whole ways over a
-real disk are those of tests/end_to_end, adversarial, plugins, runners, docs and agents.
+real disk are those of tests/end_to_end, adversarial, plugins, runners, whole/docs and agents.
 """
 
 

@@ -24,8 +24,8 @@ Seen = TypeVar("Seen")
 def wait_until(condition: Callable[[], Seen], what: str | Callable[[], object] = "it", seconds: float = 60) -> Seen:
     """What the condition returns as soon as it is true. AssertionError with `what` if it is not within `seconds`.
 
-    The one place where tests sleep: tests/core/test_house_rules.py counts the others. A condition that takes long, as a
-    question to an engine does, is asked half of the time only.
+    The one place where tests sleep: tests/whole/test_house_rules.py counts the others. A condition that takes long, as
+    a question to an engine does, is asked half of the time only.
     """
     began = asked = time.monotonic()
     while not (seen := condition()):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +15,7 @@ from tests.acts.bench_workspace import Bench
 from threegate.approval.shown.request_sections import job_exposure
 from threegate.cli import execute as run
 from threegate.core import limits
-from threegate.daemon.drafts import Inbox
-from threegate.daemon.log import Log
 from threegate.launch.results.verdict import read_verdict
-from threegate.plugins.proposals.proposer import Proposer
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
 
@@ -82,31 +78,6 @@ def test_a_secret_of_the_proxy_is_part_of_the_reach(bench: Bench) -> None:
         job = replace(reviewed.job, tool="github.issue_create_approved", proposal_sha256="0" * 64)
         assert job_exposure(reviewed.request, job).reach == ("secret github",)
         assert job_exposure(reviewed.request, replace(job, proposal_sha256=None)).reach == ()
-
-
-def test_the_verdict_of_a_draft_names_the_secret_that_its_proposals_tool_reaches(bench: Bench) -> None:
-    proposal = {
-        "tool": "github.issue_create_approved",
-        "args": {"repo": "a/b", "title": "T", "body": "B"},
-        "risk": "high",
-    }
-    with bench.workspace.settings_file.open("a") as settings:
-        settings.write('\n[secrets.github]\nenv = "GH"\npath = "/repos/a/b/issues"\n')
-    (bench.workspace.inbox / "AP-1.json").write_text(json.dumps(proposal))
-    context = bench.context
-    propose = Proposer(bench.workspace, context.trail, lambda *words: None, lambda: context.policy.settings)
-    takers = {"proposals": ("AP-*.json", propose)}
-    inbox = Inbox(bench.workspace, context.trail, Log(quiet=True), takers=takers)
-    until = time.monotonic() + 60
-    try:
-        while inbox.scan(context.policy) or inbox.unfinished:
-            assert time.monotonic() < until
-    finally:
-        inbox.close()
-    (draft,) = bench.workspace.drafts.glob("TR-*.md")
-    verdict = read_verdict(bench.workspace, draft.name)
-    assert verdict is not None and verdict.exposure is not None
-    assert verdict.exposure.reach == ("network api.github.com:443", "secret github")
 
 
 def test_commands_for_programs_carry_both_facts(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

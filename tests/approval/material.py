@@ -17,8 +17,6 @@ from threegate.approval.operators import NAMESPACES, load_operators
 from threegate.approval.signature import sign_statement
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError, SshSignature
 from threegate.approval.statement import Countersignature, SignedApproval, SignedBytes, Statement, render_signed
-from threegate.plugins.changes.action import Changes, ProjectChange
-from threegate.plugins.tools.action import ToolCall
 from threegate.request.action import Script
 from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
@@ -30,8 +28,6 @@ NOW = APPROVED + timedelta(minutes=5)
 TTL = 86400
 WORKSPACE = "ws-" + "0" * 32
 POLICY = "ab" * 32
-PROJECT = ProjectChange("web", Changes("a" * 64, 1, 0, 0, 0, 0))
-CALL = ToolCall("notes", "add", "a" * 64, "{}")
 SHOWN = "5" * 64
 DATA = b"column\n1\n2\n"
 DATA_SHA = hashlib.sha256(DATA).hexdigest()

@@ -16,8 +16,6 @@ from threegate.approval.launch import check_launch, launch_checks
 from threegate.approval.operators import load_operators
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings
-from threegate.plugins.changes.action import JobBranch, JobChange, ProjectPlace
-from threegate.plugins.tools.action import JobServer, ServerState
 
 
 def code_of(facts: Any) -> str:
@@ -114,23 +112,6 @@ def test_a_statement_for_something_else_is_refused(approved: Approved, changes: 
 def test_another_meaning_is_refused(approved: Approved) -> None:
     job = replace(approved.job, limits=replace(approved.job.limits, open_files=1))
     assert code_of(approved.facts(job=job)) == "job_changed"
-
-
-def test_another_state_of_its_server_is_refused_as_that(approved: Approved) -> None:
-    """Only where its server keeps one; of any other it is another meaning."""
-    server = JobServer("jail", ("/usr/bin/hub",), (), (), ())
-    for state, code in ((None, "job_changed"), (ServerState(), "state_changed")):
-        job = replace(approved.job, action=material.CALL.bound(replace(server, state=state)))
-        assert code_of(approved.facts(job=job)) == code
-
-
-def test_another_head_of_its_repository_is_refused_as_that(approved: Approved) -> None:
-    """Only where the change set becomes a commit on it; as files it is another meaning."""
-    change = JobChange(ProjectPlace("web", "/srv/web", 1, 2, 3), "9" * 64, 1, 0, 0, 0)
-    branch = JobBranch("threegate/run", "a" * 40, "b" * 40, "an agent", "words")
-    for made, code in ((None, "job_changed"), (branch, "project_changed")):
-        job = replace(approved.job, action=material.PROJECT.bound(replace(change, branch=made)))
-        assert code_of(approved.facts(job=job)) == code
 
 
 def test_approved_before_created_is_refused(key: Path) -> None:

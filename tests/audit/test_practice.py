@@ -11,8 +11,8 @@ import pytest
 
 from tests.acts.bench_workspace import make_bench
 from tests.adversarial.approval.test_terminal import terminal_environment, under_a_terminal
-from tests.adversarial.screens.test_whose_words_are_whose import command
-from tests.adversarial.trail.everything import make_everything
+from tests.plugins.tui.adversarial.test_whose_words_are_whose import command
+from tests.whole.trail.everything import make_everything
 from threegate.audit.practice import Practice, practice_lines, practice_of
 from threegate.cli import execute as run
 from threegate.trail import payloads

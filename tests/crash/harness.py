@@ -4,16 +4,17 @@ A program of its own: it imports everything once and forks for each scenario and
 interpreter start. Only the runner is a stand-in: it counts its runs in a file outside of the workspace. Prints a line
 of JSON for each scenario.
 
-    python -m tests.crash.harness FOLDER MODE NAME[/EVERY[/OFFSET]] ...
+    python -m tests.crash.harness FOLDER MODE MODULE:NAME[/EVERY[/OFFSET]] ...
 
 MODE is `kill` (before and after each operation; with the unsynced writes kept, lost, and torn) or `fault` (ENOSPC,
-EIO, EMFILE, EINTR raised at each operation).
+EIO, EMFILE, EINTR raised at each operation). MODULE has the table SCENARIOS: `tests.crash.scenarios` or a plugin's.
 """
 
 from __future__ import annotations
 
 import argparse
 import errno
+import importlib
 import json
 import os
 import signal
@@ -26,7 +27,7 @@ import threegate.daemon.typecheck_queue
 import threegate.review.reviewed_draft
 from tests.crash.journal import Journal, lose, read_journal
 from tests.crash.place import KILLED, Place, forked
-from tests.crash.scenarios import SCENARIOS, Scenario
+from tests.crash.scenarios import Scenario
 from threegate.core import durable
 from threegate.core.workspace import STATES
 
@@ -116,14 +117,15 @@ def without_threads() -> None:
 
 
 def explored(folder: Path, mode: str, wanted: str, seconds: float) -> dict:
-    """What became of one scenario, given as NAME, NAME/EVERY or NAME/EVERY/OFFSET."""
-    name, *numbers = wanted.split("/")
+    """What became of one scenario, given as MODULE:NAME, and EVERY or EVERY/OFFSET behind it."""
+    module, _, name_and_numbers = wanted.partition(":")
+    name, *numbers = name_and_numbers.split("/")
     every, offset = (int(number) for number in (*numbers, *("1", "0")[len(numbers) :]))
     place = Place(folder / name)
     place.base.mkdir(parents=True, exist_ok=True)
     place.build()
     began = datetime.now(UTC)
-    scenario = SCENARIOS[name]
+    scenario: Scenario = importlib.import_module(module).SCENARIOS[name]
     scenario.prepare(place)
     place.restore()
     scenario.work(place)  # once in this process: what is imported and cached now is there in every child
@@ -136,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("mode", choices=("kill", "fault", "fault-all"))
-    parser.add_argument("scenario", nargs="+", help="NAME[/EVERY[/OFFSET]]")
+    parser.add_argument("scenario", nargs="+", help="MODULE:NAME[/EVERY[/OFFSET]]")
     parser.add_argument("--seconds", type=float, default=240)
     options = parser.parse_args()
     without_threads()

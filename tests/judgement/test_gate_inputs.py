@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.request.examples import mcp, read
 from tests.support import monty_draft
 from threegate import aana
 from threegate.aana import vocabulary as words
 from threegate.core.settings import Settings
-from threegate.judgement.gate_inputs import (
+from threegate.judgement.judge import (
     Authorization,
     aana_event,
     backend_tool,
@@ -24,8 +23,6 @@ from threegate.judgement.gate_inputs import (
     category,
     tool_name,
 )
-from threegate.plugins.changes.action import Changes, ProjectChange
-from threegate.plugins.tools.action import ToolCall
 from threegate.request.action import Command
 from threegate.request.job import JobInput, build_job, platform_of
 from threegate.request.model import Request
@@ -45,38 +42,6 @@ def request(**more: Any) -> Request:
     )
     assert report.request is not None, report.findings
     return report.request
-
-
-PROJECT = ProjectChange("web", Changes("a" * 64, 1, 0, 0, 0, 0))
-
-
-def test_a_change_of_a_project_is_a_write_and_names_the_project() -> None:
-    asked = request()
-    job = replace(build_job(asked, input_sizes={}, platform=platform_of(Settings(), "0" * 64)), action=PROJECT)
-    assert call_arguments(job)["project"] == "web" and "code_sha256" not in call_arguments(job)
-    assert category(job, side_effect_above_read=False) == "write"
-
-
-def test_a_call_of_a_tool_is_its_tool_with_its_own_arguments() -> None:
-    asked = read(mcp()).request
-    assert asked is not None and isinstance(asked.action, ToolCall)
-    job = build_job(
-        replace(asked, data_sensitivity="public"), input_sizes={}, platform=platform_of(Settings(), "0" * 64)
-    )
-    assert tool_name(job) == "notes.add" and call_arguments(job) == {"text": "hello"}
-    assert category(job, side_effect_above_read=False) == "private_read"
-    assert category(job, side_effect_above_read=True) == "write"
-    job = replace(job, action=asked.action.changed(arguments_json='{"vars":1}'))
-    event = aana_event(
-        asked,
-        job,
-        authorization="confirmed",
-        risk_domain="unknown",
-        approval_sha256="1" * 64,
-        approved_utc=NOW,
-        now=NOW,
-    )
-    assert event["proposed_arguments"] == {"vars": 1} and event["tool_name"] == "notes.add"
 
 
 def event_of(asked: Request, authorization: Authorization, *, approved: bool = True, **more: Any) -> dict[str, Any]:

@@ -108,6 +108,11 @@ def ids(report: Report) -> set[str]:
     return {finding.rule for finding in report.findings}
 
 
+def plugin_of(example: str) -> str | None:
+    """The plugin without whose backend an example of a rule is something else; None if it is of the core's own."""
+    return next((plugin for word, plugin in (("{apply}", "changes"), ("{mcp}", "tools")) if word in example), None)
+
+
 def read_example(rule: Rule, example: str) -> Report:
     """Read a good request with one example of a rule in it (see `threegate.request.rules.rule.Where`)."""
     if rule.where == "name":

@@ -11,20 +11,13 @@ from typing import Any
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
-from tests.approval.material import PROJECT
 from tests.approval.shown.test_escaped_lines import ATTACKS, plain_and_narrow
 from threegate.approval.shown.escaped_lines import Title
 from threegate.approval.shown.request_sections import JOB_FIELDS
-from threegate.plugins.changes.action import JobChange, ProjectPlace
-from threegate.plugins.tools.action import JobServer, ToolCall
 from threegate.request.action import Action, Command, Script
 from threegate.request.job import Job
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
-
-CALL = ToolCall("notes", "add", "6" * 64, '{"text":"hello"}')
-SERVER = JobServer("jail", ("/usr/bin/notes",), ("a.example:443",), ("/srv/n (read-only)",), ("NOTES_TOKEN",))
-CHANGE = JobChange(ProjectPlace("web", "/srv/web", 1, 2, 3), "9" * 64, 4, 1, 1, 1)
 
 
 @pytest.fixture
@@ -44,19 +37,18 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
     path = bench.draft()
     before = screen_of(bench, path)
     other: dict[str, Any] = {
-        "backend": "ERA", "action": CALL, "workdir": "/out",
+        "backend": "ERA", "action": Script("print(2)\n"), "workdir": "/out",
         "outputs": ("/out/x",), "network": ("example.com:443",), "environment": {"A": "b"},
         "image": "sha256:" + "1" * 64, "egress_image": "sha256:" + "2" * 64, "runtime": "runsc",
         "seccomp_sha256": "3" * 64, "tool": "t", "session_id": "s", "labels": ("l",), "workflow": "w", "role": "r",
         "requested_by": "else", "effective_risk": "medium", "data_sensitivity": "internal",
-        "proposal_sha256": "4" * 64, "unread": ("data.csv",), "change": CHANGE,
-        "server": SERVER,
+        "proposal_sha256": "4" * 64, "unread": ("data.csv",),
     }  # fmt: skip
     for name in {item.name for item in fields(Job)} - {"limits", "inputs"}:
         after = screen_of(bench, path, job=lambda reviewed, name=name: replace(reviewed.job, **{name: other[name]}))
         signed = [line for line in after if not line.startswith("  job   ")]
         assert signed != [line for line in before if not line.startswith("  job   ")], name
-    for action in (Command(("python3", "x")), Script("print(2)\n"), Script("print(1)\n", '{"a": 1}'), PROJECT, CALL):
+    for action in (Command(("python3", "x")), Script("print(2)\n"), Script("print(1)\n", '{"a": 1}')):
         after = screen_of(bench, path, job=lambda reviewed, action=action: replace(reviewed.job, action=action))
         signed = [line for line in after if not line.startswith("  job   ")]
         assert signed != [line for line in before if not line.startswith("  job   ")], action
@@ -76,27 +68,6 @@ def test_every_field_of_the_job_is_on_the_screen(bench: Bench) -> None:
         assert [line for line in after if not line.startswith("  job   ")] != [
             line for line in before if not line.startswith("  job   ")
         ], item
-    with_change = screen_of(bench, path, job=lambda d: replace(d.job, action=PROJECT.bound(CHANGE)))
-    place: dict[str, Any] = {"name": "other", "path": "/srv/other", "device": 99, "inode": 98, "uid": 97}
-    counts: dict[str, Any] = {"sha256": "8" * 64, "paths": 91, "deletions": 92, "run_later": 93, "unseen": 94}
-    for item, value in (*place.items(), *counts.items()):
-        changed = (
-            replace(CHANGE, project=replace(CHANGE.project, **{item: value}))
-            if item in place
-            else replace(CHANGE, **{item: value})
-        )
-        after = screen_of(bench, path, job=lambda d, c=changed: replace(d.job, action=PROJECT.bound(c)))
-        assert any(str(value) in line for line in after) and after != with_change, item
-    with_call = screen_of(bench, path, job=lambda d: replace(d.job, action=CALL.bound(SERVER)))
-    parts: dict[str, Any] = {"server": "other-1", "tool": "other-2", "manifest_sha256": "7" * 64}
-    parts |= {"place": "host", "argv": ("/other-3",), "hosts": ("other-4",), "binds": ("/other-5",)}
-    parts |= {"arguments_json": '{"other-6":1}', "secrets": ("OTHER_7",), "account": "other-8"}
-    for item, value in parts.items():
-        called = replace(CALL, **{item: value}) if hasattr(CALL, item) else CALL
-        on = replace(SERVER, **{item: value}) if hasattr(SERVER, item) else SERVER
-        after = screen_of(bench, path, job=lambda d, c=called, s=on: replace(d.job, action=c.bound(s)))
-        looked = value[0] if isinstance(value, tuple) else value.strip("{}").partition(":")[0]
-        assert any(looked in line for line in after) and after != with_call, item
 
 
 @pytest.mark.parametrize("kind", [Command, Script])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.approval.material import PROJECT
 from tests.engine_fixtures import era_job, monty_job
 from threegate.core.settings import RunnersSettings
-from threegate.plugins.changes.action import JobChange, ProjectPlace
-from threegate.request.job import Job
-from threegate.runners.budget import Budget, machine_memory_mb, need_of
+from threegate.runners.machine import Budget, machine_memory_mb, need_of
 
 
 def jobs():
@@ -70,27 +66,6 @@ def test_a_full_row_of_one_backend_does_not_hold_up_the_other() -> None:
     assert turn.try_take(era_job("true")) is None
     assert turn.try_take(monty_job("1")) is not None
     assert turn.try_take(monty_job("1")) is None
-
-
-def test_a_project_has_one_change_at_a_time() -> None:
-    budget = Budget(1000, 8, {"monty": 2, "apply": 3})
-    one, other = change_of(1), change_of(2)
-    turn = budget.round()
-    first = turn.try_take(one)
-    assert first is not None and budget.is_busy(one) and not budget.is_busy(other)
-    assert turn.try_take(change_of(1)) is None
-    assert turn.try_take(other) is not None and turn.try_take(monty_job("1")) is not None
-    assert not budget.is_busy(monty_job("1"))
-    first.release()
-    first.release()
-    assert not budget.is_busy(one) and budget.is_busy(other)
-    assert budget.round().try_take(one) is not None
-
-
-def change_of(inode: int) -> Job:
-    """A job that changes the project with this inode."""
-    change = JobChange(ProjectPlace("p", "/p", 1, inode, 1), "0" * 64, 1, 0, 0, 0)
-    return replace(monty_job("1"), backend="apply", action=PROJECT.bound(change))
 
 
 def test_what_can_never_fit_is_said_and_holds_up_nobody() -> None:

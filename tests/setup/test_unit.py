@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import missing
 from tests.support import Place, make_place
 from threegate.core import limits
-from threegate.core.workspace import Workspace
-from threegate.plugins.tools.manifest import Manifest, ServerFolder
 from threegate.setup.service_unit import UnitFacts, render_unit
-from threegate.setup.settings_file import set_values
-from threegate.setup.systemd_service import plan_install
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,12 +36,6 @@ def facts(workspace: str = "/srv/gate/ws", *, era: bool = False, network: bool =
         era=era,
         network=network,
     )
-
-
-def server_of(**fields: Any) -> Manifest:
-    said = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}, "instructions": None}
-    plain = Manifest("notes", ("/usr/bin/true",), "jail", "", (), (), {}, (), said, (), {})
-    return replace(plain, **fields)
 
 
 def analyze(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -105,34 +92,6 @@ def test_only_a_daemon_that_sends_notices_has_a_network() -> None:
     assert "PrivateNetwork=no" in render_unit(facts(network=True))
 
 
-@pytest.mark.root
-def test_a_unit_is_opened_for_jails_only_where_a_server_was_added(place: Place) -> None:
-    """Its folders are seen, and those that it may write to can be written; a host of its own needs a network."""
-    said = server_of(
-        place="jail",
-        allow=("example.org",),
-        binds=(ServerFolder("/home/a/notes", True), ServerFolder("/srv/b")),
-    )
-    before = place.run("service", "install", "--print", expect=0).out
-    assert "RestrictNamespaces=user net ipc" in before and "@mount" not in before
-    folder = place.root / "tool-exec" / "tools"
-    folder.mkdir(exist_ok=True)
-    (folder / "broken.json").write_text("{}")  # what is none counts for nothing
-    assert place.run("service", "install", "--print", expect=0).out == before
-    (folder / "notes.json").write_bytes(said.to_bytes())
-    unit = place.run("service", "install", "--print", expect=0).out
-    for line in (
-        "RestrictNamespaces=no",
-        "MemoryDenyWriteExecute=no",
-        "ProtectHome=read-only",
-        "PrivateNetwork=no",
-    ):
-        assert f"\n{line}\n" in unit, line
-    assert " -/home/a/notes\n" in unit and "/srv/b" not in unit and "SystemCallFilter=@mount sethostname\n" in unit
-    for path in folder.iterdir():
-        path.unlink()
-
-
 def test_a_home_is_hidden_unless_something_of_ours_lies_there() -> None:
     assert "ProtectHome=read-only" in render_unit(facts("/home/alice/ws"))
 
@@ -167,28 +126,3 @@ def test_what_cannot_be_is_said_in_one_line(place: Place) -> None:
         for command in ("install", "uninstall", "status"):
             done = place.run("service", command, expect=3)
             assert "systemd is not running here" in done.err and "threegate -w DIR run" in done.err
-
-
-@pytest.mark.root
-def test_the_account_may_write_its_own_projects_and_is_told_of_the_others(tmp_path: Path) -> None:
-    own = pwd.getpwuid(os.geteuid() or 65534)
-    place = make_place(tmp_path)
-    for name, uid in (("mine", own.pw_uid), ("with space", own.pw_uid), ("gone", own.pw_uid), ("theirs", 1)):
-        folder = tmp_path / name
-        folder.mkdir()
-        if os.geteuid() == 0:
-            os.chown(folder, uid, -1)
-        place.run("project", "add", name.replace(" ", "-"), str(folder), expect=0)
-    (tmp_path / "gone").rmdir()
-    set_values(place.root / "threegate.toml", {"project.root": "/"})
-    plan = plan_install(Workspace(place.root), name="threegate", user=own.pw_name, era=False)
-    [line] = [line for line in plan.unit.splitlines() if line.startswith("ReadWritePaths=")]
-    assert f' -{tmp_path}/mine "-{tmp_path}/with space"' in line
-    assert "gone" not in line and "theirs" not in line
-    notes = "\n".join(plan.notes)
-    assert "project gone: " in notes and "project default: belongs to uid 0" in notes
-    waits = "project theirs: belongs to uid 1, so its change sets will wait"
-    assert (waits in notes) == (os.geteuid() == 0), "nobody else can give a folder away"
-    as_root = plan_install(Workspace(place.root), name="threegate", user="root", era=True)
-    assert "ReadWritePaths=" not in as_root.unit
-    assert "project theirs" not in "\n".join(as_root.notes) and "project default" in "\n".join(as_root.notes)

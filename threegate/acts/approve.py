@@ -39,9 +39,9 @@ from threegate.review.reviewed_draft import (
     take_draft_away,
 )
 from threegate.trail import moves
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved
-from threegate.trail.payloads.placed import Owner, owner_fields
+from threegate.trail.payloads.payload import Owner, owner_fields
+from threegate.trail.trail import LockedTrail
 
 _MODE = 0o600
 

@@ -23,9 +23,8 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.launch_problem import read_operators
 from threegate.trail import moves
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import OperatorAdded, OperatorRevoked, Signature
-from threegate.trail.trail import Trail
+from threegate.trail.trail import LockedTrail, Trail
 
 _FILE_MODE = 0o644
 _KRL_MAGIC = b"SSHKRL\n\x00"

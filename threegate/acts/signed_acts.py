@@ -24,8 +24,8 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.context import Context
 from threegate.launch.launch_problem import read_operators
 from threegate.review.reviewed_draft import refuse_bad_clock
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Signature
+from threegate.trail.trail import LockedTrail
 
 
 def sign_act(context: Context, acting: Acting, kind: str, about: Mapping[str, Any], *, ask: bool = True) -> bytes:

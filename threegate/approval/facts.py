@@ -13,7 +13,7 @@ from threegate.approval.statement import BatchPlace, StatementInput
 from threegate.core.settings import QuorumSettings, Settings
 from threegate.request.job import Job
 from threegate.request.model import Request
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 VOID: Final = "approval_void"
 """The code of an approval that the trail calls void."""

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from threegate.judgement.policy import Policy
     from threegate.request.job import Job
     from threegate.request.model import Request
-    from threegate.trail.locked_trail import LockedTrail
-    from threegate.trail.payloads.placed import Owner
+    from threegate.trail.payloads.payload import Owner
+    from threegate.trail.trail import LockedTrail
 
 _NO_CONTRACTS = Decision("allow", (Reason(0, "no_contracts", "", "the contracts folder is empty"),))
 

@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import TrailError
-from threegate.trail.event import Event, parse_line
+from threegate.trail.event import Event, parse_line, plugin_kinds
 from threegate.trail.history import Record, RequestHistory, Settled
 from threegate.trail.kept_index import ROW, KeptIndex
-from threegate.trail.known_kinds import plugin_kinds
 from threegate.trail.payloads import (
     PAYLOADS,
     Applied,
@@ -41,7 +40,7 @@ from threegate.trail.payloads import (
     WorkspaceAdopted,
     WorkspaceCreated,
 )
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 from threegate.trail.reserved import reserved
 from threegate.trail.spilled_index import SpilledIndex
 from threegate.trail.tree import Frontier

@@ -199,8 +199,6 @@ def job_fields(approved: Approved) -> Iterator[Mutation]:
         {"action": job.action.changed(code="print(2)\n")},
         {"action": job.action.changed(code="")},
         {"action": job.action.changed(vars_json="{}")},
-        {"action": material.PROJECT},
-        {"action": material.CALL},
         {"workdir": "/out"},
         {"inputs": (JobInput("data.csv", DATA_SHA, len(DATA) + 1, False),)},
         {"inputs": (JobInput("data.csv", DATA_SHA, len(DATA), True),)},

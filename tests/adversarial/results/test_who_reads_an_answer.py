@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent_runs import drop, make_run
 from tests.support import Place, make_key, monty_draft, request_id, threegate
 
 AGENT, STRANGER = "daemon", "nobody"
@@ -31,7 +30,7 @@ for base, folders, files in os.walk(sys.argv[1]):
 
 
 @contextmanager
-def _workspace(*options: str) -> Iterator[Place]:
+def workspace_of(*options: str) -> Iterator[Place]:
     """A workspace with a finished confidential request; other accounts can get to its folder."""
     with tempfile.TemporaryDirectory(prefix="threegate-readers-") as name:
         os.chmod(name, 0o755)
@@ -40,11 +39,11 @@ def _workspace(*options: str) -> Iterator[Place]:
         made = threegate("init", "ws", "--operator", "operator", "--key", f"{key}.pub", *options, cwd=base)
         assert made.code == 0, made.err
         place = Place(base / "ws", key)
-        _finish(place, drop(place.root / "inbox", _confidential("secret")))
+        finish(place, place.drop(confidential("secret")))
         yield place
 
 
-def _finish(place: Place, draft: Path) -> None:
+def finish(place: Place, draft: Path) -> None:
     place.once()
     place.approve(draft)
     place.once()
@@ -52,20 +51,18 @@ def _finish(place: Place, draft: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def plain() -> Iterator[Place]:
-    with _workspace() as place:
+def with_agent() -> Iterator[Place]:
+    with workspace_of("--agent", AGENT) as place:
         yield place
 
 
 @pytest.fixture(scope="module")
-def with_agent() -> Iterator[Place]:
-    """Where a run of an agent in a jail has an answer as well."""
-    with _workspace("--agent", AGENT) as place:
-        _finish(place, drop(make_run(place).inbox, _confidential("of-a-run")))
+def plain() -> Iterator[Place]:
+    with workspace_of() as place:
         yield place
 
 
-def _confidential(slug: str) -> str:
+def confidential(slug: str) -> str:
     return monty_draft(request_id(slug), CODE, sensitivity="confidential", outputs=["/out/kept.txt"])
 
 
@@ -116,20 +113,6 @@ def test_the_named_agent_reads_its_answers_and_a_stranger_none(with_agent: Place
     assert read_by(AGENT, with_agent) == said
     shared = [path for path in answers(with_agent) if path.parent.name in ("results", "verdicts")]
     assert not [path for path in shared if path.stat().st_mode & 0o007]
-
-
-@pytest.mark.root
-def test_the_named_agent_reads_no_answer_of_another_requester(with_agent: Place) -> None:
-    """Of a run in a jail: its result has a copy of its own, and the operator's is the operator's."""
-    [run] = (with_agent.root / "tool-exec" / "agents").iterdir()
-    [own] = (run / "results").glob("TS-*.md")
-    assert CANARY in own.read_text() and own.stat().st_mode & 0o777 == 0o644
-    copy = with_agent.root / "tool-exec" / "results" / own.name
-    assert copy.read_bytes() == own.read_bytes() and copy.stat().st_mode & 0o777 == 0o400
-    [outputs] = (path for path in (run / "results").iterdir() if path.is_dir())
-    assert {path.stat().st_mode & 0o777 for path in outputs.iterdir()} == {0o644}
-    assert outputs.stat().st_mode & 0o777 == 0o755 and run.stat().st_mode & 0o777 == 0o700
-    assert "of-a-run" not in read_by(AGENT, with_agent)
 
 
 def test_doctor_names_folders_that_everybody_may_read(plain: Place) -> None:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.acts.tool_bench import CONTRACT
 from tests.plugins.agents.people import Person, as_account
 from tests.plugins.agents.real_agents import AGENTS, Agent
 from tests.plugins.agents.scripted_model import Call, Model, NextStep, Say, Turn
@@ -22,6 +21,7 @@ from tests.plugins.agents.terminal import Terminal
 from tests.plugins.agents.test_agent_run_command import wait_until_nothing_lives
 from tests.plugins.agents.test_real_agents_session import after, employ, has, headless
 from tests.plugins.tools.behind_the_gate import NODE, installed
+from tests.plugins.tools.tool_bench import CONTRACT
 
 EACH = [
     pytest.param(agent, id=agent.name, marks=() if agent.name == "codex" else pytest.mark.soak)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent_runs import drop, end_run, make_run
+from tests.plugins.agents.agent_runs import drop, end_run, make_run
 from tests.support import Place, make_place, monty_draft, request_id
 from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.runs import RunFacts, run_lock

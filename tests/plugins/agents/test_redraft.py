@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent_runs import drop, make_run
 from tests.conftest import missing
+from tests.plugins.agents.agent_runs import drop, make_run
+from tests.plugins.changes.applying import own, picture
 from tests.plugins.changes.trees_on_disk import Spec, build, made
-from tests.runners.applying import own, picture
 from tests.support import Done, Place, make_place, monty_draft, request_id
 from threegate.core.errors import Unavailable
 from threegate.core.settings import RequestSettings
-from threegate.plugins.agents import merge
-from threegate.plugins.changes import machine_programs
+from threegate.plugins.changes import machine_programs, merge
 from threegate.plugins.changes.change_draft import draft_change_set
 from threegate.plugins.changes.merge import base_name, merge_files
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.agent_runs import drop, make_run
+from tests.plugins.agents.agent_runs import drop, make_run
+from tests.plugins.changes.applying import OWNER, own
 from tests.plugins.changes.trees_on_disk import Spec, build, made
-from tests.runners.applying import OWNER, own
 from tests.support import Done, Place, make_place, request_id
 from threegate.core.canonical import sha256_hex
 from threegate.core.settings import RequestSettings

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent_runs import make_run
 from tests.conftest import few, slow
+from tests.plugins.agents.agent_runs import make_run
+from tests.plugins.changes.applying import own
 from tests.plugins.changes.branches import Branching, branching
-from tests.runners.applying import own
 from tests.support import wait_until
 
 FILES = {

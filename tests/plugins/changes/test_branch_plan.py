@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import few
+from tests.plugins.changes.applying import OWNER, TOKEN, own, place_of
 from tests.plugins.changes.branches import AUTHOR
+from tests.plugins.changes.test_generated_changes import changed, no_link_over_a_link, tree
 from tests.plugins.changes.trees_on_disk import build, held, made
-from tests.runners.applying import OWNER, TOKEN, own, place_of
-from tests.runners.test_generated_changes import changed, no_link_over_a_link, tree
 from threegate.plugins.changes.apply.apply_engine import Ending, Work
 from threegate.plugins.changes.apply.apply_journal import BranchStep, first_line, read_journal
 from threegate.plugins.changes.apply.as_owner import preload

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import make_bench
-from tests.runners.applying import OWNER, own
+from tests.plugins.changes.applying import OWNER, own
 from threegate.core.errors import InvalidInput, Refused
 from threegate.plugins.changes.projects import find_project, look_at_project, read_projects
 from threegate.plugins.changes.registered_projects import add_project, remove_project

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.adversarial.trail.everything import make_everything
 from tests.audit.test_practice import Told
 from tests.conftest import peer
+from tests.whole.trail.everything import make_everything
 from threegate.cli import execute as run
 from threegate.plugins.evidence.ack_trace import ack_trace
 from threegate.trail import payloads

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.adversarial.trail.everything import cosign_newest
 from tests.trail.workspaces import grow, make_workspace
+from tests.whole.trail.everything import cosign_newest
 from threegate.audit.audit_verify import verify_workspace
 from threegate.audit.trail_checkpoints import (
     rotate,

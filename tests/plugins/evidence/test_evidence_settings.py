@@ -9,12 +9,15 @@ import pytest
 from threegate.cli import execute
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings, parse_settings
+from threegate.core.workspace import Workspace
 from threegate.plugins.evidence.section import MetricsSettings, WitnessSettings, unit_needs
 from threegate.setup.settings_file import render_settings
 
 WITNESS = "threegate.local/witness-0123456789abcdef+591bc8f7+BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g"
 LOG_KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
 GOOD = f"url = 'https://[::1]:8767/prefix'\nkey = '{WITNESS}'"
+
+HERE = Workspace(Path("/ws"))
 
 
 def witnesses(**tables: str) -> str:
@@ -67,9 +70,11 @@ def test_init_writes_both_with_an_example() -> None:
 
 
 def test_the_daemons_unit_has_what_they_need() -> None:
-    assert not unit_needs(Settings()).network and unit_needs(Settings()).writable == ()
-    assert unit_needs(parse_settings(witnesses(office=GOOD).encode())).network
-    written = unit_needs(parse_settings(b"[metrics]\ntextfile = '/srv/m/gate.prom'\n"))
+    assert not unit_needs(HERE, Settings(), 0, False).network and unit_needs(HERE, Settings(), 0, False).writable == ()
+    assert unit_needs(HERE, parse_settings(witnesses(office=GOOD).encode()), 0, False).network
+    written = unit_needs(
+        Workspace(Path("/ws")), parse_settings(b"[metrics]\ntextfile = '/srv/m/gate.prom'\n"), 0, False
+    )
     assert written.writable == (Path("/srv/m"),) and not written.network
 
 

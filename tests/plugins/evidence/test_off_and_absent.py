@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
-from tests.adversarial.trail.everything import cosign_newest
 from tests.plugins.evidence.test_evidence_settings import WITNESS
+from tests.whole.trail.everything import cosign_newest
 from threegate.audit.audit_verify import verify_workspace
 from threegate.audit.trail_checkpoints import write_trail_checkpoint
 from threegate.cli import execute
@@ -20,7 +20,7 @@ from threegate.daemon.log import Log
 from threegate.daemon.loop import run_daemon
 from threegate.plugins.evidence.section import MetricsSettings, WitnessSettings
 from threegate.plugins.serve.http_app import numbers_of
-from threegate.trail.known_kinds import plugin_kinds
+from threegate.trail.event import plugin_kinds
 
 COMMANDS = (("evidence",), ("witness",), ("audit", "export"), ("audit", "report"))
 OFFICE = f"[witnesses.office]\nurl = 'http://127.0.0.1:1'\nkey = '{WITNESS}'\n"

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.adversarial.trail.everything import make_everything
 from tests.conftest import few
 from tests.plugins.evidence.outside import Outside, approve_runs, files_of, flip, reseal
 from tests.support import Place, make_place, wait_until
+from tests.whole.trail.everything import make_everything
 from threegate.core.workspace import Workspace
 from threegate.plugins.evidence.pack import write_pack
 

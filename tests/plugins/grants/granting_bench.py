@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.acts.tool_bench import WHERE, ToolBench
+from tests.plugins.tools.tool_bench import WHERE, ToolBench
 from threegate.plugins.grants.grant import Grant
 from threegate.plugins.grants.tool_grants import grant_calls, look_at_calls
 

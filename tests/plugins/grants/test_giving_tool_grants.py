@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acts.tool_bench import CALL, WHERE
 from tests.plugins.grants.granting_bench import GrantingBench
+from tests.plugins.tools.tool_bench import CALL, WHERE
 from threegate.approval.shown.escaped_lines import render_sections
 from threegate.cli import execute
 from threegate.core.errors import InvalidInput, Refused

@@ -11,6 +11,8 @@ import pytest
 
 from tests.approval import material
 from tests.approval.material import APPROVED, NOW, POLICY, WORKSPACE
+from tests.plugins.changes.example_change import PROJECT
+from tests.plugins.tools.example_call import CALL
 from threegate.approval.facts import LaunchFacts, Under
 from threegate.approval.launch import check_launch, launch_checks
 from threegate.approval.ssh_wire import NAMESPACE_ACT, NAMESPACE_APPROVAL, MalformedError
@@ -119,7 +121,7 @@ def test_every_field_of_the_job_counts(key: Path) -> None:
     job = material.make_job(material.make_request())
     changes: list[dict[str, Any]] = [
         {"backend": "ERA"}, {"action": Command(("x",))}, {"action": Script("print(2)\n")},
-        {"action": job.action.changed(vars_json="{}")}, {"action": material.CALL}, {"workdir": "/out"},
+        {"action": job.action.changed(vars_json="{}")}, {"action": CALL}, {"workdir": "/out"},
         {"outputs": ()}, {"network": ("example.com:443",)}, {"environment": {"A": "b"}}, {"image": "x"},
         {"egress_image": "x"}, {"runtime": "x"}, {"seccomp_sha256": "x"}, {"tool": "t"}, {"session_id": "s"},
         {"labels": ("l",)}, {"workflow": "w"}, {"role": "r"}, {"requested_by": "else"},
@@ -148,7 +150,7 @@ def test_every_field_of_the_job_counts(key: Path) -> None:
         ({"network": ("example.com:443",)}, []),
         ({"effective_risk": "high"}, []),
         ({"backend": "ERA"}, ["data.csv"]),
-        ({"action": material.PROJECT}, []),
+        ({"action": PROJECT}, []),
         ({}, ["other.csv"]),
     ],
 )

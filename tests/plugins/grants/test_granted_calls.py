@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from tests.acts.tool_bench import CONTRACT
-from tests.agent_runs import make_run
 from tests.door_client import daemon, with_door
-from tests.notes_server import Notes, notes_server
+from tests.plugins.agents.agent_runs import make_run
+from tests.plugins.tools.notes_server import Notes, notes_server
+from tests.plugins.tools.tool_bench import CONTRACT
 
 WAITS = ("--wait-sec", "1")
 

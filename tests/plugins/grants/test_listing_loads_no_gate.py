@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cli.test_imports import HEAVY, loaded
 from tests.support import make_place
+from tests.whole.test_imports import HEAVY, loaded
 
 
 def test_listing_grants_loads_no_gate(tmp_path: Path) -> None:

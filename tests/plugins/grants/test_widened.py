@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.approval import material
 from tests.approval.material import APPROVED, NOW, POLICY, WORKSPACE
+from tests.plugins.changes.example_change import PROJECT
 from threegate.approval.launch import check_launch
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.statement import Act
@@ -177,7 +178,7 @@ def test_every_other_field_of_the_job_counts(give: Any) -> None:
     inside = with_value(with_value(job, "vars.month", "2026-12"), "inputs.data.csv", 7)
     assert covers(grant, inside)
     changes: list[dict[str, Any]] = [
-        {"action": job.action.changed(code="print(2)\n")}, {"action": material.PROJECT},
+        {"action": job.action.changed(code="print(2)\n")}, {"action": PROJECT},
         {"workdir": "/out"}, {"outputs": ()}, {"network": ("example.com:443",)},
         {"tool": "t"}, {"session_id": "s"}, {"requested_by": "else"}, {"effective_risk": "medium"},
         {"effective_risk": "high"}, {"data_sensitivity": "internal"}, {"unread": ("data.csv",)},

@@ -10,12 +10,15 @@ import pytest
 from tests.support import make_place
 from threegate.cli import execute
 from threegate.core.settings import Settings, parse_settings
+from threegate.core.workspace import Workspace
 from threegate.plugins.page.section import unit_needs
 from threegate.setup.settings_file import set_values
 
 _TOKEN = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"
 URLS = b"[notify]\nurls = ['json://localhost']\n"
 HOOK = b"[notify]\nrequester_hook = 'json://localhost'\n"
+
+HERE = Workspace(Path("/ws"))
 
 
 def test_show_hides_addresses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,5 +38,8 @@ def test_whom_to_tell_decides_nothing() -> None:
 
 
 def test_the_daemons_unit_needs_a_network() -> None:
-    assert unit_needs(parse_settings(URLS)).network and unit_needs(parse_settings(HOOK)).network
-    assert not unit_needs(Settings()).network
+    assert (
+        unit_needs(HERE, parse_settings(URLS), 0, False).network
+        and unit_needs(HERE, parse_settings(HOOK), 0, False).network
+    )
+    assert not unit_needs(HERE, Settings(), 0, False).network

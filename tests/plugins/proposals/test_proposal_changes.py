@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.plugins.changes.applying import own, picture
 from tests.plugins.changes.trees_on_disk import build
-from tests.runners.applying import own, picture
 from tests.support import Place, make_place
 
 BEFORE = {

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.agent_runs import make_run
 from tests.door_client import approved, daemon, parameters, with_client, with_door
+from tests.plugins.agents.agent_runs import make_run
 from tests.support import Place, make_place, wait_until
 from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.runs import RunFacts

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.agent_runs import make_run
 from tests.conftest import missing
 from tests.door_client import daemon, parameters
 from tests.line_client import LineClient
+from tests.plugins.agents.agent_runs import make_run
 from tests.plugins.agents.conftest import jail_programs
 from tests.plugins.agents.npm_agents import Unavailable, install
 from tests.support import Place, make_place

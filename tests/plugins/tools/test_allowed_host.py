@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests import support
-from tests.notes_server import CALL
 from tests.plugins.tools.little_servers import PYTHON, open_folder, write_server
+from tests.plugins.tools.notes_server import CALL
 
 ROOT = Path(__file__).parents[3]
 PUBLIC, OTHER = "93.184.216.34", "93.184.216.35"

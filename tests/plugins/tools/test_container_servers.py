@@ -272,8 +272,8 @@ def test_without_an_engine_none_is_added(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_whole_way_of_a_stateful_one(tmp_path: Path) -> None:
     from tests.door_client import daemon
-    from tests.end_to_end.test_stateful_calls import ended
-    from tests.notes_server import Notes
+    from tests.plugins.tools.end_to_end.test_stateful_calls import ended
+    from tests.plugins.tools.notes_server import Notes
     from tests.plugins.tools.stateful_bench import COUNTS
     from threegate.core.workspace import Workspace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.notes_server import Notes, notes_server
+from tests.plugins.tools.notes_server import Notes, notes_server
 from threegate.trail import moves
 from threegate.trail.payloads import Claimed
 from threegate.trail.trail import Trail

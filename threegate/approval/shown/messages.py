@@ -3,7 +3,7 @@
 Invariant: one call of `say` is one line and never more, whatever its text is made of: a line break in it is foreign,
 like an escape sequence, and is shown as an escape. Several lines are a list, each of which is one line. On a terminal a
 line that is too long continues indented, so that no row begins with foreign text, unless our own words are indented
-too. `tests/core/test_messages.py` finds every other print.
+too. `tests/whole/test_messages.py` finds every other print.
 """
 
 from __future__ import annotations

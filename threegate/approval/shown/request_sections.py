@@ -25,7 +25,7 @@ from threegate.request.exposure import Exposure, secret_name
 from threegate.request.job import Job, JobLimits, risk_reasons
 from threegate.request.model import Delivery, Request, exposure_of
 from threegate.trail.index import KnownRun
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 Warning_ = tuple[Item, ...]
 """Something to see first: a line of ours, and foreign words below it."""

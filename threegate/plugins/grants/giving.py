@@ -37,7 +37,7 @@ from threegate.review.reviewed_draft import (
 )
 from threegate.review.show import show_request
 from threegate.trail import moves, payloads
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 _MODE = 0o600
 

@@ -22,7 +22,7 @@ from threegate.cli.invocation import (
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.errors import InvalidInput
 from threegate.plugins.tools.tools_command import servers
-from threegate.trail.payloads.placed import owner_fields
+from threegate.trail.payloads.payload import owner_fields
 
 if TYPE_CHECKING:
     from threegate.plugins.grants.grant import Grant

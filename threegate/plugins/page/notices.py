@@ -27,7 +27,7 @@ from threegate.request.job import effective_risk
 from threegate.request.model import Request
 from threegate.review.reviewed_draft import expiry
 from threegate.trail.index import KnownRun
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 _WAITING = 256
 """The most notices that wait to be sent; the rest is counted and logged."""

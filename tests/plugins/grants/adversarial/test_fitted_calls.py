@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.acts.tool_bench import CALL
 from tests.plugins.grants.granting_bench import GrantingBench
+from tests.plugins.tools.tool_bench import CALL
 from threegate.core.errors import Refused
 from threegate.judgement.judge import Cleared
 from threegate.launch.pipeline import judge_now

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.acts.tool_bench import ToolBench
-from tests.adversarial.tools import test_what_a_call_is_bound_to as signed
-from tests.adversarial.tools.test_what_a_call_is_bound_to import ME, outcome
 from tests.plugins.grants.granting_bench import GrantingBench
+from tests.plugins.tools.adversarial import test_what_a_call_is_bound_to as signed
+from tests.plugins.tools.adversarial.test_what_a_call_is_bound_to import ME, outcome
+from tests.plugins.tools.tool_bench import ToolBench
 from threegate.plugins.grants.promotion import use_grants
 
 BOUND: list[tuple[Callable[[ToolBench, Path], None], str]] = [

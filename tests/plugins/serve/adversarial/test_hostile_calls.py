@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from tests.agent_runs import make_run
 from tests.door_client import with_door
+from tests.plugins.agents.agent_runs import make_run
 from tests.support import Place, make_place
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
