@@ -27,8 +27,8 @@ from threegate.approval.quorum import Signer, check_countersignature
 from threegate.approval.signature import genuine
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
-from threegate.approval.statement import SignedApproval, SignedBytes
-from threegate.approval.way import ByHand, NotReadError, SignedWay, Step, Way, check_began, refuse_unjudged, way_of_act
+from threegate.approval.statement import SignedApproval, SignedBytes, is_act
+from threegate.approval.way import WAYS, ByHand, NotReadError, SignedWay, Step, Way, check_began, refuse_unjudged
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.request.job import RISKS
@@ -260,9 +260,12 @@ def _by_ssh_keygen(way: SignedWay) -> Check:
 
 
 def _way_of(facts: LaunchFacts) -> Way:
+    """That of a plugin that is on and whose act the signature file is; for every other file and for none the core's."""
     if facts.signature is None and facts.mode == "optional":
         return ByHand(facts)
-    return way_of_act(facts) or SignedFile(facts)
+    data = facts.signature or b""
+    given = WAYS.given(facts.settings.plugins.off).values() if is_act(data) else ()
+    return next((way for way in given if way.is_mine(data)), SignedFile)(facts)
 
 
 def _steps(way: Way) -> Iterator[Step]:

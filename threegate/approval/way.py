@@ -133,15 +133,6 @@ class ActWay(SignedWay):
 WAYS: Final = Place[type[ActWay]]("way")
 
 
-def way_of_act(facts: LaunchFacts) -> ActWay | None:
-    """The way of a signature file that is an act of a plugin that is on; None for every other file."""
-    data = facts.signature
-    if data is None or not is_act(data):
-        return None
-    given = WAYS.given(facts.settings.plugins.off).values()
-    return next((way(facts) for way in given if way.is_mine(data)), None)
-
-
 def refuse_unjudged(facts: LaunchFacts) -> None:
     """Raises Refused for an act that could be one of a plugin that is off or absent: the request waits, as long as
     `approval.ttl` allows, since only an operator can say whether the plugin comes back.

@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,11 @@ class ContractSessions:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self.store = SessionStore(workspace)
+
+    @cached_property
+    def store(self) -> SessionStore:
+        """The sessions, for a workspace that has contracts."""
+        return SessionStore(self.workspace)
 
     def write_class(self, policy: Policy, request: Request) -> bool:
         """Whether an applicable contract declares a side effect above read, or none declares the tool's side

@@ -17,8 +17,9 @@ from typing import Final
 from threegate.approval.facts import requester_of
 from threegate.approval.shown.escaped_lines import render_sections
 from threegate.approval.statement import format_utc
+from threegate.core import limits
 from threegate.core.canonical import sha256_hex
-from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section, size_text
+from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.core.settings import Settings
 from threegate.request.action import Action
 from threegate.request.exposure import Exposure, secret_name
@@ -184,6 +185,17 @@ def _warnings(view: ShownRequest) -> Iterator[Warning_]:
             yield (Note(f"{item.name} has {kinds}: they may look like others"),)
     if view.requester == view.operator:
         yield (Note("you asked for this yourself: it cannot run with your approval"),)
+
+
+def size_text(size: int) -> str:
+    """Bytes for people: whole MiB, else KiB with one digit, else bytes; with the number of bytes if that is
+    exact.
+    """
+    if size and size % limits.MIB == 0:
+        return f"{size // limits.MIB} MiB"
+    if size >= limits.MIB:
+        return f"{size / limits.MIB:.1f} MiB ({size} bytes)"
+    return f"{size / limits.KIB:.1f} KiB ({size} bytes)" if size >= 10 * limits.KIB else f"{size} bytes"
 
 
 def _foreign(label: str, text: str | None) -> list[Item]:
