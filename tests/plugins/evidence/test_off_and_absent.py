@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
-from tests.whole.trail.everything import cosign_newest
 from tests.plugins.evidence.test_evidence_settings import WITNESS
+from tests.whole.trail.everything import cosign_newest
 from threegate.audit.audit_verify import verify_workspace
 from threegate.audit.trail_checkpoints import write_trail_checkpoint
 from threegate.cli import execute

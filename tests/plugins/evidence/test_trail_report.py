@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.whole.trail.everything import make_everything
 from tests.conftest import slow
 from tests.trail.populated import populate
 from tests.trail.workspaces import make_workspace
+from tests.whole.trail.everything import make_everything
 from threegate.core import limits
 from threegate.plugins.evidence.report_page import GROUPS, render_page, round_step
 from threegate.plugins.evidence.trail_report import day_bars, write_report

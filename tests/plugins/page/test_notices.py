@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
-from tests.whole.trail.everything import leave_claimed
 from tests.support import wait_until
+from tests.whole.trail.everything import leave_claimed
 from threegate.cli import execute
 from threegate.core import limits
 from threegate.core.settings import Settings, parse_settings
