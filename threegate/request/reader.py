@@ -24,7 +24,7 @@ from threegate.core.secretscan.scan import Found, find_secrets, has_secret
 from threegate.core.strict_yaml import YamlNode
 from threegate.request import rules, sections
 from threegate.request.action import Action
-from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Backend
+from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Backend, why_absent
 from threegate.request.body import BodySection, read_sections
 from threegate.request.characters import describe, hidden_places, visible
 from threegate.request.command.read_command import read_command
@@ -193,6 +193,8 @@ class _Reading:
         if "\\" in front.text:
             self._check_decoded(root, end)
         self.values, self.written = read_keys(root, self.stage, self.bounds), root.value
+        if "backend" in root.value and "backend" not in self.values and why_absent(root.value["backend"][1].text):
+            return  # what else would be right is not known here
         backend = self.backend = self._backend(root)
         check_together(root, self.values, backend, self.findings)
         parts = read_sections(source.lines[end + 1 :], end + 2, backend, self.findings)
