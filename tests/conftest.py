@@ -126,15 +126,16 @@ def examples(count: int, **more: Any) -> Callable[[Test], Test]:
 
 
 LONG = (
-    "plugins/cluster/adversarial",
-    "agents",
     "crash",
     "human",
+    "plugins/agents",
     "plugins/cluster",
+    "plugins/test_crash",
+    "plugins/tools/service",
+    "plugins/tools/test_foreign",
+    "plugins/tools/test_real",
     "plugins/tui/test_review",
     "setup",
-    "tools/test_foreign",
-    "tools/test_real",
 )
 """Where single tests take half a minute, most of it waiting for other processes."""
 
@@ -155,23 +156,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 IN_MEMORY = {
     "acts",
     "approval",
-    "changes",
+    "audit",
     "cli",
     "contracts",
     "core",
     "daemon",
-    "evidence",
     "judgement",
     "launch",
+    "plugins/changes/test_generated_changes.py",
     "plugins/cluster/test_journal.py",
+    "plugins/evidence",
     "plugins/page",
+    "plugins/proposals",
     "plugins/serve",
     "plugins/tui",
-    "proposals",
-    "records",
-    "results",
     "review",
-    "plugins/changes/test_generated_changes.py",
     "trail",
     "upgrade",
 }
@@ -204,7 +203,8 @@ def free(folder: Path) -> int:
 def folder_in_memory(request: pytest.FixtureRequest, memory_of_tests: Path | None) -> Iterator[Path | None]:
     """This test's part of the memory, gone after it; None where a test's folder lies on the disk."""
     place = request.path.relative_to(Path(__file__).parent)
-    if memory_of_tests is None or not {part.as_posix() for part in (place, *place.parents)} & IN_MEMORY:
+    in_memory = {part.as_posix() for part in (place, *place.parents)} & IN_MEMORY
+    if memory_of_tests is None or not in_memory or {"adversarial", "end_to_end"} & set(place.parts):
         yield None
         return
     folder = Path(tempfile.mkdtemp(dir=memory_of_tests))

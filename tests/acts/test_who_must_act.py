@@ -17,22 +17,6 @@ def line(bench: Bench) -> Line:
 @pytest.mark.parametrize(
     ("reason", "whom"),
     [
-        (None, ""),
-        ("drafted_before", ""),
-        ("verdict_only", ""),
-        ("no_draft", "operator: threegate proposal explain"),
-    ],
-)
-def test_a_proposal_asks_for_no_approval(bench: Bench, reason: str | None, whom: str) -> None:
-    (bench.workspace.inbox / "AP-1.json").write_text("{}")
-    assert line(bench).for_whom == "daemon", "nobody looked at it yet"
-    write_verdict(bench.workspace, Verdict("AP-1.json", "0" * 64, "proposal-1", "draft", True, "draft", reason))
-    assert line(bench).for_whom == whom
-
-
-@pytest.mark.parametrize(
-    ("reason", "whom"),
-    [
         ("quorum_missing", "another operator: threegate countersign"),
         ("no_backend", "operator: threegate doctor"),
         ("checkpoint_required", "operator: threegate checkpoint list"),

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.acts.bench_workspace import make_bench
+from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import terminal_environment, under_a_terminal
-from tests.plugins.tui.adversarial.test_whose_words_are_whose import command
-from tests.whole.trail.everything import make_everything
-from threegate.audit.practice import Practice, practice_lines, practice_of
+from threegate.audit.practice import Practice, practice_lines
 from threegate.cli import execute as run
 from threegate.trail import payloads
 from threegate.trail.trail import Trail
+
+
+def command(bench: Bench, *words: str) -> list[str]:
+    root = ["-m", "threegate", "--workspace", str(bench.workspace.root)]
+    return [sys.executable, *root, *words, "--key", str(bench.keys["alice"])]
 
 
 class Told:
@@ -103,20 +106,6 @@ def test_only_what_is_young_enough_counts_but_an_old_grant_keeps_its_giver() -> 
     old, young = Told(approved(), 0), Told(approved(), 100)
     practice = told(Told(payloads.Covering(grant="g", max_uses=1), 0), old, young, first=young.time)
     assert practice.to_json()["operators"]["alice"]["approved"] == 1 and "g" in practice.grants
-
-
-@pytest.mark.slow
-def test_of_a_workspace_where_everything_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    workspace = make_everything(tmp_path)
-    practice = practice_of(Trail(workspace).events())
-    capsys.readouterr()
-    assert run(["--workspace", str(workspace.root), "stats", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == practice.to_json()
-    assert practice.operators["alice"].rejected == 2 and practice.reasons["no"] == 2
-    assert practice.operators["bob"].countersigned >= 1 and practice.stops["cancelled"] == 1
-    assert [grant.approved for grant in practice.grants.values()] == [1]
-    assert run(["--workspace", str(workspace.root), "stats", "--since", "never"]) == 2
-    assert "give a date, a time or a duration" in capsys.readouterr().err
 
 
 def test_a_person_who_reads_and_signs_is_measured(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ def test_show_tells_values_and_origins(tmp_path: Path, capsys: pytest.CaptureFix
     rows = dict(line.split(" = ", 1) for line in shown.splitlines())
     assert rows["approval.ttl"] == "7200   # threegate.toml"
     assert rows["contracts.mode"] == '"enforce"   # default'
-    assert rows["grants.allow"] == "false   # default"
     tomllib.loads("\n".join(f"x{number} = {value}" for number, value in enumerate(rows.values()) if "{}" not in value))
     assert execute(["-w", str(place.root), "--json", "settings", "show"]) == 0
     told = capsys.readouterr().out

@@ -7,7 +7,6 @@ import pytest
 
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings, parse_duration, parse_settings
-from threegate.plugins.changes.section import ProjectSettings
 from threegate.setup.settings_file import render_settings, set_values
 
 ID = "ws-" + "0" * 32
@@ -90,5 +89,5 @@ def test_set_values_changes_only_its_lines(tmp_path: Path) -> None:
 def test_set_values_adds_a_missing_table(tmp_path: Path) -> None:
     path = tmp_path / "threegate.toml"
     path.write_text("[workspace]\n")
-    set_values(path, {"workspace.id": ID, "project.root": "/srv/x"})
-    assert parse_settings(path.read_bytes()).section(ProjectSettings).root == "/srv/x"
+    set_values(path, {"workspace.id": ID, "approval.ttl": "2h"})
+    assert parse_settings(path.read_bytes()).approval.ttl == 7200

@@ -9,12 +9,14 @@ from typing import Any, cast
 import pytest
 
 from tests.approval.material import NOW, make_request
+from tests.request.examples import monty, read
+from threegate.core import plugins
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.plugins import Plugin
 from threegate.core.settings import PluginsSettings, Settings
 from threegate.core.workspace import Workspace
 from threegate.request import backend
-from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Binding
+from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Binding, why_absent
 
 
 def test_each_is_what_its_name_in_the_table_says() -> None:
@@ -72,3 +74,15 @@ def test_a_request_is_drafted_again_under_another_name_and_without_what_an_appro
     assert (again.file_name, again.request_id, again.created_utc) == ("TR-20261123-100000Z-sum.md", "req-2", NOW)
     assert (again.stage, again.approved_by, again.approved_utc, again.deliver) == ("draft", None, None, None)
     assert (again.purpose, again.action, again.inputs) == (asked.purpose, asked.action, asked.inputs)
+
+
+def test_a_request_for_a_backend_that_is_not_here_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else is in it is for that backend."""
+    gone = Plugin("gone", "is not there", offers={"backend.fly": "backend:BACKEND"})
+    monkeypatch.setattr(plugins, "PLUGINS", (gone,))
+    absent = "the plugin gone is not part of this installation"
+    assert why_absent("fly") == absent and why_absent("monty") is None
+    text = monty(backend="fly").replace("## Code", "## Wings")
+    (finding,) = read(text).findings
+    assert (finding.rule, finding.message) == ("TG136", f"backend is fly, and {absent}")
+    assert not read(text).valid

@@ -210,6 +210,12 @@ class _Backends(Mapping[str, Backend]):
 BACKENDS: Final = _Backends()
 
 
+def why_absent(backend: str) -> str | None:
+    """Why the backend of a listed plugin is not here, as one line; None if it is, or is no plugin's."""
+    plugin = _PLUGINS.listed().get(backend)
+    return None if plugin is None else plugin.why_absent()
+
+
 def why_off(backend: str, settings: Settings) -> str | None:
     """Why requests for a backend are not for this workspace, because its plugin is off; None if it is on."""
     plugin = _PLUGINS.listed().get(backend)

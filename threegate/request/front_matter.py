@@ -17,7 +17,7 @@ from threegate.core import limits
 from threegate.core.risk_domains import RISK_DOMAINS
 from threegate.core.strict_yaml import YamlNode
 from threegate.request import fields, lists
-from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Backend
+from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Backend, why_absent
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
 from threegate.request.model import CHOICES, Stage
@@ -67,6 +67,12 @@ def _version(node: YamlNode, _bounds: Bounds) -> str:
     if node.value not in ("1", 1, "2", 2) or isinstance(node.value, bool | float):
         raise FieldError("TG131", "must be 1, or 2 for a request that changes a project or calls a tool")
     return str(node.value)
+
+
+def _backend(node: YamlNode, _bounds: Bounds) -> str:
+    if (absent := why_absent(node.text)) is not None:
+        raise FieldError("TG136", f"is {node.text}, and {absent}")
+    return fields.read_word(node, "TG136", BACKENDS)
 
 
 def _matching(rule: str, grammar: re.Pattern[str], what: str) -> Callable[[YamlNode, Bounds], str]:
@@ -166,7 +172,7 @@ _TABLE = (
     Key(
         "backend",
         False,
-        lambda node, _bounds: fields.read_word(node, "TG136", BACKENDS),
+        _backend,
         {"enum": list(BACKENDS), "default": DEFAULT_BACKEND},
         " or ".join(BACKENDS),
     ),

@@ -24,7 +24,7 @@ from threegate.core.secretscan.scan import Found, find_secrets, has_secret
 from threegate.core.strict_yaml import YamlNode
 from threegate.request import rules, sections
 from threegate.request.action import Action
-from threegate.request.backend import BACKENDS, DEFAULT_BACKEND
+from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, why_absent
 from threegate.request.characters import describe, hidden_places, visible
 from threegate.request.command.read_command import read_command
 from threegate.request.content import check_content
@@ -188,6 +188,8 @@ class _Reading:
         values, findings = self.values, self.findings
         name = values.get("backend", DEFAULT_BACKEND)
         if "backend" in root.value and "backend" not in values:  # misspelled: guessed, for what else is wrong
+            if why_absent(root.value["backend"][1].text) is not None:
+                return  # what else would be right is not known here
             plain = str(root.value["backend"][1].text).strip().casefold()
             name = next((known for known in BACKENDS if known.casefold() == plain), DEFAULT_BACKEND)
         backend = BACKENDS[name]

@@ -4,7 +4,6 @@ limits.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -69,33 +68,3 @@ def test_a_copy_dropped_after_the_approval_changes_nothing(place: Place) -> None
     place.once()
     assert "status: succeeded" in place.result(rid)
     assert [event["data"]["owner_uid"] for event in place.events("approved")] == [SECOND]
-
-
-def test_the_id_of_a_proposal_is_not_taken_over(place: Place) -> None:
-    path = place.root / "inbox" / "AP-x.json"
-    path.write_text(json.dumps({"tool": "memory.propose", "args": {"content": "x"}}))
-    os.chown(path, SECOND, SECOND)
-    place.once()
-    draft = next((place.root / "tool-exec" / "drafts").glob("*.md"))
-    rid = place.events("proposed")[0]["request_id"]
-    copy = drop(place, FIRST, monty_draft(rid, "1"), "TR-20260101-000000Z-copy.md")
-    place.once()
-    assert place.verdict(copy.name)["reason"] == "TG901"
-    place.approve(draft)
-    assert [event["data"]["owner_uid"] for event in place.events("approved")] == [SECOND]
-
-
-def test_a_proposal_whose_id_was_guessed_first_is_refused_by_name(place: Place) -> None:
-    value = json.dumps({"tool": "memory.propose", "args": {"content": "y"}})
-    (place.root.parent / "elsewhere").mkdir()
-    other = make_place(place.root.parent / "elsewhere")
-    (other.root / "inbox" / "AP-y.json").write_text(value)
-    other.once()
-    rid = other.events("proposed")[0]["request_id"]
-    drop(place, FIRST, monty_draft(rid, "1"), "TR-20260101-000000Z-guess.md")
-    place.once()
-    path = place.root / "inbox" / "AP-y.json"
-    path.write_text(value)
-    os.chown(path, SECOND, SECOND)
-    place.once()
-    assert place.verdict("AP-y.json")["reason"] == "id_taken" and place.events("proposed") == []

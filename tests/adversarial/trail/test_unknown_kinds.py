@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
-from tests.adversarial.trail.probe_plugin.kinds import Did, did
+from tests.adversarial.trail.probe_plugin.kinds import did
 from tests.launch.launching import CountingRunner, control_of, daemons, events_of, history_of
 from tests.support import threegate
 from threegate.acts.cancel import cancel_request
@@ -35,9 +35,8 @@ from threegate.launch.approved_file import Approved, Unrunnable, Waiting, read_a
 from threegate.launch.open_work import refuse_open
 from threegate.launch.pipeline import claim, judge_now, launch
 from threegate.trail import payloads
-from threegate.trail.event import KINDS, Opaque, known_kinds, make_event, plugin_kinds
+from threegate.trail.event import Opaque, make_event, plugin_kinds
 from threegate.trail.index import TrailIndex
-from threegate.trail.payloads import PAYLOADS, Placed, Stopped
 from threegate.trail.story import story_line
 from threegate.trail.trail import Trail
 
@@ -394,14 +393,6 @@ def test_no_daemon_starts_over_the_open_work_of_a_plugin(bench: Bench, listed: L
 
 
 # ---- what plugins may give
-
-
-def test_a_kind_of_a_plugin_places_claims_ends_and_frees_nothing(listed: List) -> None:
-    """Only kinds of the core do; and no plugin's kind is one of the core or of another plugin."""
-    given = [cls for plugin in PLUGINS if "kinds" in plugin.offers for cls in KINDS.of(plugin)]
-    assert len({cls.kind for cls in given}) == len(given) and not {cls.kind for cls in given} & PAYLOADS.keys()
-    assert not [cls for cls in given if issubclass(cls, Placed | Stopped | payloads.ApprovalAbandoned)]
-    assert {cls.kind for cls in given} | PAYLOADS.keys() | {Did.kind} == known_kinds().keys()
 
 
 def _without_started(bench: Bench) -> str:

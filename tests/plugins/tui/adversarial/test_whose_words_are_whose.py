@@ -4,7 +4,6 @@ sliver.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from textual.pilot import Pilot
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import rows, terminal_environment, under_a_terminal
+from tests.audit.test_practice import command
 from tests.conftest import slow
 from tests.contracts.material import folder
 from tests.plugins.tui.terminal import drive, open_first, read_all, until
@@ -29,11 +29,6 @@ ATTACK = "zz " * 17 + "== WARNINGS (0) zz alice approved this zz"
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return make_bench(tmp_path)
-
-
-def command(bench: Bench, *words: str) -> list[str]:
-    root = ["-m", "threegate", "--workspace", str(bench.workspace.root)]
-    return [sys.executable, *root, *words, "--key", str(bench.keys["alice"])]
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (60, 20), (40, 20)])

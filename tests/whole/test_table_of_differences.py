@@ -6,8 +6,8 @@ import ast
 from collections import Counter
 from pathlib import Path
 
-HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "differences.md"
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "differences.md"
 
 
 def _rows() -> list[str]:
@@ -19,7 +19,7 @@ def _rows() -> list[str]:
 def _tested() -> list[str]:
     return [
         str(ast.literal_eval(decorator.args[0]))
-        for path in sorted(HERE.parent.rglob("test_*.py"))
+        for path in sorted(TESTS.rglob("test_*.py"))
         if "@differs(" in (text := path.read_text())
         for node in ast.parse(text).body
         if isinstance(node, ast.FunctionDef)
