@@ -161,6 +161,7 @@ class TrailOnDisk:
     # ---- reading what is new
 
     def _catch_up(self) -> None:
+        self._refuse_failed()
         if self._descriptor is None:
             self._open_first()
         self._same_file()

@@ -117,7 +117,6 @@ class Trail(TrailOnDisk):
         if self._holder == threading.get_ident():
             raise RuntimeError("this thread holds the trail already; hand the LockedTrail on instead")
         with self._thread, self._flock(fcntl.LOCK_EX):
-            self._refuse_failed()
             try:
                 self._catch_up()
             except OSError as error:
