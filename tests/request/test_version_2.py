@@ -124,3 +124,9 @@ def test_a_bound_request_says_that_its_plugin_is_off(monkeypatch: pytest.MonkeyP
         binding.bound()
     assert caught.value.code == "backend_off"
     assert replace(binding, settings=Settings()).bound().action is asked.action
+
+
+@pytest.mark.parametrize(("value", "rules"), [("reads /etc/b\\u0041", set()), ("password=hunter2\\u0041", {"TG501"})])
+def test_values_of_a_kind_that_may_name_all_still_hold_no_secret(value: str, rules: set[str]) -> None:
+    body = {**MONTY, "Inputs (JSON)": f'\n```json\n{{"a": "{value}"}}\n```\n'}
+    assert ids(read(request(KEYS, body))) == rules
