@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.plugins.changes.trees_on_disk import build, held, made
 from tests.plugins.changes.applying import Change, own
+from tests.plugins.changes.trees_on_disk import build, held, made
 from threegate.plugins.changes.change_facts import changed_paths, path_diff
 from threegate.plugins.changes.change_tar import read_change_set
 from threegate.plugins.changes.trees import HeldTree

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from mcp import Client, StdioServerParameters
 
-from tests.plugins.agents.agent_runs import make_run
 from tests.door_client import parameters
+from tests.plugins.agents.agent_runs import make_run
 from tests.support import make_place
 
 _BARE = """

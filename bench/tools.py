@@ -26,8 +26,8 @@ from pathlib import Path
 
 from mcp import Client, StdioServerParameters
 
-from tests.plugins.agents.agent_runs import make_run
 from tests.door_client import daemon, parameters
+from tests.plugins.agents.agent_runs import make_run
 from tests.support import Place, make_place
 from threegate.core import limits
 from threegate.core.workspace import AgentRun, Workspace

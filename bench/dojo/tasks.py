@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.dojo.package import read_recorded
+from threegate.contracts.compiled import read_folder
 from threegate.contracts.compiler import compile_folder
-from threegate.contracts.folder import read_folder
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import RequestSettings
 from threegate.plugins.grants.call_rules import CallRules, read_rules

@@ -15,9 +15,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from bench.week.week import SETTINGS, Decision, Draft, drafts_of, near_misses, read_recipe, replay
-from threegate.approval.shown.request_sections import Beside, request_sections
-from threegate.approval.shown.screen_lines import render_sections
-from threegate.approval.shown.signed_text import shown_request
+from threegate.approval.shown.escaped_lines import render_sections
+from threegate.approval.shown.request_sections import Beside, request_sections, shown_request
 from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section
 from threegate.plugins.grants.giving import what_may_differ
 from threegate.review.group_shape import differing, outliers_first, shape_of, values_of

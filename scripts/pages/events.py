@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 
-from threegate.trail.known_kinds import known_kinds
+from threegate.trail.event import known_kinds
 from threegate.trail.payloads import ContractMove
 from threegate.trail.payloads.payload import Fields
 from threegate.trail.payloads.run_events import JudgedContract

@@ -15,7 +15,7 @@ import pytest
 
 from tests.acts.bench_workspace import DATA, Bench
 from threegate.acts.approve import promote, read_signature, seal, seal_as, sign
-from threegate.approval.batch import SignedApproval
+from threegate.approval.statement import SignedApproval
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput, Refused
 from threegate.daemon.recovery import remove_temporary

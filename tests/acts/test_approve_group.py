@@ -12,8 +12,8 @@ import pytest
 
 from tests.acts.bench_workspace import Bench
 from threegate.acts.approve_group import open_group, seal_group
-from threegate.approval.batch import SignedApproval
 from threegate.approval.shown.escaped_lines import GUTTER
+from threegate.approval.statement import SignedApproval
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput
 from threegate.review.group_screen import render_group

@@ -92,7 +92,7 @@ def test_what_is_not_due_or_not_to_be_decided_on_stays(bench: Bench) -> None:
 
 
 def test_not_under_a_clock_that_went_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from threegate.trail.locked_trail import LockedTrail
+    from threegate.trail.trail import LockedTrail
 
     draft = read_draft(bench.workspace, bench.draft())
     monkeypatch.setattr(LockedTrail, "clock_behind_seconds", 3600.0)

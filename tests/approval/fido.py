@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from threegate.approval.sshsig import NAMESPACE_APPROVAL, render_armor
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, render_armor
 
 APPLICATION = b"ssh:"
 

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tests import support
-from threegate.approval.batch import SignedApproval
 from threegate.approval.facts import LaunchFacts, PinnedFile, statement_inputs
 from threegate.approval.operators import NAMESPACES, load_operators
 from threegate.approval.signature import sign_statement
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_APPROVAL, SshSignature
-from threegate.approval.statement import Countersignature, SignedBytes, Statement, render_signed
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError, SshSignature
+from threegate.approval.statement import Countersignature, SignedApproval, SignedBytes, Statement, render_signed
 from threegate.request.action import Script
 from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request

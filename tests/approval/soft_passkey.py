@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from threegate.approval.operators import Operator, render_operator
 from threegate.approval.passkey import challenge_of, encode_base64url, passkey_of, passkey_signature
-from threegate.approval.sshsig import NAMESPACE_APPROVAL
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL
 
 ORIGIN = "https://approve.example.org:8443"
 FLAGS = 0x1D

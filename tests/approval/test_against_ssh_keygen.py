@@ -24,12 +24,17 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from tests.approval import fido
 from tests.approval.fido import mpint, string
 from tests.approval.material import NOW, make_key, public
-from threegate.approval.in_process import verifies
 from threegate.approval.operators import NAMESPACES, load_operators
 from threegate.approval.signature import sign_statement, verify_command
-from threegate.approval.signer import verify_signer
-from threegate.approval.ssh_wire import MalformedError, WireReader
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, parse_armor, render_armor
+from threegate.approval.signer import verifies, verify_signer
+from threegate.approval.ssh_wire import (
+    NAMESPACE_ACT,
+    NAMESPACE_APPROVAL,
+    MalformedError,
+    WireReader,
+    parse_armor,
+    render_armor,
+)
 from threegate.core.errors import Refused
 
 DATA = b'{"type":"threegate-approval/2","x":1}'

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from tests.approval import material
 from tests.approval.material import APPROVED, POLICY, WORKSPACE, Approved
-from threegate.approval.batch import Batch, BatchPlace, SignedApproval
 from threegate.approval.facts import LaunchFacts
 from threegate.approval.launch import check_launch, launch_checks
 from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.statement import Countersignature, Statement
+from threegate.approval.statement import Batch, BatchPlace, Countersignature, SignedApproval, Statement
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.errors import Refused

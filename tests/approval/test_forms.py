@@ -17,16 +17,24 @@ from tests.approval import material
 from tests.approval.fido import mpint, string
 from tests.approval.material import APPROVED, NOW, WORKSPACE, Approved
 from threegate.approval.act import check_act
-from threegate.approval.batch import SignedApproval
 from threegate.approval.facts import LaunchFacts, requester_of
-from threegate.approval.keys import PublicKey, decode_base64, parse_key, parse_key_text
 from threegate.approval.launch import check_launch, launch_checks
 from threegate.approval.operators import Operator, load_operators, render_operator
-from threegate.approval.ssh_wire import MalformedError, WireReader
-from threegate.approval.sshsig import NAMESPACE_ACT, parse_armor, render_armor
+from threegate.approval.ssh_wire import (
+    NAMESPACE_ACT,
+    MalformedError,
+    PublicKey,
+    WireReader,
+    decode_base64,
+    parse_armor,
+    parse_key,
+    parse_key_text,
+    render_armor,
+)
 from threegate.approval.statement import (
     Act,
     Countersignature,
+    SignedApproval,
     SignedBytes,
     Statement,
     StatementInput,

@@ -10,7 +10,7 @@ import pytest
 from tests.support import make_key
 from threegate.approval import signature
 from threegate.approval.operators import load_operators
-from threegate.approval.sshsig import parse_armor
+from threegate.approval.ssh_wire import parse_armor
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 

@@ -29,8 +29,14 @@ from threegate.approval.passkey import (
 )
 from threegate.approval.signature import sign_statement, verify_command
 from threegate.approval.signer import verify_signer
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN, parse_armor, render_armor
+from threegate.approval.ssh_wire import (
+    NAMESPACE_ACT,
+    NAMESPACE_APPROVAL,
+    NAMESPACE_LOGIN,
+    MalformedError,
+    parse_armor,
+    render_armor,
+)
 from threegate.approval.statement import render_signed
 from threegate.core.errors import Refused
 
@@ -139,7 +145,7 @@ def test_an_origin_that_writes_json(tmp_path: Path) -> None:
     armor = PASSKEY.sign(DATA, client_data=client_data, origin=origin)
     assert "pinned" in why_not(armor)
     signature = parse_armor(armor)
-    from threegate.approval.in_process import verifies
+    from threegate.approval.signer import verifies
 
     assert not verifies(DATA, signature)
     assert not theirs(tmp_path, armor)
@@ -300,7 +306,7 @@ def test_a_passkeys_line_has_a_passkeys_key(tmp_path: Path) -> None:
     """An ordinary key or a token in a line of that form: what is pinned must fit the key."""
     key = make_key(tmp_path, "key")
     for text in (" ".join(Path(f"{key}.pub").read_text().split()[:2]), fido.ecdsa_key().text):
-        from threegate.approval.keys import parse_key_text
+        from threegate.approval.ssh_wire import parse_key_text
 
         fingerprint = parse_key_text(*text.split()).fingerprint
         pin = f"{fingerprint} approve.example.org {ORIGIN} Y3JlZA\n"

@@ -16,7 +16,7 @@ from tests.approval import material
 from tests.approval.material import APPROVED, NOW, WORKSPACE, Approved
 from threegate.approval.facts import LaunchFacts, Under
 from threegate.approval.launch import check_launch, launch_checks
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL
+from threegate.approval.ssh_wire import NAMESPACE_ACT, NAMESPACE_APPROVAL
 from threegate.approval.statement import Act, SignedBytes
 from threegate.approval.way import WAYS, ActWay, NotReadError, Step
 from threegate.core.errors import Refused

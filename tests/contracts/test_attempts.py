@@ -26,8 +26,7 @@ from threegate.launch.pipeline import launch
 from threegate.launch.results.result_facts import ResultFacts, render_record
 from threegate.request.job import Job
 from threegate.runners.backend import policy_facts
-from threegate.runners.interface import Control, Outcome, Runner
-from threegate.runners.streams import nothing_ran
+from threegate.runners.interface import Control, Outcome, Runner, nothing_ran
 from threegate.setup.settings_file import set_values
 from threegate.trail.trail import Trail
 

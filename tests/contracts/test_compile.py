@@ -13,10 +13,10 @@ import yaml
 from tests.contracts.material import EXAMPLES, TOOL, codes, compiled, folder
 from threegate.contracts import engine
 from threegate.contracts.codes import CODES
+from threegate.contracts.compiled import read_folder
 from threegate.contracts.compiler import compile_folder
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document, read_document, show_path
-from threegate.contracts.folder import read_folder
 from threegate.contracts.provider import check_response
 from threegate.contracts.scenario import run_tests
 from threegate.core import limits

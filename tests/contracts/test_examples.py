@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts.material import EXAMPLES, compiled, folder
+from threegate.contracts.compiled import read_folder
 from threegate.contracts.compiler import compile_folder
-from threegate.contracts.folder import read_folder
 from threegate.contracts.scenario import run_tests
 from threegate.contracts.skeleton import skeleton
 

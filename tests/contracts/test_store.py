@@ -14,10 +14,8 @@ from threegate.contracts.session import SessionStore
 from threegate.contracts.state import Call, CallOutcome
 from threegate.core import limits
 from threegate.core.workspace import Workspace
-from threegate.trail.event import Event
-from threegate.trail.known_kinds import known_kinds
-from threegate.trail.locked_trail import LockedTrail
-from threegate.trail.trail import Trail
+from threegate.trail.event import Event, known_kinds
+from threegate.trail.trail import LockedTrail, Trail
 
 WORKSPACE_ID = "ws-" + "0" * 32
 SPEC: dict[str, Any] = {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import read_document
 from threegate.core.strict_yaml import StrictYAMLRefused, YamlNode, read_yaml
-from threegate.request.yaml_nodes import YAMLRefused, read_mapping
+from threegate.request.source import SourceRefused, read_mapping
 
 
 def read(text: str, *, bare: bool = False, first_line: int = 1) -> YamlNode | None:
@@ -214,8 +214,8 @@ def test_nodes_know_their_place_and_style() -> None:
 def test_both_languages_refuse_invalid_yaml(text: str) -> None:
     found = read_document("t.yaml", text.encode("utf-8", "surrogatepass"))
     assert isinstance(found, Diagnostic) and found.code == ("NOT_UTF8" if "\ud800" in text else "YAML_SYNTAX")
-    with pytest.raises(YAMLRefused) as caught:
-        read_mapping(text, first_line=2, max_depth=4)
+    with pytest.raises(SourceRefused) as caught:
+        read_mapping(text)
     with pytest.raises(StrictYAMLRefused) as bare:
         read(text, bare=True)
     markers = {"document", "document_end", "directive"}

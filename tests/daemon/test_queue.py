@@ -7,8 +7,8 @@ import threading
 from pathlib import Path
 
 from tests.support import wait_until
-from threegate.daemon import approved_queue
-from threegate.daemon.approved_queue import ApprovedQueue, QueuedFile
+from threegate.daemon import dispatcher
+from threegate.daemon.dispatcher import ApprovedQueue, QueuedFile
 
 
 def look(queue: ApprovedQueue, *, fresh: bool = False) -> list[QueuedFile]:
@@ -71,7 +71,7 @@ def test_the_order_the_hint_and_what_tells_a_changed_file(tmp_path: Path) -> Non
 
 
 def test_a_long_queue_is_listed_now_and_then_and_never_missed(tmp_path: Path) -> None:
-    for number in range(approved_queue.LONG_QUEUE + 1):
+    for number in range(dispatcher.LONG_QUEUE + 1):
         write(tmp_path / f"TR-{number:03d}.md", "x", number)
     queue = ApprovedQueue(tmp_path)
     listed = look(queue)

@@ -34,8 +34,8 @@ def hang(*_):
     time.sleep(3600)
 
 def turns(daemon, inbox, problem):
-    while not daemon._runner_set.dispatcher.running:
-        daemon._runner_set.dispatcher.schedule()
+    while not daemon._dispatcher.running:
+        daemon._dispatcher.schedule()
     raise Unavailable("the disk is full")
 
 MontyRunner.run = hang

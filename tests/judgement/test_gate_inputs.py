@@ -15,7 +15,7 @@ from tests.support import monty_draft
 from threegate import aana
 from threegate.aana import vocabulary as words
 from threegate.core.settings import Settings
-from threegate.judgement.gate_inputs import (
+from threegate.judgement.judge import (
     Authorization,
     aana_event,
     backend_tool,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.material import folder
-from threegate.contracts.folder import read_folder
+from threegate.contracts.compiled import read_folder
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import parse_settings

@@ -8,11 +8,11 @@ from dataclasses import replace
 from tests.acts.bench_workspace import DATA, Bench
 from tests.launch.launching import history_of, launched, waiting
 from threegate.approval.launch import check_launch
+from threegate.launch.approved_file import file_identity
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import (
     draft_owner,
     facts_for_launch,
-    file_identity,
     id_used,
     pinned_inputs,
 )

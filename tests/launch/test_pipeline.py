@@ -139,7 +139,7 @@ def test_what_runs_ends_under_the_policy_that_it_was_claimed_with(bench: Bench) 
 
     from threegate.daemon.dispatcher import Dispatcher
     from threegate.daemon.log import Log
-    from threegate.runners.budget import Budget
+    from threegate.runners.machine import Budget
 
     runner = HeldRunner()
     (context,) = daemons(bench, runner, 1)

@@ -21,7 +21,7 @@ from threegate.launch.context import Context
 from threegate.launch.pipeline import judge_now
 from threegate.launch.results.verdict import read_verdict, verdict_path
 from threegate.launch.status_file import RunningStatus, write_status, write_waiting
-from threegate.runners.budget import Budget
+from threegate.runners.machine import Budget
 
 
 def approved(bench: Bench) -> Path:

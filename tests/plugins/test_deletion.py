@@ -21,7 +21,7 @@ from threegate.core.plugins import Place as Offered
 from threegate.core.workspace import Workspace
 from threegate.setup.settings_file import set_values
 from threegate.trail import moves
-from threegate.trail.known_kinds import known_kinds
+from threegate.trail.event import known_kinds
 from threegate.trail.payloads import Claimed
 from threegate.trail.trail import Trail
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,10 +11,11 @@ import pytest
 from tests.approval.material import NOW, make_request
 from tests.request.examples import monty, read
 from threegate.core import plugins
-from threegate.core.errors import InvalidInput
+from threegate.core.errors import InvalidInput, Refused
 from threegate.core.plugins import Plugin
-from threegate.core.settings import Settings
+from threegate.core.settings import PluginsSettings, Settings
 from threegate.core.workspace import Workspace
+from threegate.request import backend
 from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Binding, why_absent
 
 
@@ -30,6 +33,17 @@ def test_what_runs_code_is_bound_to_nothing() -> None:
     assert monty.problem(workspace, None, request.action) is None
     assert not monty.keeps_state(workspace, request.action) and not monty.input_items(bound, ())
     monty.refuse_other_state(workspace, None, request.action)
+
+
+def test_a_backend_whose_plugin_is_off_binds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        backend, "_PLUGINS", SimpleNamespace(listed=lambda: {"toy": Plugin("toys", "requests for toys")})
+    )
+    workspace, request = cast(Workspace, None), replace(make_request(), backend="toy")
+    off = Settings(plugins=PluginsSettings(off=("toys",)))
+    with pytest.raises(Refused, match="the backend toy is of the plugin toys, which") as caught:
+        Binding(workspace, off, None, request, cast(Any, None), None).bound()
+    assert caught.value.code == "backend_off" and backend.why_off("toy", Settings()) is None
 
 
 @pytest.mark.parametrize(

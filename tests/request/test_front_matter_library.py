@@ -12,10 +12,16 @@ from frontmatter.default_handlers import YAMLHandler
 from tests.adversarial.request.mutations import corpus, mutate
 from tests.request.examples import NAME, NOW, SETTINGS, era
 from threegate.core import limits
-from threegate.core.front_matter_handler import FrontMatterRefused, read_front_matter
 from threegate.request.reader import read_request
-from threegate.request.source import Source, SourceRefused, read_front, read_source
-from threegate.request.yaml_nodes import YAMLRefused, read_mapping
+from threegate.request.source import (
+    FrontMatterRefused,
+    Source,
+    SourceRefused,
+    read_front,
+    read_front_matter,
+    read_mapping,
+    read_source,
+)
 
 FENCE = "---"
 
@@ -34,19 +40,17 @@ def cut_by_hand(source: Source) -> Any:
     if len(front.encode()) > limits.FRONT_MATTER_BYTES:
         return "TG109"
     try:
-        return end, front, read_mapping(front, first_line=2, max_depth=limits.FRONT_MATTER_DEPTH)
-    except YAMLRefused as error:
+        return end, front, read_mapping(front)
+    except SourceRefused as error:
         return error.problem
 
 
 def read_by_library(source: Source) -> Any:
     try:
         found = read_front(source)
+        return found.end, found.text, read_mapping(found.text)
     except SourceRefused as error:
-        return error.problem.rule
-    except YAMLRefused as error:
-        return error.problem
-    return found.end, found.text, found.read
+        return error.problem.rule if error.problem.rule in ("TG108", "TG109") else error.problem
 
 
 def compare(seed: int, count: int) -> int:
@@ -82,14 +86,14 @@ def test_what_the_library_drops_before_the_fence_is_refused(text: str) -> None:
     assert frontmatter.parse(text, handler=YAMLHandler())[0]["purpose"]
     assert valid(era()) and not valid(text)
     with pytest.raises(FrontMatterRefused):
-        read_front_matter(text, str, max_bytes=limits.FRONT_MATTER_BYTES)
+        read_front_matter(text, max_bytes=limits.FRONT_MATTER_BYTES)
 
 
 def test_the_bytes_behind_the_front_matter_are_kept() -> None:
     """The library strips them; what is signed is the file, and the lines of findings are the file's."""
     text = "---\na: b\n---\n\n \nbody\n \n"
-    found = read_front_matter(text, str.upper, max_bytes=100)
-    assert (found.text, found.read, found.end) == ("a: b", "A: B", 2)
+    found = read_front_matter(text, max_bytes=100)
+    assert (found.text, found.end) == ("a: b", 2)
     assert text.split("\n")[found.end + 1 :] == ["", " ", "body", " ", ""]
 
 
@@ -105,14 +109,4 @@ def test_the_bytes_behind_the_front_matter_are_kept() -> None:
 )
 def test_what_has_no_front_matter_is_refused_and_never_taken_for_a_body(text: str, said: str) -> None:
     with pytest.raises(FrontMatterRefused, match=said):
-        read_front_matter(text, str, max_bytes=100)
-
-
-def test_a_reader_that_fails_is_not_swallowed() -> None:
-    """The library takes a ValueError of `split` for a text without front matter; one of the reader comes through."""
-
-    def fails(front: str) -> None:
-        raise ValueError(front)
-
-    with pytest.raises(ValueError, match="a: b"):
-        read_front_matter("---\na: b\n---\n", fails, max_bytes=100)
+        read_front_matter(text, max_bytes=100)

@@ -12,13 +12,13 @@ from tests.request.examples import KEYS, era, monty, read, read_example
 from threegate.request.report import REPORT_SCHEMA
 from threegate.request.rules import RULES
 from threegate.request.schema import report_schema, request_schema
-from threegate.request.yaml_nodes import plain_value, read_mapping
+from threegate.request.source import plain_value, read_mapping
 
 REQUEST = jsonschema.Draft202012Validator(request_schema())
 
 
 def _front(text: str) -> Any:
-    return plain_value(read_mapping(text.split("---\n")[1], first_line=2, max_depth=4))
+    return plain_value(read_mapping(text.split("---\n")[1]))
 
 
 def test_both_are_json_schemas() -> None:

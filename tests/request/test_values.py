@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from threegate.core.secretscan.scan import Found
 from threegate.request.fields import FieldError, check_output_path, read_cores, read_time
+from threegate.request.findings import mask_lines
 from threegate.request.hosts import HostError, read_host, read_target
-from threegate.request.masking import mask_lines
 from threegate.request.render_draft import file_name, render_time, scalar, slug_of
-from threegate.request.yaml_nodes import YamlNode, YAMLRefused, plain_value, read_mapping
+from threegate.request.source import SourceRefused, YamlNode, plain_value, read_mapping
 
 
 def test_a_host_is_read_with_its_port() -> None:
@@ -72,8 +72,8 @@ def test_times_and_cores_are_read_exactly() -> None:
 def test_a_scalar_is_read_as_it_was_written(value: object) -> None:
     """For everything that YAML can carry at all; the reader refuses the rest."""
     try:
-        root = read_mapping(f"key: {scalar(value)}\n", first_line=1, max_depth=4)
-    except (YAMLRefused, UnicodeEncodeError):
+        root = read_mapping(f"key: {scalar(value)}\n")
+    except (SourceRefused, UnicodeEncodeError):
         assert isinstance(value, str)
         return
     assert plain_value(root) == {"key": value}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.engine_fixtures import era_job, monty_job
 from threegate.core.settings import RunnersSettings
-from threegate.runners.budget import Budget, machine_memory_mb, need_of
+from threegate.runners.machine import Budget, machine_memory_mb, need_of
 
 
 def jobs():

@@ -9,8 +9,8 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from threegate.core import limits
+from threegate.runners.interface import StreamMeter
 from threegate.runners.live_output import LastOutput, LiveOutputFile, OutputLine, live_output
-from threegate.runners.streams import StreamMeter
 
 KEY = "ghp_" + "a1B2" * 9
 PEM = b"-----BEGIN OPENSSH PRIVATE KEY-----\n" + b"b3BlbnNzaC1rZXktdjEA" * 3 + b"\n"

@@ -21,8 +21,8 @@ from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
 from threegate.request.backend import BACKENDS, DEFAULT_BACKEND
 from threegate.runners import backend as backends
-from threegate.runners.budget import Budget, need_of
 from threegate.runners.interface import Control
+from threegate.runners.machine import Budget, need_of
 from threegate.setup.doctor import examine
 from threegate.trail.trail import Trail
 

@@ -10,9 +10,8 @@ from threegate.core.settings import RunnersSettings, SecretReference, Settings
 from threegate.judgement.judge import Clearance
 from threegate.request.job import Job
 from threegate.runners.backend import DoctorLine
-from threegate.runners.interface import Control, Outcome, Runner
+from threegate.runners.interface import Control, Outcome, Runner, StreamMeter
 from threegate.runners.monty.backend import Monty
-from threegate.runners.streams import StreamMeter
 
 
 class ToyRunner:

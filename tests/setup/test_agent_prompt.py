@@ -10,7 +10,7 @@ import pytest
 
 from threegate.core.settings import RequestSettings
 from threegate.launch.results.verdict import STATES
-from threegate.request.front_matter_keys import KEYS
+from threegate.request.front_matter import KEYS
 from threegate.request.reader import read_request
 from threegate.setup.agent_examples import request_examples
 from threegate.setup.agent_prompt import STATE_TEXTS, PromptPlace, anywhere, prompt_json, prompt_text

@@ -11,10 +11,9 @@ from tests.conftest import engine_host
 from tests.support import make_place, threegate
 from threegate.runners.backend import DoctorLine
 from threegate.runners.era import era_doctor
-from threegate.runners.interface import Outcome
+from threegate.runners.interface import Outcome, nothing_ran
 from threegate.runners.monty import monty_doctor
 from threegate.runners.probe import read_walls
-from threegate.runners.streams import nothing_ran
 from threegate.setup import doctor as doctor_module
 from threegate.setup.doctor import examine
 from threegate.setup.sandbox import sandbox_folder

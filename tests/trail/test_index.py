@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trail.workspaces import WORKSPACE_ID
-from threegate.trail.event import Event, make_event
+from threegate.trail.event import Event, known_kinds, make_event
 from threegate.trail.history import RequestHistory
 from threegate.trail.index import TrailIndex
-from threegate.trail.known_kinds import known_kinds
 from threegate.trail.payloads import PAYLOADS, Stopped
 
 KINDS = sorted(known_kinds().keys() - {"workspace_created"})

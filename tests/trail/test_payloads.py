@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import few
 from threegate.trail.chain import Chain
-from threegate.trail.event import Event, make_event, parse_line
-from threegate.trail.known_kinds import known_kinds
+from threegate.trail.event import Event, known_kinds, make_event, parse_line
 from threegate.trail.payloads import (
     PAYLOADS,
     Approved,

@@ -13,9 +13,8 @@ from threegate.launch.results.result_facts import ResultFacts, read_record, writ
 from threegate.runners.interface import Artifact, Outcome, Stream
 from threegate.trail import moves
 from threegate.trail.event import make_event
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved, Claimed, Finished, Quarantined, Refused, Started, Validated
-from threegate.trail.trail import Trail
+from threegate.trail.trail import LockedTrail, Trail
 
 WORKSPACE_ID = "ws-" + "5" * 32
 

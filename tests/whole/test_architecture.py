@@ -50,3 +50,9 @@ def test_the_page_shows_the_floors_that_import_linter_holds() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     shown = {room: int(floor) for floor, room in re.findall(r"^\| (\d+) \| `(\w+)/` \|", page, re.MULTILINE)}
     assert shown == held and set(shown) == ROOMS
+
+
+def test_the_spine_is_there_and_is_read_in_a_day() -> None:
+    named = re.findall(r"^\| `([\w/]+\.py)` \|", (ROOT / "docs" / "reading.md").read_text(), re.MULTILINE)
+    assert len(named) == len(set(named)) > 30 and not any(name.startswith("plugins/") for name in named)
+    assert sum(len((PACKAGE / name).read_text().splitlines()) for name in named) <= 12_000

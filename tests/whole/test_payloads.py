@@ -18,8 +18,7 @@ from tests.trail.test_payloads import (
     check_whatever_is_in_a_line,
 )
 from threegate.trail.chain import Chain
-from threegate.trail.event import parse_line
-from threegate.trail.known_kinds import known_kinds
+from threegate.trail.event import known_kinds, parse_line
 
 OF_PLUGINS = """granted grant_revoked witnessed undo_started undone project_added project_removed agent_started
     agent_ended findings_decided drill_set drill_placed drill_ended tools_added tools_refreshed tools_removed""".split()

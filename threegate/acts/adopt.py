@@ -16,8 +16,8 @@ from threegate.audit.audit_verify import verify_workspace
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.user_state import UserState
 from threegate.launch.context import Context
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import WorkspaceAdopted
+from threegate.trail.trail import LockedTrail
 from threegate.trail.workspace_key import load_key, make_key
 
 ADOPT = "threegate-adopt/1"

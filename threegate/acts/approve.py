@@ -13,17 +13,14 @@ from pathlib import Path
 
 from threegate.acts.approval_lines import insert_approval
 from threegate.acts.pinning import check_pinned, pin, texts_to_pin, to_be_pinned
-from threegate.approval.batch import BatchPlace, SignedApproval
 from threegate.approval.facts import LaunchFacts, statement_inputs
 from threegate.approval.launch import launch_checks
 from threegate.approval.operators import Operators
-from threegate.approval.shown.request_sections import job_exposure
-from threegate.approval.shown.signed_text import shown_request, signed_text
+from threegate.approval.shown.request_sections import job_exposure, shown_request, signed_text
 from threegate.approval.shown.time_read import Reading
 from threegate.approval.signature import sign_statement
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_APPROVAL
-from threegate.approval.statement import Statement, format_utc, render_signed
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
+from threegate.approval.statement import BatchPlace, SignedApproval, Statement, format_utc, render_signed
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused
@@ -42,9 +39,9 @@ from threegate.review.reviewed_draft import (
     take_draft_away,
 )
 from threegate.trail import moves
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved
-from threegate.trail.payloads.placed import Owner, owner_fields
+from threegate.trail.payloads.payload import Owner, owner_fields
+from threegate.trail.trail import LockedTrail
 
 _MODE = 0o600
 

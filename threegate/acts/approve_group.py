@@ -15,11 +15,10 @@ from pathlib import Path
 
 from threegate.acts.approve import Promoted, Sealed, moment_for, promote, seal
 from threegate.acts.list_drafts import drafts_of
-from threegate.approval.batch import Batch, BatchPlace
 from threegate.approval.shown.time_read import Reading
 from threegate.approval.signature import sign_statement
-from threegate.approval.sshsig import NAMESPACE_APPROVAL
-from threegate.approval.statement import render_signed
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL
+from threegate.approval.statement import Batch, BatchPlace, render_signed
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError

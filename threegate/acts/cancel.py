@@ -23,8 +23,8 @@ from threegate.launch.results.space import reserve_result
 from threegate.trail import moves, payloads
 from threegate.trail.event import trail_text
 from threegate.trail.history import RequestHistory
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved, CancelRequested
+from threegate.trail.trail import LockedTrail
 
 CANCEL = "threegate-cancel/1"
 _POLL_SECONDS = 0.05

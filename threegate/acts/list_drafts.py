@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatch
 from pathlib import Path
 
 from threegate.core.workspace import Workspace
@@ -14,11 +13,4 @@ def drafts_of(workspace: Workspace, *, placed: bool = False) -> list[Path]:
     will ask an operator.
     """
     found = [draft.listed(workspace) for draft in placed_drafts(workspace)] if placed else []
-    for place in workspace.draft_folders():
-        with workspace.hold(place) as held, held.entries() as entries:
-            found += [
-                place / entry.name
-                for entry in entries
-                if fnmatch(entry.name, "TR-*.md") and entry.is_file(follow_symlinks=False)
-            ]
-    return sorted(found, key=lambda path: path.name)
+    return sorted(found + workspace.draft_paths(), key=lambda path: path.name)

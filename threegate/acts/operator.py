@@ -14,19 +14,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.approval.keys import parse_key_text
 from threegate.approval.operators import NAME, Operator, Operators, load_operators, render_operator
 from threegate.approval.signature import SSH_KEYGEN
-from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.ssh_wire import MalformedError, parse_key_text
 from threegate.core import durable
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.launch_problem import read_operators
 from threegate.trail import moves
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import OperatorAdded, OperatorRevoked, Signature
-from threegate.trail.trail import Trail
+from threegate.trail.trail import LockedTrail, Trail
 
 _FILE_MODE = 0o644
 _KRL_MAGIC = b"SSHKRL\n\x00"

@@ -25,8 +25,8 @@ from threegate.request.report import Report
 from threegate.review.reviewed_draft import DRAFT_EXPIRED, Draft, read_draft, take_draft_away
 from threegate.trail import moves, payloads
 from threegate.trail.event import trail_text
-from threegate.trail.locked_trail import LockedTrail
-from threegate.trail.payloads.placed import owner_fields
+from threegate.trail.payloads.payload import owner_fields
+from threegate.trail.trail import LockedTrail
 
 REJECT = "threegate-reject/1"
 _MODE = 0o600

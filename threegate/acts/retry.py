@@ -23,7 +23,7 @@ from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
 from threegate.request.model import Request, Stage
 from threegate.request.render_draft import file_name, render_request
-from threegate.trail.locked_trail import LockedTrail
+from threegate.trail.trail import LockedTrail
 
 _RETRY = re.compile(r"\.r[0-9]{1,6}")
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")

@@ -18,8 +18,8 @@ from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
 from threegate.trail import moves
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import SessionKilled, SessionOpened
+from threegate.trail.trail import LockedTrail
 
 KILL = "threegate-kill/1"
 SCOPES = ("session", "subtree", "workflow")

@@ -17,15 +17,15 @@ from typing import Any
 from threegate.acts.signing_key import Acting, asks_nothing
 from threegate.approval.act import check_act
 from threegate.approval.signature import sign_statement
-from threegate.approval.sshsig import NAMESPACE_ACT
+from threegate.approval.ssh_wire import NAMESPACE_ACT
 from threegate.approval.statement import Act, render_signed
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.context import Context
 from threegate.launch.launch_problem import read_operators
 from threegate.review.reviewed_draft import refuse_bad_clock
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Signature
+from threegate.trail.trail import LockedTrail
 
 
 def sign_act(context: Context, acting: Acting, kind: str, about: Mapping[str, Any], *, ask: bool = True) -> bytes:

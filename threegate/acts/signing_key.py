@@ -9,9 +9,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from threegate.approval.keys import PublicKey, decode_base64, parse_key
 from threegate.approval.operators import Operators
-from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.ssh_wire import MalformedError, PublicKey, decode_base64, parse_key
 from threegate.core.errors import InvalidInput
 
 _NAMES = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")

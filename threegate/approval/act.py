@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 from threegate.approval.operators import Operators
 from threegate.approval.quorum import Signer
 from threegate.approval.signer import verify_signer
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_ACT
+from threegate.approval.ssh_wire import NAMESPACE_ACT, MalformedError
 from threegate.approval.statement import Act, SignedBytes
 from threegate.core import limits
 from threegate.core.errors import Refused

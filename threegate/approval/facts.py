@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal
 
-from threegate.approval.batch import BatchPlace
 from threegate.approval.operators import Operators
 from threegate.approval.quorum import Signer
-from threegate.approval.statement import StatementInput
+from threegate.approval.statement import BatchPlace, StatementInput
 from threegate.core.settings import QuorumSettings, Settings
 from threegate.request.job import Job
 from threegate.request.model import Request
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 VOID: Final = "approval_void"
 """The code of an approval that the trail calls void."""

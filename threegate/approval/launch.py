@@ -1,25 +1,212 @@
 """Everything that must be true of an approval at launch (docs/spec/2-approval.md, "Launch checks").
 
 Invariant: `check_launch` returns only if every check passed; a check that cannot be made has failed. Each way to an
-approval has the checks that are made here; what it adds is in way.py, signed_file.py and unsigned.py. The facts are
-values that the caller read once; nothing here reads a file or a clock (verifying a signature may start ssh-keygen, in
-approval/signature).
+approval has the checks that are made here; what it adds is in way.py and, for a signature over exactly this request, in
+`SignedFile`: its statement names this request, its bytes, its job, its policy, the text that was shown and its time;
+one of them differs, and it approves nothing. The facts are values that the caller read once; nothing here reads a file
+or a clock (verifying a signature may start ssh-keygen, in approval/signature).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import ClassVar
 
-from threegate.approval.facts import NO_SIGNATURE, VOID, VOID_TEXT, Check, LaunchFacts, VerifiedApproval, requester_of
-from threegate.approval.quorum import Signer
+from threegate.approval.facts import (
+    NO_SIGNATURE,
+    VOID,
+    VOID_TEXT,
+    Check,
+    LaunchFacts,
+    VerifiedApproval,
+    requester_of,
+    statement_inputs,
+)
+from threegate.approval.quorum import Signer, check_countersignature
 from threegate.approval.signature import genuine
-from threegate.approval.signed_file import SignedFile
 from threegate.approval.signer import verify_signer
-from threegate.approval.unsigned import ByHand
-from threegate.approval.way import NotReadError, SignedWay, Step, Way, way_of_act
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
+from threegate.approval.statement import SignedApproval, SignedBytes, is_act
+from threegate.approval.way import WAYS, ByHand, NotReadError, SignedWay, Step, Way, check_began, refuse_unjudged
 from threegate.core import limits
 from threegate.core.errors import Refused
+from threegate.request.job import RISKS
 from threegate.trail.history import UNKNOWN_EVENT, unknown_event_text
+
+
+class SignedFile(SignedWay):
+    """By a statement about this request, or about several of which it is one."""
+
+    namespace: ClassVar[str] = NAMESPACE_APPROVAL
+    _approval: SignedApproval | None = None
+
+    def read(self, data: bytes) -> str:
+        try:
+            self._approval = SignedApproval.parse(data, self.facts.request.request_id)
+        except MalformedError as error:
+            refuse_unjudged(self.facts)
+            raise Refused(
+                "signature_file_malformed", f"the signature file {error}; approve the request again"
+            ) from None
+        kind = "one statement" if self._approval.batch is None else "a batch of statements"
+        return f"{kind} and one signature, approval {self._approval.approval_sha256}"
+
+    @property
+    def approval(self) -> SignedApproval:
+        """The signature file that was read. Raises NotReadError."""
+        if self._approval is None:
+            raise NotReadError
+        return self._approval
+
+    @property
+    def signed(self) -> SignedBytes:
+        return self.approval.signed
+
+    @property
+    def approver(self) -> str:
+        return self.approval.statement.approved_by
+
+    @property
+    def approved_utc(self) -> datetime:
+        return self.approval.statement.approved_utc
+
+    @property
+    def expires_utc(self) -> datetime:
+        return self.approval.statement.expires_utc
+
+    @property
+    def nonce(self) -> str:
+        return self.approval.statement.nonce
+
+    @property
+    def approval_sha256(self) -> str:
+        """Of the statement's own bytes, also in a batch."""
+        return self.approval.approval_sha256
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        return (self.nonce, self.approval_sha256)
+
+    def checks(self) -> Iterable[Step]:
+        return (
+            ("statement", self._check_statement),
+            ("batch", self._check_batch),
+            ("workspace", self._check_workspace),
+            ("request bytes", self._check_request),
+            ("policy", self._check_policy),
+            ("job", self._check_job),
+            ("shown text", self._check_shown),
+            ("time", self._check_time),
+        )
+
+    def last_checks(self) -> Iterable[Step]:
+        return (("quorum", self._check_quorum),)
+
+    def _check_statement(self) -> str:
+        statement, facts = self.approval.statement, self.facts
+        request = facts.request
+        for name, signed, found in (
+            ("request_id", statement.request_id, request.request_id),
+            ("approved_by", statement.approved_by, request.approved_by),
+            ("approved_utc", statement.approved_utc, request.approved_utc),
+            ("inputs", statement.inputs, statement_inputs(request)),
+        ):
+            if signed != found:
+                raise Refused("statement_mismatch", f"{name} of the statement is not that of the request")
+        if facts.recorded_approval is not None and facts.recorded_approval != self.approval_sha256:
+            raise Refused("statement_mismatch", "the trail recorded another approval of this request")
+        if facts.recorded_file not in (None, request.file_name):
+            raise Refused("statement_mismatch", "the file has another name than the one that was approved")
+        return "names this request"
+
+    def _check_batch(self) -> str:
+        """A member of a batch runs only by its own `approved` event: one that was never promoted, or was
+        abandoned, has none.
+        """
+        facts, place, batch = self.facts, self.approval.place, self.approval.batch
+        if place != facts.recorded_batch and not facts.on_worker:
+            raise Refused(
+                "statement_mismatch",
+                "the trail recorded no approval of this request at this place of this batch; approve it again",
+            )
+        if place is None or batch is None:
+            return "not one of a batch"
+        if RISKS.index(batch.risk) < RISKS.index(facts.job.effective_risk):
+            raise Refused("statement_mismatch", f"the batch is one of risk {batch.risk}, and the request is not")
+        return f"number {place.index + 1} of {len(batch.statements)} of the batch {place.batch_sha256}"
+
+    def _check_workspace(self) -> str:
+        statement, facts = self.approval.statement, self.facts
+        if (statement.workspace_id, statement.epoch) != (facts.workspace_id, facts.epoch):
+            raise Refused("workspace_mismatch", "the approval was given in another workspace, or before its adoption")
+        return f"{facts.workspace_id}, epoch {facts.epoch}"
+
+    def _check_request(self) -> str:
+        if self.approval.statement.request_sha256 != self.facts.request.sha256:
+            raise Refused("request_changed", "the request's bytes are not those that were signed")
+        return f"sha256 {self.facts.request.sha256}"
+
+    def _check_policy(self) -> str:
+        if self.approval.statement.policy_sha256 != self.facts.policy_sha256:
+            raise Refused("policy_changed", "settings, contracts, images or versions changed since; approve it again")
+        return f"sha256 {self.facts.policy_sha256}"
+
+    def _check_job(self) -> str:
+        found = self.facts.job.digest
+        if self.approval.statement.job_sha256 != found:
+            raise Refused(*self.facts.job.action.why_other())
+        return f"sha256 {found}"
+
+    def _check_shown(self) -> str:
+        signed, again = self.approval.statement.shown_sha256, self.facts.shown_sha256
+        if signed is None:
+            return "not part of a statement of version 1"
+        if again is None:  # on a worker
+            return "compared by the daemon"
+        if again() != signed:
+            raise Refused(
+                "shown_changed",
+                "the request would be shown otherwise today than when it was signed; approve it again",
+            )
+        return f"sha256 {signed}"
+
+    def _check_time(self) -> str:
+        statement, facts = self.approval.statement, self.facts
+        ttl = timedelta(seconds=facts.ttl_sec)
+        check_began(facts, statement.approved_utc)
+        if not statement.approved_utc < statement.expires_utc <= statement.approved_utc + ttl:
+            raise Refused("expired", "the approval names an end that approval.ttl does not allow")
+        if facts.now >= statement.expires_utc:
+            raise Refused("expired", f"the approval ended at {statement.expires_utc:%Y-%m-%dT%H:%M:%SZ}; retry it")
+        return f"until {statement.expires_utc:%Y-%m-%dT%H:%M:%SZ}"
+
+    def _check_quorum(self) -> str:
+        facts = self.facts
+        batch = self.approval.batch
+        risk = facts.job.effective_risk if batch is None else batch.risk
+        needed: int = getattr(facts.quorum, risk)
+        if len(facts.countersignatures) > limits.COUNTERSIGNATURES:
+            raise Refused("signature_file_malformed", f"more than {limits.COUNTERSIGNATURES} countersignatures")
+        signers = [Signer(self.approver, self.signed.signature.key.fingerprint)]
+        for name, data in sorted(facts.countersignatures.items()):
+            signers.append(
+                check_countersignature(
+                    self.approval,
+                    data,
+                    name=name,
+                    operators=facts.operators,
+                    requester=requester_of(facts.request, facts.requesters, facts.owner),
+                    nonce_used=facts.nonce_used,
+                    now=facts.now,
+                )
+            )
+        distinct = min(len({signer.name for signer in signers}), len({signer.fingerprint for signer in signers}))
+        if distinct < needed:
+            message = f"{distinct} of {needed} operators signed; others can: threegate countersign"
+            raise Refused("quorum_missing", message)
+        self.signers = signers
+        return f"{len(signers)} of {needed} for risk {risk}"
 
 
 def check_launch(facts: LaunchFacts) -> VerifiedApproval:
@@ -27,7 +214,16 @@ def check_launch(facts: LaunchFacts) -> VerifiedApproval:
     way = _way_of(facts)
     for _, check in _steps(way):
         check()
-    return way.verified()
+    return VerifiedApproval(
+        approved_by=way.approver or "",
+        approved_utc=way.approved_utc,
+        expires_utc=way.expires_utc,
+        nonce=way.nonce,
+        approval_sha256=way.approval_sha256,
+        signers=tuple(way.signers),
+        under=way.under,
+        operators=facts.operators.digests,
+    )
 
 
 def launch_checks(facts: LaunchFacts) -> list[Check]:
@@ -64,9 +260,12 @@ def _by_ssh_keygen(way: SignedWay) -> Check:
 
 
 def _way_of(facts: LaunchFacts) -> Way:
+    """That of a plugin that is on and whose act the signature file is; for every other file and for none the core's."""
     if facts.signature is None and facts.mode == "optional":
         return ByHand(facts)
-    return way_of_act(facts) or SignedFile(facts)
+    data = facts.signature or b""
+    given = WAYS.given(facts.settings.plugins.off).values() if is_act(data) else ()
+    return next((way for way in given if way.is_mine(data)), SignedFile)(facts)
 
 
 def _steps(way: Way) -> Iterator[Step]:

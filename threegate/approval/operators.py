@@ -16,10 +16,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from threegate.approval.keys import PLAIN_TYPES, PublicKey, parse_key_text
 from threegate.approval.passkey import Passkey, parse_pin
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN
+from threegate.approval.ssh_wire import (
+    NAMESPACE_ACT,
+    NAMESPACE_APPROVAL,
+    NAMESPACE_LOGIN,
+    PLAIN_TYPES,
+    MalformedError,
+    PublicKey,
+    parse_key_text,
+)
 from threegate.core import canonical, limits
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
@@ -51,13 +57,8 @@ class Operator:
     passkey: Passkey | None = None
     """What is pinned about a passkey; None for every other key."""
 
-    @property
-    def namespaces(self) -> tuple[str, str]:
-        """What the key may sign for."""
-        return NAMESPACE_APPROVAL, NAMESPACE_ACT if self.passkey is None else NAMESPACE_LOGIN
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operators:
     """The operators file and its companion files, read once. If there is a `problem`, nothing can be
     approved.
@@ -72,7 +73,7 @@ class Operators:
     passkeys: bytes | None = None
     """operators.passkeys."""
 
-    @property
+    @functools.cached_property
     def digests(self) -> tuple[str, str | None, str | None]:
         """sha256 of operators, of operators.revoked and of operators.passkeys, as recorded in the trail;
         None: no such file.

@@ -16,9 +16,18 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from threegate.approval.keys import SK_ECDSA, PublicKey, parse_key
-from threegate.approval.ssh_wire import MalformedError, WireReader, string
-from threegate.approval.sshsig import WEBAUTHN, Assertion, message_to_sign, render_blob
+from threegate.approval.ssh_wire import (
+    SK_ECDSA,
+    WEBAUTHN,
+    Assertion,
+    MalformedError,
+    PublicKey,
+    WireReader,
+    message_to_sign,
+    parse_key,
+    render_blob,
+    string,
+)
 from threegate.core import canonical, limits
 from threegate.core.web_origin import parse_origin
 

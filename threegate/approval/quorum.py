@@ -6,16 +6,14 @@ signature less.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from threegate.approval.batch import SignedApproval
 from threegate.approval.operators import Operators
 from threegate.approval.signer import verify_signer
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_APPROVAL
-from threegate.approval.statement import Countersignature, SignedBytes
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
+from threegate.approval.statement import Countersignature, SignedApproval, SignedBytes
 from threegate.core import limits
 from threegate.core.errors import Refused
 
@@ -64,36 +62,3 @@ def check_countersignature(
     if name == requester:
         raise Refused("self_approval", "whoever asks cannot countersign; another operator must")
     return Signer(name, fingerprint)
-
-
-def check_quorum(
-    approval: SignedApproval,
-    approver: Signer,
-    countersignatures: Mapping[str, bytes],
-    *,
-    operators: Operators,
-    requester: str,
-    nonce_used: Callable[[str], bool],
-    needed: int,
-    now: datetime,
-) -> list[Signer]:
-    """All signers, if there are enough distinct names and distinct keys. Raises Refused, Unavailable."""
-    if len(countersignatures) > limits.COUNTERSIGNATURES:
-        raise Refused("signature_file_malformed", f"more than {limits.COUNTERSIGNATURES} countersignatures")
-    signers = [approver]
-    for name, data in sorted(countersignatures.items()):
-        signers.append(
-            check_countersignature(
-                approval,
-                data,
-                name=name,
-                operators=operators,
-                requester=requester,
-                nonce_used=nonce_used,
-                now=now,
-            )
-        )
-    distinct = min(len({signer.name for signer in signers}), len({signer.fingerprint for signer in signers}))
-    if distinct < needed:
-        raise Refused("quorum_missing", f"{distinct} of {needed} operators signed; others can: threegate countersign")
-    return signers

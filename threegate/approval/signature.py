@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from threegate.approval.operators import Operators
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import SshSignature, parse_armor
+from threegate.approval.ssh_wire import MalformedError, SshSignature, parse_armor
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Unavailable
 

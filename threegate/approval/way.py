@@ -1,6 +1,7 @@
 """The ways to an approval: what a request is approved by, and what is checked of that.
 
-The core has two: a signature over exactly this request (signed_file.py), and a guarded folder (unsigned.py). A plugin
+The core has two: a signature over exactly this request (launch.py), and a guarded folder (`ByHand`), which replaces a
+signature only for small, low-risk requests where `approval.signature = "optional"` (docs/spec/2-approval.md). A plugin
 can add one (`WAYS`): an act that an operator signed, and that covers requests which nobody signed one by one.
 
 Invariant: a way adds checks and replaces none. What holds for each approval, the operator's signature first of all, is
@@ -11,14 +12,15 @@ no way judges, because its plugin is off or absent, approves nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
-from threegate.approval.facts import LaunchFacts, Under, VerifiedApproval
+from threegate.approval.facts import LaunchFacts, Under
 from threegate.approval.quorum import Signer
-from threegate.approval.sshsig import NAMESPACE_ACT
+from threegate.approval.ssh_wire import NAMESPACE_ACT
 from threegate.approval.statement import SignedBytes, is_act
+from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.plugins import Place
 from threegate.request.model import Request
@@ -43,12 +45,12 @@ class Way(ABC):
         """Whose signatures were verified."""
 
     @abstractmethod
-    def checks(self) -> Iterator[Step]:
+    def checks(self) -> Iterable[Step]:
         """The checks that belong to this way, after the signature."""
 
-    def last_checks(self) -> Iterator[Step]:
+    def last_checks(self) -> Iterable[Step]:
         """Those that come after all others."""
-        return iter(())
+        return ()
 
     @property
     @abstractmethod
@@ -84,19 +86,6 @@ class Way(ABC):
     def marks(self) -> tuple[str, ...]:
         """What the trail calls void of such an approval (`payloads.Approved.marks`)."""
         return (self.facts.request.sha256,)
-
-    def verified(self) -> VerifiedApproval:
-        """What was verified; called when every check has passed."""
-        return VerifiedApproval(
-            approved_by=self.approver or "",
-            approved_utc=self.approved_utc,
-            expires_utc=self.expires_utc,
-            nonce=self.nonce,
-            approval_sha256=self.approval_sha256,
-            signers=tuple(self.signers),
-            under=self.under,
-            operators=self.facts.operators.digests,
-        )
 
 
 class SignedWay(Way):
@@ -144,15 +133,6 @@ class ActWay(SignedWay):
 WAYS: Final = Place[type[ActWay]]("way")
 
 
-def way_of_act(facts: LaunchFacts) -> ActWay | None:
-    """The way of a signature file that is an act of a plugin that is on; None for every other file."""
-    data = facts.signature
-    if data is None or not is_act(data):
-        return None
-    given = WAYS.given(facts.settings.plugins.off).values()
-    return next((way(facts) for way in given if way.is_mine(data)), None)
-
-
 def refuse_unjudged(facts: LaunchFacts) -> None:
     """Raises Refused for an act that could be one of a plugin that is off or absent: the request waits, as long as
     `approval.ttl` allows, since only an operator can say whether the plugin comes back.
@@ -174,3 +154,60 @@ def approved_utc_of(request: Request) -> datetime:
     if request.approved_utc is None:
         raise Refused("signature_missing", "there is no signature, and the request names no time of approval")
     return request.approved_utc
+
+
+class ByHand(Way):
+    """By whoever put the file into approved/, without a signature."""
+
+    def checks(self) -> Iterable[Step]:
+        return ("unsigned promotion", self._check_limits), ("time", self._check_time)
+
+    @property
+    def approver(self) -> str | None:
+        return self.facts.request.approved_by
+
+    @property
+    def approved_utc(self) -> datetime:
+        return approved_utc_of(self.facts.request)
+
+    @property
+    def expires_utc(self) -> datetime:
+        return self.approved_utc + timedelta(seconds=self.facts.ttl_sec)
+
+    @property
+    def nonce(self) -> str:
+        return self.facts.request.sha256[:32]
+
+    def _check_limits(self) -> str:
+        """Only requests so limited that a guarded folder is enough."""
+        facts = self.facts
+        needed: int = getattr(facts.quorum, facts.job.effective_risk)
+        reasons = (
+            (facts.request.signature_needed, "what it does stays done"),
+            (needed > 1, "more than one operator must sign it"),
+            (facts.job.effective_risk != "low", "its effective risk is not low"),
+            (bool(facts.job.network), "it asks for network"),
+            (facts.was_approved, "it was approved with a signature before"),
+            (bool(facts.countersignatures), "countersignatures exist for it"),
+            (not facts.request.approved_by or facts.request.approved_utc is None, "it names no approver"),
+        )
+        for wrong, reason in reasons:
+            if wrong:
+                raise Refused("signature_missing", f"there is no signature, and it needs one: {reason}")
+        return "no signature; this workspace lets it run unsigned"
+
+    def _check_time(self) -> str:
+        """Within approval.ttl of the time that the file names. Raises Refused (not_yet_valid, expired)."""
+        facts, approved = self.facts, self.approved_utc
+        check_began(facts, approved)
+        if facts.now >= approved + timedelta(seconds=facts.ttl_sec):
+            raise Refused("expired", "approved longer ago than approval.ttl allows")
+        return "within approval.ttl"
+
+
+def check_began(facts: LaunchFacts, approved: datetime) -> None:
+    """created_utc <= approved_utc, and not more than a minute ahead. Raises Refused (not_yet_valid)."""
+    if approved < facts.request.created_utc:
+        raise Refused("not_yet_valid", "approved before it was created")
+    if approved > facts.now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS):
+        raise Refused("not_yet_valid", f"approved_utc lies ahead of now ({facts.now:%Y-%m-%dT%H:%M:%SZ})")

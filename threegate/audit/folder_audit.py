@@ -517,7 +517,7 @@ class FolderAudit:
         if problems := validate_result(data):
             self.result.add(self.workspace.tool_exec / path, problems[0].line, problems[0].message)
             return False
-        front = read_result(data.decode()).read
+        front, _ = read_result(data.decode())
         end = stopped if isinstance(stopped, payloads.End) else payloads.Refused()
         wanted = {
             "request_id": request_id,

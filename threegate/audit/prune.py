@@ -24,9 +24,8 @@ from threegate.core.workspace import Workspace
 from threegate.trail import payloads
 from threegate.trail.history import RequestHistory
 from threegate.trail.index import TrailIndex
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved, Finished, SessionKilled, SessionOpened
-from threegate.trail.trail import Trail
+from threegate.trail.trail import LockedTrail, Trail
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BATCH = 200

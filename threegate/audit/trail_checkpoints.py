@@ -14,9 +14,8 @@ from threegate.core.errors import InvalidInput
 from threegate.launch.completion import still_open
 from threegate.trail import tree
 from threegate.trail.checkpoint import LineProof, TrailCheckpoint, sign_trail_checkpoint
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Rotated, TrailCheckpointSigned
-from threegate.trail.trail import Trail
+from threegate.trail.trail import LockedTrail, Trail
 from threegate.trail.verify import trail_checkpoint_folder
 from threegate.trail.workspace_key import SigningKey, load_key
 

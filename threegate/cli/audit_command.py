@@ -52,7 +52,7 @@ def show(
 
     Example: threegate audit show --request TR-20261122-101500Z-sum
     """
-    from threegate.trail.known_kinds import known_kinds
+    from threegate.trail.event import known_kinds
     from threegate.trail.story import select, story_line
     from threegate.trail.trail import Trail
 

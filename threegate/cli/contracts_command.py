@@ -41,8 +41,8 @@ def _load(folder: str) -> tuple[Compiled, dict[str, bytes]]:
     """The folder's files, compiled under the workspace's settings if there is a workspace. Raises
     InvalidInput.
     """
+    from threegate.contracts.compiled import read_folder
     from threegate.contracts.compiler import compile_folder
-    from threegate.contracts.folder import read_folder
 
     permit = False
     try:

@@ -64,7 +64,7 @@ def show(
         return
     from threegate.request.exposure import exposure_lines
     from threegate.review.show import show_request
-    from threegate.trail.known_kinds import NOT_KNOWN, class_of
+    from threegate.trail.event import NOT_KNOWN, class_of
     from threegate.trail.payloads import ApprovalAbandoned, under_grant
     from threegate.trail.story import readable
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from threegate.contracts.compiled import Compiled
     from threegate.core.workspace import Workspace
     from threegate.trail.event import Event
-    from threegate.trail.locked_trail import LockedTrail
+    from threegate.trail.trail import LockedTrail
 
 STATE_VERSION = 2
 """Higher whenever the same events fold to another state: a kept fold of an earlier version is not read."""

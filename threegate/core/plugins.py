@@ -68,7 +68,7 @@ class Plugin:
         for plugin in PLUGINS:
             if plugin.name in self.uses and (absent := plugin.why_absent()) is not None:
                 return f"the plugin {self.name} needs another one, and {absent}"
-        return missing_extra(f"the plugin {self.name}", *self.needs)
+        return missing_extra(f"the plugin {self.name}", *self.needs) if self.needs else None
 
 
 PLUGINS: tuple[Plugin, ...] = (

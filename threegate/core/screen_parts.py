@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from threegate.core import limits
-
 LIMIT: Final = 60
 """Lines of a long text that the short screen shows."""
 _FEW: Final = 12
@@ -77,14 +75,3 @@ class Section:
     title: str
     items: tuple[Item, ...]
     folded: str = ""
-
-
-def size_text(size: int) -> str:
-    """Bytes for people: whole MiB, else KiB with one digit, else bytes; with the number of bytes if that is
-    exact.
-    """
-    if size and size % limits.MIB == 0:
-        return f"{size // limits.MIB} MiB"
-    if size >= limits.MIB:
-        return f"{size / limits.MIB:.1f} MiB ({size} bytes)"
-    return f"{size / limits.KIB:.1f} KiB ({size} bytes)" if size >= 10 * limits.KIB else f"{size} bytes"

@@ -8,6 +8,7 @@ Source: YAML 1.2.2, sections 5 to 9.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from yaml import (
     YAMLError,
 )
 from yaml._yaml import CParser
+
+from threegate.core.canonical import INTEGER_MAX
 
 Kind = Literal[
     "syntax",
@@ -71,6 +74,9 @@ _FLOW_WORD = re.compile(r"(?![-?:](?:[ \t\n,\[\]{}]|\Z))")
 _ESCAPES = re.compile(
     r'(?>(?:[^\\]++|\\[0abt\tnvfre "/\\N_LP]|\\\n(?![ \t]*\n)|\\x..|\\u....|\\U........)*)', re.DOTALL
 )
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
 class StrictYAMLRefused(Exception):
@@ -115,6 +121,24 @@ def read_yaml(
     With `bare`, document markers and directives are refused.
     """
     return _Reader(text, plain, max_depth, max_nodes, first_line, bare).read()
+
+
+def json_scalar(text: str) -> Any:
+    """The value of a plain scalar as JSON has it, and a string otherwise. Raises ValueError for a number that is not
+    exact.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if not text or text[0] not in "-0123456789" or not _NUMBER.fullmatch(text):
+        return text
+    if _INTEGER.fullmatch(text):
+        if len(text) > 17 or abs(int(text)) > INTEGER_MAX:
+            raise ValueError("the integer lies beyond 2**53 - 1")
+        return int(text)
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("the number is too large to be exact")
+    return number
 
 
 class _Reader:

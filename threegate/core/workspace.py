@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -157,6 +158,18 @@ class Workspace:
             runs = []
         inboxes = [self.agent_run(name).inbox for name in runs[-limits.AGENT_RUNS :]]
         return [self.inbox, self.drafts, *(folder for folder in inboxes if folder.is_dir())]
+
+    def draft_paths(self) -> list[Path]:
+        """The drafts in all of them, sorted by name, oldest first. Raises OSError."""
+        found: list[Path] = []
+        for folder in self.draft_folders():
+            with self.hold(folder) as held, held.entries() as entries:
+                found += [
+                    folder / entry.name
+                    for entry in entries
+                    if fnmatch(entry.name, "TR-*.md") and entry.is_file(follow_symlinks=False)
+                ]
+        return sorted(found, key=lambda path: path.name)
 
     def input_place(self, draft_folder: Path, name: str, sha256: str) -> Path:
         """The path of a draft's input file: by digest for drafts that the daemon makes; in an inbox by digest or by

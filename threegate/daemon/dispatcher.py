@@ -1,34 +1,39 @@
 """The queue: oldest first, one lane for each backend, within the machine's budget.
 
 Invariant: a request is handed to a thread only while its lane and the budget have room for it, and only once
-at a time; a waiting request stays in approved/, and its reason is recorded once.
+at a time; a waiting request stays in approved/, and its reason is recorded once. An entry of the queue only says where
+to look; the thread that starts a file reads it, and checks its identity.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
+from typing import NamedTuple
 
 from threegate.core import limits
 from threegate.core.errors import DiskFull, ThreeGateError, TrailError, is_disk_full
-from threegate.daemon.approved_queue import ApprovedQueue, QueuedFile
+from threegate.core.file_names import is_request_name, request_of_companion
 from threegate.daemon.log import Log
 from threegate.judgement.judge import STOPPING_CODES
-from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, read_approved
+from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, peek_backend, read_approved
 from threegate.launch.completion import refuse_unrunnable
 from threegate.launch.context import Context
 from threegate.launch.pipeline import launch
 from threegate.launch.status_file import write_waiting
 from threegate.request.job import Job
 from threegate.runners.backend import running
-from threegate.runners.budget import Budget, Lease, Round
 from threegate.runners.interface import Control
 from threegate.runners.live_output import LiveOutputFile
+from threegate.runners.machine import Budget, Lease, Round
 
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0
@@ -36,6 +41,91 @@ LASTING_SECONDS = 0.25
 """A run longer than this gets the `running` status; a shorter one has finished before anyone could have read
 it.
 """
+LONG_QUEUE = 32
+"""From this many files on, a queue is listed only now and then."""
+_LONG_SECONDS = 0.25
+_LISTING_SHARE = 50
+_LISTED_AT_LEAST_SECONDS = 2.0
+"""A long queue is not listed for _LISTING_SHARE times the duration of listing it, but at most this long, even
+on a slow disk.
+"""
+
+
+class QueuedFile(NamedTuple):
+    """A waiting request file."""
+
+    name: str
+    path: Path
+    identity: tuple[int, ...]
+    """Identifies the file and its signatures, so that a change is noticed."""
+    signatures: tuple[str, ...]
+    """The names of its signatures, sorted."""
+    backend: str | None
+    """What it seems to need; a hint for the order."""
+
+
+class ApprovedQueue:
+    """A short queue is listed on each check; a long one, of which few can start, every _LONG_SECONDS or less
+    often.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, QueuedFile] = {}
+        self._again = 0.0
+        self.listed = 0
+        """How often the folder was listed."""
+        self.backends: frozenset[str | None] = frozenset()
+        """What all the listed requests seem to need; None if one of them names nothing."""
+
+    @property
+    def waiting(self) -> list[QueuedFile]:
+        """The waiting requests of the last listing, without those taken since."""
+        return list(self._known.values())
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def look(self, *, fresh: bool) -> None:
+        """List the folder; without `fresh`, a recent listing may be reused."""
+        began = time.monotonic()
+        if fresh or len(self._known) < LONG_QUEUE or began >= self._again:
+            self._known = {item.name: item for item in self._list()}
+            self.backends = frozenset(item.backend for item in self._known.values())
+            self.listed += 1
+            now = time.monotonic()
+            pause = min(_LISTING_SHARE * (now - began), _LISTED_AT_LEAST_SECONDS)
+            self._again = now + max(_LONG_SECONDS, pause)
+
+    def taken(self, name: str) -> None:
+        """This one was started or is gone: it is not returned again before the folder is listed again."""
+        self._known.pop(name, None)
+
+    def _list(self) -> list[QueuedFile]:
+        signatures: dict[str, list[tuple[str, int]]] = {}
+        listed: list[tuple[int, str, os.stat_result]] = []
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # claimed by a thread or cancelled meanwhile
+                    facts = entry.stat(follow_symlinks=False)
+                    listed.append((facts.st_mtime_ns, entry.name, facts))
+        for changed, name, _ in listed:
+            of = request_of_companion(name)
+            if of is not None:
+                signatures.setdefault(of[0], []).append((name, changed))
+        found = []
+        for changed, name, facts in sorted(listed, key=lambda item: item[:2]):
+            if not is_request_name(name):
+                continue
+            signed = sorted(signatures.get(name, []))
+            names = tuple(signature for signature, _ in signed)
+            identity = (facts.st_ino, facts.st_size, changed, *(moment for _, moment in signed))
+            known = self._known.get(name)
+            if known is None or (known.identity, known.signatures) != (identity, names):
+                path = self._folder / name
+                known = QueuedFile(name, path, identity, names, peek_backend(path))
+            found.append(known)
+        return found
 
 
 @dataclass
@@ -97,6 +187,8 @@ class Dispatcher:
     """When to check the output of running requests, by the monotonic clock."""
 
     def __post_init__(self) -> None:
+        self.settings = self.context.policy.settings
+        """What runners and budget were made of."""
         self._output_file = LiveOutputFile(self.context.workspace)
         self._queue = ApprovedQueue(self.context.workspace.approved)
         self._pool = ThreadPoolExecutor(max_workers=2 * self.threads, thread_name_prefix="run")
@@ -112,15 +204,15 @@ class Dispatcher:
         stopping = STOPPING_CODES | {"workspace_mismatch"}
         return next((wait.code for wait in self._waits.values() if wait.code in stopping), None)
 
-    def waiting_reasons(self) -> dict[str, str]:
-        """File name to reason code of everything waiting."""
-        return {name: wait.code for name, wait in self._waits.items()}
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for something."""
+        return len(self._waits)
 
     def collect(self) -> int:
         """Collect requests that ended, start nothing. Returns how many there were. Raises OSError."""
         done = self._collect()
-        self._write_lasting()
-        self._write_output()
+        self._show_running()
         return done
 
     def pause(self, longest: float) -> float:
@@ -200,6 +292,10 @@ class Dispatcher:
             )
         return not left
 
+    def close(self) -> None:
+        """Release what the runners started ahead."""
+        self.context.close()
+
     def _still_waits(self, queued: QueuedFile) -> bool:
         wait = self._waits.get(queued.name)
         return (
@@ -253,29 +349,21 @@ class Dispatcher:
         if job.action.alone is None and lease.release():
             self.wake.set()
 
-    def _write_lasting(self) -> None:
-        """Write the `running` status of longer runs; those not claimed yet are checked again shortly."""
+    def _show_running(self) -> None:
+        """Write the `running` status of longer runs, and now and then the last output line of those that have it. A run
+        that is not claimed yet is checked again shortly.
+        """
         now = time.monotonic()
         for entry in self._running.values():
-            if now < entry.status_at:
-                continue
-            entry.status_at = now + LASTING_SECONDS
-            if entry.control.lasting is not None:
-                entry.status_at = inf
-                entry.control.lasting()
-
-    def _write_output(self) -> None:
-        """Write the last output line of requests with the `running` status, now and then."""
-        now = time.monotonic()
-        if now < self._output_at:
-            return
-        lasting = {
-            entry.approved.request_id: entry.control.output
-            for entry in self._running.values()
-            if entry.status_at == inf
-        }
-        self._output_at = now + limits.LIVE_SECONDS
-        self._output_file.write(lasting)
+            if now >= entry.status_at:
+                entry.status_at = now + LASTING_SECONDS
+                if entry.control.lasting is not None:
+                    entry.status_at = inf
+                    entry.control.lasting()
+        if now >= self._output_at:
+            self._output_at = now + limits.LIVE_SECONDS
+            lasting = [entry for entry in self._running.values() if entry.status_at == inf]
+            self._output_file.write({entry.approved.request_id: entry.control.output for entry in lasting})
 
     def _collect(self) -> int:
         ended = [name for name, entry in self._running.items() if entry.future.done()]

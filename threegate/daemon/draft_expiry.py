@@ -11,11 +11,9 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 
-from threegate.acts.list_drafts import drafts_of
 from threegate.acts.reject import expire_draft
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
-from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
 from threegate.launch.context import Context
 from threegate.review.reviewed_draft import expiry, read_draft
@@ -37,7 +35,11 @@ class DraftExpiry:
         ttl, now = context.policy.settings.approval.draft_ttl, time.monotonic()
         if not ttl or now - self._looked < limits.DRAFTS_LOOK_SECONDS:
             return 0
-        drafts = _changes(context.workspace)
+        drafts: dict[Path, int] = {}
+        with suppress(OSError):  # a folder that cannot be read, which the inbox scan reports
+            for path in context.workspace.draft_paths():
+                with suppress(FileNotFoundError):  # it was decided on just now
+                    drafts[path] = path.lstat().st_ctime_ns
         moment = time.time()
         due = [
             (path, changed)
@@ -59,15 +61,3 @@ class DraftExpiry:
         if len(due) <= limits.DRAFTS_EXPIRED:
             self._looked = now
         return refused
-
-
-def _changes(workspace: Workspace) -> dict[Path, int]:
-    """Every draft with its change time; none from a folder that cannot be read, which the inbox scan
-    reports.
-    """
-    found = {}
-    with suppress(OSError):
-        for path in drafts_of(workspace):
-            with suppress(FileNotFoundError):  # it was decided on just now
-                found[path] = path.lstat().st_ctime_ns
-    return found

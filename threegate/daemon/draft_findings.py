@@ -15,7 +15,7 @@ from threegate.request.model import Request
 from threegate.request.report import Finding, Fix
 from threegate.review.reviewed_draft import missing_program_text
 from threegate.trail.index import TrailIndex
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 DRAFT_RULES = {
     "TG901": "Take a new request_id (threegate draft makes one): an id and a file name can be used only once.",

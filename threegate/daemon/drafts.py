@@ -44,10 +44,9 @@ from threegate.review.draft_sources import TakeFile
 from threegate.runners.backend import running
 from threegate.runners.machine import never_fits
 from threegate.trail.index import KnownRun, TrailIndex
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Observed, Validated
-from threegate.trail.payloads.placed import Owner, owner_fields
-from threegate.trail.trail import Trail
+from threegate.trail.payloads.payload import Owner, owner_fields
+from threegate.trail.trail import LockedTrail, Trail
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _Identity = tuple[int, int, int, int, int]
@@ -204,7 +203,9 @@ class Inbox:
         for folder, run in self._folders():
             try:
                 with self.workspace.hold(folder) as held:
-                    names = _names(held, limits.INBOX_ENTRIES if run is None else limits.AGENT_INBOX_ENTRIES)
+                    most = limits.INBOX_ENTRIES if run is None else limits.AGENT_INBOX_ENTRIES
+                    with held.entries() as entries:
+                        names = sorted(islice(filter(_may_be_read, (entry.name for entry in entries)), most))
                     self._readable(folder, "")
                     if run is not None and run.ended and not names:
                         self._quiet[folder] = os.fstat(held.fileno()).st_mtime_ns
@@ -511,17 +512,10 @@ def _is_there(path: Path, facts: os.stat_result) -> bool:
         return False
 
 
-def _names(folder: HeldFolder, most: int) -> list[str]:
-    """The names that may be requests, sorted, up to a limit. Raises OSError."""
-    with folder.entries() as found:
-        names = (
-            entry.name
-            for entry in found
-            if not entry.name.startswith(".")
-            and not entry.name.endswith((".proposal.json", ".manifest.json"))
-            and entry.name not in ("files", README)
-        )
-        return sorted(islice(names, most))
+def _may_be_read(name: str) -> bool:
+    """Whether the name of an entry may be a request's, or is to be reported."""
+    ours = name.startswith(".") or name.endswith((".proposal.json", ".manifest.json"))
+    return not ours and name not in ("files", README)
 
 
 def _owner(run: KnownRun | None, facts: os.stat_result) -> Owner:

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 
 from threegate.core import limits
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 
 @dataclass

@@ -15,9 +15,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from threegate.audit.trail_checkpoints import complete_trail_checkpoint, trail_checkpoint_when_due
 from threegate.core import durable, limits
@@ -30,7 +31,10 @@ from threegate.core.errors import (
     Unavailable,
     is_disk_full,
 )
+from threegate.core.plugins import Plugin
+from threegate.core.settings import SECTIONS, Settings
 from threegate.core.workspace import Workspace
+from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.folder_watch import FolderWatch
@@ -38,13 +42,13 @@ from threegate.daemon.log import Log
 from threegate.daemon.plugin_work import WORK, DaemonParts, WaitingDraft, Work
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
 from threegate.daemon.recovery import DISK_WAS_FULL, recover
-from threegate.daemon.runner_set import RunnerSet
-from threegate.daemon.signals import signals_to
-from threegate.daemon.supervisor import Supervisor
+from threegate.daemon.supervisor import Supervisor, signals_to
 from threegate.judgement.policy import Policy
+from threegate.launch.context import daemon_context
 from threegate.launch.open_work import refuse_open
 from threegate.launch.results.space import give_back, reserve_result
 from threegate.review.draft_sources import SOURCES, TakeFile
+from threegate.runners.machine import MACHINES, machine_of
 from threegate.trail.trail import Trail
 
 _TYPES_SECONDS = 0.2
@@ -90,7 +94,12 @@ class Daemon:
     _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     _trail: Trail = field(init=False)
     _policy_reload: PolicyReload = field(init=False)
-    _runner_set: RunnerSet = field(init=False)
+    _dispatcher: Dispatcher = field(init=False)
+    """Created once, until the settings that it depends on change."""
+    _outdated: bool = False
+    """Whether they have changed. A running request is finished by the runners that started it: the next dispatcher
+    takes over only when nothing runs, and nothing is started before.
+    """
     _inbox: Inbox = field(init=False)
     _draft_expiry: DraftExpiry = field(init=False)
     _works: dict[str, Work] = field(default_factory=dict)
@@ -109,26 +118,28 @@ class Daemon:
             try:
                 refuse_open(self.workspace, self._trail, self._policy_reload.policy.settings)
                 self._works = self._new_works()
-                self._runner_set = self._new_runner_set(self._policy_reload.policy)
+                self._dispatcher = self._new_dispatcher(self._policy_reload.policy)
                 try:
                     return self._work()
                 finally:
                     self._close_works()
-                    self._runner_set.close()
+                    self._dispatcher.close()
             finally:
                 self._trail.close()
 
-    def _new_runner_set(self, policy: Policy) -> RunnerSet:
-        return RunnerSet.make(
+    def _new_dispatcher(self, policy: Policy) -> Dispatcher:
+        """With new runners, which start nothing until they are called. Raises TrailError, Unavailable."""
+        context = daemon_context(
             self.workspace,
             self._trail,
             policy,
-            self.log,
             boot_nonce=self._boot_nonce,
-            wake=self.wake,
-            beat=self.supervisor.turned,
-            on_end=self._request_ended,
+            say=lambda line: self.log.say("cluster", what=line),
         )
+        context = replace(context, on_end=self._request_ended)
+        machine = machine_of(policy.settings)
+        budget, threads = machine.budget(policy.settings, context.runners), machine.threads(policy.settings)
+        return Dispatcher(context, budget, self.log, self.wake, threads, beat=self.supervisor.turned)
 
     def _new_works(self) -> dict[str, Work]:
         parts = DaemonParts(
@@ -180,23 +191,23 @@ class Daemon:
             problem = self._turns(inbox, problem)
         except OSError as error:
             failed = Unavailable(f"{error.filename or 'the disk'}: {error.strerror or error}")
-            self._runner_set.dispatcher.failed = failed
+            self._dispatcher.failed = failed
             self.log.say("stopped", what=str(failed))
         except ThreeGateError as error:
-            self._runner_set.dispatcher.failed = self._runner_set.dispatcher.failed or error
+            self._dispatcher.failed = self._dispatcher.failed or error
             self.log.say("stopped", what=str(error))
         finally:
             self.supervisor.stopping()
             self._watch.close()
             inbox.close()
             if self.once:
-                self._runner_set.dispatcher.finish(self.stop)
-            stopped = self._runner_set.dispatcher.stop(limits.STOP_GRACE_SECONDS)
+                self._dispatcher.finish(self.stop)
+            stopped = self._dispatcher.stop(limits.STOP_GRACE_SECONDS)
             self._close_works()
             if not stopped:
                 self.abandon(EXIT_FAILED)
         self.log.say("ended")
-        dispatcher = self._runner_set.dispatcher
+        dispatcher = self._dispatcher
         reasons = (problem, dispatcher.failed, dispatcher.held_up, dispatcher.full, self._full)
         stopped = any(reason is not None for reason in reasons)
         return EXIT_FAILED if stopped else EXIT_OK
@@ -219,21 +230,21 @@ class Daemon:
 
     def _begin(self) -> str | None:
         """Recover, unless launches are blocked; then return why."""
-        context = self._runner_set.context
+        context = self._dispatcher.context
         problem = context.begin()
         if problem is not None:
             code, line = problem
             self.log.say("stopped", code=code, what=line)
             return line
-        self._runner_set.dispatcher.unsettled = True
+        self._dispatcher.unsettled = True
         self._unless_full(self._settle)
         return None
 
     def _settle(self) -> int:
         """Recover; then requests may start. Raises TrailError, Unavailable, OSError."""
-        dispatcher = self._runner_set.dispatcher
+        dispatcher = self._dispatcher
         recover(
-            self._runner_set.context,
+            dispatcher.context,
             self.log,
             self._works.values(),
             DISK_WAS_FULL if dispatcher.full is not None else None,
@@ -266,14 +277,6 @@ class Daemon:
         line = f"{name}{error.strerror}" if isinstance(error, OSError) else str(error)
         self._full = self._full or line
 
-    def _report_full(self) -> None:
-        """Say that the disk is full, or that it no longer is; once."""
-        if self._full is not None and not self._reported_full:
-            self.log.say("full", what=f"{self._full}; make room: threegate agent remove RUN, threegate prune")
-        elif self._full is None and self._reported_full:
-            self.log.say("space", what="the disk has space again")
-        self._reported_full = self._full is not None
-
     def _fill_reserve(self) -> None:
         """Make the spare files that were used, now and then."""
         now = time.monotonic()
@@ -287,29 +290,29 @@ class Daemon:
             self.wake.clear()
             self.supervisor.turned()
             now = time.monotonic()
-            looked = now - self._looked_through >= _FOLDERS_LOOK_SECONDS or not self._runner_set.dispatcher.running
+            looked = now - self._looked_through >= _FOLDERS_LOOK_SECONDS or not self._dispatcher.running
             if looked:
                 self._full = None
             if looked or self.reload.is_set():
                 self._unless_full(self._look_at_settings)
             applied = self._full is None
             unsettled, changing = self._policy_reload.problem, self._policy_reload.is_changing
-            context, dispatcher = self._runner_set.context, self._runner_set.dispatcher
-            policy = context.policy
+            dispatcher = self._dispatcher
+            context = dispatcher.context
             did = 0
             if looked:
                 self._looked_through = now
                 self._fill_reserve()
                 for work in self._works.values():
                     work.look()
-                did += self._unless_full(partial(inbox.scan, policy))
+                did += self._unless_full(partial(inbox.scan, context.policy))
                 if inbox.full is not None:
                     self._note_full(inbox.full)
                 self._watch.follow(inbox.live)
                 did += self._unless_full(partial(inbox.types.work, _TYPES_SECONDS))
                 if unsettled is None and not changing and problem is None:
                     did += self._unless_full(partial(self._draft_expiry.turn, context))
-                    off = policy.settings.plugins.off
+                    off = context.policy.settings.plugins.off
                     for name, work in self._works.items():
                         did += self._unless_full(partial(work.turn, context, off=name in off))
                 self._controls()
@@ -317,16 +320,14 @@ class Daemon:
                 problem = self._begin()
             elif problem is None and dispatcher.unsettled and not dispatcher.running:
                 self._unless_full(self._settle)
-            starts = problem is None and unsettled is None and not changing and self._runner_set.fits(policy)
-            starts = starts and applied
+            starts = problem is None and unsettled is None and not changing and not self._outdated and applied
             did += self._unless_full(dispatcher.schedule if starts else dispatcher.collect)
             if dispatcher.full is not None:
                 self._note_full(dispatcher.full)
             if problem is None and dispatcher.failed is None:
                 self._unless_full(self._sign_trail_checkpoint)
             if looked:
-                self._report_full()
-                self._report_status(problem or unsettled or self._full)
+                self._report(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
                 break
             idle = looked and not did and not dispatcher.running and not changing
@@ -365,12 +366,12 @@ class Daemon:
             self._report_contracts()
         elif at_once and problem is None:
             self.log.say("reloaded", what="nothing changed")
-        if self._policy_reload.policy is not self._runner_set.context.policy:
-            self._runner_set.take_up(self._policy_reload.policy)
-        dispatcher = self._runner_set.dispatcher
-        fits = self._runner_set.fits(self._policy_reload.policy)
-        if not fits and not dispatcher.running and dispatcher.failed is None:
-            self._replace_runner_set()
+        policy, dispatcher = self._policy_reload.policy, self._dispatcher
+        if policy is not dispatcher.context.policy:
+            dispatcher.context = replace(dispatcher.context, policy=policy)
+            self._outdated = _of_dispatcher(policy.settings) != _of_dispatcher(dispatcher.settings)
+        if self._outdated and not dispatcher.running and dispatcher.failed is None:
+            self._replace_dispatcher(policy)
         return 0
 
     def _report_contracts(self) -> None:
@@ -378,23 +379,28 @@ class Daemon:
         if wrong is not None:
             self.log.say("contracts", code="contracts_do_not_compile", what=wrong)
 
-    def _replace_runner_set(self) -> None:
-        old = self._runner_set
-        self._runner_set = self._new_runner_set(self._policy_reload.policy)
-        new = self._runner_set.dispatcher
-        new.unsettled, new.full = old.dispatcher.unsettled, old.dispatcher.full
-        old.dispatcher.stop(0.0)
+    def _replace_dispatcher(self, policy: Policy) -> None:
+        old, new = self._dispatcher, self._new_dispatcher(policy)
+        new.unsettled, new.full = old.unsettled, old.full
+        self._dispatcher, self._outdated = new, False
+        old.stop(0.0)
         old.close()
 
-    def _report_status(self, problem: str | None) -> None:
-        """One line for the service manager: numbers, or the reason why nothing is started."""
-        dispatcher = self._runner_set.dispatcher
+    def _report(self, problem: str | None) -> None:
+        """Say once that the disk is full, or that it no longer is; and one line for the service manager: numbers, or
+        the reason why nothing is started.
+        """
+        if self._full is not None and not self._reported_full:
+            self.log.say("full", what=f"{self._full}; make room: threegate agent remove RUN, threegate prune")
+        elif self._full is None and self._reported_full:
+            self.log.say("space", what="the disk has space again")
+        self._reported_full = self._full is not None
+        dispatcher = self._dispatcher
         failed = None if dispatcher.failed is None else str(dispatcher.failed)
-        if (why := failed or problem or dispatcher.held_up) is not None:
+        if (why := failed or problem or self._full or dispatcher.held_up) is not None:
             self.supervisor.status(f"nothing is started: {why}")
-            return
-        waits = len(dispatcher.waiting_reasons())
-        self.supervisor.status(f"{dispatcher.running} running, {waits} waiting")
+        else:
+            self.supervisor.status(f"{dispatcher.running} running, {dispatcher.waiting} waiting")
 
     def _working(self) -> list[Work]:
         """The work of plugins that are not off."""
@@ -421,13 +427,10 @@ class Daemon:
         need.
         """
         now = time.monotonic()
-        if (
-            now - self._looked_for_trail_checkpoint < _TRAIL_CHECKPOINT_LOOK_SECONDS
-            and self._runner_set.dispatcher.running
-        ):
+        if now - self._looked_for_trail_checkpoint < _TRAIL_CHECKPOINT_LOOK_SECONDS and self._dispatcher.running:
             return 0
         self._looked_for_trail_checkpoint = now
-        every = self._runner_set.context.policy.settings.audit.checkpoint_every
+        every = self._dispatcher.context.policy.settings.audit.checkpoint_every
         if self._keep_trail_checkpoint(lambda trail: trail_checkpoint_when_due(trail, every, actor="daemon")):
             for work in self._works.values():
                 work.checkpoint_signed()
@@ -449,10 +452,26 @@ class Daemon:
         """Cancellations requested by the operator."""
         for path in sorted(self.workspace.control.glob("cancel-*")):
             request_id = path.name.removeprefix("cancel-")
-            if self._runner_set.dispatcher.cancel(request_id):
+            if self._dispatcher.cancel(request_id):
                 self.log.say("cancelling", request=request_id)
             with suppress(FileNotFoundError):
                 durable.unlink(path)
+
+
+def _of_dispatcher(settings: Settings) -> tuple[Any, ...]:
+    """The settings that its runners and its budget depend on."""
+    listed = SECTIONS.listed()
+    return (
+        settings.workspace,
+        settings.runners,
+        settings.secrets,
+        settings.plugins,
+        {name: table for name, table in settings.sections.items() if _makes_runners(listed[name])},
+    )
+
+
+def _makes_runners(plugin: Plugin) -> bool:
+    return plugin in MACHINES.plugins() or bool(plugin.named("backend"))
 
 
 def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:

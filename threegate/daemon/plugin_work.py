@@ -19,7 +19,7 @@ from threegate.launch.context import Context
 from threegate.request.exposure import Exposure
 from threegate.request.model import Request
 from threegate.trail.index import KnownRun
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 from threegate.trail.trail import Trail
 
 WaitingDraft = tuple[str, Request, Exposure, Owner | None, KnownRun | None, int]

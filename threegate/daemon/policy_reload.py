@@ -20,9 +20,8 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.judgement.policy import Policy, load_policy
 from threegate.runners.backend import policy_facts
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import SettingsChanged
-from threegate.trail.trail import Trail
+from threegate.trail.trail import LockedTrail, Trail
 
 _STILL_SECONDS = 0.25
 _NAMES = 64
@@ -40,13 +39,10 @@ class PolicyReload:
         self.policy = load_policy(workspace, facts=policy_facts())
         self.problem: str | None = None
         """Why the files on disk cannot be applied, in one line; None if they are valid."""
-        self._touched_at: float | None = None
-        self._latest = self._seen
-
-    @property
-    def is_changing(self) -> bool:
+        self.is_changing = False
         """Whether a file was touched so recently that it is not read yet: nothing is started meanwhile."""
-        return self._touched_at is not None
+        self._touched_at = 0.0
+        self._latest = self._seen
 
     def look(self, *, at_once: bool = False) -> tuple[str, ...] | None:
         """Apply changes: return the changed names, or None if nothing changed or the files are not valid.
@@ -79,10 +75,10 @@ class PolicyReload:
     def _lies_not_still(self, seen: list[tuple[str, int, int, int]]) -> bool:
         now = time.monotonic()
         if seen != self._latest:
-            self._latest, self._touched_at = seen, now
-        if self._touched_at is not None and now - self._touched_at >= _STILL_SECONDS:
-            self._touched_at = None
-        return self._touched_at is not None
+            self._latest, self._touched_at, self.is_changing = seen, now, True
+        if now - self._touched_at >= _STILL_SECONDS:
+            self.is_changing = False
+        return self.is_changing
 
     def record_contracts(self) -> None:
         """Record the contracts that this daemon starts with, unless the trail already names them. Raises

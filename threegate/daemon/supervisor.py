@@ -1,7 +1,9 @@
-"""The daemon's messages to a service manager: sd_notify(3) over a datagram socket.
+"""The daemon and who runs it: messages to a service manager, sd_notify(3) over a datagram socket, and signals.
 
 Invariant: a watchdog ping is sent only by `turned`, which the daemon's own loop calls, so that a hanging loop
-stops the pings; nothing depends on an answer, and without NOTIFY_SOCKET everything here does nothing.
+stops the pings; nothing depends on an answer, and without NOTIFY_SOCKET nothing is sent. Between the arrival of a
+signal and the call, no lock of this process is taken, since the thread that was interrupted could have it; the
+interpreter writes one byte.
 
 This is a dozen lines of our own because of the packages for this, sdnotify is from 2017, systemd-watchdog
 from 2021 and cysystemd needs a compiler.
@@ -10,16 +12,19 @@ from 2021 and cysystemd needs a compiler.
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
 import time
-from collections.abc import Callable, MutableMapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 
 from threegate.approval.shown.escaped_lines import safe
 
 _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 _STATUS_CHARS = 200
 _PINGS_PER_INTERVAL = 4
+_END = b"\0"
 
 
 class Supervisor:
@@ -37,6 +42,8 @@ class Supervisor:
         """
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._watchdog = watchdog_seconds
+        self.turn_seconds = min(1.0, watchdog_seconds / _PINGS_PER_INTERVAL) if watchdog_seconds else 1.0
+        """How long a turn may wait for an event, so that the pings are sent in time."""
         self._clock = clock
         self._pinged = 0.0
         self._status = ""
@@ -54,11 +61,6 @@ class Supervisor:
             address if address.startswith(("/", "@")) else "",
             int(microseconds) / 1e6 if usable else 0.0,
         )
-
-    @property
-    def turn_seconds(self) -> float:
-        """How long a turn may wait for an event, so that the pings are sent in time."""
-        return min(1.0, self._watchdog / _PINGS_PER_INTERVAL) if self._watchdog else 1.0
 
     def ready(self) -> None:
         """The daemon has recovered and is working (again, after a reload)."""
@@ -95,3 +97,38 @@ class Supervisor:
         ):
             channel.setblocking(False)
             channel.sendto(text.encode(), self._address)
+
+
+@contextmanager
+def signals_to(react: Callable[[signal.Signals], None], numbers: Iterable[signal.Signals]) -> Iterator[None]:
+    """While the block lasts, call `react` in a thread for each of these signals that arrives. Only from the main
+    thread.
+    """
+    numbers = frozenset(numbers)
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(writing, False)
+
+    def work() -> None:
+        while (byte := os.read(reading, 1)) not in (b"", _END):
+            if (number := byte[0]) in numbers:
+                react(signal.Signals(number))
+
+    thread = threading.Thread(target=work, name="signals", daemon=True)
+    former = {number: signal.signal(number, _nothing) for number in numbers}
+    waking = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(waking)
+        for number, handler in former.items():
+            signal.signal(number, handler)
+        os.set_blocking(writing, True)
+        os.write(writing, _END)
+        thread.join()
+        os.close(reading)
+        os.close(writing)
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    """Called by the interpreter; only the byte in the pipe matters."""

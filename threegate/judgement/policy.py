@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from threegate import __version__
-from threegate.contracts.compiled import NO_CONTRACTS, Compiled
-from threegate.contracts.folder import read_folder
+from threegate.contracts.compiled import NO_CONTRACTS, Compiled, read_folder
 from threegate.core import canonical
 from threegate.core.settings import Settings, parse_settings
 from threegate.core.workspace import Workspace

@@ -17,7 +17,7 @@ from threegate.core.errors import Refused
 from threegate.core.workspace import RequesterFolders, Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import draft_owner, facts_for_launch, file_identity
+from threegate.launch.launch_facts import draft_owner, facts_for_launch
 from threegate.request.backend import BACKENDS, Binding, Bound
 from threegate.request.job import Job, build_job
 from threegate.request.model import InputFile, Request
@@ -25,7 +25,8 @@ from threegate.request.shown_whole import unread_inputs
 from threegate.trail import moves
 from threegate.trail.history import RequestHistory
 from threegate.trail.index import KnownRun
-from threegate.trail.locked_trail import LockedTrail
+from threegate.trail.payloads.payload import Owner
+from threegate.trail.trail import LockedTrail
 
 _BACKEND_LINE = re.compile(rb"^backend: ?([A-Za-z][A-Za-z0-9_]{0,39})$", re.MULTILINE)
 
@@ -42,6 +43,8 @@ class Approved:
     signature: bytes | None
     countersignatures: Mapping[str, bytes]
     history: RequestHistory | None
+    owner: Owner | None
+    """The requester."""
     policy: str
     """Digest of the policy under which it was read."""
     digests: Mapping[str, str]
@@ -56,7 +59,7 @@ class Approved:
 
     def requester_folders(self, workspace: Workspace) -> RequesterFolders:
         """The folders for answers to the requester."""
-        return workspace.requester_folders(draft_owner(self.history))
+        return workspace.requester_folders(self.owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,8 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
     request = report.request
     with context.trail.locked() as held:
         history = _history(held, path.name, request)
-        run = held.index.run(draft_owner(history))
+        owner = draft_owner(history)
+        run = held.index.run(owner)
         drill = isinstance(report.request_id, str) and held.index.is_spent(report.request_id)
     if drill:
         said = "its request_id was used before"
@@ -159,18 +163,19 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         message = f"{first.rule} at line {first.line}: {first.message}"
         return _unrunnable(path, identity, history, "request_invalid", message, digests)
 
+    inputs = {item.sha256: context.workspace.inputs / item.sha256 for item in request.inputs}
+
     def pinned(item: InputFile) -> BinaryIO:
-        return (context.workspace.inputs / item.sha256).open("rb")
+        return inputs[item.sha256].open("rb")
 
     try:
         refuse_other_project(request, run)
-        binding = Binding(context.workspace, policy.settings, context.trail, request, pinned, draft_owner(history))
-        bound = binding.bound()
+        bound = Binding(context.workspace, policy.settings, context.trail, request, pinned, owner).bound()
         if bound.unfit is not None:
             raise bound.unfit
         job = build_job(
             replace(request, action=bound.action),
-            input_sizes=_pinned_sizes(context.workspace, request),
+            input_sizes={digest: file.lstat().st_size for digest, file in inputs.items()},
             platform=policy.platform,
             write_class=context.contracts.write_class(policy, request),
             time_cap_sec=context.contracts.time_cap_sec(policy, request),
@@ -187,7 +192,9 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         return _unrunnable(path, identity, history, "input_missing", message, digests)
     signature = beside.pop(f"{path.name}.sig", None)
     further = {name.removeprefix(f"{path.name}.sig."): found for name, found in beside.items()}
-    return Approved(path, identity, data, request, job, signature, further, history, policy.digest, digests, bound)
+    return Approved(
+        path, identity, data, request, job, signature, further, history, owner, policy.digest, digests, bound
+    )
 
 
 def _read_signatures(path: Path, names: Sequence[str]) -> dict[str, bytes]:
@@ -202,6 +209,12 @@ def _read_signatures(path: Path, names: Sequence[str]) -> dict[str, bytes]:
             if name in names:
                 raise
     return found
+
+
+def file_identity(path: Path) -> tuple[int, ...]:
+    """Distinguishes a file from another one with its name. Raises FileNotFoundError."""
+    facts = path.lstat()
+    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 def is_there(file: Approved | Unrunnable) -> bool:
@@ -239,8 +252,3 @@ def _history(held: LockedTrail, file_name: str, request: Request | None) -> Requ
     """The trail's history of a request; for an unreadable one, by the name under which it was approved."""
     known = request.request_id if request is not None else held.index.request_of(file_name)
     return held.index.history(known) if known is not None else None
-
-
-def _pinned_sizes(workspace: Workspace, request: Request) -> dict[str, int]:
-    """Raises FileNotFoundError."""
-    return {item.sha256: (workspace.inputs / item.sha256).lstat().st_size for item in request.inputs}

@@ -31,29 +31,29 @@ from threegate.launch.results.result_facts import ResultFacts, read_record, resu
 from threegate.launch.results.space import reserve_result
 from threegate.launch.status_file import write_status
 from threegate.request.backend import DEFAULT_BACKEND
-from threegate.request.model import Request
 from threegate.trail import moves, payloads
 from threegate.trail.event import Event, trail_text, trail_value
 from threegate.trail.history import RequestHistory
-from threegate.trail.locked_trail import LockedTrail
+from threegate.trail.trail import LockedTrail
 
 CHANGED = Waiting("request_changed", "the file changed while it was judged; reading it again")
 
 
 def finish(
     context: Context,
+    approved: Approved,
     path: Path,
-    request: Request,
     ran: ResultFacts,
     ended: payloads.End,
     run_folder: Path,
     judgement: Cleared,
 ) -> Ended:
-    """Record the end, write the result, move the file.
+    """Record the end, write the result, move the file from running/, where it is at `path`.
 
     `ran` are the facts that were just recorded in `run_folder`, `ended` is the event about them so far,
     without its time and number. After a crash the record yields the same facts, and so the same result.
     """
+    request, requester_folders = approved.request, approved.requester_folders(context.workspace)
     state = _state(ended)
     folder = context.workspace.state_folder(state)
     shown = show_streams(ran)
@@ -64,12 +64,10 @@ def finish(
         seq, when = held.next_event()
         facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = render_result(facts, shown)
-        digest = canonical.sha256_hex(rendered)
-        requester_folders = _requester_folders(context.workspace, held.index.history(request.request_id))
         announced = replace(
             ended,
             contract=moved,
-            result_sha256=digest,
+            result_sha256=canonical.sha256_hex(rendered),
             state=folder.name,
             file=target.name,
             run=requester_folders.run_id if isinstance(requester_folders, AgentRun) else None,

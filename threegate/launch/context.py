@@ -26,7 +26,6 @@ from threegate.runners.backend import policy_facts
 from threegate.runners.interface import Runner
 from threegate.runners.machine import MACHINES, machine_of, refuse_absent
 from threegate.trail.chain import segment_paths
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Started
 from threegate.trail.trail import Trail
 
@@ -73,16 +72,12 @@ class Context:
                 f"{self.decisions.path}: cannot be written ({error.strerror or error}); nothing is started until it can"
             ) from error
 
-    def launch_problem(self, held: LockedTrail) -> tuple[str, str] | None:
-        """Reason code and one line if all launches are blocked now, or None. Raises Unavailable."""
-        return launch_problem(self.workspace, self.workspace_id, held)
-
     def begin(self) -> tuple[str, str] | None:
         """Check at the daemon's start: the trail must verify; code and line if launches must stop. Raises
         TrailError.
         """
         with self.trail.locked() as held:
-            return self.launch_problem(held)
+            return launch_problem(self.workspace, self.workspace_id, held)
 
     def close(self) -> None:
         """Release what the runners started ahead."""

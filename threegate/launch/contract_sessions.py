@@ -15,10 +15,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from threegate.approval.shown.signed_text import requesters
+from threegate.approval.shown.request_sections import requesters
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from threegate.judgement.policy import Policy
     from threegate.request.job import Job
     from threegate.request.model import Request
-    from threegate.trail.locked_trail import LockedTrail
-    from threegate.trail.payloads.placed import Owner
+    from threegate.trail.payloads.payload import Owner
+    from threegate.trail.trail import LockedTrail
 
 _NO_CONTRACTS = Decision("allow", (Reason(0, "no_contracts", "", "the contracts folder is empty"),))
 
@@ -50,7 +51,11 @@ class ContractSessions:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self.store = SessionStore(workspace)
+
+    @cached_property
+    def store(self) -> SessionStore:
+        """The sessions, for a workspace that has contracts."""
+        return SessionStore(self.workspace)
 
     def write_class(self, policy: Policy, request: Request) -> bool:
         """Whether an applicable contract declares a side effect above read, or none declares the tool's side

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path
 
-from threegate.approval.batch import BatchPlace
 from threegate.approval.facts import LaunchFacts, PinnedFile
-from threegate.approval.shown.signed_text import requesters, shown_request, shown_sha256
+from threegate.approval.shown.request_sections import requesters, shown_request, shown_sha256
+from threegate.approval.statement import BatchPlace
 from threegate.core.workspace import STATES, Workspace
 from threegate.judgement.policy import Policy
 from threegate.launch.launch_problem import read_operators
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.trail.history import RequestHistory
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
+from threegate.trail.trail import LockedTrail
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +30,6 @@ class DraftFacts:
     pinned: Mapping[str, PinnedFile]
     batch: BatchPlace | None = None
     """The batch that its `approved` event is going to name."""
-
-
-def file_identity(path: Path) -> tuple[int, ...]:
-    """Distinguishes a file from another one with its name. Raises FileNotFoundError."""
-    facts = path.lstat()
-    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
 def facts_for_launch(
@@ -58,12 +50,13 @@ def facts_for_launch(
     history = index.history(request.request_id)
     settings = policy.settings
     approved = Approved.of(history.approved) if history else None
-    behind = timedelta(seconds=held.clock_behind_seconds)
     owner = draft.owner if draft is not None else draft_owner(history)
     operator = request.approved_by or ""
 
+    run = index.run(owner)
+
     def shown() -> str:
-        return shown_sha256(shown_request(request, job, settings, operator=operator, owner=owner, run=index.run(owner)))
+        return shown_sha256(shown_request(request, job, settings, operator=operator, owner=owner, run=run))
 
     return LaunchFacts(
         request=request,
@@ -76,13 +69,13 @@ def facts_for_launch(
         policy_sha256=policy.digest,
         ttl_sec=settings.approval.ttl,
         now=held.now,
-        clock_behind_sec=behind.total_seconds(),
+        clock_behind_sec=held.clock_behind_seconds,
         pinned=draft.pinned if draft is not None else pinned_inputs(workspace, job),
         nonce_used=index.nonce_used,
         id_used=index.is_spent(request.request_id) or id_used(workspace, history, request.request_id),
         countersignatures=countersignatures,
         quorum=settings.approval.quorum,
-        requesters=requesters(settings, index.run(owner)),
+        requesters=requesters(settings, run),
         owner=owner,
         recorded_approval=approved.approval_sha256 if approved else None,
         recorded_batch=draft.batch if draft is not None else batch_place(approved),

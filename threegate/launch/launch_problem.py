@@ -10,7 +10,7 @@ from pathlib import Path
 from threegate.approval.operators import Operators, load_operators
 from threegate.core import durable, limits
 from threegate.core.workspace import Workspace
-from threegate.trail.locked_trail import LockedTrail
+from threegate.trail.trail import LockedTrail
 
 
 def read_operators(workspace: Workspace) -> Operators:

@@ -17,7 +17,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import RequestSettings
 from threegate.core.workspace import STATES, Workspace
-from threegate.judgement.gate_inputs import backend_tool, call_arguments, tool_name
+from threegate.judgement.judge import backend_tool, call_arguments, tool_name
 from threegate.judgement.policy import Policy
 from threegate.launch.results.result_facts import ResultFacts, read_record
 from threegate.request.job import Job, Platform, build_job

@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from threegate.approval.facts import VOID, VOID_TEXT, LaunchFacts, Under, VerifiedApproval
-from threegate.contracts.state import Decision
+from threegate.approval.facts import VOID, VOID_TEXT, VerifiedApproval
 from threegate.core import durable, limits, removal
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import Refused
@@ -21,7 +20,7 @@ from threegate.judgement.judge import Clearance, Cleared, Judgement, NotCleared,
 from threegate.launch.approved_file import Approved, Ended, Waiting, facts_of_approved, is_there
 from threegate.launch.completion import CHANGED, finish, refuse, refuse_held
 from threegate.launch.context import Context
-from threegate.launch.launch_facts import draft_owner
+from threegate.launch.launch_problem import launch_problem
 from threegate.launch.results.released import StagedOutputs, stage_released
 from threegate.launch.results.result_facts import ResultFacts, write_record
 from threegate.launch.results.space import reserve_result
@@ -30,8 +29,8 @@ from threegate.request.job import Job
 from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
 from threegate.trail import moves, payloads
 from threegate.trail.history import UNKNOWN_EVENT, RequestHistory, unknown_event_text
-from threegate.trail.locked_trail import advance_head
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
+from threegate.trail.trail import advance_head
 
 _ENDS: Final[Mapping[str, type[payloads.End]]] = {
     "cancelled": payloads.Cancelled,
@@ -48,7 +47,9 @@ def judge_now(context: Context, approved: Approved) -> tuple[Judgement, datetime
     TrailError, Unavailable, OSError.
     """
     request, job = approved.request, approved.job
-    facts, decision = _facts_now(context, approved)
+    with context.trail.locked() as held:  # one read of the trail: everything that judging needs
+        facts = facts_of_approved(context, held, approved)
+        decision = context.contracts.decide(held, context.policy, request, job, facts.now)
     judgement = judge(
         facts,
         request,
@@ -69,16 +70,16 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
         if judgement.verdict == "wait":
             return Waiting(judgement.code, judgement.message, judgement)
         return refuse(context, approved, judgement)
-    clearance = judgement.clearance
+    clearance, approval = judgement.clearance, judgement.approval
     claimed = claim(context, approved, judgement)
     if isinstance(claimed, Ended | Waiting):
         return claimed
-    if _starts_late(context, job):
+    if context.runners[job.backend].starts_late:
         _hand_evidence(context, approved, control)
     status = RunningStatus(approved.requester_folders(context.workspace), claimed.name, judgement)
     control.lasting = status.write
-    control.owner = draft_owner(approved.history)
-    control.run_ended = lambda: _run_ended(context, control.owner)
+    control.owner = approved.owner
+    control.run_ended = lambda: _run_ended(context, approved.owner)
     outcome, attempts = _attempts(context, approved, clearance, control)
     # From here to `finish` a crash still means `interrupted`: the record is synced before the event that
     # names its digest, so an event never promises a result that recovery could not recreate.
@@ -92,11 +93,11 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
         backend=job.backend,
         request_sha256=request.sha256,
         approved_by=clearance.approved_by,
-        countersigned_by=_countersigners(judgement.approval),
+        countersigned_by=tuple(signer.name for signer in approval.signers if signer.name != approval.approved_by),
         approval_sha256=clearance.approval_sha256,
         policy_sha256=context.policy.digest,
         inputs=tuple((item.name, item.sha256) for item in job.inputs),
-        notes=_notes(judgement.approval),
+        notes=_notes(approval),
     ).with_outcome(outcome)
     _remove_unrecorded(control.run_folder / "out", outcome)
     released = _stage_released(context, control.run_folder, request.request_id, outcome)
@@ -123,7 +124,7 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
     )
     if isinstance(ended, payloads.Cancelled):
         ended = replace(ended, approval_sha256=clearance.approval_sha256, nonce=clearance.nonce)
-    done = finish(context, claimed, request, result, ended, control.run_folder, judgement)
+    done = finish(context, approved, claimed, result, ended, control.run_folder, judgement)
     control.recorded()
     return done
 
@@ -136,13 +137,6 @@ def _run_ended(context: Context, owner: Owner | None) -> bool:
     return run is not None and run.ended
 
 
-def _starts_late(context: Context, job: Job) -> bool:
-    """Whether the runner itself reports when a run becomes possible; for any other, the claim records
-    `started`.
-    """
-    return context.runners[job.backend].starts_late
-
-
 def _hand_evidence(context: Context, approved: Approved, control: Control) -> None:
     """Give a runner that starts late the recording of `started`, and its progress information."""
     request, job = approved.request, approved.job
@@ -152,8 +146,7 @@ def _hand_evidence(context: Context, approved: Approved, control: Control) -> No
         context.trail.announce(begun, request_id=request.request_id, actor="daemon")
 
     with context.trail.locked() as held:
-        epoch, owner = held.index.epoch, draft_owner(approved.history)
-        run = held.index.run(owner)
+        epoch, run = held.index.epoch, held.index.run(approved.owner)
     control.started = started
     control.evidence = Evidence(
         file_name=approved.path.name,
@@ -161,7 +154,7 @@ def _hand_evidence(context: Context, approved: Approved, control: Control) -> No
         signature=approved.signature,
         countersignatures=approved.countersignatures,
         epoch=epoch,
-        owner=owner,
+        owner=approved.owner,
         requester=None if run is None else run.requester,
         policy_sha256=context.policy.digest,
         write_class=context.contracts.write_class(context.policy, request),
@@ -243,7 +236,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
         # The judgement was made without the lock. Check again what may have changed since, from what applies
         # to the whole workspace (then the request waits, it is not at fault) to what is specific to this
         # request.
-        problem = context.launch_problem(held)
+        problem = launch_problem(context.workspace, context.workspace_id, held)
         if problem is not None:
             return Waiting(*problem, judgement)
         index = held.index
@@ -268,7 +261,8 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
                 judgement,
             )
         under = approval.under
-        if under is not None and not _use_left(index.grant_uses(under.grant), under):
+        uses = None if under is None else index.grant_uses(under.grant)  # None: it was revoked
+        if under is not None and (uses is None or uses >= under.max_uses):
             return refuse_held(context, held, approved, "grant_used_up", "no use of the grant is left", judgement)
         # Last, what only a call that really starts may take: its place under the session's limits, and the
         # disk space for its result. The space is reserved before the event, so that each claimed request can
@@ -299,7 +293,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             ),
             request_id=request.request_id,
             actor="daemon",
-            then=() if _starts_late(context, job) else (payloads.Started(backend=job.backend),),
+            then=() if context.runners[job.backend].starts_late else (payloads.Started(backend=job.backend),),
             signatures=_signatures(approved, history),
             settled=False,
         )
@@ -322,29 +316,9 @@ def _signatures(approved: Approved, history: RequestHistory | None) -> set[str]:
     return {suffix for files in (approved.digests, *since) for suffix in files if suffix}
 
 
-def _use_left(uses: int | None, under: Under) -> bool:
-    """Whether a grant is not revoked and has a use left; checked under the lock of the claim."""
-    return uses is not None and uses < under.max_uses
-
-
-def _countersigners(approval: VerifiedApproval | None) -> tuple[str, ...]:
-    """The operators who signed besides the approver."""
-    if approval is None:
-        return ()
-    return tuple(signer.name for signer in approval.signers if signer.name != approval.approved_by)
-
-
 def _notes(approval: VerifiedApproval) -> tuple[str, ...]:
     """The result's note on how it was allowed, if no operator signed this very request."""
     if approval.approval_sha256 is None:
         return (UNSIGNED_NOTE,)
     under = approval.under
     return () if under is None else (f"ran {payloads.under_grant(under.grant, approval.approved_by)}",)
-
-
-def _facts_now(context: Context, approved: Approved) -> tuple[LaunchFacts, Decision]:
-    """One read of the trail: everything that judging needs."""
-    with context.trail.locked() as held:
-        facts = facts_of_approved(context, held, approved)
-        decision = context.contracts.decide(held, context.policy, approved.request, approved.job, held.now)
-    return facts, decision

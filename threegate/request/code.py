@@ -17,8 +17,7 @@ from threegate.request.action import Script
 from threegate.request.backend import Reading
 from threegate.request.code_inputs import check_vars
 from threegate.request.code_modules import MONTY_NAMES
-from threegate.request.command.installs import find_code_installs, find_installs
-from threegate.request.command.paths import find_places
+from threegate.request.command.paths import find_installs, find_places
 from threegate.request.model import InputFile
 from threegate.request.problem import Problem
 
@@ -53,7 +52,8 @@ def check_code(text: str, inputs: Sequence[InputFile] | None = None) -> tuple[Pr
     In code without another problem, files of /in that are opened and not among the declared `inputs` are one; None:
     it is not known which are declared.
     """
-    if _parts(text) > limits.CODE_PARTS:
+    # Its words and marks, and what f-strings embed, which counts for more.
+    if len(_PARTS.findall(text)) + 10 * text.count("{") > limits.CODE_PARTS:
         return (Problem("TG402", 1, 1, f"more than {limits.CODE_PARTS} parts; make the code shorter"),)
     try:
         tree = ast.parse(text)
@@ -71,11 +71,6 @@ def check_code(text: str, inputs: Sequence[InputFile] | None = None) -> tuple[Pr
     if not found and inputs is not None:
         return tuple(_undeclared(nodes, inputs))
     return tuple(sorted(found, key=lambda problem: (problem.line, problem.column, problem.rule)))
-
-
-def _parts(text: str) -> int:
-    """How many parts a text has for `ast.parse`: its words and marks. What f-strings embed counts for more."""
-    return len(_PARTS.findall(text)) + 10 * text.count("{")
 
 
 def _undeclared(nodes: Sequence[ast.AST], inputs: Sequence[InputFile]) -> Iterator[Problem]:
@@ -100,7 +95,12 @@ def _plain(message: str) -> str:
 
 def _unavailable(nodes: Sequence[ast.AST]) -> Iterator[Problem]:
     """Modules, names and statements that Monty does not have."""
-    optional = _optional_imports(nodes)
+    optional = {  # whose failure the code catches
+        statement
+        for node in nodes
+        if isinstance(node, ast.Try) and any(_catches_import(handler) for handler in node.handlers)
+        for statement in node.body
+    }
     for node in nodes:
         if isinstance(node, ast.Import):
             if node not in optional:
@@ -132,17 +132,6 @@ def _from_import(node: ast.ImportFrom) -> Iterator[Problem]:
             yield _at("TG403", alias, f"Monty's {module} has no {alias.name[:40]}; do without it")
 
 
-def _optional_imports(nodes: Sequence[ast.AST]) -> set[ast.AST]:
-    """Imports whose failure the code catches: they may be missing."""
-    return {
-        statement
-        for node in nodes
-        if isinstance(node, ast.Try) and any(_catches_import(handler) for handler in node.handlers)
-        for statement in node.body
-        if isinstance(statement, ast.Import | ast.ImportFrom)
-    }
-
-
 def _catches_import(handler: ast.ExceptHandler) -> bool:
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(kind is None or (isinstance(kind, ast.Name) and kind.id in _CAUGHT) for kind in kinds)
@@ -150,7 +139,7 @@ def _catches_import(handler: ast.ExceptHandler) -> bool:
 
 def _named_in(text: str) -> Iterator[Problem]:
     """Installing commands, host paths and devices in the text, comments and strings included."""
-    for start, _ in (*find_installs(text, most=50), *find_code_installs(text, most=50)):
+    for start, _ in find_installs(text, most=50, code=True):
         yield _placed("TG404", text, start, "this would install software; use what Monty has")
     for place in find_places(text):
         if place.rule == "device":

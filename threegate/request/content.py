@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from threegate.core import limits
-from threegate.core.secretscan.scan import Found, PatternSet, find_secrets, one_byte_each, spans
-from threegate.request.command.installs import find_installs
-from threegate.request.command.paths import find_places
+from threegate.core.secretscan.scan import Found, PatternSet, find_secrets
+from threegate.request.command.paths import find_installs, find_places
 from threegate.request.problem import Problem
 
 _READ_ELSEWHERE: Final = ("## Command", "## Code", "## Inputs (JSON)")
@@ -89,13 +88,11 @@ def _prose(text: str) -> str:
 
 def _installs(prose: str) -> Iterator[tuple[int, str, str]]:
     """Commands and orders that install."""
-    data = one_byte_each(prose)
     count = 0
-    for number in _ORDERS.which(data):
-        for start, end in spans((_ORDER, _HOW)[number], data, most=limits.CONTENT_PLACES):
-            count += 1
-            if not _NO_ORDER.match(prose, start) and not _denied(prose, start, end, count):
-                yield start, "TG502", "an instruction to install software; use what the sandbox has"
+    for _, start, end in _ORDERS.places(prose, most=limits.CONTENT_PLACES):
+        count += 1
+        if not _NO_ORDER.match(prose, start) and not _denied(prose, start, end, count):
+            yield start, "TG502", "an instruction to install software; use what the sandbox has"
     for start, end in find_installs(prose, most=limits.CONTENT_PLACES):
         count += 1
         if not _denied(prose, start, end, count):

@@ -1,33 +1,348 @@
-"""The front matter as a whole: only known keys, all required ones, and the rules between them.
+"""The front matter: one table of its keys, their meaning and how each is read, and the rules between them.
 
-Invariant: a value is in the returned mapping only if its reader accepted it; every other key is an error.
-Source: docs/spec/1-tool-request.md, "Front matter".
+Invariant: a reader returns a typed value or raises FieldError; nothing is half read. A value is in the mapping that
+`read_keys` returns only if its reader accepted it; every other key is an error. The published JSON Schema is made from
+the same table. Source: docs/spec/1-tool-request.md, "Front matter".
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
+from threegate.core import limits
+from threegate.core.risk_domains import RISK_DOMAINS
 from threegate.core.strict_yaml import YamlNode
-from threegate.request.backend import BACKENDS
+from threegate.request import fields, lists
+from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Backend, why_absent
 from threegate.request.fields import FieldError
 from threegate.request.findings import Findings
-from threegate.request.front_matter_keys import KEYS, TOOL_TO_CALL, Bounds
-from threegate.request.model import Stage
+from threegate.request.model import CHOICES, Stage
+
+if TYPE_CHECKING:
+    from threegate.core.settings import RequestSettings
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
+_LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")
+_PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SERVER = re.compile(r"[a-z][a-z0-9-]{0,15}")
+TOOL_TO_CALL = "for mcp the tool to call, by its name at the server"
+"""What the key `tool` is besides, in version 2."""
+_WORKDIR = re.compile(r"/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8}")
 
 APPROVAL_KEYS = ("approved_by", "approved_utc")
 _RULES = {"approved_by": "TG143", "approved_utc": "TG144"}
 _CHOICE = "deliver"
 """The key that only an approval writes, where the person chose."""
 
+SHELLS = frozenset("shell sh bash zsh dash ksh fish csh tcsh powershell pwsh cmd batch rbash ash mksh".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a reader may compare with: the settings of gate 1, the moment, and what collects problems."""
+
+    settings: RequestSettings
+    now: datetime
+    findings: Findings
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the front matter. `read` returns the typed value or raises FieldError."""
+
+    name: str
+    required: bool
+    read: Callable[[YamlNode, Bounds], Any]
+    schema: Mapping[str, Any]
+    description: str
+    versions: str = "12"
+    """The versions of the schema that have it."""
+
+
+def _version(node: YamlNode, _bounds: Bounds) -> str:
+    if node.value not in ("1", 1, "2", 2) or isinstance(node.value, bool | float):
+        raise FieldError("TG131", "must be 1, or 2 for a request that changes a project or calls a tool")
+    return str(node.value)
+
+
+def _backend(node: YamlNode, _bounds: Bounds) -> str:
+    if (absent := why_absent(node.text)) is not None:
+        raise FieldError("TG136", f"is {node.text}, and {absent}")
+    return fields.read_word(node, "TG136", BACKENDS)
+
+
+def _matching(rule: str, grammar: re.Pattern[str], what: str) -> Callable[[YamlNode, Bounds], str]:
+    def read(node: YamlNode, _bounds: Bounds) -> str:
+        if not isinstance(node.value, str):
+            raise FieldError("TG122", "must be text; put it in quotes")
+        if not grammar.fullmatch(node.value):
+            raise FieldError(rule, what)
+        return node.value
+
+    return read
+
+
+def _text(rule: str, most: int) -> Callable[[YamlNode, Bounds], str]:
+    return lambda node, _bounds: fields.read_text(node, rule, most=most)
+
+
+def _word(rule: str, *allowed: str) -> Callable[[YamlNode, Bounds], str]:
+    return lambda node, _bounds: fields.read_word(node, rule, allowed)
+
+
+def _created(node: YamlNode, bounds: Bounds) -> datetime:
+    created = fields.read_time(node, "TG133")
+    if created > bounds.now + timedelta(seconds=limits.CREATED_AHEAD_SECONDS):
+        raise FieldError("TG133", "is in the future; set it to the moment of writing, in UTC")
+    return created
+
+
+def _language(node: YamlNode, _bounds: Bounds) -> str:
+    text = fields.read_text(node, "TG137", most=64)
+    if any(word in SHELLS for word in re.split(r"[^a-z]+", text.casefold())):
+        raise FieldError("TG137", "is a shell; requests run one program without a shell")
+    if not _LANGUAGE.fullmatch(text):
+        raise FieldError("TG137", "must be a plain name such as python")
+    return text
+
+
+def _workdir(node: YamlNode, bounds: Bounds) -> str:
+    path = _matching("TG155", _WORKDIR, "must be /in, a folder below it, or /out")(node, bounds)
+    if any(segment in (".", "..") for segment in path.split("/")):
+        raise FieldError("TG155", "must not have '.' or '..' segments")
+    return path
+
+
+_TEXT = {"type": "string", "minLength": 1}
+_MOMENT = {"type": "string", "pattern": f"^(?:{'|'.join(fields.TIME)})$"}
+
+
+def _named(most: int) -> dict[str, Any]:
+    return {**_TEXT, "maxLength": most}
+
+
+def _name(name: str, description: str) -> Key:
+    """A key that may be given, and whose value is a name."""
+    return Key(name, False, _text("TG162", limits.NAME_CHARS), _named(limits.NAME_CHARS), description)
+
+
+_TABLE = (
+    Key("request_type", True, _word("TG130", "tool_request"), {"const": "tool_request"}, "always tool_request"),
+    Key("schema_version", True, _version, {"enum": ["1", 1]}, "always 1"),
+    Key(
+        "request_id",
+        True,
+        _matching("TG132", _REQUEST_ID, "must be 3 to 128 of A-Z a-z 0-9 . _ - and start with a letter or digit"),
+        {"type": "string", "pattern": f"^{_REQUEST_ID.pattern}$"},
+        "a name that no other request of the workspace has or had",
+    ),
+    Key("created_utc", True, _created, _MOMENT, "when it was written: 2026-11-22T05:00:00Z"),
+    Key(
+        "requested_by",
+        True,
+        _text("TG134", limits.REQUESTED_BY_CHARS),
+        _named(limits.REQUESTED_BY_CHARS),
+        "who asks for the run",
+    ),
+    Key(
+        "approved_by",
+        False,
+        _text("TG143", limits.NAME_CHARS),
+        {"anyOf": [{"type": "null"}, {"type": "string", "maxLength": limits.NAME_CHARS}]},
+        "the operator who approved it; written by threegate approve",
+    ),
+    Key(
+        "approved_utc",
+        False,
+        lambda node, _bounds: fields.read_time(node, "TG144"),
+        {"anyOf": [{"type": "null"}, {"const": ""}, _MOMENT]},
+        "when it was approved; written by threegate approve",
+    ),
+    Key(
+        "purpose",
+        True,
+        _text("TG135", limits.PURPOSE_CHARS),
+        _named(limits.PURPOSE_CHARS),
+        "one sentence: what for",
+    ),
+    Key(
+        "backend",
+        False,
+        _backend,
+        {"enum": list(BACKENDS), "default": DEFAULT_BACKEND},
+        " or ".join(BACKENDS),
+    ),
+    Key(
+        "project",
+        False,
+        _matching("TG171", _PROJECT, "must be the name of a registered project: 1 to 64 of A-Z a-z 0-9 . _ -"),
+        {"type": "string", "pattern": f"^{_PROJECT.pattern}$"},
+        "the registered name of the project to change",
+        versions="2",
+    ),
+    Key(
+        "deliver",
+        False,
+        _word("TG177", *CHOICES),
+        {"anyOf": [{"type": "null"}, {"enum": ["", *CHOICES]}]},
+        "what the change becomes, where who approves chose it; written by threegate approve",
+        versions="2",
+    ),
+    Key(
+        "server",
+        False,
+        _matching("TG173", _SERVER, "must be the name of an added server: 1 to 16 of a-z 0-9 -"),
+        {"type": "string", "pattern": f"^{_SERVER.pattern}$"},
+        "the name of the server whose tool is called",
+        versions="2",
+    ),
+    Key(
+        "manifest_sha256",
+        False,
+        _matching("TG175", fields.SHA256, "must be 64 lower-case hex digits"),
+        {"type": "string", "pattern": f"^{fields.SHA256.pattern}$"},
+        "the digest of the server's pinned manifest",
+        versions="2",
+    ),
+    Key("language", True, _language, _named(64), "what the code is written in; no shell", versions="1"),
+    Key(
+        "network",
+        True,
+        _word("TG138", "none", "allowlist"),
+        {"enum": ["none", "allowlist"]},
+        "none or allowlist",
+    ),
+    Key(
+        "cpu_limit",
+        True,
+        lambda node, bounds: fields.read_cores(node, "TG139", most=bounds.settings.max_cpu),
+        {
+            "anyOf": [
+                {"type": "string", "pattern": r"^(0|[1-9][0-9]*)(\.[0-9]+)?$"},
+                {"type": "number", "minimum": 0.05},
+            ]
+        },
+        'cores as a decimal number, such as "1" or "0.5"',
+        versions="1",
+    ),
+    Key(
+        "memory_limit_mb",
+        True,
+        lambda node, bounds: fields.read_integer(
+            node, "TG140", least=8, most=bounds.settings.max_memory_mb, unit="MiB"
+        ),
+        {"type": "integer", "minimum": 8},
+        "memory in MiB",
+        versions="1",
+    ),
+    Key(
+        "time_limit_sec",
+        True,
+        lambda node, bounds: fields.read_integer(
+            node, "TG141", least=1, most=bounds.settings.max_time_sec, unit="seconds"
+        ),
+        {"type": "integer", "minimum": 1},
+        "wall-clock time in seconds",
+    ),
+    Key(
+        "inputs",
+        False,
+        lambda node, bounds: lists.read_inputs(node, bounds.findings),
+        {
+            "type": "array",
+            "maxItems": limits.INPUT_ENTRIES,
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["name", "sha256"],
+                "properties": {
+                    "name": {"type": "string", "pattern": f"^{fields.FILE_NAME.pattern}$"},
+                    "sha256": {"type": "string", "pattern": f"^{fields.SHA256.pattern}$"},
+                    "unpack": {"type": "boolean", "default": False},
+                },
+            },
+        },
+        "the input files, by name and sha256",
+    ),
+    Key(
+        "workdir",
+        False,
+        _workdir,
+        {"type": "string", "pattern": f"^({_WORKDIR.pattern})$", "default": "/in"},
+        "where the command starts",
+        versions="1",
+    ),
+    Key(
+        "outputs_expected",
+        False,
+        lambda node, bounds: lists.read_outputs(node, bounds.findings),
+        {
+            "type": "array",
+            "maxItems": limits.OUTPUT_ENTRIES,
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["path"],
+                "properties": {"path": _named(1024), "description": _named(limits.LIST_TEXT_CHARS)},
+            },
+        },
+        "the files that the run leaves under /out/",
+    ),
+    Key(
+        "network_allowlist",
+        False,
+        lambda node, bounds: lists.read_allowlist(node, bounds.findings),
+        {"type": "array", "minItems": 1, "maxItems": limits.ALLOWLIST_ENTRIES, "items": {"type": "string"}},
+        "the hosts that may be reached, as host or host:port",
+    ),
+    Key(
+        "constraints",
+        False,
+        lambda node, bounds: lists.read_texts(node, bounds.findings, most=limits.LIST_TEXT_CHARS),
+        {"type": "array", "maxItems": limits.LIST_ENTRIES, "items": _named(limits.LIST_TEXT_CHARS)},
+        "what the operator should know; shown, not enforced",
+    ),
+    _name("session_id", "the session that the contract gate counts it to"),
+    _name("tool", "the tool whose contract applies besides the backend's"),
+    Key(
+        "labels",
+        False,
+        lambda node, bounds: lists.read_texts(node, bounds.findings, most=limits.LABEL_CHARS),
+        {"type": "array", "maxItems": limits.LIST_ENTRIES, "items": _named(limits.LABEL_CHARS)},
+        "labels of the call, for the contract gate",
+    ),
+    _name("workflow", "the workflow that the session belongs to"),
+    _name("role", "the role of the session in its workflow"),
+    Key(
+        "risk_domain",
+        False,
+        _word("TG164", *RISK_DOMAINS),
+        {"enum": list(RISK_DOMAINS)},
+        "the domain for the AANA gate",
+    ),
+    Key(
+        "evidence",
+        False,
+        lambda node, bounds: lists.read_evidence(node, bounds.findings),
+        {"type": "array", "maxItems": limits.LIST_ENTRIES, "items": {"type": "object"}},
+        "evidence references for the AANA gate",
+    ),
+)
+
+KEYS: Mapping[str, Key] = {key.name: key for key in _TABLE}
+"""Every key that there is, in the order of docs/spec/1-tool-request.md."""
+
 
 def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
     """Read every key of the mapping. Problems go to `bounds.findings`; a key with one is not in the result."""
     values: dict[str, Any] = {}
     findings = bounds.findings
-    version = _version(root)
+    written = root.value["schema_version"][1].value if "schema_version" in root.value else "1"
+    version = "2" if written in ("2", 2) and not isinstance(written, float) else "1"  # 1 where the value is none
     for name, (key_node, node) in root.value.items():
         key = KEYS.get(name)
         if key is None:
@@ -63,18 +378,30 @@ def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
     return values
 
 
-def check_together(root: YamlNode, values: Mapping[str, Any], backend: str, findings: Findings) -> None:
+def check_together(root: YamlNode, values: Mapping[str, Any], rules: Backend, findings: Findings) -> None:
     """Rules between keys, for the values that were read."""
 
     def place(name: str) -> YamlNode:
         return root.value[name][1] if name in root.value else YamlNode("", "", 1, 1)
 
-    rules = BACKENDS[backend]
-    _check_version(root, values, backend, findings)
+    if values.get("schema_version", rules.version) != rules.version:
+        newer = " or ".join(name for name, item in BACKENDS.items() if item.version == "2")
+        message = f'schema_version must be "{rules.version}" for backend {rules.name}; version 2 is for backend {newer}'
+        findings.at("TG131", place("schema_version"), message)
+    else:
+        for name in rules.keys:
+            if name not in root.value:
+                what = TOOL_TO_CALL if name == "tool" else KEYS[name].description
+                findings.add("TG121", 1, 1, f"the key {name} is missing; {what}")
+        rules.check(values, root.value, lambda rule, name, message: findings.at(rule, place(name), message))
+        ours = (*rules.keys, *rules.optional)
+        for name, key in KEYS.items():
+            if key.versions == rules.version == "2" and name in root.value and name not in ours:
+                findings.at("TG170", root.value[name][0], f"{name} is no key of backend {rules.name}; leave it out")
     if rules.language and values.get("language", rules.language).casefold() != rules.language:
-        findings.at("TG137", place("language"), f"language must be {rules.language} for backend {backend}")
+        findings.at("TG137", place("language"), f"language must be {rules.language} for backend {rules.name}")
     if not rules.network and values.get("network") == "allowlist":
-        message = f"network must be none for backend {backend}, which has no network"
+        message = f"network must be none for backend {rules.name}, which has no network"
         findings.at("TG138", place("network"), message)
     if "network" in values and (values["network"] == "allowlist") != ("network_allowlist" in root.value):
         message = (
@@ -90,34 +417,6 @@ def check_together(root: YamlNode, values: Mapping[str, Any], backend: str, find
     stems = {item.name.removesuffix(".tar") for item in values.get("inputs", ()) if item.unpack}
     if below and values["workdir"] != "/out" and below not in stems:
         findings.at("TG155", place("workdir"), "workdir is in no unpacked input; only those make folders in /in")
-
-
-def _version(root: YamlNode) -> str:
-    """The version whose keys are meant; 1 where the value is none."""
-    value = root.value["schema_version"][1].value if "schema_version" in root.value else "1"
-    return "2" if value in ("2", 2) and not isinstance(value, float) else "1"
-
-
-def _check_version(root: YamlNode, values: Mapping[str, Any], backend: str, findings: Findings) -> None:
-    """Rules between the version, the backend and what the backend needs."""
-
-    def place(name: str) -> YamlNode:
-        return root.value[name][1] if name in root.value else YamlNode("", "", 1, 1)
-
-    rules = BACKENDS[backend]
-    if values.get("schema_version", rules.version) != rules.version:
-        newer = " or ".join(name for name, item in BACKENDS.items() if item.version == "2")
-        message = f'schema_version must be "{rules.version}" for backend {backend}; version 2 is for backend {newer}'
-        findings.at("TG131", place("schema_version"), message)
-        return
-    for name in rules.keys:
-        if name not in root.value:
-            what = TOOL_TO_CALL if name == "tool" else KEYS[name].description
-            findings.add("TG121", 1, 1, f"the key {name} is missing; {what}")
-    rules.check(values, root.value, lambda rule, name, message: findings.at(rule, place(name), message))
-    for name, key in KEYS.items():
-        if key.versions == rules.version == "2" and name in root.value and name not in (*rules.keys, *rules.optional):
-            findings.at("TG170", root.value[name][0], f"{name} is no key of backend {backend}; leave it out")
 
 
 def _is_filled(root: YamlNode, name: str) -> bool:

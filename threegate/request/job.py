@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from threegate.core import canonical, limits
@@ -76,7 +77,7 @@ class Platform:
     seccomp_sha256: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Job:
     """What will run, whole."""
 
@@ -146,7 +147,7 @@ class Job:
             **({"unread": list(self.unread)} if self.unread else {}),
         }
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """job_sha256 of the approval statement."""
         return canonical.digest(self.meaning())

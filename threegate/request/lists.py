@@ -15,7 +15,7 @@ from threegate.request.fields import SHA256, FieldError, check_file_name, check_
 from threegate.request.findings import Findings
 from threegate.request.hosts import HostError, read_target
 from threegate.request.model import InputFile, NetworkTarget, OutputFile
-from threegate.request.yaml_nodes import plain_value
+from threegate.request.source import plain_value
 
 
 def read_inputs(node: YamlNode, findings: Findings) -> tuple[InputFile, ...]:

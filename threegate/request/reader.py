@@ -24,21 +24,18 @@ from threegate.core.secretscan.scan import Found, find_secrets, has_secret
 from threegate.core.strict_yaml import YamlNode
 from threegate.request import rules, sections
 from threegate.request.action import Action
-from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, Backend, why_absent
-from threegate.request.body import BodySection, read_sections
+from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, why_absent
 from threegate.request.characters import describe, hidden_places, visible
 from threegate.request.command.read_command import read_command
 from threegate.request.content import check_content
 from threegate.request.exposure import Exposure
-from threegate.request.findings import Findings
-from threegate.request.front_matter import check_together, read_keys
-from threegate.request.front_matter_keys import Bounds
-from threegate.request.masking import mask_lines, tell
+from threegate.request.findings import Findings, mask_lines, tell
+from threegate.request.front_matter import Bounds, check_together, read_keys
 from threegate.request.model import OutputFile, Request, Stage, exposure_of
 from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
-from threegate.request.source import Source, SourceRefused, read_front, read_source
-from threegate.request.yaml_nodes import YAMLRefused, scalars
+from threegate.request.sections import BodySection
+from threegate.request.source import Source, SourceRefused, read_front, read_mapping, read_source, scalars
 
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings
@@ -99,7 +96,7 @@ class _Reading:
         self.secrets: list[Found] = []
         self.clean = True
         self.withheld: set[int] = set()
-        self.backend = DEFAULT_BACKEND
+        self.closely: tuple[str, ...] = ()
         self.request: Request | None = None
         self.exposure: Exposure | None = None
         self.parts: dict[str, BodySection] = {}
@@ -122,7 +119,7 @@ class _Reading:
             self._check_text(source)
             try:
                 self._read(source)
-            except (SourceRefused, YAMLRefused) as error:
+            except SourceRefused as error:
                 self.findings.take(error.problem)
             for problem in check_content(self._prose(source), secrets=self.secrets):
                 self.findings.take(problem)
@@ -132,6 +129,7 @@ class _Reading:
         shown = source.lines if self.clean else mask_lines(source.text, self.secrets)
         if self.withheld:
             shown = tuple("[secret]" if index in self.withheld else line for index, line in enumerate(shown))
+        name: str | None = self.values.get("request_id")
         return Report(
             self.path,
             self.stage,
@@ -139,14 +137,9 @@ class _Reading:
             findings,
             self.request if valid else None,
             shown,
-            self._told_id(),
+            None if name is None or has_secret(name) else name,
             self.exposure if valid else None,
         )
-
-    def _told_id(self) -> str | None:
-        """The request's id, unless it is itself a secret."""
-        name: str | None = self.values.get("request_id")
-        return None if name is None or has_secret(name) else name
 
     def _check_name(self) -> None:
         name = PurePath(self.path).name
@@ -179,9 +172,8 @@ class _Reading:
         """The text with what has a closer reader (command, code, variables) blanked out and no heading left, every
         place kept: what counts as prose is decided by the sections that were read, not by what looks like one."""
         lines = [f" #{line[2:]}" if line.startswith("## ") else line for line in source.lines]
-        closely = BACKENDS[self.backend].closely if self.parts else ()
         for section in self.parts.values():
-            if section.name in closely:
+            if section.name in self.closely:
                 start = section.heading - 1
                 end = section.first_line - 1 + len(section.lines)
                 lines[start:end] = [" " * len(line) for line in lines[start:end]]
@@ -189,18 +181,34 @@ class _Reading:
 
     def _read(self, source: Source) -> None:
         front = read_front(source)
-        root, end = front.read, front.end
+        root, end = read_mapping(front.text), front.end
         if "\\" in front.text:
             self._check_decoded(root, end)
         self.values, self.written = read_keys(root, self.stage, self.bounds), root.value
-        if "backend" in root.value and "backend" not in self.values and why_absent(root.value["backend"][1].text):
-            return  # what else would be right is not known here
-        backend = self.backend = self._backend(root)
-        check_together(root, self.values, backend, self.findings)
-        parts = read_sections(source.lines[end + 1 :], end + 2, backend, self.findings)
-        if parts is not None:
-            self.parts = parts
-            self._read_parts(BACKENDS[backend])
+        values, findings = self.values, self.findings
+        name = values.get("backend", DEFAULT_BACKEND)
+        if "backend" in root.value and "backend" not in values:  # misspelled: guessed, for what else is wrong
+            if why_absent(root.value["backend"][1].text) is not None:
+                return  # what else would be right is not known here
+            plain = str(root.value["backend"][1].text).strip().casefold()
+            name = next((known for known in BACKENDS if known.casefold() == plain), DEFAULT_BACKEND)
+        backend = BACKENDS[name]
+        check_together(root, values, backend, findings)
+        parts = sections.read_sections(source.lines[end + 1 :], end + 2, backend, findings)
+        if parts is None:
+            return
+        self.parts, self.closely = parts, backend.closely
+        self.action = backend.read(self)
+        if "Output Expectations" in parts:
+            section = parts["Output Expectations"]
+            files = sections.read_file_list(section, "TG240", "/out/", findings)
+            if files and backend.no_outputs:
+                rule, message = backend.no_outputs
+                findings.add(rule, section.heading, 1, message)
+            elif files is not None:
+                self.outputs = sections.merge_outputs(files, values.get("outputs_expected"), findings, section)
+        if "Risk Assessment" in parts:
+            self.risk = sections.read_risk(parts["Risk Assessment"], values.get("network"), findings)
 
     def _check_decoded(self, root: YamlNode, last: int) -> None:
         """Escapes in quoted scalars can bring back what the raw text was cleared of."""
@@ -224,30 +232,6 @@ class _Reading:
             elif secrets_only:
                 continue
             self.findings.add(problem.rule, line, column, problem.message)
-
-    def _backend(self, root: YamlNode) -> str:
-        """The backend whose sections are expected; a misspelled one is guessed, and is an error anyway."""
-        if "backend" in self.values:
-            name: str = self.values["backend"]
-            return name
-        written = str(root.value["backend"][1].text if "backend" in root.value else DEFAULT_BACKEND)
-        plain = written.strip().casefold()
-        return next((name for name in BACKENDS if name.casefold() == plain), DEFAULT_BACKEND)
-
-    def _read_parts(self, backend: Backend) -> None:
-        """Read the sections."""
-        findings, values, parts = self.findings, self.values, self.parts
-        self.action = backend.read(self)
-        if "Output Expectations" in parts:
-            section = parts["Output Expectations"]
-            files = sections.read_file_list(section, "TG240", "/out/", findings)
-            if files and backend.no_outputs:
-                rule, message = backend.no_outputs
-                findings.add(rule, section.heading, 1, message)
-            elif files is not None:
-                self.outputs = sections.merge_outputs(files, values.get("outputs_expected"), findings, section)
-        if "Risk Assessment" in parts:
-            self.risk = sections.read_risk(parts["Risk Assessment"], values.get("network"), findings)
 
     def _make(self, sha256: str) -> None:
         """Make the request, if no rule found an error."""

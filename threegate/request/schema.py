@@ -13,7 +13,7 @@ from pydantic import Field
 from threegate.core.record import Record, published, schema_of
 from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Opacity
-from threegate.request.front_matter_keys import KEYS, TOOL_TO_CALL, Key
+from threegate.request.front_matter import KEYS, TOOL_TO_CALL, Key
 from threegate.request.model import Stage
 from threegate.request.report import Op, Severity
 

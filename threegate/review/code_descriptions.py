@@ -12,7 +12,7 @@ from typing import Final
 from threegate.contracts.codes import CODES
 from threegate.contracts.reasons import REASONS
 from threegate.core.errors import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
-from threegate.trail.known_kinds import known_kinds
+from threegate.trail.event import known_kinds
 from threegate.trail.payloads import Payload
 
 APPROVAL: Final[dict[str, str]] = {

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from threegate.approval.batch import SignedApproval
 from threegate.approval.facts import Check, LaunchFacts, requester_of
 from threegate.approval.launch import launch_checks
 from threegate.approval.quorum import check_countersignature
 from threegate.approval.shown.time_read import Reading
 from threegate.approval.signature import sign_statement
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_APPROVAL
-from threegate.approval.statement import Countersignature, format_utc, render_signed
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
+from threegate.approval.statement import Countersignature, SignedApproval, format_utc, render_signed
 from threegate.core import durable
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError

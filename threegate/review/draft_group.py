@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from threegate.approval.shown.request_sections import size_text
 from threegate.core import limits
-from threegate.core.screen_parts import size_text
 from threegate.review.group_screen import in_table
 from threegate.review.group_shape import job_shape, shape_of
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from threegate.core.errors import Refused, ThreeGateError
 from threegate.core.plugins import Place
 from threegate.core.workspace import Workspace
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 from threegate.trail.trail import Trail
 
 if TYPE_CHECKING:

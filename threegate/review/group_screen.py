@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from threegate.approval.shown.escaped_lines import WIDTH
-from threegate.approval.shown.request_sections import job_exposure
-from threegate.approval.shown.screen_lines import render_sections
+from threegate.approval.shown.escaped_lines import WIDTH, render_sections
+from threegate.approval.shown.request_sections import job_exposure, size_text
 from threegate.approval.statement import format_utc
 from threegate.core import limits
-from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section, size_text
+from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section
 from threegate.core.settings import Settings
 from threegate.request.shown_whole import why_not_plain
 from threegate.review.group_shape import VaryingValue, differing, outliers_first, values_of

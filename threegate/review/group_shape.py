@@ -22,7 +22,7 @@ from threegate.request.backend import BACKENDS
 from threegate.request.command.pinned_script import script_word
 from threegate.request.job import Job
 from threegate.request.model import Request, exposure_of
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 _SAME: Final[dict[str, Any]] = {
     "file_name": "",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from threegate.core import durable, limits
-from threegate.core.front_matter_handler import FrontMatterRefused, read_front_matter
 from threegate.core.workspace import RequesterFolders
+from threegate.request.source import FrontMatterRefused, read_front_matter
 
 _LINE = re.compile(r'^(status|reason|request_id|result_id|created_utc): (?:"([^"\\]*)"|([a-z_]+))$', re.MULTILINE)
 
@@ -63,7 +63,7 @@ def list_results(
         except OSError as error:
             text = f"(cannot be read: {error.strerror or error})"
         try:
-            values = read_front_matter(text, _short_values, max_bytes=limits.RESULT_BYTES).read
+            values = _short_values(read_front_matter(text, max_bytes=limits.RESULT_BYTES).text)
         except FrontMatterRefused:
             values = {}
         reason = values.get("reason", "")

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from threegate.approval.shown.request_sections import Beside, Warning_, read_all, request_sections
-from threegate.approval.shown.signed_text import shown_request
+from threegate.approval.shown.request_sections import Beside, Warning_, read_all, request_sections, shown_request
 from threegate.approval.statement import format_utc
 from threegate.core.errors import Refused
 from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Quote, Section

@@ -39,9 +39,9 @@ from threegate.runners.backend import running
 from threegate.runners.machine import never_fits
 from threegate.trail.history import RequestHistory, refuse_unknown_event
 from threegate.trail.index import KnownRun
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Rejected
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
+from threegate.trail.trail import LockedTrail
 
 if TYPE_CHECKING:
     pass

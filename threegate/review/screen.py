@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from threegate.approval.shown.escaped_lines import WIDTH, Title, field, numbered, own, quoted
-from threegate.approval.shown.screen_lines import render_sections
+from threegate.approval.shown.escaped_lines import WIDTH, Title, field, numbered, own, quoted, render_sections
 from threegate.core.settings import Settings
 from threegate.review.compare import Comparison
 from threegate.review.line_diff import unified

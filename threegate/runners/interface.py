@@ -1,7 +1,8 @@
 """What a runner is: it takes a Clearance and a Job and returns an Outcome. It knows no gate.
 
 Nothing here assumes that the run is local. Every limit is mandatory; one that could not be enforced is
-reported in `Outcome.effective_limits`.
+reported in `Outcome.effective_limits`. Of what a run writes to stdout and stderr the beginning is kept, all of it is
+counted and hashed, and memory stays below STREAM_KEPT_BYTES per stream.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from threegate.core import limits
 from threegate.runners.live_output import LastOutput
 
 if TYPE_CHECKING:  # code that only reads results imports no gate
     from threegate.core.workspace import Workspace
     from threegate.judgement.judge import Clearance
     from threegate.request.job import Job, Platform
-    from threegate.trail.payloads.placed import Owner
+    from threegate.trail.payloads.payload import Owner
 
 Status = Literal[
     "succeeded",
@@ -193,7 +195,40 @@ class Runner(Protocol):
         """Release everything that was started ahead."""
 
 
+class StreamMeter:
+    """Counts and hashes one stream and keeps its first STREAM_KEPT_BYTES."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._hash = hashlib.sha256()
+        self.tail = b""
+        """The last LIVE_TAIL_BYTES."""
+        self.size = 0
+        """Bytes written so far."""
+
+    def write(self, data: bytes) -> None:
+        """Process the next bytes of the stream."""
+        room = limits.STREAM_KEPT_BYTES - len(self._kept)
+        if room > 0:
+            self._kept += data[:room]
+        self._hash.update(data)
+        self.tail = (self.tail + data[-limits.LIVE_TAIL_BYTES :])[-limits.LIVE_TAIL_BYTES :]
+        self.size += len(data)
+
+    def result(self) -> Stream:
+        """The stream in the form used in an Outcome."""
+        return Stream(bytes(self._kept), self.size, self._hash.hexdigest())
+
+
+EMPTY = StreamMeter().result()
+"""A stream to which nothing was written."""
+
+
+def nothing_ran(reason: str) -> Outcome:
+    """The outcome of a run of which not one instruction ran."""
+    return Outcome("unavailable", reason, EMPTY, EMPTY)
+
+
 def nothing_known(detail: str) -> Outcome:
     """The outcome of a run whose progress is unknown: `interrupted`, never run again."""
-    empty = Stream(b"", 0, hashlib.sha256(b"").hexdigest())
-    return Outcome("interrupted", detail, empty, empty)
+    return Outcome("interrupted", detail, EMPTY, EMPTY)

@@ -48,8 +48,10 @@ class Collected:
     artifacts: list[Artifact] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     exceeded: str | None = None
-    """Which limit of /out ended the collection, or None."""
+    """Which limit of /out ended the collection, or None. Past it nothing more is kept."""
     unnamed: int = 0
+    size: int = 0
+    """Bytes of the artifacts."""
 
     def drop(self, name: str, reason: str) -> None:
         """Name what is left out, or count it."""
@@ -57,6 +59,25 @@ class Collected:
             self.dropped.append(f"{shown(name)}: {reason}")
         else:
             self.unnamed += 1
+
+    def refusal(self, size: int, bounds: JobLimits) -> str | None:
+        """Why a file of this size is not kept, or None."""
+        if size > bounds.file_bytes:
+            return f"{size} bytes, more than the {bounds.file_bytes} that a file may have"
+        if self.exceeded:
+            return "after a file that exceeded a limit of /out"
+        if len(self.artifacts) >= bounds.out_files:
+            self.exceeded = too_many(bounds)
+            return "beyond the file limit of /out"
+        if self.size + size > bounds.out_bytes:
+            self.exceeded = f"/out holds more than {bounds.out_bytes} bytes"
+            return "beyond the byte limit of /out"
+        return None
+
+    def keep(self, path: PurePosixPath, size: int, digest: str) -> None:
+        """Name a file that is kept."""
+        self.size += size
+        self.artifacts.append(Artifact(str(path), size, digest))
 
     def finish(self) -> None:
         """Report how many are not named, and sort the artifacts."""
@@ -89,7 +110,7 @@ def collect(folder: Path, bounds: JobLimits) -> Collected:
     records the outputs does it (`results.write_record`). Raises OSError if the disk fails.
     """
     found = Collected()
-    collector = _Collector(bounds, found, folder)
+    collector = _Collector(bounds, found)
     with open_folder(folder) as descriptor:
         collector.walk(descriptor, PurePosixPath(), 0)
         # Not before: a file with several names shows by their number what it is.
@@ -148,7 +169,7 @@ def _copy_pinned(item: JobInput, pinned: Path, folder: int) -> None:
         target = os.open(item.name, _CREATE, 0o600, dir_fd=folder)
         try:
             cloned = _reflink(source, target)
-            digest, size = _hash(target) if cloned else _copy(source, target, item.size, item.name)
+            digest, size = _hash(target) if cloned else copy(source, target, item.size, item.name)
             if size != item.size or digest != item.sha256:
                 raise StagingError(f"input {item.name}: its pinned bytes changed since the approval")
             os.fchmod(target, 0o444)
@@ -185,7 +206,7 @@ def _hash(descriptor: int) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-def _copy(source: int, target: int, most: int, path: str | Path) -> tuple[str, int]:
+def copy(source: int, target: int, most: int, path: str | Path) -> tuple[str, int]:
     """Copy at most `most` + 1 bytes, and hash what was written. `path` is only passed to observers."""
     digest = hashlib.sha256()
     size = 0
@@ -196,56 +217,6 @@ def _copy(source: int, target: int, most: int, path: str | Path) -> tuple[str, i
     return digest.hexdigest(), size
 
 
-class KeptOutputs:
-    """What is kept of a run's outputs below `target`, limited in bytes and files. Past a limit nothing more
-    is kept.
-    """
-
-    def __init__(self, bounds: JobLimits, found: Collected, target: Path) -> None:
-        self._bounds = bounds
-        self._found = found
-        self._target = target
-        self._bytes = 0
-
-    def refusal(self, size: int) -> str | None:
-        """Why a file of this size is not kept, or None."""
-        if size > self._bounds.file_bytes:
-            return f"{size} bytes, more than the {self._bounds.file_bytes} that a file may have"
-        if self._found.exceeded:
-            return "after a file that exceeded a limit of /out"
-        if len(self._found.artifacts) >= self._bounds.out_files:
-            self._found.exceeded = too_many(self._bounds)
-            return "beyond the file limit of /out"
-        if self._bytes + size > self._bounds.out_bytes:
-            self._found.exceeded = f"/out holds more than {self._bounds.out_bytes} bytes"
-            return "beyond the byte limit of /out"
-        return None
-
-    def make_folder(self, target: int, path: PurePosixPath) -> None:
-        """Create a folder of the outputs in the open folder `target`."""
-        durable.make_folder_at(target, path.name, self._target / path)
-
-    def keep(self, source: int, target: int, path: PurePosixPath, size: int, most: int) -> None:
-        """Copy a file of `size` bytes from the position of the descriptor `source`, reading at most `most` +
-        1 bytes.
-
-        Raises OSError, also if it has another size.
-        """
-        copy = durable.create_at(target, path.name, self._target / path, 0o400)
-        try:
-            digest, written = _copy(source, copy, most, self._target / path)
-            if written != size:
-                raise OSError(f"{path}: its size changed while it was collected")
-        finally:
-            os.close(copy)
-        self.add(path, size, digest)
-
-    def add(self, path: PurePosixPath, size: int, digest: str) -> None:
-        """Name a file that is kept."""
-        self._bytes += size
-        self._found.artifacts.append(Artifact(str(path), size, digest))
-
-
 def too_many(bounds: JobLimits) -> str:
     """The message if /out has more names than allowed."""
     return f"/out holds more than {bounds.out_files} files"
@@ -254,10 +225,9 @@ def too_many(bounds: JobLimits) -> str:
 class _Collector:
     """One walk through what a run left, bounded in names and depth."""
 
-    def __init__(self, bounds: JobLimits, found: Collected, folder: Path) -> None:
+    def __init__(self, bounds: JobLimits, found: Collected) -> None:
         self._bounds = bounds
         self._found = found
-        self._kept = KeptOutputs(bounds, found, folder)
         self._entries = 0
         self.left_out: list[PurePosixPath] = []
         """What is removed after the walk."""
@@ -298,13 +268,13 @@ class _Collector:
         descriptor = os.open(path.name, _READ, dir_fd=folder)
         try:
             facts = os.fstat(descriptor)
-            reason = _refusal(facts) or self._kept.refusal(facts.st_size)
+            reason = _refusal(facts) or self._found.refusal(facts.st_size, self._bounds)
             if reason is None:
                 digest, size = _hash(descriptor)
                 if size != facts.st_size:
                     raise OSError(f"{path}: its size changed while it was collected")
                 os.fchmod(descriptor, 0o400)
-                self._kept.add(path, size, digest)
+                self._found.keep(path, size, digest)
         finally:
             os.close(descriptor)
         return reason

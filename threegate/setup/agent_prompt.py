@@ -18,7 +18,7 @@ from threegate.core.plugins import Place
 from threegate.core.settings import RequestSettings, Settings
 from threegate.judgement.policy import Policy
 from threegate.request.backend import BACKENDS
-from threegate.request.front_matter_keys import KEYS
+from threegate.request.front_matter import KEYS
 from threegate.request.rules import RULES
 from threegate.setup.agent_examples import AgentExample, request_examples
 

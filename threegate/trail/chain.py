@@ -22,6 +22,7 @@ from threegate.trail.event import (
     HASH_MARK,
     HASH_PART,
     KEYS,
+    KIND,
     TIME,
     VERSION,
     Event,
@@ -29,7 +30,6 @@ from threegate.trail.event import (
     check_values,
     parse_line,
 )
-from threegate.trail.known_kinds import KIND
 from threegate.trail.payloads import PAYLOADS
 from threegate.trail.tree import LEAF_PREFIX
 

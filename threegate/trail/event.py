@@ -1,8 +1,10 @@
-"""One event of the trail: its values, its canonical line, and the strict reader of a line.
+"""One event of the trail: its kind, its values, its canonical line, and the strict reader of a line.
 
 Invariant: a line is exactly the RFC 8785 rendering of its own parse; `hash` is the SHA-256 of that rendering
 without the key `hash`. Values are ASCII strings, whole numbers, booleans and null (in lists and objects), for
-which orjson with sorted keys gives the canonical form; a property test holds it against rfc8785.
+which orjson with sorted keys gives the canonical form; a property test holds it against rfc8785. A kind of the core is
+its own whatever plugins give, and a kind that nobody gives is read, hashed and counted like any other, has the effects
+of its reserved keys (`trail.reserved`), and is never written.
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ import hashlib
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
-from threegate.trail.known_kinds import KIND, Opaque, class_of
+from threegate.core.plugins import Place
 from threegate.trail.payloads import PAYLOADS, Payload
+from threegate.trail.payloads.payload import History, frozen_fields
 
 VERSION: Final = 1
 
@@ -32,6 +36,47 @@ HASH_MARK: Final = b',"hash":"'
 HASH_PART: Final = len(HASH_MARK) + 64 + 1
 RESERVED: Final = ("files", "ids_sha256", "nonce", "signed")
 """The keys that have a meaning for the core in every kind of a plugin, known or not (`trail.reserved`)."""
+
+
+KINDS: Final[Place[tuple[type[Payload], ...]]] = Place("kinds")
+"""The classes of a plugin's kinds. They stay when it is turned off, since the trail has its events already."""
+
+KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,39}(\.[a-z][a-z0-9_]{0,39})?", re.ASCII).fullmatch
+"""What the `type` of an event may be, known or not; new kinds of plugins are named ``plugin.kind``."""
+
+
+NOT_KNOWN: Final = "a kind of event that is not known here"
+"""What all that people read about such an event."""
+
+
+@frozen_fields
+class Opaque(Payload):
+    """An event of a kind that nothing here knows: its plugin was deleted, or a later version wrote it."""
+
+    type: str
+    """The event's."""
+
+    def sentence(self) -> str:
+        return f"recorded {self.type}, {NOT_KNOWN}"
+
+    def change(self, history: History, event: object) -> None:
+        history.unknown = history.unknown or self.type
+
+
+@cache
+def plugin_kinds() -> dict[str, type[Payload]]:
+    """The class of each kind that a plugin gives, by the event's `type`."""
+    return {cls.kind: cls for classes in KINDS.given().values() for cls in classes if cls.kind not in PAYLOADS}
+
+
+def class_of(kind: str) -> type[Payload] | None:
+    """The class of a kind; None for one that is not known. A plugin is asked only for what the core does not know."""
+    return PAYLOADS.get(kind) or plugin_kinds().get(kind)
+
+
+def known_kinds() -> dict[str, type[Payload]]:
+    """All of them."""
+    return {**PAYLOADS, **plugin_kinds()}
 
 
 class LineError(ValueError):
@@ -157,7 +202,7 @@ def make_event(
     type: str,
     request_id: str | None,
     actor: str,
-    data: Mapping[str, Any] | None,
+    data: Mapping[str, Any],
     prev: str,
 ) -> Event:
     """Render one event. Raises ValueError for a kind that is not known, and for a plugin's that announces more than a
@@ -165,7 +210,7 @@ def make_event(
     """
     if class_of(type) is None:
         raise ValueError(f"no event type {type!r}")
-    clean = trail_value(dict(data or {}))
+    clean = trail_value(dict(data))
     body: dict[str, Any] = {
         "v": VERSION,
         "seq": seq,

@@ -14,7 +14,7 @@ import orjson
 
 from threegate.core.errors import Refused
 from threegate.trail.event import Event, event_of_line
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 UNKNOWN_EVENT: Final = "unknown_event"
 """The reason code of a request that waits, or is not approved, for the sake of `RequestHistory.unknown`."""

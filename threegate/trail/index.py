@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import TrailError
-from threegate.trail.event import Event, parse_line
+from threegate.trail.event import Event, parse_line, plugin_kinds
 from threegate.trail.history import Record, RequestHistory, Settled
 from threegate.trail.kept_index import ROW, KeptIndex
-from threegate.trail.known_kinds import plugin_kinds
 from threegate.trail.payloads import (
     PAYLOADS,
     Applied,
@@ -41,7 +40,7 @@ from threegate.trail.payloads import (
     WorkspaceAdopted,
     WorkspaceCreated,
 )
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 from threegate.trail.reserved import reserved
 from threegate.trail.spilled_index import SpilledIndex
 from threegate.trail.tree import Frontier
@@ -325,7 +324,7 @@ class TrailIndex:
         return record.history(self.event_at) if record else None
 
     def _record(self, request_id: str) -> Record | None:
-        data = self.kept.get(b"r" + request_id.encode()) if self.kept else None
+        data = self._kept(b"r", request_id)
         return Record(request_id, data) if data else None
 
     def history(self, request_id: str) -> RequestHistory | None:
@@ -364,20 +363,19 @@ class TrailIndex:
     def is_void(self, *marks: str | None) -> bool:
         """Whether the approval with one of these marks (`Approved.marks`) is void: it never runs."""
         given = [mark for mark in marks if mark is not None]
-        if any(mark in self._void for mark in given):
-            return True
-        return self.kept is not None and any(self.kept.get(b"v" + mark.encode("utf-8", "replace")) for mark in given)
+        return any(mark in self._void for mark in given) or any(self._kept(b"v", mark) for mark in given)
 
     def nonce_used(self, nonce: str) -> bool:
         """Whether a claim, another act, or the end of its approval used this nonce up (an approval alone does not)."""
-        return nonce in self._nonces or self._kept_nonce(nonce) == b"u" or self.is_void(nonce)
+        return nonce in self._nonces or self._kept(b"n", nonce) == b"u" or self.is_void(nonce)
 
     def nonce_known(self, nonce: str) -> bool:
         """Whether any event names this nonce, approvals and countersignatures too."""
-        return nonce in self._known_nonces or self._kept_nonce(nonce) is not None
+        return nonce in self._known_nonces or self._kept(b"n", nonce) is not None
 
-    def _kept_nonce(self, nonce: str) -> bytes | None:
-        return self.kept.get(b"n" + nonce.encode("utf-8", "replace")) if self.kept else None
+    def _kept(self, kind: bytes, key: str) -> bytes | None:
+        """What the kept index has under a key of this kind (`trail.kept_index`), or None."""
+        return self.kept.get(kind + key.encode("utf-8", "replace")) if self.kept else None
 
     def name_used(self, file_name: str) -> bool:
         """Whether an approved or claimed request had this file name (an abandoned approval frees it)."""
@@ -387,7 +385,7 @@ class TrailIndex:
         """The request that was approved or claimed under this file name, or None."""
         if file_name in self._names:
             return self._names[file_name]
-        found = self.kept.get(b"f" + file_name.encode("utf-8", "replace")) if self.kept else None
+        found = self._kept(b"f", file_name)
         return found.decode() if found else None
 
     def id_used(self, request_id: str) -> bool:

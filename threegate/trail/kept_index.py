@@ -9,12 +9,18 @@ must have the hash stored here.
 Layout: a magic line; eight bytes of length and a JSON header; for each event 40 bytes (position in the trail,
 hash); a sorted table of keys and values (``r`` request, ``n`` nonce, ``v`` mark of a void approval, ``f`` file name);
 an Ed25519 signature over the BLAKE2b-256.
+
+Reading a long trail continues after the last line of such an index only if it was made with the same plugins, its
+closed segments exist with their sizes, and its last line is, byte for byte, where it was; in every other case the trail
+is read from its first line. The lines before are not read again: `threegate audit verify` reads all of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+import os
+import stat
 import struct
 import sys
 from array import array
@@ -22,13 +28,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from threegate.core import durable, limits
+from threegate.core.errors import TrailError, Unavailable
 from threegate.core.user_state import UserState
-from threegate.trail.workspace_key import SigningKey, VerifierKey
+from threegate.trail.chain import WORKSPACE_ID, open_segment
+from threegate.trail.event import Event, LineError, parse_line, plugin_kinds
+from threegate.trail.workspace_key import SigningKey, VerifierKey, load_key
 
 MAGIC: Final = b"threegate-index/3\n"
 """Earlier versions did not know which approvals are void, or which kinds of events are not known: a file of theirs is
@@ -94,13 +103,17 @@ def place(workspace_id: str) -> Path:
     return UserState.of(workspace_id).folder / "index"
 
 
-def read_kept_index(workspace_id: str, key: VerifierKey) -> KeptIndex | None:
-    """The kept index of a workspace; None when there is none, or none that its key signed in this version's form."""
+def read_kept_index(workspace_id: str, key: VerifierKey | None = None) -> KeptIndex | None:
+    """The kept index of a workspace; None when there is none, or none that its key signed in this version's form.
+
+    Without `key` it is read too, if there is an index. Raises Unavailable if that cannot be done.
+    """
     try:
         data = durable.read_regular(place(workspace_id), max_bytes=limits.TRAIL_INDEX_BYTES)
     except OSError:
         return None
     body = memoryview(data)[:-_SIGNATURE]
+    key = key or load_key(workspace_id).public
     if not data.startswith(MAGIC) or not key.verify(data[-_SIGNATURE:], _to_sign(body)):
         return None
     kept = KeptIndex(data)
@@ -163,3 +176,57 @@ def _signed(key: SigningKey, pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _to_sign(body: bytes | memoryview) -> bytes:
     """What is signed; a checkpoint's text cannot begin so, for an origin has no blank."""
     return _SIGNED + hashlib.blake2b(body, digest_size=32).digest()
+
+
+class Resumed(NamedTuple):
+    """A kept index that fits, its last event, and where that event's line ends."""
+
+    kept: KeptIndex
+    event: Event
+    segments: int
+    """How many closed segments are completely before it."""
+    offset: int
+    """Where the next line starts, in the file after those."""
+
+
+def resume(paths: list[Path], current: Path) -> Resumed | None:
+    """The place to read on from; None: from the beginning. `paths` are the closed segments, oldest first."""
+    try:
+        first = parse_line(line_at(paths[0] if paths else current, 0))
+        if not WORKSPACE_ID.fullmatch(first.prev):
+            return None
+        kept = read_kept_index(first.prev)
+        if kept is None or kept.row(1)[1] != first.hash or kept.header["kinds"] != sorted(plugin_kinds()):
+            return None  # where a plugin came or went, the same events say something else
+        named = [(str(name), int(size)) for name, size in kept.header["segments"]]
+        if named != [_shape(path) for path in paths[: len(named)]]:
+            return None
+        position, digest = kept.row(kept.seq)
+        start = position - sum(size for _, size in named)
+        event = parse_line(line_at([*paths, current][len(named)], start))
+    except (OSError, LineError, TrailError, Unavailable):
+        return None
+    if (event.seq, event.hash) != (kept.seq, digest):
+        return None
+    return Resumed(kept, event, len(named), start + len(event.line) + 1)
+
+
+def line_at(path: Path, offset: int, descriptor: int | None = None) -> bytes:
+    """The line that starts at a byte of a file, without its newline. Raises OSError, TrailError."""
+    opened = open_segment(path) if descriptor is None else descriptor
+    try:
+        data = os.pread(opened, 4096, offset)
+        if b"\n" not in data:
+            data = os.pread(opened, limits.TRAIL_LINE_BYTES + 1, offset)
+    finally:
+        if descriptor is None:
+            os.close(opened)
+    return data.partition(b"\n")[0]
+
+
+def _shape(path: Path) -> tuple[str, int]:
+    """Name and size of a closed segment. Raises OSError when it is none."""
+    facts = path.lstat()
+    if not stat.S_ISREG(facts.st_mode):
+        raise OSError(f"{path}: is no regular file")
+    return path.name, facts.st_size

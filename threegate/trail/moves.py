@@ -19,8 +19,8 @@ from threegate.core.file_names import request_of_companion
 from threegate.core.workspace import STATES, Workspace
 from threegate.trail.event import Event, trail_text
 from threegate.trail.history import RequestHistory
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Payload, Placed
+from threegate.trail.trail import LockedTrail
 
 NUMBERS = 10_000
 """How many files of one name a folder takes."""
@@ -111,7 +111,9 @@ def deliver(
     if not files:
         raise ValueError("nothing to deliver")
     number = next(
-        number for number in range(1, NUMBERS) if not any(_taken(numbered(path, number)) for path, _, _ in files)
+        number
+        for number in range(1, NUMBERS)
+        if not any(os.path.lexists(numbered(path, number)) for path, _, _ in files)
     )
     placed = [(numbered(path, number), content, mode) for path, content, mode in files]
     last = placed[-1][0]
@@ -204,7 +206,7 @@ def free_name(path: Path) -> Path:
     """`path` with its `told_name`, or the first numbered name that is not taken. Raises Unavailable after thousands."""
     path = path.with_name(told_name(path.name))
     for number in range(1, NUMBERS):
-        if not _taken(candidate := numbered(path, number)):
+        if not os.path.lexists(candidate := numbered(path, number)):
             return candidate
     raise Unavailable(f"{path}: there are already {NUMBERS} files with this name; clean up the folder")
 
@@ -235,7 +237,3 @@ def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
         if path.is_file() and not path.is_symlink():
             return path
     return None
-
-
-def _taken(path: Path) -> bool:
-    return os.path.lexists(path)

@@ -1,4 +1,4 @@
-"""The trail's files: read on, set a torn end aside, reserve space, write.
+"""The trail's files: read on, set a torn end aside, write.
 
 Invariant: only verified next lines enter the index; only bytes of events that the index already has are
 written. Everything here is called under the exclusive lock, by `Trail`.
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
-from threegate.core.durable import disk_reserve, may_use_reserve, until_it_fits
-from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_full
+from threegate.core.durable import disk_reserve
+from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
 from threegate.trail.chain import (
     Chain,
@@ -30,9 +30,8 @@ from threegate.trail.chain import (
 from threegate.trail.event import Event, LineError, format_time, make_event, parse_line
 from threegate.trail.history import RequestHistory
 from threegate.trail.index import TrailIndex
-from threegate.trail.kept_index import KeptIndex
+from threegate.trail.kept_index import KeptIndex, line_at, resume
 from threegate.trail.payloads import Payload, Quarantined
-from threegate.trail.resume import line_at, resume
 from threegate.trail.tree import leaf_hash
 
 Clock = Callable[[], datetime]
@@ -210,13 +209,10 @@ class TrailOnDisk:
                 raise TrailError(
                     f"{self._path}: the trail is missing; restore it, nothing is started without it"
                 ) from None
-            self._new_segment()
+            with disk_reserve(self.workspace.reserve):
+                durable.deliver(self._path, b"", 0o600)
             self._descriptor = open_segment(self._path, os.O_RDWR | os.O_APPEND)
         self._offset = self._reserved = 0
-
-    def _new_segment(self) -> None:
-        with disk_reserve(self.workspace.reserve):
-            durable.deliver(self._path, b"", 0o600)
 
     def _same_file(self) -> None:
         """The name still leads to the file that we read, or to its successor after a rotation."""
@@ -306,52 +302,20 @@ class TrailOnDisk:
         self._offset = start + len(event.line) + 1
         self.fixed.append(f"{place}: {len(tail)} bytes were set aside as {name}")
 
-    # ---- appending (called by LockedTrail only)
-
-    def _next_time(self) -> str:
-        return max(format_time(self.clock()), self._chain.time)
+    # ---- writing (called by LockedTrail only)
 
     def _next(self, payload: Payload, request_id: str | None, actor: str, time: str | None = None) -> Event:
+        """The event that comes next; nothing is written."""
         chain = self._chain
         return make_event(
             seq=chain.seq + 1,
-            time=time or self._next_time(),
+            time=time or max(format_time(self.clock()), chain.time),
             type=payload.kind,
             request_id=request_id,
             actor=actor,
             data=payload.to_data(),
             prev=chain.hash,
         )
-
-    def _append(self, event: Event, waiting: int) -> None:
-        """Take an event of our own into the index; `waiting` bytes before it are not written yet."""
-        self._chain.follow(event)
-        self._index.add(event, self._base + self._offset + waiting)
-
-    def _reserve(self, length: int) -> None:
-        """Space on disk for `length` more bytes before anything is promised. Raises DiskFull, Unavailable.
-
-        On a full disk the last TRAIL_KEPT_BYTES of what is reserved are only for who may use the disk reserve.
-        """
-        privileged = may_use_reserve()
-        if self._offset + length + (0 if privileged else limits.TRAIL_KEPT_BYTES) <= self._reserved:
-            return
-        wanted = length + limits.TRAIL_RESERVED_BYTES
-        try:
-            try:
-                durable.reserve_fd(self._current, self._offset, wanted, self._path)
-            except OSError as error:
-                if not privileged or not is_disk_full(error):
-                    raise
-                wanted = length  # there, as a rule: who may not use the reserve leaves it behind the end
-                until_it_fits(lambda: durable.reserve_fd(self._current, self._offset, wanted, self._path))
-        except OSError as error:
-            full = is_disk_full(error)
-            raise (DiskFull if full else Unavailable)(
-                f"{self._path}: {'the disk is full' if full else error.strerror or error}; "
-                "nothing new is started until the trail has space"
-            ) from error
-        self._reserved = self._offset + wanted
 
     def _write(self, data: bytes) -> int:
         """Write whole lines; the number of the write, for `_settle`. Raises TrailError."""

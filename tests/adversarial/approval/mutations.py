@@ -16,8 +16,7 @@ from tests.approval.material import APPROVED, DATA, DATA_SHA, NOW, TTL, Approved
 from threegate.approval import way
 from threegate.approval.facts import LaunchFacts, PinnedFile
 from threegate.approval.operators import load_operators
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_ACT, render_armor
+from threegate.approval.ssh_wire import NAMESPACE_ACT, MalformedError, render_armor
 from threegate.approval.statement import Act, Countersignature, SignedBytes, StatementInput, render_signed
 from threegate.core.settings import QuorumSettings
 from threegate.request.action import Command

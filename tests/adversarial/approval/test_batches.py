@@ -23,8 +23,7 @@ from threegate.acts.approve import Promoted, promote, seal, sign
 from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
 from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import OperatorDecision
-from threegate.approval.batch import Batch
-from threegate.approval.statement import SignedBytes
+from threegate.approval.statement import Batch, SignedBytes
 from threegate.core import durable
 from threegate.core.canonical import canonical_bytes
 from threegate.core.errors import InvalidInput, Refused

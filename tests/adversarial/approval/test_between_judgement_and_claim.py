@@ -24,8 +24,8 @@ from threegate.launch import pipeline
 from threegate.launch.approved_file import Approved, Ended, Waiting, read_approved
 from threegate.launch.context import Context
 from threegate.review.countersign import countersign, open_waiting
-from threegate.runners.budget import Budget
 from threegate.runners.interface import Control
+from threegate.runners.machine import Budget
 
 
 @pytest.fixture

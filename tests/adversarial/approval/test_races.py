@@ -25,7 +25,7 @@ from threegate.acts.approve import Sealed, promote, seal, sign
 from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import revoke_operator
 from threegate.acts.signed_acts import OperatorDecision
-from threegate.approval.batch import SignedApproval
+from threegate.approval.statement import SignedApproval
 from threegate.cli import execute
 from threegate.core.errors import Refused, ThreeGateError
 from threegate.daemon.log import Log

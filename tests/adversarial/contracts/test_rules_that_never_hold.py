@@ -13,7 +13,7 @@ from tests.contracts.material import NOW, call, codes, compiled, folder, opened
 from tests.support import make_place
 from threegate import cli
 from threegate.contracts import engine
-from threegate.contracts.folder import read_folder
+from threegate.contracts.compiled import read_folder
 from threegate.contracts.scenario import run_tests
 from threegate.contracts.state import CallOutcome
 from threegate.core import limits

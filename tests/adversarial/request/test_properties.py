@@ -18,12 +18,12 @@ from tests.adversarial.request.mutations import corpus, mutate
 from tests.conftest import examples
 from tests.request.examples import era, ids, monty, read
 from threegate.request.backend import BACKENDS
-from threegate.request.body import lines_outside_fences, read_sections
 from threegate.request.findings import Findings
 from threegate.request.job import Platform, build_job
 from threegate.request.model import Request
 from threegate.request.render_draft import render_request
 from threegate.request.report import Report
+from threegate.request.sections import lines_outside_fences, read_sections
 
 CORPUS = corpus()
 WORDS = [
@@ -150,7 +150,7 @@ def test_what_runs_never_changes_without_the_digest() -> None:
 @given(LINES)
 def test_the_two_heading_readers_agree_or_the_file_is_refused(lines: list[str]) -> None:
     findings = Findings()
-    sections = read_sections(lines, 1, "ERA", findings)
+    sections = read_sections(lines, 1, BACKENDS["ERA"], findings)
     if sections is None:
         assert findings.problems
         return

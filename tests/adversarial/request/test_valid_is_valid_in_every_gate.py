@@ -22,8 +22,7 @@ from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.session_table import SessionTable
 from threegate.contracts.state import Call
 from threegate.core.settings import Settings
-from threegate.judgement.gate_inputs import call_arguments, tool_name
-from threegate.judgement.judge import assess
+from threegate.judgement.judge import assess, call_arguments, tool_name
 from threegate.judgement.policy import make_policy
 from threegate.request.job import Platform, build_job
 from threegate.request.model import Request

@@ -35,9 +35,8 @@ from threegate.launch.approved_file import Approved, Unrunnable, Waiting, read_a
 from threegate.launch.open_work import refuse_open
 from threegate.launch.pipeline import claim, judge_now, launch
 from threegate.trail import payloads
-from threegate.trail.event import make_event
+from threegate.trail.event import Opaque, make_event, plugin_kinds
 from threegate.trail.index import TrailIndex
-from threegate.trail.known_kinds import Opaque, plugin_kinds
 from threegate.trail.story import story_line
 from threegate.trail.trail import Trail
 

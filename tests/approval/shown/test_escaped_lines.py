@@ -21,8 +21,11 @@ from threegate.approval.shown.escaped_lines import (
     own,
     painted,
     quoted,
+    render_sections,
     shown,
 )
+from threegate.approval.shown.time_read import Reader
+from threegate.core.screen_parts import Fact, Field, Note, Quote, Section
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 ATTACKS = [
@@ -118,3 +121,35 @@ def test_words_of_ours_have_no_gutter_and_fit(text: str, width: int) -> None:
 def test_what_is_left_out_says_how_much() -> None:
     [cut] = [line for line in quoted("\n" * 99, limit=10) if isinstance(line, Cut)]
     assert cut.left == 90
+
+
+def test_wide_words_of_ours_are_cut_by_their_columns() -> None:
+    assert own("\u4e2d" * 12, width=12) == ["  " + "\u4e2d" * 5, "  " + "\u4e2d" * 5, "  " + "\u4e2d" * 2]
+
+
+def test_titles_and_code_have_colours_and_nothing_else_has() -> None:
+    [code] = numbered("def add(a, b): return a")
+    assert painted(Title("== WALLS")) == "\x1b[1m== WALLS\x1b[0m"
+    assert painted(code) != code and SGR.sub("", painted(code)) == code and painted(code).startswith("  1 | ")
+    assert painted("  plain") == "  plain"
+
+
+def test_the_short_screen_names_what_it_leaves_out_and_the_full_one_leaves_out_nothing() -> None:
+    sections = [
+        Section("REQUEST", (Field("purpose", "x\n" * 40), Note("a note"), Quote("y\n" * 90, "said:"), Quote("z"))),
+        Section("WALLS", (Fact("network", "none"),), folded="1 wall as always"),
+    ]
+    short = "\n".join(render_sections(sections))
+    assert "left out below: 29 lines of purpose, 31 lines of a text; --full shows all" in short
+    assert "1 wall as always: --full shows them" in short and "network" not in short
+    full = "\n".join(render_sections(sections, full=True))
+    assert "left out" not in full and "network" in full and full.count("| y") == 90
+
+
+def test_reading_is_measured_and_whole_only_if_nothing_was_cut() -> None:
+    reader = Reader()
+    assert not reader.read().whole
+    reader.shows(quoted("\n" * 99, limit=10))
+    assert not reader.read().whole
+    reader.shows(["all of it"])
+    assert reader.read().whole and reader.read().seconds == 0 and not reader.read(unseen=1).whole

@@ -117,3 +117,11 @@ def test_a_stream_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_a_terminal_is_erased(on_terminal: Callable[[Callable[[], None]], str]) -> None:
     assert on_terminal(messages.redraw) == "\x1b[H\x1b[2J"
     assert on_terminal(lambda: messages.redraw(3)) == "\x1b[3F\x1b[J"
+
+
+def test_nothing_is_erased_where_there_is_no_terminal(
+    on_terminal: Callable[[Callable[[], None]], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages.redraw(3)
+    assert capsys.readouterr().out == ""
+    assert on_terminal(lambda: messages.redraw(3)) == "\x1b[3F\x1b[J"

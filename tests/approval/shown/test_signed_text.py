@@ -15,13 +15,13 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.launch.launching import CountingRunner, daemons, launched
 from threegate.approval.shown import request_sections
-from threegate.approval.shown.escaped_lines import fitted
-from threegate.approval.shown.request_sections import ShownRequest, size_text
-from threegate.approval.shown.screen_lines import render_sections
-from threegate.approval.shown.signed_text import shown_request, shown_sha256, signed_text
+from threegate.approval.shown.escaped_lines import fitted, render_sections
+from threegate.approval.shown.request_sections import ShownRequest, shown_request, shown_sha256, signed_text, size_text
 from threegate.audit.audit_verify import verify_workspace
 from threegate.cli import execute as run
 from threegate.launch.approved_file import Approved, Ended, read_approved
+from threegate.request.action import ActionText, Command, Script
+from threegate.request.model import InputFile, OutputFile
 from threegate.review.countersign import verify_approval
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
@@ -168,3 +168,67 @@ def test_a_line_is_cut_for_a_narrow_terminal_behind_its_gutter() -> None:
 )  # fmt: skip
 def test_sizes_are_read_at_a_glance(size: int, text: str) -> None:
     assert size_text(size) == text
+
+
+class Told(Script):
+    """An action that runs no code and is laid out in another way."""
+
+    runs_code = False
+
+    def texts(self) -> tuple[ActionText, ...]:
+        return ActionText("call", "notes.add"), ActionText("arguments", "{}", "the arguments:", listing=False)
+
+
+def lines_of(view: ShownRequest) -> str:
+    return signed_text(view).decode()
+
+
+def test_the_card_says_what_is_unusual(bench: Bench) -> None:
+    whole = view(bench, bench.draft())
+    request, job = whole.request, whole.job
+    assert "opacity      transparent (the code is in the request)" in lines_of(whole)
+
+    code = replace(whole, job=replace(job, action=Command(("awk", "{print}")), effective_risk="high"))
+    told = lines_of(replace(code, request=replace(request, unusual_program=True)))
+    assert "opaque: code may run that is not on the screen" in told and "nobody here vouches for the program" in told
+    assert "the program is not among request.programs" in told
+
+    read = replace(request, inputs=(InputFile("a.py", "0" * 64),), deliver="branch")
+    script = replace(job, action=Command(("python3", "a.py")))
+    told = lines_of(replace(whole, request=read, job=script))
+    assert "transparent, once you have read whole:" in told and "/in/a.py" in told
+    assert "one commit on a new branch (deliver: branch)" in told
+
+    told = lines_of(replace(whole, operator=whole.requester, signatures=2))
+    assert "you asked for this yourself" in told and "2 signatures are needed" in told
+
+
+def test_the_request_says_everything_about_itself(bench: Bench) -> None:
+    whole = view(bench, bench.draft())
+    said = replace(
+        whole.request,
+        network_rationale="to ask",
+        constraints=("only once",),
+        outputs=(OutputFile("/out/a.csv", "the table"), OutputFile("/out/b.csv")),
+        evidence=({"source_id": "s-1"},),
+        risk_domain="finance",
+    )
+    told = lines_of(replace(whole, request=said))
+    for line in (
+        "network why | to ask",
+        "constraint  | only once",
+        "output      | /out/a.csv: the table",
+        "evidence 1  | {'source_id': 's-1'}",
+        "risk domain | finance",
+    ):
+        assert f"  {line}\n" in told
+
+
+def test_what_runs_no_code_has_one_limit_and_no_walls_around_it(bench: Bench) -> None:
+    whole = view(bench, bench.draft())
+    action = Told("print(1)\n")
+    told = lines_of(
+        replace(whole, request=replace(whole.request, action=action), job=replace(whole.job, action=action))
+    )
+    assert f"limits       {whole.job.limits.time_sec} s\n" in told and "processes" not in told
+    assert "notes.add" not in told and "the arguments:" in told

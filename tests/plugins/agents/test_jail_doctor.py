@@ -45,7 +45,7 @@ def test_a_jail_that_cannot_be_made_is_a_warning(monkeypatch: pytest.MonkeyPatch
         raise Unavailable("no jail is possible here")
 
     monkeypatch.setattr(jail_doctor, "measure_walls", fails)
-    [line] = [line for line in jail_doctor.agent_lines(Settings(), True) if line.name == "agents: jail"]
+    [line] = [line for line in jail_doctor.agent_lines(None, Settings(), True) if line.name == "agents: jail"]
     assert (line.state, line.seen) == ("warning", "no jail is possible here")
 
 
@@ -55,7 +55,7 @@ def test_missing_packages_and_libraries_are_named_with_what_installs_them(
     monkeypatch.setattr(jail, "PACKAGES", {"/nowhere/bwrap": "bubblewrap", "/nowhere/unshare": "util-linux"})
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.setattr(jail_doctor, "measure_walls", lambda account: pytest.fail("there is nothing to measure"))
-    lines = {line.name: line for line in jail_doctor.agent_lines(Settings(), True)}
+    lines = {line.name: line for line in jail_doctor.agent_lines(None, Settings(), True)}
     assert (lines["agents: packages"].state, lines["agents: packages"].fix) == (
         "warning",
         "on Debian: apt-get install bubblewrap util-linux",
@@ -70,7 +70,7 @@ def test_missing_packages_and_libraries_are_named_with_what_installs_them(
 def test_a_wall_that_does_not_hold_is_a_failure_and_stops_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jail_doctor, "measure_walls", lambda account: {"seccomp": False})
     monkeypatch.setattr(jail, "measure_walls", lambda account: {"seccomp": False, "net namespace": True})
-    [line] = [line for line in jail_doctor.agent_lines(Settings(), True) if line.name == "agents: seccomp"]
+    [line] = [line for line in jail_doctor.agent_lines(None, Settings(), True) if line.name == "agents: seccomp"]
     assert line.state == "failure"
     with pytest.raises(Unavailable, match="is incomplete here: seccomp;"):
         jail.check_walls(jail.Account.own())
@@ -78,4 +78,4 @@ def test_a_wall_that_does_not_hold_is_a_failure_and_stops_a_run(monkeypatch: pyt
 
 def test_without_probes_no_jail_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jail_doctor, "measure_walls", lambda account: pytest.fail("a jail was made"))
-    assert not [line for line in jail_doctor.agent_lines(Settings(), False) if "namespace" in line.name]
+    assert not [line for line in jail_doctor.agent_lines(None, Settings(), False) if "namespace" in line.name]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.plugins.changes.branches import Branching, branching, edit
 from tests.support import THREEGATE
-from threegate.approval.sshsig import NAMESPACE_APPROVAL
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL
 
 
 @pytest.fixture

@@ -7,10 +7,7 @@ from dataclasses import replace
 from tests.judgement.test_gate_inputs import request
 from tests.plugins.changes.example_change import PROJECT
 from threegate.core.settings import Settings
-from threegate.judgement.gate_inputs import (
-    call_arguments,
-    category,
-)
+from threegate.judgement.judge import call_arguments, category
 from threegate.request.job import build_job, platform_of
 
 

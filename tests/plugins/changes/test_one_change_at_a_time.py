@@ -8,7 +8,7 @@ from tests.engine_fixtures import monty_job
 from tests.plugins.changes.example_change import PROJECT
 from threegate.plugins.changes.action import JobChange, ProjectPlace
 from threegate.request.job import Job
-from threegate.runners.budget import Budget
+from threegate.runners.machine import Budget
 
 
 def test_a_project_has_one_change_at_a_time() -> None:

@@ -15,6 +15,7 @@ from threegate.cli import execute
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.plugins import PLUGINS
 from threegate.core.settings import Settings, parse_settings
+from threegate.core.workspace import Workspace
 from threegate.launch.context import daemon_context
 from threegate.plugins.cluster.section import ClusterSettings, unit_needs
 from threegate.review.readiness import Readiness
@@ -27,6 +28,8 @@ from threegate.trail.trail import Trail
 SECTION = b"[cluster]\nbroker = 'amqps://broker'\n"
 OFF = SECTION + b"[plugins]\noff = ['cluster']\n"
 NEEDED = "the plugin cluster needs the extra cluster: pip install 'threegate[cluster]'"
+
+HERE = Workspace(Path("/ws"))
 
 
 @pytest.fixture
@@ -60,8 +63,8 @@ def test_on_off_and_absent_make_one_policy(no_library: None) -> None:
 
 def test_off_runs_here_and_needs_nothing() -> None:
     on, off = parse_settings(SECTION), parse_settings(OFF)
-    assert machine_of(on) is not THIS_MACHINE and unit_needs(on).network and NEEDS.given()
-    assert machine_of(off) is THIS_MACHINE and not NEEDS.given(off.plugins.off)
+    assert machine_of(on) is not THIS_MACHINE and unit_needs(HERE, on, 0, False).network and NEEDS.given()
+    assert machine_of(off) is THIS_MACHINE and "cluster" not in NEEDS.given(off.plugins.off)
     assert off.deciding() == on.deciding()
 
 

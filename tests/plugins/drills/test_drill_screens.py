@@ -17,7 +17,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.human.planted import era, monty
-from threegate.approval.shown.screen_lines import render_sections
+from threegate.approval.shown.escaped_lines import render_sections
 from threegate.core.screen_parts import Item, Listing, Note, Quote, Section
 from threegate.launch.context import Context
 from threegate.plugins.drills.drill_plants import PLANTS

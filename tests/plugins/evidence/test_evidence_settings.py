@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import make_place
 from threegate.cli import execute
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings, parse_settings
+from threegate.core.workspace import Workspace
 from threegate.plugins.evidence.section import MetricsSettings, WitnessSettings, unit_needs
-from threegate.setup.settings_file import render_settings
+from threegate.setup.service_unit import UnitNeeds
+from threegate.setup.settings_file import render_settings, set_values
 
 WITNESS = "threegate.local/witness-0123456789abcdef+591bc8f7+BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g"
 LOG_KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
@@ -66,11 +69,25 @@ def test_init_writes_both_with_an_example() -> None:
     assert "\n[metrics]\n" in text and '\n# textfile = ""\n' in text
 
 
-def test_the_daemons_unit_has_what_they_need() -> None:
-    assert not unit_needs(Settings()).network and unit_needs(Settings()).writable == ()
-    assert unit_needs(parse_settings(witnesses(office=GOOD).encode())).network
-    written = unit_needs(parse_settings(b"[metrics]\ntextfile = '/srv/m/gate.prom'\n"))
-    assert written.writable == (Path("/srv/m"),) and not written.network
+def test_the_daemons_unit_has_what_they_need(tmp_path: Path) -> None:
+    def needs(settings: str) -> UnitNeeds:
+        return unit_needs(Workspace(tmp_path), parse_settings(settings.encode()), 0, False)
+
+    assert needs("") == UnitNeeds()
+    assert needs(witnesses(office=GOOD)) == UnitNeeds(network=True)
+    assert needs("[metrics]\ntextfile = '/srv/m/gate.prom'\n") == UnitNeeds(writable=(Path("/srv/m"),))
+
+
+@pytest.mark.root
+def test_a_unit_of_a_plugin_that_is_off_has_none_of_it(tmp_path: Path) -> None:
+    place = make_place(tmp_path, settings={"metrics.textfile": str(tmp_path / "numbers" / "gate.prom")})
+    with (place.root / "threegate.toml").open("a") as file:
+        file.write("\n" + witnesses(office=GOOD))
+    unit = place.run("service", "install", "--print", expect=0).out
+    assert "\nPrivateNetwork=no\n" in unit and f" {tmp_path / 'numbers'}\n" in unit
+    set_values(place.root / "threegate.toml", {"plugins.off": ["evidence"]})
+    unit = place.run("service", "install", "--print", expect=0).out
+    assert "\nPrivateNetwork=yes\n" in unit and "numbers" not in unit
 
 
 def test_settings_show_names_a_witness_as_the_file_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from tests.acts.bench_workspace import Bench, make_bench
 from tests.approval.material import make_key
 from tests.plugins.evidence.outside import Outside, reseal
 from tests.plugins.page.passkey_client import PasskeyClient, enrol
-from threegate.approval.sshsig import NAMESPACE_APPROVAL
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL
 from threegate.plugins.evidence.pack import write_pack
 from threegate.trail import tree
 from threegate.trail.checkpoint import sign_trail_checkpoint

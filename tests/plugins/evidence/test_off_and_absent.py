@@ -20,7 +20,7 @@ from threegate.daemon.log import Log
 from threegate.daemon.loop import run_daemon
 from threegate.plugins.evidence.section import MetricsSettings, WitnessSettings
 from threegate.plugins.serve.http_app import numbers_of
-from threegate.trail.known_kinds import plugin_kinds
+from threegate.trail.event import plugin_kinds
 
 COMMANDS = (("evidence",), ("witness",), ("audit", "export"), ("audit", "report"))
 OFFICE = f"[witnesses.office]\nurl = 'http://127.0.0.1:1'\nkey = '{WITNESS}'\n"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.plugins.grants.granting_bench import GrantingBench
 from tests.plugins.tools.tool_bench import CALL, WHERE
-from threegate.approval.shown.screen_lines import render_sections
+from threegate.approval.shown.escaped_lines import render_sections
 from threegate.cli import execute
 from threegate.core.errors import InvalidInput, Refused
 from threegate.plugins.agents.kinds import AgentEnded

@@ -15,8 +15,7 @@ from tests.plugins.changes.example_change import PROJECT
 from tests.plugins.tools.example_call import CALL
 from threegate.approval.facts import LaunchFacts, Under
 from threegate.approval.launch import check_launch, launch_checks
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL
+from threegate.approval.ssh_wire import NAMESPACE_ACT, NAMESPACE_APPROVAL, MalformedError
 from threegate.approval.statement import Act
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings, Settings, parse_settings

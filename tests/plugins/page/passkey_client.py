@@ -15,7 +15,7 @@ from tests.plugins.page.page_client import Clock
 from threegate.acts.signed_acts import sign_act
 from threegate.acts.signing_key import Acting
 from threegate.approval.passkey import decode_base64url, encode_base64url
-from threegate.approval.sshsig import NAMESPACE_APPROVAL, NAMESPACE_LOGIN
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, NAMESPACE_LOGIN
 from threegate.plugins.page.passkey_app import create_passkey_server
 from threegate.plugins.page.passkeys import PASSKEY_ACT, MadePasskey, enrol_passkey
 

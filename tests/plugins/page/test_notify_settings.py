@@ -10,7 +10,9 @@ import pytest
 from tests.support import make_place
 from threegate.cli import execute
 from threegate.core.settings import Settings, parse_settings
+from threegate.core.workspace import Workspace
 from threegate.plugins.page.section import unit_needs
+from threegate.setup.service_unit import UnitNeeds
 from threegate.setup.settings_file import set_values
 
 _TOKEN = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"
@@ -34,6 +36,9 @@ def test_whom_to_tell_decides_nothing() -> None:
     assert parse_settings(URLS).deciding() == parse_settings(HOOK).deciding() == Settings().deciding()
 
 
-def test_the_daemons_unit_needs_a_network() -> None:
-    assert unit_needs(parse_settings(URLS)).network and unit_needs(parse_settings(HOOK)).network
-    assert not unit_needs(Settings()).network
+def test_the_daemons_unit_needs_a_network(tmp_path: Path) -> None:
+    def needs(settings: bytes) -> UnitNeeds:
+        return unit_needs(Workspace(tmp_path), parse_settings(settings), 0, False)
+
+    assert needs(URLS) == needs(HOOK) == UnitNeeds(network=True)
+    assert needs(b"") == UnitNeeds()

@@ -24,9 +24,8 @@ from threegate import cli
 from threegate.acts.approval_lines import insert_approval
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import OperatorDecision
-from threegate.approval.shown.escaped_lines import GUTTER
+from threegate.approval.shown.escaped_lines import GUTTER, render_sections
 from threegate.approval.shown.request_sections import JOB_FIELDS
-from threegate.approval.shown.screen_lines import render_sections
 from threegate.cli import invocation
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex

@@ -23,12 +23,11 @@ from tests.acts.bench_workspace import Bench, make_bench
 from tests.chromium import Chromium
 from tests.support import wait_until
 from threegate.acts.approve import known_operators
-from threegate.approval.batch import SignedApproval
 from threegate.approval.passkey import challenge_of, decode_base64url, passkey_signature
 from threegate.approval.signature import verify_command
 from threegate.approval.signer import verify_signer
-from threegate.approval.sshsig import NAMESPACE_APPROVAL, parse_armor
-from threegate.approval.statement import Statement
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, parse_armor
+from threegate.approval.statement import SignedApproval, Statement
 from threegate.core.errors import Refused
 
 HOST = "approve.threegate.test"

@@ -17,7 +17,7 @@ from threegate.plugins.tools.action import ServerState, ToolCall
 from threegate.plugins.tools.kept_servers import Kept, KeptServers, WantedCall
 from threegate.plugins.tools.manifest import Manifest, Place
 from threegate.plugins.tools.process_states import read_state
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 COUNTS = """
 import time

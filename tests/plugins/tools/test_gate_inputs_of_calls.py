@@ -7,12 +7,7 @@ from dataclasses import replace
 from tests.judgement.test_gate_inputs import NOW
 from tests.request.examples import mcp, read
 from threegate.core.settings import Settings
-from threegate.judgement.gate_inputs import (
-    aana_event,
-    call_arguments,
-    category,
-    tool_name,
-)
+from threegate.judgement.judge import aana_event, call_arguments, category, tool_name
 from threegate.plugins.tools.action import ToolCall
 from threegate.request.job import build_job, platform_of
 

@@ -35,7 +35,7 @@ from threegate.request.rules import RULES
 from threegate.review.status import WAITS_FOR
 from threegate.runners.backend import LineState
 from threegate.runners.interface import Status
-from threegate.trail.known_kinds import known_kinds
+from threegate.trail.event import known_kinds
 
 PACKAGE = Path(__file__).resolve().parents[3] / "threegate"
 

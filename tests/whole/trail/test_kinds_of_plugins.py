@@ -11,7 +11,7 @@ from tests.adversarial.trail.test_unknown_kinds import GONE, PROBE, List
 from threegate.core import plugins
 from threegate.core.plugins import PLUGINS
 from threegate.trail import payloads
-from threegate.trail.known_kinds import KINDS, known_kinds, plugin_kinds
+from threegate.trail.event import KINDS, known_kinds, plugin_kinds
 from threegate.trail.payloads import PAYLOADS, Placed, Stopped
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from threegate.trail.known_kinds import known_kinds
+from threegate.trail.event import known_kinds
 
 TESTS = Path(__file__).parents[2]
 HERE = "adversarial/trail/test_what_ended_stays_ended.py"

@@ -1,7 +1,8 @@
-"""Untrusted text for people: escaped, wrapped, counted, and never where our own words are.
+"""Parts as lines of a terminal. Untrusted text is escaped, wrapped, counted, and never where our own words are.
 
-Invariant: every line with foreign text begins with our gutter and no line of ours has one; all lines contain
-only printable characters and are at most `width` cells wide; left-out lines are counted in a line of ours.
+Invariant: every line with foreign text begins with our gutter and no line of ours has one, so neither can look like the
+other; all lines contain only printable characters and are at most `width` cells wide; left-out lines are counted in a
+line of ours. The first lines of the short screen name what it leaves out, and the full screen leaves out nothing.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from threegate.core.printable import escape_of, is_plain, stands_alone
+from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section
 
 WIDTH = 80
 LEAST_WIDTH = 40
@@ -193,3 +195,40 @@ def _highlighted(code: str) -> str:
 
     text: str = highlight(code, PythonLexer(stripnl=False, ensurenl=False), TerminalFormatter(bg="dark"))
     return text.removesuffix("\n")
+
+
+def render_sections(sections: Iterable[Section], *, width: int = WIDTH, full: bool = False) -> list[str]:
+    """Parts as lines, in order; what is left out is named below the first heading."""
+    first: list[str] = []
+    rest: list[str] = []
+    cuts: list[str] = []
+    for section in sections:
+        if section.folded and not full:
+            rest += ["", *own(f"{section.folded}: --full shows them", width=width)]
+            continue
+        titles = [Title(line) for line in own(f"== {section.title}", width=width, indent=0)]
+        (rest if first else first).extend(("", *titles))
+        for item in section.items:
+            lines = _item(item, width, full)
+            cuts += [f"{line.left} lines of {_called(item)}" for line in lines if isinstance(line, Cut)]
+            rest += lines
+    if cuts:
+        first += own(f"left out below: {', '.join(cuts)}; --full shows all", width=width)
+    return first + rest
+
+
+def _called(item: Item) -> str:
+    return "a note" if isinstance(item, Note) else item.label
+
+
+def _item(item: Item, width: int, full: bool) -> list[str]:
+    if isinstance(item, Field):
+        return field(item.label, item.value, width=width, limit=None if full else item.most)
+    if isinstance(item, Fact):
+        return fact(item.label, item.value, width=width)
+    if isinstance(item, Note):
+        return own(item.text, width=width)
+    head = own(item.head, width=width) if item.head else []
+    if isinstance(item, Listing):
+        return head + numbered(item.text, width=width, limit=None if full else item.most)
+    return head + quoted(item.text, width=width, limit=None if full else item.most)

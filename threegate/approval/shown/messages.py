@@ -88,13 +88,11 @@ def _cells(text: str) -> int:
 
 
 def _fitting(word: str, columns: int) -> int:
-    """How many characters of a word fit into so many cells."""
-    used = 0
-    for number, char in enumerate(word):
-        used += 1 if char.isascii() else 2
-        if used > columns:
-            return number
-    return len(word)
+    """How many characters of a word that is longer fit into so many cells."""
+    number = used = 0
+    while (used := used + (1 if word[number].isascii() else 2)) <= columns:
+        number += 1
+    return number
 
 
 def _write(lines: Iterable[str], stream: TextIO, *, folds: bool) -> None:

@@ -2,9 +2,10 @@
 words.
 
 Invariant: `request_sections` without `Beside` is a pure function of what the signature binds (request, Job,
-policy, operator, requester): it is the text whose digest is signed (signed_text.py). `Beside` only inserts
-lines, so everything that is signed is on the screen. Every field of the Job has its place (a test fails if
-one has none).
+policy, operator, requester): it is the text whose digest is signed (`shown_sha256` of statement version 2),
+so a launch recreates it and refuses any difference. That text has logical lines: no width, no color, no elapsed time;
+it identifies every input by size and digest, and their bytes are shown next to it. `Beside` only inserts lines, so
+everything that is signed is on the screen. Every field of the Job has its place (a test fails if one has none).
 """
 
 from __future__ import annotations
@@ -13,12 +14,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from threegate.approval.facts import requester_of
+from threegate.approval.shown.escaped_lines import render_sections
 from threegate.approval.statement import format_utc
-from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section, size_text
+from threegate.core import limits
+from threegate.core.canonical import sha256_hex
+from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
+from threegate.core.settings import Settings
 from threegate.request.action import Action
 from threegate.request.exposure import Exposure, secret_name
-from threegate.request.job import Job, JobInput, JobLimits, risk_reasons
+from threegate.request.job import Job, JobLimits, risk_reasons
 from threegate.request.model import Delivery, Request, exposure_of
+from threegate.trail.index import KnownRun
+from threegate.trail.payloads.payload import Owner
 
 Warning_ = tuple[Item, ...]
 """Something to see first: a line of ours, and foreign words below it."""
@@ -67,17 +75,17 @@ _CHOSEN: Final[Mapping[Delivery, str]] = {
 
 def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Section]:
     """Everything that an operator must see of a request, in the order of the screen."""
+    job = view.job
     warnings = [*_warnings(view), *beside.warnings]
     runs: list[Item] = []
-    walls = list(view.job.action.walls())
+    walls = list(job.action.walls())
     for name, show in JOB_FIELDS.items():
-        shown = _inputs(view.job, beside) if name == "inputs" else show(view.job)
+        shown = _inputs(job, beside) if name == "inputs" else show(job)
         (walls if name in _WALLS else runs).extend(shown)
-    walls += [
-        *(() if view.request.signature_needed else _usual_limits(view.job.limits)),
-        *_digests(view.job),
-        *beside.digests,
-    ]
+    if not view.request.signature_needed:
+        walls += (fact for fact in _more_limits(job.limits) if fact in _USUAL_LIMITS)
+    walls += (Field("digest of", f"/in/{item.name}: {item.sha256}") for item in job.inputs)
+    walls += (*job.action.digests(), Fact("job", job.digest), *beside.digests)
     sections = [
         Section("REQUEST", (*_card(view), *beside.card)),
         Section("WARNINGS", tuple(item for warning in warnings for item in warning)),
@@ -169,46 +177,35 @@ def _warnings(view: ShownRequest) -> Iterator[Warning_]:
     request, job = view.request, view.job
     if request.unusual_program:
         yield (Note("the program is not among request.programs, or comes from /in: nobody here vouches for it"),)
-    yield from _foreign_letters(job)
+    for item in job.action.texts():  # letters that may look like others: a name with a look-alike is a different name
+        strange = sorted({char for char in item.text if char > "~"})
+        if strange:
+            names = ", ".join(f"U+{ord(char):04X}" for char in strange[:6])
+            kinds = f"{len(strange)} kinds of characters outside ASCII ({names})"
+            yield (Note(f"{item.name} has {kinds}: they may look like others"),)
     if view.requester == view.operator:
         yield (Note("you asked for this yourself: it cannot run with your approval"),)
 
 
-def _foreign_letters(job: Job) -> Iterator[Warning_]:
-    """Letters that may look like others; a name with a look-alike is a different name."""
-    for item in job.action.texts():
-        strange = sorted({char for char in item.text if char > "~"})
-        if strange:
-            names = ", ".join(f"U+{ord(char):04X}" for char in strange[:6])
-            yield (
-                Note(
-                    f"{item.name} has {len(strange)} kinds of characters outside ASCII ({names}): they may look like "
-                    "others"
-                ),
-            )
+def size_text(size: int) -> str:
+    """Bytes for people: whole MiB, else KiB with one digit, else bytes; with the number of bytes if that is
+    exact.
+    """
+    if size and size % limits.MIB == 0:
+        return f"{size // limits.MIB} MiB"
+    if size >= limits.MIB:
+        return f"{size / limits.MIB:.1f} MiB ({size} bytes)"
+    return f"{size / limits.KIB:.1f} KiB ({size} bytes)" if size >= 10 * limits.KIB else f"{size} bytes"
 
 
-_Show = Callable[[Job], list[Item]]
-
-
-def _foreign(label: str, value: Callable[[Job], str | None]) -> _Show:
+def _foreign(label: str, text: str | None) -> list[Item]:
     """What the request chose; options it left out are not mentioned."""
-
-    def show(job: Job) -> list[Item]:
-        text = value(job)
-        return [Field(label, text, LIMIT)] if text else []
-
-    return show
+    return [Field(label, text, LIMIT)] if text else []
 
 
-def _ours(label: str, value: Callable[[Job], str | None]) -> _Show:
+def _ours(label: str, text: str | None) -> list[Item]:
     """What ThreeGate, its settings or this machine decide, and words of a closed set."""
-
-    def show(job: Job) -> list[Item]:
-        text = value(job)
-        return [Fact(label, text)] if text else []
-
-    return show
+    return [Fact(label, text)] if text else []
 
 
 def action_texts(action: Action, most: int | None = None) -> Iterator[Item]:
@@ -221,17 +218,17 @@ def action_texts(action: Action, most: int | None = None) -> Iterator[Item]:
 
 
 def _inputs(job: Job, beside: Beside) -> list[Item]:
-    return [part for item in job.inputs for part in (_input(item), *beside.inputs.get(item.name, ()))]
-
-
-def _input(item: JobInput) -> Item:
-    unpacked = " (unpacked)" if item.unpack else ""
-    return Field("input", f"/in/{item.name}{unpacked}, {size_text(item.size)}")
+    items: list[Item] = []
+    for item in job.inputs:
+        unpacked = " (unpacked)" if item.unpack else ""
+        items.append(Field("input", f"/in/{item.name}{unpacked}, {size_text(item.size)}"))
+        items += beside.inputs.get(item.name, ())
+    return items
 
 
 def _doing(job: Job) -> list[Item]:
     """The call and the state that it finds, the tool whose contract applies, and the project."""
-    named, tool = list(job.action.names()), _foreign("tool", lambda job: job.tool)(job)
+    named, tool = list(job.action.names()), _foreign("tool", job.tool)
     return [*named, *tool] if job.action.own_tool else [*tool, *named]
 
 
@@ -240,25 +237,13 @@ def _limits(job: Job) -> list[Item]:
     held = job.limits
     if not job.action.runs_code:
         return [Fact("limits", f"{held.time_sec} s")]
-    items: list[Item] = [
-        Fact(
-            "limits",
-            f"{held.cpu} {'core' if held.cpu == '1' else 'cores'}, {held.memory_mb} MiB, {held.time_sec} s",
-        )
-    ]
-    return items + [fact for fact, usual in _more_limits(held) if fact != usual]
+    cores = "core" if held.cpu == "1" else "cores"
+    asked = Fact("limits", f"{held.cpu} {cores}, {held.memory_mb} MiB, {held.time_sec} s")
+    return [asked, *(fact for fact in _more_limits(held) if fact not in _USUAL_LIMITS)]
 
 
-def _usual_limits(held: JobLimits) -> list[Item]:
-    return [fact for fact, usual in _more_limits(held) if fact == usual]
-
-
-def _more_limits(held: JobLimits) -> Iterable[tuple[Item, Item]]:
-    """What no request can ask for, and is the same for all."""
-    return zip(_as_facts(held), _as_facts(JobLimits("1", 1, 1)), strict=True)
-
-
-def _as_facts(held: JobLimits) -> list[Item]:
+def _more_limits(held: JobLimits) -> list[Item]:
+    """What no request can ask for."""
     return [
         Fact("processes", f"{held.processes}"),
         Fact("open files", f"{held.open_files}"),
@@ -268,40 +253,34 @@ def _as_facts(held: JobLimits) -> list[Item]:
     ]
 
 
-def _environment(job: Job) -> list[Item]:
-    return [Fact("environment", f"{name}={value}") for name, value in sorted(job.environment.items())]
+_USUAL_LIMITS: Final = _more_limits(JobLimits("1", 1, 1))
+"""What is the same for all requests."""
 
-
-def _digests(job: Job) -> Iterator[Item]:
-    for item in job.inputs:
-        yield Field("digest of", f"/in/{item.name}: {item.sha256}")
-    yield from job.action.digests()
-    yield Fact("job", job.digest)
-
-
-JOB_FIELDS: dict[str, _Show] = {
-    "backend": _ours("backend", lambda job: job.backend),
-    "action": lambda job: list(action_texts(job.action)),
-    "workdir": _foreign("starts in", lambda job: None if job.workdir == "/in" else job.workdir),
+JOB_FIELDS: Final[Mapping[str, Callable[[Job], Iterable[Item]]]] = {
+    "backend": lambda job: _ours("backend", job.backend),
+    "action": lambda job: action_texts(job.action),
+    "workdir": lambda job: _foreign("starts in", None if job.workdir == "/in" else job.workdir),
     "inputs": lambda job: _inputs(job, _NOTHING),
-    "unread": _foreign("not shown", lambda job: "\n".join(f"/in/{name}" for name in job.unread)),
-    "outputs": _foreign("files out", lambda job: "\n".join(job.outputs)),
-    "network": _foreign("network", lambda job: "\n".join(job.network)),
+    "unread": lambda job: _foreign("not shown", "\n".join(f"/in/{name}" for name in job.unread)),
+    "outputs": lambda job: _foreign("files out", "\n".join(job.outputs)),
+    "network": lambda job: _foreign("network", "\n".join(job.network)),
     "limits": _limits,
     "tool": _doing,
-    "session_id": _foreign("session", lambda job: job.session_id),
-    "labels": _foreign("labels", lambda job: "\n".join(job.labels)),
-    "workflow": _foreign("workflow", lambda job: job.workflow),
-    "role": _foreign("role", lambda job: job.role),
-    "data_sensitivity": _ours("data", lambda job: job.data_sensitivity),
-    "environment": _environment,
-    "image": _ours("image", lambda job: job.image),
-    "egress_image": _ours("egress image", lambda job: job.egress_image),
-    "runtime": _ours("OCI runtime", lambda job: job.runtime),
-    "seccomp_sha256": _ours("seccomp", lambda job: job.seccomp_sha256),
-    "requested_by": _foreign("requester", lambda job: job.requested_by),
-    "effective_risk": _ours("risk", lambda job: job.effective_risk),
-    "proposal_sha256": _ours("proposal", lambda job: job.proposal_sha256),
+    "session_id": lambda job: _foreign("session", job.session_id),
+    "labels": lambda job: _foreign("labels", "\n".join(job.labels)),
+    "workflow": lambda job: _foreign("workflow", job.workflow),
+    "role": lambda job: _foreign("role", job.role),
+    "data_sensitivity": lambda job: _ours("data", job.data_sensitivity),
+    "environment": lambda job: [
+        Fact("environment", f"{name}={text}") for name, text in sorted(job.environment.items())
+    ],
+    "image": lambda job: _ours("image", job.image),
+    "egress_image": lambda job: _ours("egress image", job.egress_image),
+    "runtime": lambda job: _ours("OCI runtime", job.runtime),
+    "seccomp_sha256": lambda job: _ours("seccomp", job.seccomp_sha256),
+    "requested_by": lambda job: _foreign("requester", job.requested_by),
+    "effective_risk": lambda job: _ours("risk", job.effective_risk),
+    "proposal_sha256": lambda job: _ours("proposal", job.proposal_sha256),
 }
 """How each field of the Job is shown."""
 
@@ -312,3 +291,49 @@ _WALLS: Final = frozenset(
     )
 )
 """Fields that are the same for every request of its kind, or that the card shows; folded to one line."""
+
+
+_NO_WIDTH: Final = 1 << 30
+"""Columns: no line is wrapped."""
+
+
+def requesters(settings: Settings, run: KnownRun | None) -> Mapping[str, str]:
+    """Names by uid, and the name of the requesting run: a run is named by its registration, never by its
+    file.
+    """
+    return settings.requesters if run is None else {**settings.requesters, run.run: run.requester}
+
+
+def shown_request(
+    request: Request,
+    job: Job,
+    settings: Settings,
+    *,
+    operator: str,
+    owner: Owner | None,
+    run: KnownRun | None = None,
+) -> ShownRequest:
+    """What the text is made from. `owner` is the draft's owner, None if unknown; `run` is the agent run, if
+    it is one.
+    """
+    names = requesters(settings, run)
+    return ShownRequest(
+        request=request,
+        job=job,
+        operator=operator,
+        requester=requester_of(request, names, owner),
+        named_by_text=str(owner) not in names,
+        run=f"run {run.run} of the agent {run.profile}" if run is not None else "",
+        signatures=getattr(settings.approval.quorum, job.effective_risk),
+    )
+
+
+def signed_text(view: ShownRequest) -> bytes:
+    """The text, in UTF-8, each line ended by a line feed."""
+    lines = render_sections(request_sections(view), width=_NO_WIDTH, full=True)
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def shown_sha256(view: ShownRequest) -> str:
+    """Its sha256, as the statement names it."""
+    return sha256_hex(signed_text(view))

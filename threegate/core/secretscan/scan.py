@@ -112,6 +112,13 @@ class PatternSet:
                 found.append(number)
         return sorted(found)
 
+    def places(self, text: str, *, most: int) -> Iterator[tuple[int, int, int]]:
+        """For each pattern that occurs its number and its `spans`: where they begin and end."""
+        data = one_byte_each(text)
+        for number in self.which(data):
+            for start, end in spans(self._patterns[number], data, most=most):
+                yield number, start, end
+
 
 def spans(pattern: str, data: bytes, *, most: int = 1_000_000) -> Iterator[tuple[int, int]]:
     """Places of a pattern's first group (or of all of it), at most `most`. Text after a group may begin the
@@ -183,6 +190,15 @@ def mask_secrets(text: str) -> str:
         end = found.end
     pieces.append(text[end:])
     return "".join(pieces)
+
+
+def mask_json(value: Any) -> Any:
+    """A JSON value with the secrets in each of its strings masked; keys are left as they are."""
+    if isinstance(value, str):
+        return mask_secrets(value)
+    if isinstance(value, list):
+        return [mask_json(item) for item in value]
+    return {key: mask_json(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _spans(index: int, data: bytes, text: str) -> Iterator[Found]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from threegate.core import limits
-from threegate.core.front_matter_handler import FrontMatter, read_front_matter
 from threegate.core.strict_yaml import YamlNode
-from threegate.request.yaml_nodes import plain_value, read_mapping
+from threegate.request.source import plain_value, read_front_matter, read_mapping
 
 
 def result_tree(front: str) -> YamlNode:
-    """The front matter's nodes: YAML as strict as a request's, and as long as a result may be. Raises YAMLRefused."""
-    return read_mapping(front, first_line=2, max_depth=limits.FRONT_MATTER_DEPTH, max_nodes=limits.RESULT_BYTES)
+    """The front matter's nodes: YAML as strict as a request's, and as long as a result may be. Raises SourceRefused."""
+    return read_mapping(front, max_nodes=limits.RESULT_BYTES)
 
 
-def read_result(text: str) -> FrontMatter[dict[str, Any]]:
-    """The front matter of a result's text. Raises FrontMatterRefused, YAMLRefused."""
-    return read_front_matter(text, lambda front: plain_value(result_tree(front)), max_bytes=limits.RESULT_BYTES // 2)
+def read_result(text: str) -> tuple[dict[str, Any], int]:
+    """The front matter of a result's text, and the index of the line that closes it. Raises FrontMatterRefused,
+    SourceRefused.
+    """
+    front = read_front_matter(text, max_bytes=limits.RESULT_BYTES // 2)
+    return plain_value(result_tree(front.text)), front.end

@@ -1,24 +1,25 @@
 """The tool result, `TS-*.md`: what is returned to CORE, and how it is written.
 
-Invariant: a run's output never leaves its fence or quoted value; the same facts give the same bytes; a result
-is never replaced.
+Invariant: a run's output is visible, masked and cut, and never leaves its fence or quoted value; the same facts give
+the same bytes; a result is never replaced.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 
 from threegate.core import access_lists, durable, limits
-from threegate.core.secretscan.scan import mask_secrets
+from threegate.core.printable import escape_of, is_plain
+from threegate.core.secretscan.scan import find_secrets, mask_json, mask_secrets
 from threegate.core.workspace import AgentRun, RequesterFolders, Workspace
 from threegate.launch.results.result_facts import ResultFacts
 from threegate.launch.results.space import deliver_reserved, give_back
-from threegate.launch.results.text import ShownText, fence, one_line, show_stream, visible
 from threegate.trail.moves import numbered
 
 OPERATORS_COPY: Final = 0o400
@@ -28,6 +29,8 @@ UNTRUSTED: Final = (
 )
 _json = json.JSONEncoder(ensure_ascii=False).encode
 _KEY = re.compile(r"[^A-Za-z0-9_.-]")
+_BARE = frozenset(("result_type", "executor", "status", "runtime_sec"))
+"""Keys whose values are words or numbers of ours, without quotes."""
 _YAML_WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "y", "n", "null"))
 _SUMMARIES: Final[Mapping[str, str]] = {
     "succeeded": "The request ran to its end.",
@@ -48,6 +51,15 @@ _SUMMARIES: Final[Mapping[str, str]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ShownText:
+    """What is shown of a stream: safe lines, how many lines it had, and how many secrets were masked."""
+
+    lines: tuple[str, ...]
+    total_lines: int
+    masked: int
+
+
 Shown = tuple[ShownText, ShownText]
 """What a result shows of stdout and of stderr."""
 
@@ -65,11 +77,12 @@ def render_result(facts: ResultFacts, shown: Shown | None = None) -> bytes:
     if facts.status not in _SUMMARIES:
         raise ValueError(f"no status {facts.status!r}")
     stdout, stderr = shown or show_streams(facts)
+    outputs = [f"- /out/{one_line(item.path)} ({item.size} bytes, sha256 {item.sha256})" for item in facts.artifacts]
     lines = ["---", *_front_matter(facts), "---", ""]
     sections = (
         ("Summary", _summary(facts)),
         ("Provenance", _provenance(facts)),
-        ("Outputs", _outputs(facts)),
+        ("Outputs", outputs or ["none"]),
         ("Stdout", _stream(facts.stdout, stdout)),
         ("Stderr", _stream(facts.stderr, stderr)),
         ("Safety Notes", _safety(facts, stdout.masked + stderr.masked)),
@@ -145,72 +158,63 @@ def _same(path: Path, data: bytes) -> bool:
 
 
 def _front_matter(facts: ResultFacts) -> list[str]:
-    runtime = 0 if facts.runtime_ms is None else facts.runtime_ms
-    return [
-        "result_type: tool_result",
-        'schema_version: "1"',
-        f"result_id: {_quoted(facts.result_id)}",
-        f'created_utc: "{facts.created_utc.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"',
-        f"request_id: {_quoted(facts.request_id)}",
-        "executor: tool-exec",
-        f"backend: {_quoted(facts.backend or None)}",
-        f"status: {facts.status}",
-        f"reason: {_quoted(one_line(facts.reason, 200) or None)}",
-        f"exit_code: {_quoted(facts.exit_code)}",
-        f"runtime_sec: {runtime // 1000}.{runtime % 1000:03d}",
-        f"network_used: {_quoted(facts.network_used)}",
-        *_list(
-            "network_destinations",
-            (
-                {"host": item.host, "port": item.port, "bytes": item.bytes, "allowed": item.allowed}
-                for item in facts.destinations
-            ),
-        ),
-        *_list(
-            "artifacts",
-            ({"path": item.path, "sha256": item.sha256, "size": item.size} for item in facts.artifacts),
-        ),
-        f"stdout_sha256: {_quoted(facts.stdout.sha256 if facts.stdout else None)}",
-        f"stderr_sha256: {_quoted(facts.stderr.sha256 if facts.stderr else None)}",
-        f"request_sha256: {_quoted(facts.request_sha256)}",
-        f"approved_by: {_quoted(facts.approved_by)}",
-        *_names("countersigned_by", facts.countersigned_by),
-        f"approval_sha256: {_quoted(facts.approval_sha256)}",
-        f"policy_sha256: {_quoted(facts.policy_sha256)}",
-        *_list("inputs", ({"name": name, "sha256": digest} for name, digest in facts.inputs)),
-        f"image: {_quoted(facts.image or None)}",
-        f"runtime: {_quoted(facts.runtime or None)}",
-        *_mapping("effective_limits", facts.effective_limits),
-        f"trail_seq: {facts.trail_seq}",
-    ]
+    runtime = facts.runtime_ms or 0
+    effective_limits: dict[str, str] = {}
+    for name in sorted(facts.effective_limits):
+        plain = _KEY.sub("_", name)[:64]
+        if not plain[:1].isalpha() or plain.lower() in _YAML_WORDS:
+            plain = f"limit_{plain}"  # YAML 1.1 and 1.2 both read each key as this very text
+        effective_limits[plain] = str(facts.effective_limits[name])
+    told = {
+        "result_type": "tool_result",
+        "schema_version": "1",
+        "result_id": facts.file_name.removesuffix(".md"),
+        "created_utc": f"{facts.created_utc.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "request_id": facts.request_id,
+        "executor": "tool-exec",
+        "backend": facts.backend or None,
+        "status": facts.status,
+        "reason": one_line(facts.reason, 200) or None,
+        "exit_code": facts.exit_code,
+        "runtime_sec": f"{runtime // 1000}.{runtime % 1000:03d}",
+        "network_used": facts.network_used,
+        "network_destinations": [
+            {"host": item.host, "port": item.port, "bytes": item.bytes, "allowed": item.allowed}
+            for item in facts.destinations
+        ],
+        "artifacts": [{"path": item.path, "sha256": item.sha256, "size": item.size} for item in facts.artifacts],
+        "stdout_sha256": facts.stdout.sha256 if facts.stdout else None,
+        "stderr_sha256": facts.stderr.sha256 if facts.stderr else None,
+        "request_sha256": facts.request_sha256,
+        "approved_by": facts.approved_by,
+        **({"countersigned_by": list(facts.countersigned_by)} if facts.countersigned_by else {}),
+        "approval_sha256": facts.approval_sha256,
+        "policy_sha256": facts.policy_sha256,
+        "inputs": [{"name": name, "sha256": digest} for name, digest in facts.inputs],
+        "image": facts.image or None,
+        "runtime": facts.runtime or None,
+        "effective_limits": effective_limits,
+        "trail_seq": facts.trail_seq,
+    }
+    lines = []
+    for key, value in mask_json(told).items():
+        if isinstance(value, dict):
+            lines.append(f"{key}:" if value else f"{key}: {{}}")
+            lines += (f"  {name}: {_quoted(item)}" for name, item in value.items())
+        elif isinstance(value, list):
+            lines.append(f"{key}:" if value else f"{key}: []")
+            for item in value:
+                pairs = item.items() if isinstance(item, dict) else ()
+                entry = [f"{name}: {_quoted(inner)}" for name, inner in pairs] or [_quoted(item)]
+                lines += (f"  {' ' if number else '-'} {line}" for number, line in enumerate(entry))
+        else:
+            lines.append(f"{key}: {value if key in _BARE else _quoted(value)}")
+    return lines
 
 
 def _quoted(value: Any) -> str:
     """A YAML scalar that is also JSON: strings always quoted, with nothing in them that a reader could stumble over."""
-    return _json(visible(mask_secrets(value)).replace("\t", "\\x09") if isinstance(value, str) else value)
-
-
-def _list(key: str, items: Iterable[Mapping[str, Any]]) -> list[str]:
-    lines: list[str] = []
-    for item in items:
-        for number, (name, value) in enumerate(item.items()):
-            lines.append(f"  {'-' if number == 0 else ' '} {name}: {_quoted(value)}")
-    return [f"{key}:", *lines] if lines else [f"{key}: []"]
-
-
-def _names(key: str, names: Sequence[str]) -> list[str]:
-    return [f"{key}:", *(f"  - {_quoted(name)}" for name in names)] if names else []
-
-
-def _mapping(key: str, value: Mapping[str, str]) -> list[str]:
-    lines = {_plain_key(name): _quoted(str(value[name])) for name in sorted(value)}
-    return [f"{key}:", *(f"  {name}: {text}" for name, text in lines.items())] if lines else [f"{key}: {{}}"]
-
-
-def _plain_key(name: str) -> str:
-    """A key that YAML 1.1 and 1.2 both read as this very text."""
-    plain = _KEY.sub("_", name)[:64]
-    return plain if plain[:1].isalpha() and plain.lower() not in _YAML_WORDS else f"limit_{plain}"
+    return _json(visible(value).replace("\t", "\\x09") if isinstance(value, str) else value)
 
 
 def _summary(facts: ResultFacts) -> list[str]:
@@ -240,11 +244,6 @@ def _provenance(facts: ResultFacts) -> list[str]:
     lines.append(f"- Trail: event {facts.trail_seq}")
     lines += [f"- Input {one_line(name)}: sha256 {digest}" for name, digest in facts.inputs]
     return lines
-
-
-def _outputs(facts: ResultFacts) -> list[str]:
-    lines = [f"- /out/{one_line(item.path)} ({item.size} bytes, sha256 {item.sha256})" for item in facts.artifacts]
-    return lines or ["none"]
 
 
 def _stream(stream: Any, shown: ShownText) -> list[str]:
@@ -287,3 +286,51 @@ def _safety(facts: ResultFacts, masked: int) -> list[str]:
         "",
         f"Network confirmation: {network}",
     ]
+
+
+_TICKS = re.compile(r"`+")
+
+
+def visible(text: str) -> str:
+    """`text` on one line with every control, invisible or unprintable character written as an escape; tabs stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if char == "\t" or is_plain(char) else escape_of(char) for char in text)
+
+
+def one_line(text: str, limit: int = 500) -> str:
+    """A foreign text for a line of prose: masked, visible, no tabs, at most `limit` characters, no Markdown that
+    acts.
+    """
+    shown = visible(mask_secrets(text)).replace("\t", " ")
+    shown = shown if len(shown) <= limit else shown[: limit - 3] + "..."
+    return shown.replace("<", "\\x3c").replace("`", "'")
+
+
+def show_stream(data: bytes) -> ShownText:
+    """Bytes of stdout or stderr as safe lines: secrets masked first, then cut, then made visible."""
+    text = data.decode("utf-8", "backslashreplace")
+    masked = len(find_secrets(text))
+    if masked:
+        text = mask_secrets(text)
+    lines = text.split("\n")
+    if lines and lines[-1] == "":
+        lines.pop()
+    shown = []
+    for line in lines[: limits.RESULT_STDOUT_LINES]:
+        line = visible(line.removesuffix("\r"))
+        again = len(find_secrets(line))
+        if again:
+            masked += again
+            line = mask_secrets(line)
+        if len(line) > limits.RESULT_LINE_CHARS:
+            line = f"{line[: limits.RESULT_LINE_CHARS]} [... {len(line) - limits.RESULT_LINE_CHARS} characters more]"
+        shown.append(line)
+    return ShownText(tuple(shown), len(lines), masked)
+
+
+def fence(lines: tuple[str, ...]) -> list[str]:
+    """The lines inside a fence of backticks that is longer than any run of them within."""
+    longest = max((len(run) for line in lines for run in _TICKS.findall(line)), default=0)
+    mark = "`" * max(3, longest + 1)
+    return [f"{mark}text", *lines, mark]

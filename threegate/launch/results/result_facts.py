@@ -66,13 +66,8 @@ class ResultFacts:
     """
 
     @property
-    def result_id(self) -> str:
-        """``TS-YYYYMMDD-HHMMSSZ-<request_id>``"""
-        return result_name(self.created_utc, self.request_id).removesuffix(".md")
-
-    @property
     def file_name(self) -> str:
-        """The result's file name, before a number is added."""
+        """The result's file name, before a number is added; without its ending it is the result's id."""
         return result_name(self.created_utc, self.request_id)
 
     def with_outcome(self, outcome: Outcome) -> ResultFacts:

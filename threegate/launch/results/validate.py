@@ -13,12 +13,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from threegate.core import limits
-from threegate.core.front_matter_handler import FrontMatterRefused, read_front_matter
 from threegate.core.secretscan.scan import find_secrets
 from threegate.launch.results.front import result_tree
 from threegate.launch.results.model import ToolResult
-from threegate.launch.results.text import visible
-from threegate.request.yaml_nodes import YAMLRefused, plain_value
+from threegate.launch.results.render import visible
+from threegate.request.source import FrontMatterRefused, SourceRefused, plain_value, read_front_matter
 
 _SECTIONS = ("Summary", "Provenance", "Outputs", "Stdout", "Stderr", "Safety Notes")
 _LABELS = ("Untrusted Output Statement:", "Unexpected behavior:", "Network confirmation:")
@@ -46,7 +45,7 @@ def validate_result(data: bytes) -> list[ResultProblem]:
     except UnicodeDecodeError as error:
         return [ResultProblem(data[: error.start].count(b"\n") + 1, "not UTF-8")]
     try:
-        front = read_front_matter(text, _front_matter, max_bytes=limits.RESULT_BYTES // 2)
+        front = read_front_matter(text, max_bytes=limits.RESULT_BYTES // 2)
     except FrontMatterRefused as error:
         return [ResultProblem(1, f"no front matter: {error}")]
     lines = text.split("\n")
@@ -59,7 +58,7 @@ def validate_result(data: bytes) -> list[ResultProblem]:
     ]
     for found in find_secrets(text):
         problems.append(ResultProblem(text.count("\n", 0, found.start) + 1, f"has a secret ({found.kind})"))
-    problems += front.read
+    problems += _front_matter(front.text)
     problems += _body(lines[front.end + 1 : -1], front.end + 2)
     return sorted(problems, key=lambda problem: problem.line)
 
@@ -67,7 +66,7 @@ def validate_result(data: bytes) -> list[ResultProblem]:
 def _front_matter(front: str) -> list[ResultProblem]:
     try:
         root = result_tree(front)
-    except YAMLRefused as error:
+    except SourceRefused as error:
         return [ResultProblem(error.problem.line, error.problem.message)]
     places = {key: node.line for key, (node, _) in root.value.items()}
     problems = [

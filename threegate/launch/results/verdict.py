@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from threegate.core import access_lists, canonical, durable, limits
 from threegate.core.errors import InvalidInput
-from threegate.core.secretscan.scan import has_secret, mask_secrets
+from threegate.core.secretscan.scan import has_secret, mask_json
 from threegate.core.workspace import AgentRun, RequesterFolders
 from threegate.request.exposure import EXPOSURE_KEYS, Exposure, exposure_json
 
@@ -149,14 +149,10 @@ def read_verdict(requester_folders: RequesterFolders, file_name: str) -> Verdict
 
 def _rendered(verdict: Verdict) -> bytes:
     value = verdict.to_json()
-    value["file"] = mask_secrets(_text(verdict.file))
-    value["reason"] = None if verdict.reason is None else mask_secrets(verdict.reason)
+    name = verdict.file.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    value |= mask_json({"file": name, "reason": verdict.reason})
     return json.dumps(value, indent=2, ensure_ascii=True).encode() + b"\n"
 
 
 def _without_moment(data: bytes) -> bytes:
     return re.sub(rb'\n  "updated_utc": "[^"\n]*"\n', b"\n", data)
-
-
-def _text(name: str) -> str:
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

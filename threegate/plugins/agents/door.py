@@ -28,7 +28,6 @@ from threegate.approval.shown.escaped_lines import shown
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
-from threegate.core.front_matter_handler import FrontMatterRefused
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.launch.context import open_context
 from threegate.launch.results.front import read_result
@@ -58,7 +57,7 @@ from threegate.plugins.jail.jail import Account
 from threegate.plugins.tools.call_draft import draft_call, tool_call
 from threegate.plugins.tools.requested_call import check_arguments
 from threegate.request.reader import read_request
-from threegate.request.yaml_nodes import YAMLRefused
+from threegate.request.source import FrontMatterRefused, SourceRefused
 from threegate.review.results import list_results
 from threegate.runners.live_output import PROGRESS, live_output
 from threegate.trail.trail import Trail
@@ -430,9 +429,9 @@ def _refused(what: str, findings: list[dict[str, Any]]) -> dict[str, Any]:
 def _told(text: str) -> dict[str, Any]:
     """The content of a result, from its front matter and its streams."""
     try:
-        front = read_result(text)
-        values, body = front.read, text.split("\n", front.end + 1)[-1]
-    except (FrontMatterRefused, YAMLRefused):
+        values, end = read_result(text)
+        body = text.split("\n", end + 1)[-1]
+    except (FrontMatterRefused, SourceRefused):
         values, body = {}, text
     found = {key: values.get(key) for key in ("exit_code", "reason", "runtime_sec", "network_used")}
     for name in ("Stdout", "Stderr"):

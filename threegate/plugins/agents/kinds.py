@@ -7,8 +7,7 @@ from typing import Final
 
 from threegate.trail.event import Event
 from threegate.trail.index import KnownRun, TrailIndex
-from threegate.trail.payloads.payload import Payload, because, frozen_fields, named
-from threegate.trail.payloads.placed import SignedAct
+from threegate.trail.payloads.payload import Payload, SignedAct, because, frozen_fields, named
 
 
 @frozen_fields

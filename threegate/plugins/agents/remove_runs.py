@@ -22,9 +22,8 @@ from threegate.core.workspace import AgentRun, Workspace
 from threegate.plugins.agents.disk_watch import Space, used_space
 from threegate.plugins.agents.runs import all_runs, lock_ended
 from threegate.trail import moves
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Pruned
-from threegate.trail.trail import Trail
+from threegate.trail.trail import LockedTrail, Trail
 
 _DOOMED: Final = ".pruned-"
 

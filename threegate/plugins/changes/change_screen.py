@@ -16,10 +16,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import BinaryIO, Final
 
+from threegate.approval.shown.request_sections import size_text
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
-from threegate.core.screen_parts import Field, Item, Note, Quote, size_text
+from threegate.core.screen_parts import Field, Item, Note, Quote
 from threegate.plugins.changes.change_facts import ChangedPath, path_diff
 from threegate.plugins.changes.change_tar import ChangeSet
 from threegate.plugins.changes.commit_chain import CarriedCommit

@@ -15,8 +15,8 @@ from threegate.core import limits
 from threegate.plugins.changes.action import CHANGE_KINDS, Changes, ProjectChange
 
 if TYPE_CHECKING:
-    from threegate.request.body import BodySection
     from threegate.request.findings import Findings
+    from threegate.request.sections import BodySection
 
 ARCHIVE: Final = "changes.tar"
 """The name of the first input of an apply request."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from threegate.trail.payloads.payload import Payload, because, frozen_fields, named
-from threegate.trail.payloads.placed import SignedAct
+from threegate.trail.payloads.payload import Payload, SignedAct, because, frozen_fields, named
 
 
 @frozen_fields

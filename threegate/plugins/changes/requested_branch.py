@@ -24,7 +24,7 @@ from threegate.plugins.changes.trees import HeldTree
 if TYPE_CHECKING:
     from threegate.plugins.changes.action import ProjectPlace
     from threegate.request.model import Request
-    from threegate.trail.payloads.placed import Owner
+    from threegate.trail.payloads.payload import Owner
 
 
 def requested_branch(

@@ -38,7 +38,7 @@ def undo(
     Example: threegate undo TR-20261123-140501Z-changes-9be8da
     """
     from threegate.acts.signed_acts import sign_act
-    from threegate.approval.shown.screen_lines import render_sections
+    from threegate.approval.shown.escaped_lines import render_sections
     from threegate.core.screen_parts import Item, Section
     from threegate.plugins.changes.action import branch_undo_facts, change_facts
     from threegate.plugins.changes.change_screen import change_items

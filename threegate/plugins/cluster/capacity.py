@@ -16,8 +16,7 @@ from threegate.core import durable, limits
 from threegate.core.settings import Settings
 from threegate.plugins.cluster.section import ClusterSettings
 from threegate.request.backend import BACKENDS
-from threegate.runners.budget import Budget, Need
-from threegate.runners.machine import NEVER, Machine
+from threegate.runners.machine import NEVER, Budget, Machine, Need
 
 if TYPE_CHECKING:
     from threegate.core.workspace import Workspace

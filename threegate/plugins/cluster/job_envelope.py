@@ -20,7 +20,7 @@ from threegate.core.record import Record
 from threegate.plugins.cluster.seal import NONCE, WORKER, seal, unseal
 from threegate.request.job import Job, Platform
 from threegate.runners.interface import Evidence
-from threegate.trail.payloads.placed import Owner, owner_fields
+from threegate.trail.payloads.payload import Owner, owner_fields
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
 ENVELOPE_TYPE: Final = "threegate-job/1"

@@ -18,7 +18,7 @@ from threegate.plugins.cluster.notes import Status
 from threegate.request.backend import BACKENDS
 from threegate.request.job import Job
 from threegate.runners.backend import backends
-from threegate.runners.budget import Budget, Lease, need_of
+from threegate.runners.machine import Budget, Lease, need_of
 from threegate.trail.event import trail_text
 
 

@@ -32,8 +32,7 @@ from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.link import Link, Mail, Mailbox
 from threegate.plugins.cluster.outcome import read_outcome
 from threegate.request.job import Job
-from threegate.runners.interface import Artifact, Control, Outcome, nothing_known
-from threegate.runners.streams import nothing_ran
+from threegate.runners.interface import Artifact, Control, Outcome, nothing_known, nothing_ran
 from threegate.trail.event import trail_text
 from threegate.trail.workspace_key import SigningKey
 

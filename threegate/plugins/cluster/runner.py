@@ -20,8 +20,7 @@ from threegate.plugins.cluster.seal import WORKER
 from threegate.plugins.cluster.section import ClusterSettings
 from threegate.request.exposure import secret_name
 from threegate.request.job import Job
-from threegate.runners.interface import Control, Outcome
-from threegate.runners.streams import nothing_ran
+from threegate.runners.interface import Control, Outcome, nothing_ran
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
 _FIRST_WORKER_SECONDS = 10.0

@@ -44,8 +44,8 @@ from threegate.review.reviewed_draft import Draft, view_draft
 from threegate.trail import moves
 from threegate.trail.event import trail_text
 from threegate.trail.index import TrailIndex
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved
+from threegate.trail.trail import LockedTrail
 
 DRILL: Final = "threegate-drill/1"
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")

@@ -12,8 +12,7 @@ from typing import Any, Final
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.trail.event import Event
 from threegate.trail.index import Drills, TrailIndex
-from threegate.trail.payloads.payload import Payload, because, frozen_fields, named
-from threegate.trail.payloads.placed import SignedAct
+from threegate.trail.payloads.payload import Payload, SignedAct, because, frozen_fields, named
 
 
 @frozen_fields

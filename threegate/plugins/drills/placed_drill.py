@@ -22,8 +22,8 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.drills.kinds import DrillEnded, drill_commitment
 from threegate.review.draft_sources import Answer, DraftSource
 from threegate.trail import moves
-from threegate.trail.locked_trail import LockedTrail
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
+from threegate.trail.trail import LockedTrail
 
 if TYPE_CHECKING:
     from threegate.approval.shown.time_read import Reading

@@ -18,8 +18,7 @@ from threegate.core.errors import InvalidInput
 from threegate.plugins.evidence.kinds import Witnessed, cosigned_path
 from threegate.trail.checkpoint import NoteSignature, TrailCheckpoint
 from threegate.trail.cosignature import WitnessKey
-from threegate.trail.locked_trail import LockedTrail
-from threegate.trail.trail import Trail
+from threegate.trail.trail import LockedTrail, Trail
 from threegate.trail.verify import trail_checkpoint_folder
 
 

@@ -6,7 +6,7 @@ Invariant: the loop waits for neither; both have threads of their own.
 from __future__ import annotations
 
 from threegate.core import limits
-from threegate.daemon.plugin_work import DaemonParts, Work
+from threegate.daemon.plugin_work import DaemonParts, Recovered, Work
 from threegate.launch.context import Context
 from threegate.plugins.evidence.cosigned_checkpoints import complete_cosignature
 from threegate.plugins.evidence.metrics_file import MetricsFile
@@ -21,15 +21,14 @@ class EvidenceWork(Work):
         self._settings = daemon.settings
         self._witnesses = WitnessRequests(daemon.trail, daemon.log)
         self._metrics = MetricsFile(daemon.workspace, daemon.log, self._metrics_settings)
-        self._completed = False
+
+    def recover(self, context: Context) -> Recovered:
+        """Keep a cosignature that was announced and is not there. Raises TrailError, OSError."""
+        complete_cosignature(context.trail)
+        return Recovered()
 
     def turn(self, context: Context, *, off: bool) -> int:
-        """Follow the settings. A cosignature that was announced and not kept is completed first, even if the plugin is
-        `off`. Raises TrailError, OSError.
-        """
-        if not self._completed:
-            complete_cosignature(context.trail)
-            self._completed = True
+        """Follow the settings."""
         self._witnesses.follow({} if off else context.policy.settings.section(WitnessSettings).named)
         return 0
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from threegate.approval.signature import sign_statement
 from threegate.approval.signer import verify_signer
-from threegate.approval.sshsig import NAMESPACE_ACT
+from threegate.approval.ssh_wire import NAMESPACE_ACT
 from threegate.approval.statement import Act, format_utc, render_signed
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
@@ -37,7 +37,7 @@ from threegate.review.reviewed_draft import (
 )
 from threegate.review.show import show_request
 from threegate.trail import moves, payloads
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 _MODE = 0o600
 

@@ -22,7 +22,7 @@ from threegate.core.errors import Refused
 from threegate.core.json_operators import json_equal
 from threegate.plugins.grants.widened import OpenJob, Widened, open_job
 from threegate.request.job import Job
-from threegate.trail.payloads.placed import Owner, owner_fields
+from threegate.trail.payloads.payload import Owner, owner_fields
 
 GRANT_TYPE: Final = "threegate-grant/2"
 FIRST_GRANT_TYPE: Final = "threegate-grant/1"

@@ -22,7 +22,7 @@ from threegate.cli.invocation import (
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.errors import InvalidInput
 from threegate.plugins.tools.tools_command import servers
-from threegate.trail.payloads.placed import owner_fields
+from threegate.trail.payloads.payload import owner_fields
 
 if TYPE_CHECKING:
     from threegate.plugins.grants.grant import Grant
@@ -56,8 +56,7 @@ def new(
 
     Example: threegate grant new TR-20261122-101500Z-report --widen 'vars.year ~ 20[0-9]{2}' --max-uses 30 --expires 30d
     """
-    from threegate.approval.shown.escaped_lines import field
-    from threegate.approval.shown.screen_lines import render_sections
+    from threegate.approval.shown.escaped_lines import field, render_sections
     from threegate.plugins.grants.giving import finished_request, grant_sections, new_grant
     from threegate.plugins.grants.widened import read_widened
 
@@ -136,8 +135,7 @@ def tool(
 
     Example: threegate grant tool github get_issue --where 'repo = acme/*' --any number --max-uses 200 --expires 8h
     """
-    from threegate.approval.shown.escaped_lines import field
-    from threegate.approval.shown.screen_lines import render_sections
+    from threegate.approval.shown.escaped_lines import field, render_sections
     from threegate.plugins.grants.tool_grants import calls_sections, grant_calls, look_at_calls
 
     seconds = _seconds(expires)

@@ -38,7 +38,7 @@ from threegate.review.reviewed_draft import (
 )
 from threegate.trail import moves, payloads
 from threegate.trail.index import TrailIndex
-from threegate.trail.payloads.placed import owner_fields
+from threegate.trail.payloads.payload import owner_fields
 
 _MODE = 0o600
 _COMPARED = 16

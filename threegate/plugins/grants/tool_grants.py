@@ -29,7 +29,7 @@ from threegate.plugins.tools.server_card import reach_section, tool_claims
 from threegate.request.job import Job, build_job
 from threegate.review.reviewed_draft import who_asks
 from threegate.trail.index import KnownRun, TrailIndex
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 _INBOX_REQUESTER = "core"
 """The requester of calls through the inbox, as drafts there name it."""

@@ -14,20 +14,19 @@ import threading
 from typing import Final
 
 from threegate.approval.facts import requester_of
-from threegate.approval.shown.signed_text import requesters
+from threegate.approval.shown.request_sections import requesters
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.core.extras import missing_extra
 from threegate.core.settings import Settings
 from threegate.daemon.plugin_work import DaemonParts, WaitingDraft, Work
-from threegate.launch.context import Context
 from threegate.plugins.page.section import NotifySettings
 from threegate.request.exposure import Exposure
 from threegate.request.job import effective_risk
 from threegate.request.model import Request
 from threegate.review.reviewed_draft import expiry
 from threegate.trail.index import KnownRun
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 _WAITING = 256
 """The most notices that wait to be sent; the rest is counted and logged."""
@@ -53,10 +52,6 @@ class Notices(Work):
         self._queue: queue.Queue[tuple[tuple[Target, ...], str, str] | None] = queue.Queue(_WAITING)
         self._thread: threading.Thread | None = None
         self._beginning = threading.Lock()
-
-    def turn(self, context: Context, *, off: bool) -> int:
-        """Return 0: nothing is sent because of a turn."""
-        return 0
 
     def draft_waits(self, *draft: *WaitingDraft) -> None:
         settings = self._settings()

@@ -25,8 +25,7 @@ from threegate.approval.operators import Operator
 from threegate.approval.passkey import challenge_of, decode_base64url, encode_base64url, passkey_signature
 from threegate.approval.shown.time_read import Reading
 from threegate.approval.signer import verify_signer
-from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.sshsig import NAMESPACE_APPROVAL, NAMESPACE_LOGIN, parse_armor
+from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, NAMESPACE_LOGIN, MalformedError, parse_armor
 from threegate.approval.statement import Statement, render_signed
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError

@@ -12,10 +12,9 @@ from typing import Any
 
 from threegate.acts.operator import append_operator
 from threegate.acts.signed_acts import checked_act
-from threegate.approval.keys import PublicKey
 from threegate.approval.operators import Operator
 from threegate.approval.passkey import Passkey, decode_base64url, passkey_of
-from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.ssh_wire import MalformedError, PublicKey
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context

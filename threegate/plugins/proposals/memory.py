@@ -23,8 +23,8 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.plugins.proposals.proposal_finished import APPLY, FinishedProposal, finished_proposal, refuse_done
 from threegate.trail import moves
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Applied, Pruned
+from threegate.trail.trail import LockedTrail
 
 NOTES_FILE = "notes.jsonl"
 _TOOLS = frozenset({"memory.propose"})

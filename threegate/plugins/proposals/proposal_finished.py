@@ -15,8 +15,8 @@ from typing import Any
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.context import Context
-from threegate.trail.locked_trail import LockedTrail
 from threegate.trail.payloads import Approved, Finished
+from threegate.trail.trail import LockedTrail
 
 APPLY = "threegate-apply/1"
 """The type of the signed act. The name is historical: finished writes were once applied under it too."""

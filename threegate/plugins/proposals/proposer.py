@@ -22,7 +22,7 @@ from threegate.plugins.proposals.proposal_draft import DraftResult, draft_from_p
 from threegate.review.draft_sources import Say
 from threegate.trail import moves
 from threegate.trail.payloads import Observed, Proposed
-from threegate.trail.payloads.placed import Owner, owner_fields
+from threegate.trail.payloads.payload import Owner, owner_fields
 from threegate.trail.trail import Trail
 
 

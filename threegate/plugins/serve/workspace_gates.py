@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from threegate.aana import DecisionLog
 from threegate.aana.decision_log import Surface
+from threegate.contracts.compiled import read_folder
 from threegate.contracts.compiler import compile_folder
-from threegate.contracts.folder import read_folder
 from threegate.contracts.play import Play
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable

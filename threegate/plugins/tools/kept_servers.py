@@ -32,7 +32,7 @@ from threegate.plugins.tools.process_states import FRESH, RUNNING, write_states
 from threegate.plugins.tools.requested_call import pinned_manifest
 from threegate.plugins.tools.server_process import Answer, Progress, Server, ServerError, open_server
 from threegate.plugins.tools.server_start import refuse_changed_program
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 _LOOK_SECONDS: Final = 1.0
 _CANCEL_SECONDS: Final = 0.1

@@ -23,7 +23,7 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.tools.kinds import manifest_path
 from threegate.trail import moves
 from threegate.trail.index import TrailIndex
-from threegate.trail.locked_trail import LockedTrail
+from threegate.trail.trail import LockedTrail
 
 Place = Literal["jail", "era", "host"]
 """Where a server's process runs."""

@@ -19,7 +19,7 @@ from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.action import BoundCall, EarlierCall, ServerState
 from threegate.request.action import Action
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 FRESH = ServerState()
 """There is no process: the next call starts one."""

@@ -21,7 +21,7 @@ from threegate.plugins.tools.process_states import read_state
 from threegate.request.action import Action
 from threegate.request.backend import Bound
 from threegate.trail.index import TrailIndex
-from threegate.trail.payloads.placed import Owner
+from threegate.trail.payloads.payload import Owner
 
 _RULES: Final = {"tools_unknown": "TG906", "tools_changed": "TG907", "arguments_unfit": "TG908"}
 

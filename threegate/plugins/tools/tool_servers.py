@@ -45,7 +45,7 @@ from threegate.plugins.tools.server_command import pinned_command, refuse_words
 from threegate.plugins.tools.server_process import ServerError, open_server
 from threegate.plugins.tools.server_start import DROPPED, secret_values, server_account
 from threegate.trail import moves
-from threegate.trail.locked_trail import LockedTrail
+from threegate.trail.trail import LockedTrail
 
 ADD: Final = "threegate-tools-add/1"
 REFRESH: Final = "threegate-tools-refresh/1"

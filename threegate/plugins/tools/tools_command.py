@@ -263,7 +263,7 @@ def test(server: ServerName, json_: JsonFlag = False) -> None:
 
 
 def _show(sections: list[Section], json_: bool) -> None:
-    from threegate.approval.shown.screen_lines import render_sections
+    from threegate.approval.shown.escaped_lines import render_sections
 
     quiet = wants_json(json_)
     put(render_sections(sections, full=True, width=screen_width(to_stderr=quiet)), err=quiet)

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
-from threegate.approval.shown.escaped_lines import quoted
-from threegate.approval.shown.screen_lines import render_sections
+from threegate.approval.shown.escaped_lines import quoted, render_sections
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context

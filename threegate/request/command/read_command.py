@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 from threegate.core.secretscan.scan import mask_secrets
 from threegate.request.command.data_tools import TOOLS, tool_of, why_opaque
 from threegate.request.command.inline_code import INTERPRETERS, code_words
-from threegate.request.command.installs import installs, names_installer
-from threegate.request.command.paths import WINDOWS, path_like, place_in_argument
+from threegate.request.command.paths import WINDOWS, installs, names_installer, path_like, place_in_argument
 from threegate.request.command.pinned_script import script_word
 from threegate.request.command.programs import (
     INSTALLING,

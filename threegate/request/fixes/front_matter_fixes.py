@@ -16,8 +16,7 @@ from threegate.core.risk_domains import RISK_DOMAINS
 from threegate.request.backend import BACKENDS
 from threegate.request.characters import escaped
 from threegate.request.fixes.edit import Draft
-from threegate.request.front_matter import nearest_key
-from threegate.request.front_matter_keys import KEYS
+from threegate.request.front_matter import KEYS, nearest_key
 from threegate.request.hosts import HostError, read_target
 from threegate.request.render_draft import file_name, render_time, slug_of
 from threegate.request.report import Finding, Fix

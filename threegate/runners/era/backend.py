@@ -127,7 +127,7 @@ class _NoLibrary:
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Nothing runs."""
-        from threegate.runners.streams import nothing_ran
+        from threegate.runners.interface import nothing_ran
 
         return nothing_ran(self._problem)
 

@@ -27,9 +27,8 @@ from threegate.runners.era.container_watch import ContainerWatch
 from threegate.runners.era.out_archive import collect_archive
 from threegate.runners.era.readback import Walls, read_back
 from threegate.runners.era.waiting_container import attach, greeting
-from threegate.runners.interface import Control, Destination, Outcome, Status
+from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, nothing_ran
 from threegate.runners.staging import Collected, fresh_folder
-from threegate.runners.streams import EMPTY, nothing_ran
 
 GONE_SECONDS = 4
 _SHORT_SECONDS = 1.5

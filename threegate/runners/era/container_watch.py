@@ -23,9 +23,8 @@ from threegate.request.job import Job
 from threegate.runners.cgroup import CgroupFiles
 from threegate.runners.era import spec
 from threegate.runners.era.waiting_container import FRAME
-from threegate.runners.interface import Control, Status
+from threegate.runners.interface import Control, Status, StreamMeter
 from threegate.runners.live_output import LastOutput
-from threegate.runners.streams import StreamMeter
 
 BEAT: Final = 0.02
 GRACE_SECONDS: Final = 3.0

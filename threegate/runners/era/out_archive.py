@@ -16,10 +16,10 @@ from pathlib import Path, PurePosixPath
 
 import docker
 
-from threegate.core import limits
+from threegate.core import durable, limits
 from threegate.request.job import JobLimits
 from threegate.request.tar_reader import FILES, FOLDER, TarError, TarHeader, read_headers
-from threegate.runners.staging import Collected, KeptOutputs, fresh_folder, odd_name, open_folder
+from threegate.runners.staging import Collected, copy, fresh_folder, odd_name, open_folder
 
 _ROOT = b"out"
 _SET_ID = 0o6000
@@ -65,7 +65,6 @@ class _Unpacker:
         self._target = target
         self._headers = headers
         self._found = Collected()
-        self._kept = KeptOutputs(bounds, self._found, target)
         # A file's first name comes as a file, each further one as a link to it.
         linked = [header for header in headers if header.kind == _HARD_LINK]
         self._several = {header.link for header in linked} | {header.name for header in linked}
@@ -104,7 +103,7 @@ class _Unpacker:
                 return f"a folder more than {limits.OUT_DEPTH} deep"
             if not self._found.exceeded:
                 with _inside(target, path) as folder:
-                    self._kept.make_folder(folder, path)
+                    durable.make_folder_at(folder, path.name, self._target / path)
             return None
         if header.name in self._several:
             return _SEVERAL
@@ -112,11 +111,18 @@ class _Unpacker:
             return _KINDS.get(header.kind, "not a regular file")
         if header.mode & _SET_ID:
             return "a file with a set-user-id or set-group-id bit"
-        if (reason := self._kept.refusal(header.size)) is not None:
+        if (reason := self._found.refusal(header.size, self._bounds)) is not None:
             return reason
         os.lseek(archive, header.offset, os.SEEK_SET)
         with _inside(target, path) as folder:
-            self._kept.keep(archive, folder, path, header.size, header.size - 1)
+            kept = durable.create_at(folder, path.name, self._target / path, 0o400)
+            try:
+                digest, written = copy(archive, kept, header.size - 1, self._target / path)
+                if written != header.size:
+                    raise OSError(f"{path}: its size changed while it was collected")
+            finally:
+                os.close(kept)
+        self._found.keep(path, header.size, digest)
         return None
 
 

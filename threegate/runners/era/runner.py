@@ -21,9 +21,8 @@ from threegate.runners.egress.secret_header import secret_for
 from threegate.runners.era import container_engine
 from threegate.runners.era.container_run import EraRun
 from threegate.runners.era.era_probe import era_probe_job
-from threegate.runners.interface import Control, Outcome
+from threegate.runners.interface import Control, Outcome, nothing_ran
 from threegate.runners.staging import StagingError, stage_inputs
-from threegate.runners.streams import nothing_ran
 
 LOOK_SECONDS = 2.0
 

@@ -23,7 +23,7 @@ from threegate.runners.interface import Control, Status
 
 if TYPE_CHECKING:
     from threegate.request.job import Job, JobLimits
-    from threegate.runners.streams import StreamMeter
+    from threegate.runners.interface import StreamMeter
 
 BEAT: Final = 0.02
 """Seconds between two checks."""

@@ -21,13 +21,12 @@ from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.core.removal import remove_folder
 from threegate.request.action import Script
-from threegate.runners.interface import Control, Outcome, Status
+from threegate.runners.interface import Control, Outcome, Status, StreamMeter, nothing_ran
 from threegate.runners.monty.drive import Drive, DriveStopped, RunWatch, explain
 from threegate.runners.monty.monty_probe import monty_probe_job
 from threegate.runners.monty.value import ValueTooLarge, render_value
 from threegate.runners.monty.worker import VERSION, WarmWorkers, Worker, WorkerProcess
 from threegate.runners.staging import Collected, StagingError, collect, stage_inputs
-from threegate.runners.streams import StreamMeter, nothing_ran
 
 if TYPE_CHECKING:
     from threegate.judgement.judge import Clearance

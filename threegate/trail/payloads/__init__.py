@@ -2,7 +2,7 @@
 
 Invariant: every kind has exactly one class, and a line's bytes are what its class renders (`payload.py`). To add a kind
 to the core: write its class in the family that it belongs to, and name it here. The kinds of a plugin are its own, in
-the place `kinds` (`trail.known_kinds`).
+the place `kinds` (`trail.event`).
 """
 
 from typing import Final
@@ -18,8 +18,7 @@ from threegate.trail.payloads.approval_events import (
 )
 from threegate.trail.payloads.draft_events import Observed, Proposed, Validated
 from threegate.trail.payloads.operator_events import OperatorAdded, OperatorRevoked, OperatorsChanged
-from threegate.trail.payloads.payload import Payload
-from threegate.trail.payloads.placed import Placed, Signature, SignedAct
+from threegate.trail.payloads.payload import Payload, Placed, Signature, SignedAct
 from threegate.trail.payloads.run_events import (
     Applied,
     Cancelled,

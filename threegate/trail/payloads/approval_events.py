@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from threegate.trail.payloads.payload import History, Payload, because, frozen_fields, named, short
-from threegate.trail.payloads.placed import Placed
+from threegate.trail.payloads.payload import History, Payload, Placed, because, frozen_fields, named, short
 
 
 def under_grant(grant: str, given_by: str | None) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from threegate.trail.payloads.payload import because, frozen_fields, named
-from threegate.trail.payloads.placed import Placed
+from threegate.trail.payloads.payload import Placed, because, frozen_fields, named
 
 
 @frozen_fields

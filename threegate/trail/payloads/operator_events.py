@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from threegate.trail.payloads.payload import Payload, because, frozen_fields, named, nested
-from threegate.trail.payloads.placed import Signature
+from threegate.trail.payloads.payload import Payload, Signature, because, frozen_fields, named, nested
 
 
 @frozen_fields

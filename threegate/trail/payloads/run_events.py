@@ -9,13 +9,15 @@ from threegate.trail.payloads.payload import (
     Fields,
     History,
     Payload,
+    Placed,
+    Signature,
+    SignedAct,
     because,
     frozen_fields,
     named,
     nested,
     short,
 )
-from threegate.trail.payloads.placed import Placed, Signature, SignedAct
 from threegate.trail.payloads.session_events import ContractMove
 
 

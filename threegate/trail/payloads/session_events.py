@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from threegate.trail.payloads.payload import Fields, Payload, because, frozen_fields, named
-from threegate.trail.payloads.placed import SignedAct
+from threegate.trail.payloads.payload import Fields, Payload, SignedAct, because, frozen_fields, named
 
 
 @frozen_fields

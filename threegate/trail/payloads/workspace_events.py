@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from threegate.trail.payloads.payload import Payload, because, frozen_fields, named, short
-from threegate.trail.payloads.placed import SignedAct
+from threegate.trail.payloads.payload import Payload, SignedAct, because, frozen_fields, named, short
 
 
 @frozen_fields

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.plugins.changes.trees_on_disk import build, made
-from threegate.approval.shown.screen_lines import render_sections
+from threegate.approval.shown.escaped_lines import render_sections
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.screen_parts import Section

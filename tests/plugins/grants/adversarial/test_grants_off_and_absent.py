@@ -27,7 +27,7 @@ from threegate.plugins.grants.standing_grants import find_grant
 from threegate.plugins.grants.widened import read_widened
 from threegate.review.countersign import countersign, facts_now, open_waiting, read_waiting
 from threegate.review.status import status_lines
-from threegate.trail.known_kinds import plugin_kinds
+from threegate.trail.event import plugin_kinds
 from threegate.trail.trail import Trail
 
 Switch = Callable[[bool], None]

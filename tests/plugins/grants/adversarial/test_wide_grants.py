@@ -16,7 +16,7 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.support import threegate
 from threegate.approval.signature import sign_statement
-from threegate.approval.sshsig import NAMESPACE_ACT
+from threegate.approval.ssh_wire import NAMESPACE_ACT
 from threegate.approval.statement import Act, format_utc, render_signed
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused

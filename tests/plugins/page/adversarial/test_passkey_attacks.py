@@ -23,7 +23,7 @@ from threegate.acts.operator import record_operators, revoke_operator
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.approval.passkey import challenge_of, encode_base64url
-from threegate.approval.sshsig import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN
+from threegate.approval.ssh_wire import NAMESPACE_ACT, NAMESPACE_APPROVAL, NAMESPACE_LOGIN
 from threegate.approval.statement import Act, Statement, render_signed
 from threegate.cli import execute
 from threegate.core import canonical, limits

@@ -17,8 +17,8 @@ from bench.dojo.package import interpreter, read_package, read_recorded
 from bench.dojo.replay import Counts, injected_calls, suite
 from bench.dojo.tasks import CONTRACTS, GRANTS, Call, Rules, injection_tasks, read_grants, user_tasks
 from tests.conftest import few
+from threegate.contracts.compiled import read_folder
 from threegate.contracts.compiler import compile_folder
-from threegate.contracts.folder import read_folder
 from threegate.contracts.play import Play
 from threegate.plugins.tools.argument_schema import why_unfit
 

@@ -28,8 +28,7 @@ from threegate.plugins.changes.apply.apply_journal import STAGE, Journal, first_
 from threegate.plugins.changes.apply.as_owner import Order, not_writable, perform
 from threegate.plugins.changes.apply.branch_delivery import BranchOrder
 from threegate.plugins.changes.projects import hold_project
-from threegate.runners.interface import Artifact, Control, Outcome, Status
-from threegate.runners.streams import EMPTY, StreamMeter
+from threegate.runners.interface import EMPTY, Artifact, Control, Outcome, Status, StreamMeter
 
 if TYPE_CHECKING:
     from threegate.judgement.judge import Clearance

@@ -18,7 +18,7 @@ from threegate.core.extras import missing_extra
 from threegate.core.settings import Settings
 from threegate.plugins.cluster.worker.heartbeat import Capacity
 from threegate.runners.backend import backends
-from threegate.runners.budget import Budget
+from threegate.runners.machine import Budget
 from threegate.setup.doctor import examine
 from threegate.setup.sandbox import known_images
 

@@ -38,7 +38,7 @@ from threegate.plugins.cluster.worker.operators_file import read_operators_file
 from threegate.plugins.cluster.worker.outbox import Outbox
 from threegate.plugins.cluster.worker.store import Store
 from threegate.runners.backend import backends, make_runner, remove_orphans
-from threegate.runners.budget import Budget
+from threegate.runners.machine import Budget
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
 SIGN_KEY = "sign.key"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from threegate.request.action import Action
     from threegate.runners.interface import Runner
     from threegate.trail.index import TrailIndex
-    from threegate.trail.payloads.placed import Owner
+    from threegate.trail.payloads.payload import Owner
 
 
 class Mcp(RunningBackend):

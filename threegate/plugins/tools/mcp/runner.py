@@ -24,9 +24,8 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.action import BoundCall
 from threegate.request.job import Job
-from threegate.runners.interface import Artifact, Control, Outcome, Status
+from threegate.runners.interface import EMPTY, Artifact, Control, Outcome, Status, StreamMeter
 from threegate.runners.live_output import PROGRESS
-from threegate.runners.streams import EMPTY, StreamMeter
 
 if TYPE_CHECKING:
     from threegate.judgement.judge import Clearance
