@@ -35,9 +35,10 @@ class Newer(Monty):
     no_outputs = "TG243", "it leaves no files in /out; write none"
 
     def read(self, reading: Reading) -> Action | None:
-        """Its code."""
-        script = super().read(reading)
-        return ForProject(script.code, script.vars_json) if isinstance(script, Script) else None
+        """Its code, and values that may name whatever they like."""
+        code = reading.block("Code", "TG221", "python", lambda text: ())
+        values = reading.block("Inputs (JSON)", "TG222", "json", lambda text: (), mentions_all=True)
+        return None if code is None else ForProject(code, values)
 
     def check(self, values: Mapping[str, Any], written: Container[str], wrong: Callable[[str, str, str], None]) -> None:
         """No project is called none."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from tests.request.examples import APPLY_KEYS, MONTY, ids, read, request
 from tests.request.newer_backend import Newer, newer
-from threegate.core.errors import InvalidInput
+from threegate.core import plugins
+from threegate.core.errors import InvalidInput, Refused
 from threegate.core.json_operators import first_match
+from threegate.core.plugins import Plugin
+from threegate.core.settings import Settings, parse_settings
 from threegate.request.action import Action, Script
-from threegate.request.backend import BACKENDS, Backend, Bound
+from threegate.request.backend import BACKENDS, Backend, Binding, Bound, why_off
 from threegate.request.render_draft import render_request
 from threegate.request.schema import request_schema_2
 
@@ -97,3 +101,32 @@ def test_what_a_backend_or_an_action_that_says_nothing_else_answers() -> None:
 
 def test_the_first_text_of_a_pattern() -> None:
     assert first_match("[b-d]x") == "bx" and first_match("(") is None and first_match("(ab)*c") is None
+
+
+def test_a_request_whose_backends_plugin_is_off_is_bound_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "PLUGINS", (Plugin("more", "is off", offers={"backend.newer": "backend:BACKEND"}),))
+    settings = parse_settings(b"[plugins]\noff = ['more']\n")
+    asked = read(text())
+    said = "the backend newer is of the plugin more, which is off (plugins.off in threegate.toml)"
+    assert why_off("newer", settings) == said and why_off("newer", Settings()) is None
+    monkeypatch.setattr(plugins, "PLUGINS", ())
+    assert why_off("newer", settings) is None
+    assert asked.request is None, "its plugin is not there either"
+
+
+def test_a_bound_request_says_that_its_plugin_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = read(text()).request
+    assert asked is not None
+    monkeypatch.setattr(plugins, "PLUGINS", (Plugin("more", "is off", offers={"backend.newer": "backend:BACKEND"}),))
+    settings = parse_settings(b"[plugins]\noff = ['more']\n")
+    binding = Binding(cast(Any, None), settings, None, asked, cast(Any, None), None)
+    with pytest.raises(Refused, match="is of the plugin more, which is off") as caught:
+        binding.bound()
+    assert caught.value.code == "backend_off"
+    assert replace(binding, settings=Settings()).bound().action is asked.action
+
+
+@pytest.mark.parametrize(("value", "rules"), [("reads /etc/b\\u0041", set()), ("password=hunter2\\u0041", {"TG501"})])
+def test_values_of_a_kind_that_may_name_all_still_hold_no_secret(value: str, rules: set[str]) -> None:
+    body = {**MONTY, "Inputs (JSON)": f'\n```json\n{{"a": "{value}"}}\n```\n'}
+    assert ids(read(request(KEYS, body))) == rules

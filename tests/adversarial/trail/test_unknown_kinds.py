@@ -296,7 +296,6 @@ def test_it_is_shown_as_it_is(bench: Bench, listed: List) -> None:
     assert json.loads(threegate("show", "req-1", "--json", cwd=workspace.root).out)["events"][-1]["data"] == SAID
     assert threegate("audit", "verify", cwd=workspace.root).code == 0
     assert path.name[3:] in threegate("status", cwd=workspace.root).out
-    assert threegate("audit", "report", "--out", str(workspace.root / "r.html"), cwd=workspace.root).code == 0
     listed("deleted")
     (event,) = (event for event in events_of(workspace) if event.type == "probe.did")
     assert type(event.payload) is Opaque and told in story_line(event)

@@ -17,7 +17,7 @@ from tests.conftest import peer
 from tests.support import THREEGATE, Place, make_place, threegate
 from threegate.setup.agent_examples import SALES
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PURPOSE = "Add up the answer."
 
 
