@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from threegate.trail.known_kinds import plugin_kinds
+from threegate.trail.event import plugin_kinds
 
 from tests.acts.bench_workspace import make_bench
 from tests.adversarial.trail.test_unknown_kinds import PROBE, SAID, say
