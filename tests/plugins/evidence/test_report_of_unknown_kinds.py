@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from threegate.trail.event import plugin_kinds
 
 from tests.acts.bench_workspace import make_bench
 from tests.adversarial.trail.test_unknown_kinds import PROBE, SAID, say
 from tests.support import threegate
 from threegate.core import plugins
 from threegate.core.plugins import PLUGINS
+from threegate.trail.event import plugin_kinds
 
 
 @pytest.fixture
