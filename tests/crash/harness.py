@@ -26,7 +26,7 @@ from pathlib import Path
 import threegate.daemon.typecheck_queue
 import threegate.review.reviewed_draft
 from tests.crash.journal import Journal, lose, read_journal
-from tests.crash.place import KILLED, Place, forked
+from tests.crash.place import KILLED, Place, forked, stand_in
 from tests.crash.scenarios import Scenario
 from threegate.core import durable
 from threegate.core.workspace import STATES
@@ -141,6 +141,7 @@ def main() -> None:
     parser.add_argument("scenario", nargs="+", help="MODULE:NAME[/EVERY[/OFFSET]]")
     parser.add_argument("--seconds", type=float, default=240)
     options = parser.parse_args()
+    stand_in()
     without_threads()
     for wanted in options.scenario:
         sys.stdout.flush()

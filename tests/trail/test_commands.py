@@ -88,14 +88,6 @@ def test_results_and_their_validation(tg, workspace: Workspace) -> None:
     assert "cannot be read" in tg("result", "validate", str(path), expect=2)
 
 
-def test_export_and_report(tg, tmp_path: Path) -> None:
-    assert tg("audit", "export").count("\n") == 5
-    assert "5 written" in tg("audit", "export", "--format", "csv", "--out", str(tmp_path / "t.csv"))
-    assert "1 written" in tg("audit", "export", "--format", "in-toto", "--out", str(tmp_path / "s"))
-    assert "1 requests" in tg("audit", "report", "--out", str(tmp_path / "r.html"))
-    assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
-
-
 def test_adopt_says_why_and_needs_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made, key = make_operated(tmp_path)
     moved = tmp_path / "moved"
