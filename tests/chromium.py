@@ -132,11 +132,15 @@ class Chromium:
         return [node for node in nodes if not node.get("ignored")]
 
     def complaints(self) -> list[str]:
-        """Errors and warnings of the console and of the page's policy, so far."""
+        """Errors and warnings of the console and of the page's policy, so far. Not that an interface came or went on
+        this machine, as with each container of other tests: Chromium then ends what it is loading.
+        """
         found = []
         for event in self.events:
             method, params = event["method"], event["params"]
             if method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+                if "net::ERR_NETWORK_CHANGED" in params["entry"]["text"]:
+                    continue
                 found.append(params["entry"]["text"])
             elif method == "Runtime.exceptionThrown":
                 found.append(params["exceptionDetails"]["text"])

@@ -16,11 +16,20 @@ from tests.acts.bench_workspace import Bench, make_bench
 from tests.launch.launching import CountingRunner, daemons, launched
 from threegate.approval.shown import request_sections
 from threegate.approval.shown.escaped_lines import fitted, render_sections
-from threegate.approval.shown.request_sections import ShownRequest, shown_request, shown_sha256, signed_text, size_text
+from threegate.approval.shown.request_sections import (
+    ShownRequest,
+    exposure_items,
+    shown_request,
+    shown_sha256,
+    signed_text,
+    size_text,
+)
 from threegate.audit.audit_verify import verify_workspace
 from threegate.cli import execute as run
+from threegate.core.screen_parts import Section
 from threegate.launch.approved_file import Approved, Ended, read_approved
 from threegate.request.action import ActionText, Command, Script
+from threegate.request.exposure import Exposure
 from threegate.request.model import InputFile, OutputFile
 from threegate.review.countersign import verify_approval
 from threegate.review.review_sections import review_sections
@@ -232,3 +241,8 @@ def test_what_runs_no_code_has_one_limit_and_no_walls_around_it(bench: Bench) ->
     )
     assert f"limits       {whole.job.limits.time_sec} s\n" in told and "processes" not in told
     assert "notes.add" not in told and "the arguments:" in told
+
+
+def test_what_reaches_nothing_says_so() -> None:
+    lines = render_sections([Section("CARD", tuple(exposure_items(Exposure())))])
+    assert any(line.split() == ["reach", "nothing"] for line in lines), lines
