@@ -98,6 +98,18 @@ def test_prune_takes_only_what_ended_before(tmp_path: Path) -> None:
     assert prune(workspace, before=middle, actor="me").runs == ()
 
 
+def test_prune_keeps_the_run_of_a_backend_that_is_not_here(tmp_path: Path) -> None:
+    """What a change replaced is in its run's folder; only the plugin knows how long it is kept."""
+    workspace, trail = make_workspace(tmp_path / "ws")
+    with trail.locked() as held:
+        for name in ("here1", "gone1"):
+            approve(held, name)
+    run(trail, "here1")
+    run(trail, "gone1", backend="never")
+    done = prune(workspace, before=trail.clock() + timedelta(days=400), actor="me")
+    assert (done.runs, done.kept) == (("here1",), ("gone1",)) and (workspace.runs / "gone1").is_dir()
+
+
 def test_prune_keeps_inputs_that_something_else_names(tmp_path: Path) -> None:
     import hashlib
 

@@ -68,7 +68,9 @@ def approve(held: LockedTrail, request_id: str, *, text: bytes = b"a request\n")
     return path
 
 
-def run(trail: Trail, request_id: str, *, output: bytes = b"result\n", stdout: bytes = b"hello\n") -> Path:
+def run(
+    trail: Trail, request_id: str, *, output: bytes = b"result\n", stdout: bytes = b"hello\n", backend: str = "monty"
+) -> Path:
     """Take an approved request through claim, start, record, result and the final folder. Returns the result's path."""
     workspace = trail.workspace
     with trail.locked() as held:
@@ -83,7 +85,7 @@ def run(trail: Trail, request_id: str, *, output: bytes = b"result\n", stdout: b
             actor="daemon",
         )
         held.keep_head()
-        moves.announce(held, Started.from_data({"backend": "monty"}), request_id=request_id, actor="daemon")
+        moves.announce(held, Started.from_data({"backend": backend}), request_id=request_id, actor="daemon")
     folder = workspace.run_folder(request_id)
     (folder / "out").mkdir(parents=True)
     (folder / "out" / "result.txt").write_bytes(output)

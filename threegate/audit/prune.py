@@ -4,7 +4,7 @@ snapshots of proposals whose drafts are gone.
 Invariant: the event that names the files is on disk before anything is removed; nothing is touched that an
 open request, or one that ended later than the given time, refers to; trail, results and state files are never
 pruned, nor the run of a finished request that a contract session is folded from, until the operator has
-closed that session, nor what a plugin still needs.
+closed that session, nor what a plugin still needs, nor a run of a backend that is not here.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from threegate.core import durable, removal
 from threegate.core.durable import disk_reserve
 from threegate.core.plugins import Place
 from threegate.core.workspace import Workspace
+from threegate.request.backend import BACKENDS
 from threegate.trail import payloads
 from threegate.trail.history import RequestHistory
 from threegate.trail.index import TrailIndex
-from threegate.trail.payloads import Approved, Finished, SessionKilled, SessionOpened
+from threegate.trail.payloads import Approved, Finished, SessionKilled, SessionOpened, Started
 from threegate.trail.trail import LockedTrail, Trail
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -63,7 +64,7 @@ class Pruned:
     inputs: tuple[str, ...]
     bytes: int
     kept: tuple[str, ...] = ()
-    """Runs as old that stay: sessions of the contracts are folded from them."""
+    """Runs as old that stay: something still needs them, or what they were for is not here."""
     snapshots: tuple[str, ...] = ()
     """Files of drafts that were made from proposals and no longer exist: project snapshots, arguments, the
     proposal.
@@ -88,7 +89,9 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
         kept = [
             history.request_id
             for history in there
-            if _folded(history, given_back) or any(files.keeps(workspace, history, held.now) for files in plugins)
+            if _folded(history, given_back)
+            or _is_foreign(history)
+            or any(files.keeps(workspace, history, held.now) for files in plugins)
         ]
         gone = [history.request_id for history in there if history.request_id not in set(kept)]
         inputs = _unneeded_inputs(workspace, index, {history.request_id for history in old}, before)
@@ -146,6 +149,14 @@ def _closed_sessions(index: TrailIndex) -> set[str]:
             case SessionOpened(session=str(name)) as opened if opened.workflow or opened.role:
                 bound.add(name)
     return closed - bound
+
+
+def _is_foreign(history: RequestHistory) -> bool:
+    """Whether its backend, or an event of it, is not known here: then nobody can say what its folder is needed for."""
+    started = Started.of(history.started)
+    return history.unknown is not None or (
+        started is not None and started.backend is not None and started.backend not in BACKENDS
+    )
 
 
 def _folded(history: RequestHistory, given_back: set[str]) -> bool:

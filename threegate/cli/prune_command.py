@@ -61,4 +61,4 @@ def prune(
         f"{len(done.requesters)} agent runs, {done.bytes} bytes"
     )
     if done.kept:
-        say(f"kept {len(done.kept)} runs that open contract sessions still need")
+        say(f"kept {len(done.kept)} runs that are still needed, or whose backend is not here")
