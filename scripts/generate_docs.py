@@ -28,7 +28,7 @@ from threegate.launch.results.model import schema as result_schema
 from threegate.launch.results.verdict_schema import verdict_schema
 from threegate.plugins.proposals.proposal_form import ProposalVerdict
 from threegate.plugins.serve.answers import ContractDecision, Decision
-from threegate.request.rules.rules_page import rules_page
+from threegate.request.rules_page import rules_page
 from threegate.request.schema import report_schema, request_schema, request_schema_2
 
 ROOT = Path(__file__).resolve().parent.parent

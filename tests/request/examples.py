@@ -114,11 +114,11 @@ def plugin_of(example: str) -> str | None:
 
 
 def read_example(rule: Rule, example: str) -> Report:
-    """Read a good request with one example of a rule in it (see `threegate.request.rules.rule.Where`)."""
+    """Read a good request with one example of a rule in it (see `threegate.request.rules.Where`)."""
     if rule.where == "name":
         return read(era(), name=example)
     if rule.where == "file":
-        text = example.replace("{request}", era()).replace("{64k}", "x" * 65536)
+        text = example.replace("{request}", era()).replace("{64k}", "x" * 65536).replace("{byte-ff}", "\udcff")
         return read(text.replace("{2000-newlines}", "\n" * 2000))
     if rule.where == "front matter":
         return _read_front_matter(example)

@@ -16,8 +16,7 @@ from threegate.core import limits
 from threegate.request.code import check_code, check_vars
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.model import InputFile
-from threegate.request.rules import RULES
-from threegate.request.rules.code_rules import TYPES
+from threegate.request.rules import RULES, TYPES
 from threegate.request.typecheck import RULE, check_types, type_findings
 
 HOSTILE = {

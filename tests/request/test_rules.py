@@ -6,7 +6,7 @@ import pytest
 
 from tests.request.examples import ids, plugin_of, read_example
 from threegate.request.rules import RULES, Rule
-from threegate.request.rules.rules_page import example_lines, rules_page
+from threegate.request.rules_page import example_lines, rules_page
 
 ACCEPTED = [(rule, example) for rule in RULES.values() for example in rule.accepted if not plugin_of(example)]
 REFUSED = [(rule, example) for rule in RULES.values() for example in rule.refused if not plugin_of(example)]

@@ -22,7 +22,7 @@ OWN = {
     "daemon/log.py": {"_READ_CHARS", "_TEXT_CHARS"},
     "daemon/supervisor.py": {"_STATUS_CHARS"},
     "request/command/programs.py": {"_NAME_CHARS"},
-    "request/rules/rules_page.py": {"_CHARS"},
+    "request/rules_page.py": {"_CHARS"},
     "runners/egress/secret_forwarder.py": {"ANSWER_BYTES", "REQUEST_BYTES"},
     "plugins/agents/git_index.py": {"_FACTS_BYTES", "_HEAD_BYTES"},
     "plugins/agents/secret_answers.py": {"_KEY_BYTES"},

@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 def code_descriptions(code: str) -> list[tuple[str, str]]:
     """The kind and meaning of a code that is not a rule of gate 1; None for an unknown code."""
     from threegate.daemon.draft_findings import DRAFT_RULES
-    from threegate.request.rules.code_rules import TYPES
+    from threegate.request.rules import TYPES
     from threegate.review.code_descriptions import descriptions
 
     drafts = {**DRAFT_RULES, TYPES.id: TYPES.help}
@@ -36,7 +36,7 @@ def explain(
     from dataclasses import asdict
 
     from threegate.request.rules import RULES
-    from threegate.request.rules.rules_page import example_lines
+    from threegate.request.rules_page import example_lines
 
     wanted = rule_id.strip()
     rule = RULES.get(wanted.upper()) or next((item for item in RULES.values() if item.name == wanted), None)

@@ -22,7 +22,7 @@ def rules(
     Example: threegate rules --json
     """
     from threegate.request.rules import RULES
-    from threegate.request.rules.rules_page import rules_page
+    from threegate.request.rules_page import rules_page
 
     if invocation.wants_json(json_):
         invocation.emit_json(

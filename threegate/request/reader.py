@@ -22,7 +22,7 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.file_names import is_request_name
 from threegate.core.secretscan.scan import Found, find_secrets, has_secret
 from threegate.core.strict_yaml import YamlNode
-from threegate.request import rules, sections
+from threegate.request import sections
 from threegate.request.action import Action
 from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, why_absent
 from threegate.request.characters import describe, hidden_places, visible
@@ -34,6 +34,7 @@ from threegate.request.front_matter import Bounds, check_together, read_keys
 from threegate.request.model import OutputFile, Request, Stage, exposure_of
 from threegate.request.problem import Problem
 from threegate.request.report import Finding, Report
+from threegate.request.rules import RULES
 from threegate.request.sections import BodySection
 from threegate.request.source import Source, SourceRefused, read_front, read_mapping, read_source, scalars
 
@@ -67,7 +68,7 @@ def read_request(
     try:
         return _Reading(data, path, stage, settings, now).report()
     except Exception:  # noqa: BLE001 - a gate that errs refuses: whatever went wrong is an error of the file
-        rule = rules.RULES["TG199"]
+        rule = RULES["TG199"]
         finding = Finding(rule.id, rule.severity, 1, 1, rule.message, rule.help)
         return Report(path, stage, sha256_hex(data), (finding,), None)
 
@@ -76,7 +77,7 @@ def refuse_unread(path: str, reason: str, stage: Stage | None = None) -> Report:
     """The report on a file that cannot be a request because it is not a regular file (a link, a device, too
     large).
     """
-    rule = rules.RULES["TG100"]
+    rule = RULES["TG100"]
     finding = Finding(rule.id, rule.severity, 1, 1, visible(f"the file is not read: {reason}"), rule.help)
     return Report(path, stage or stage_of(path), "", (finding,), None)
 
@@ -236,7 +237,7 @@ class _Reading:
     def _make(self, sha256: str) -> None:
         """Make the request, if no rule found an error."""
         values, risk, action = self.values, self.risk, self.action
-        failed = any(rules.RULES[problem.rule].severity == "error" for problem in self.findings.problems)
+        failed = any(RULES[problem.rule].severity == "error" for problem in self.findings.problems)
         if failed or risk is None or action is None:
             return
         self.request = Request(

@@ -25,7 +25,7 @@ from threegate.request.characters import visible
 from threegate.request.model import Request
 from threegate.request.problem import Problem
 from threegate.request.report import Finding
-from threegate.request.rules.code_rules import TYPES
+from threegate.request.rules import TYPES
 
 RULE: Final = TYPES.id
 
