@@ -17,7 +17,7 @@ from threegate.request.code import check_code, check_vars
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.model import InputFile
 from threegate.request.rules import RULES, TYPES
-from threegate.request.typecheck import RULE, check_types, type_findings
+from threegate.request.typecheck import check_types, type_findings
 
 HOSTILE = {
     "TG401": ["x = = 1", "def f(:", "print 'a'", "x = (1", "'open", "if x:\npass", "\tx\n  y", "x = 1\n  y = 2", ("return 1 "  # noqa: E501
@@ -250,7 +250,7 @@ def test_only_so_many_keys_are_told() -> None:
 def test_doubts_are_warnings_with_the_place_in_the_code() -> None:
     problems = check_types("import json\nx: int = 'a'\njson.nope()\n")
     assert [(problem.rule, problem.line) for problem in problems] == [("TG409", 2), ("TG409", 3)]
-    assert TYPES.id == RULE and TYPES.severity == "warning"
+    assert TYPES.id == "TG409" and TYPES.severity == "warning"
 
 
 def test_inputs_and_open_count_as_anything() -> None:

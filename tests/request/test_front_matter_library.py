@@ -14,11 +14,9 @@ from tests.request.examples import NAME, NOW, SETTINGS, era
 from threegate.core import limits
 from threegate.request.reader import read_request
 from threegate.request.source import (
-    FrontMatterRefused,
+    FrontMatter,
     Source,
     SourceRefused,
-    read_front,
-    read_front_matter,
     read_mapping,
     read_source,
 )
@@ -47,7 +45,7 @@ def cut_by_hand(source: Source) -> Any:
 
 def read_by_library(source: Source) -> Any:
     try:
-        found = read_front(source)
+        found = FrontMatter(source.text, max_bytes=limits.FRONT_MATTER_BYTES)
         return found.end, found.text, read_mapping(found.text)
     except SourceRefused as error:
         return error.problem.rule if error.problem.rule in ("TG108", "TG109") else error.problem
@@ -85,14 +83,14 @@ def test_thousands_of_mutated_files_are_read_as_if_cut_by_hand() -> None:
 def test_what_the_library_drops_before_the_fence_is_refused(text: str) -> None:
     assert frontmatter.parse(text, handler=YAMLHandler())[0]["purpose"]
     assert valid(era()) and not valid(text)
-    with pytest.raises(FrontMatterRefused):
-        read_front_matter(text, max_bytes=limits.FRONT_MATTER_BYTES)
+    with pytest.raises(SourceRefused):
+        FrontMatter(text, max_bytes=limits.FRONT_MATTER_BYTES)
 
 
 def test_the_bytes_behind_the_front_matter_are_kept() -> None:
     """The library strips them; what is signed is the file, and the lines of findings are the file's."""
     text = "---\na: b\n---\n\n \nbody\n \n"
-    found = read_front_matter(text, max_bytes=100)
+    found = FrontMatter(text, max_bytes=100)
     assert (found.text, found.end) == ("a: b", 2)
     assert text.split("\n")[found.end + 1 :] == ["", " ", "body", " ", ""]
 
@@ -108,5 +106,5 @@ def test_the_bytes_behind_the_front_matter_are_kept() -> None:
     ],
 )
 def test_what_has_no_front_matter_is_refused_and_never_taken_for_a_body(text: str, said: str) -> None:
-    with pytest.raises(FrontMatterRefused, match=said):
-        read_front_matter(text, max_bytes=100)
+    with pytest.raises(SourceRefused, match=said):
+        FrontMatter(text, max_bytes=100)

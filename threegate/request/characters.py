@@ -1,6 +1,6 @@
 """Characters that a reader of the file cannot see, or that change what is seen.
 
-Invariant: a text in which `first_hidden` finds nothing looks on a screen like what its bytes mean, as far as
+Invariant: a text in which `hidden_places` finds nothing looks on a screen like what its bytes mean, as far as
 single characters go: no control (except tab and newline), no format, private, unassigned or surrogate code
 point, no line or paragraph separator, nothing that Unicode calls Default_Ignorable, no blank that counts as a
 letter or symbol. The exceptions are joiners and variation selectors between the neighbours that they are for: they
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from typing import Any
 
 _PRINTABLE_BUT_HIDDEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
@@ -76,6 +77,19 @@ def is_hidden(char: str) -> bool:
     if " " <= char <= "~":
         return False
     return unicodedata.category(char) in _REFUSED_CATEGORIES or _PRINTABLE_BUT_HIDDEN.match(char) is not None
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every string in a JSON value, keys included."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            stack.extend((*item, *item.values()))
+        elif isinstance(item, list):
+            stack.extend(item)
 
 
 def describe(char: str) -> str:

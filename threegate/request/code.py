@@ -19,7 +19,7 @@ from threegate.request.code_inputs import check_vars
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.command.paths import find_installs, find_places
 from threegate.request.model import InputFile
-from threegate.request.problem import Problem
+from threegate.request.problem import Problem, placed
 
 _UNSUPPORTED: Final[dict[type[ast.AST], str]] = {
     ast.Yield: "yield",
@@ -140,17 +140,13 @@ def _catches_import(handler: ast.ExceptHandler) -> bool:
 def _named_in(text: str) -> Iterator[Problem]:
     """Installing commands, host paths and devices in the text, comments and strings included."""
     for start, _ in find_installs(text, most=50, code=True):
-        yield _placed("TG404", text, start, "this would install software; use what Monty has")
+        yield placed("TG404", text, start, "this would install software; use what Monty has")
     for place in find_places(text):
         if place.rule == "device":
-            yield _placed("TG406", text, place.place, f"{place.shown} is a device of the host; Monty has none")
+            yield placed("TG406", text, place.place, f"{place.shown} is a device of the host; Monty has none")
         else:
-            yield _placed("TG405", text, place.place, f"{place.shown} is a path of the host; Monty sees /in and /out")
+            yield placed("TG405", text, place.place, f"{place.shown} is a path of the host; Monty sees /in and /out")
 
 
 def _at(rule: str, node: ast.expr | ast.stmt | ast.alias, message: str) -> Problem:
     return Problem(rule, node.lineno, node.col_offset + 1, message)
-
-
-def _placed(rule: str, text: str, offset: int, message: str) -> Problem:
-    return Problem(rule, text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset), message)

@@ -19,9 +19,9 @@ from typing import Any, Final
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
 from threegate.core.secretscan.scan import has_secret
-from threegate.request.characters import describe, hidden_places
+from threegate.request.characters import describe, hidden_places, strings
 from threegate.request.code_modules import MONTY_NAMES
-from threegate.request.problem import Problem
+from threegate.request.problem import Problem, placed
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NESTING: Final = re.compile(r'"(?>(?:[^"\\]++|\\.)*)"?|[\[\]{}]', re.DOTALL)
@@ -107,27 +107,12 @@ def _keys(value: dict[str, Any], text: str) -> Iterator[Problem]:
         else:
             continue
         shown = f"the key {key[:40]}" if _NAME.fullmatch(key) and not has_secret(key) else "a key"
-        yield _placed("TG415", text, text.find(json.dumps(key)), f"{shown} {why}; rename it")
+        yield placed("TG415", text, max(text.find(json.dumps(key)), 0), f"{shown} {why}; rename it")
 
 
 def _hidden(value: Any, text: str) -> Iterator[Problem]:
     """Characters that escapes brought back, in any string of the value."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            waiting += item.keys()
-            waiting += item.values()
-        elif isinstance(item, list):
-            waiting += item
-        elif isinstance(item, str):
-            for index in hidden_places(item):
-                char = item[index]
-                message = f"a string decodes to the hidden character {describe(char)}; take it out"
-                yield _placed("TG107", text, text.lower().find(f"\\u{ord(char):04x}"), message)
-                break
-
-
-def _placed(rule: str, text: str, offset: int, message: str) -> Problem:
-    offset = max(offset, 0)
-    return Problem(rule, text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset), message)
+    for item in strings(value):
+        if (index := next(hidden_places(item), None)) is not None:
+            message = f"a string decodes to the hidden character {describe(item[index])}; take it out"
+            yield placed("TG107", text, max(text.lower().find(f"\\u{ord(item[index]):04x}"), 0), message)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from threegate.core import limits
 from threegate.core.risk_domains import RISK_DOMAINS
@@ -25,20 +25,14 @@ from threegate.request.model import CHOICES, Stage
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
-_LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")
-_PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_SERVER = re.compile(r"[a-z][a-z0-9-]{0,15}")
-TOOL_TO_CALL = "for mcp the tool to call, by its name at the server"
+APPROVAL_KEYS: Final = ("approved_by", "approved_utc")
+TOOL_TO_CALL: Final = "for mcp the tool to call, by its name at the server"
 """What the key `tool` is besides, in version 2."""
-_WORKDIR = re.compile(r"/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8}")
-
-APPROVAL_KEYS = ("approved_by", "approved_utc")
-_RULES = {"approved_by": "TG143", "approved_utc": "TG144"}
-_CHOICE = "deliver"
+SHELLS: Final = frozenset("shell sh bash zsh dash ksh fish csh tcsh powershell pwsh cmd batch rbash ash mksh".split())
+_APPROVAL_RULES: Final = {"approved_by": "TG143", "approved_utc": "TG144"}
+_CHOICE: Final = "deliver"
 """The key that only an approval writes, where the person chose."""
-
-SHELLS = frozenset("shell sh bash zsh dash ksh fish csh tcsh powershell pwsh cmd batch rbash ash mksh".split())
+_LANGUAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +44,22 @@ class Bounds:
     findings: Findings
 
 
+Read = Callable[[YamlNode, Bounds], Any]
+"""Returns the typed value of a key, or raises FieldError."""
+Schema = Mapping[str, Any]
+Form = tuple[Read, Schema]
+"""How a key is read, and what the published schema says of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of the front matter. `read` returns the typed value or raises FieldError."""
+    """One key of the front matter."""
 
     name: str
-    required: bool
-    read: Callable[[YamlNode, Bounds], Any]
-    schema: Mapping[str, Any]
+    read: Read
+    schema: Schema
     description: str
+    required: bool = False
     versions: str = "12"
     """The versions of the schema that have it."""
 
@@ -75,23 +76,55 @@ def _backend(node: YamlNode, _bounds: Bounds) -> str:
     return fields.read_word(node, "TG136", BACKENDS)
 
 
-def _matching(rule: str, grammar: re.Pattern[str], what: str) -> Callable[[YamlNode, Bounds], str]:
+def _matching(rule: str, grammar: str, what: str) -> Form:
+    pattern = re.compile(grammar)
+
     def read(node: YamlNode, _bounds: Bounds) -> str:
         if not isinstance(node.value, str):
             raise FieldError("TG122", "must be text; put it in quotes")
-        if not grammar.fullmatch(node.value):
+        if not pattern.fullmatch(node.value):
             raise FieldError(rule, what)
         return node.value
 
-    return read
+    return read, {"type": "string", "pattern": f"^{grammar}$"}
 
 
-def _text(rule: str, most: int) -> Callable[[YamlNode, Bounds], str]:
-    return lambda node, _bounds: fields.read_text(node, rule, most=most)
+def _text(rule: str, most: int) -> Form:
+    return lambda node, _bounds: fields.read_text(node, rule, most=most), _short(most)
 
 
-def _word(rule: str, *allowed: str) -> Callable[[YamlNode, Bounds], str]:
-    return lambda node, _bounds: fields.read_word(node, rule, allowed)
+def _short(most: int) -> Schema:
+    return {"type": "string", "minLength": 1, "maxLength": most}
+
+
+def _word(rule: str, *allowed: str) -> Form:
+    schema: Schema = {"enum": list(allowed)} if len(allowed) > 1 else {"const": allowed[0]}
+    return lambda node, _bounds: fields.read_word(node, rule, allowed), schema
+
+
+def _integer(rule: str, least: int, setting: str, unit: str) -> Form:
+    def read(node: YamlNode, bounds: Bounds) -> int:
+        return fields.read_integer(node, rule, least=least, most=getattr(bounds.settings, setting), unit=unit)
+
+    return read, {"type": "integer", "minimum": least}
+
+
+def _objects(properties: Mapping[str, Schema], *required: str) -> Schema:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(required),
+        "properties": properties,
+    }
+
+
+def _array(most: int, items: Schema) -> Schema:
+    return {"type": "array", "maxItems": most, "items": items}
+
+
+def _texts(most: int) -> Form:
+    schema = _array(limits.LIST_ENTRIES, _short(most))
+    return lambda node, bounds: lists.read_texts(node, bounds.findings, most=most), schema
 
 
 def _created(node: YamlNode, bounds: Bounds) -> datetime:
@@ -111,229 +144,130 @@ def _language(node: YamlNode, _bounds: Bounds) -> str:
 
 
 def _workdir(node: YamlNode, bounds: Bounds) -> str:
-    path = _matching("TG155", _WORKDIR, "must be /in, a folder below it, or /out")(node, bounds)
+    path: str = _FOLDER[0](node, bounds)
     if any(segment in (".", "..") for segment in path.split("/")):
         raise FieldError("TG155", "must not have '.' or '..' segments")
     return path
 
 
-_TEXT = {"type": "string", "minLength": 1}
-_MOMENT = {"type": "string", "pattern": f"^(?:{'|'.join(fields.TIME)})$"}
+_ID: Final = _matching(
+    "TG132",
+    "[A-Za-z0-9][A-Za-z0-9._-]{2,127}",
+    "must be 3 to 128 of A-Z a-z 0-9 . _ - and start with a letter or digit",
+)
+_PROJECT: Final = _matching(
+    "TG171",
+    "[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
+    "must be the name of a registered project: 1 to 64 of A-Z a-z 0-9 . _ -",
+)
+_SERVER: Final = _matching("TG173", "[a-z][a-z0-9-]{0,15}", "must be the name of an added server: 1 to 16 of a-z 0-9 -")
+_DIGEST: Final = _matching("TG175", fields.SHA256.pattern, "must be 64 lower-case hex digits")
+_FOLDER: Final = _matching(
+    "TG155", "(/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8})", "must be /in, a folder below it, or /out"
+)
+_MOMENT: Final[Schema] = {"type": "string", "pattern": f"^(?:{'|'.join(fields.TIME)})$"}
+_CORES: Final[Schema] = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^(0|[1-9][0-9]*)(\.[0-9]+)?$"},
+        {"type": "number", "minimum": 0.05},
+    ]
+}
+_INPUT: Final = _objects(
+    {
+        "name": {"type": "string", "pattern": f"^{fields.FILE_NAME.pattern}$"},
+        "sha256": _DIGEST[1],
+        "unpack": {"type": "boolean", "default": False},
+    },
+    "name",
+    "sha256",
+)
+_OUTPUT: Final = _objects({"path": _short(1024), "description": _short(limits.LIST_TEXT_CHARS)}, "path")
+_HOSTS: Final[Schema] = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": limits.ALLOWLIST_ENTRIES,
+    "items": {"type": "string"},
+}
+_EVIDENCE: Final = _array(limits.LIST_ENTRIES, {"type": "object"})
+_NAME: Final = _text("TG162", limits.NAME_CHARS)
+_NULL: Final[Schema] = {"type": "null"}
 
-
-def _named(most: int) -> dict[str, Any]:
-    return {**_TEXT, "maxLength": most}
-
-
-def _name(name: str, description: str) -> Key:
-    """A key that may be given, and whose value is a name."""
-    return Key(name, False, _text("TG162", limits.NAME_CHARS), _named(limits.NAME_CHARS), description)
-
-
-_TABLE = (
-    Key("request_type", True, _word("TG130", "tool_request"), {"const": "tool_request"}, "always tool_request"),
-    Key("schema_version", True, _version, {"enum": ["1", 1]}, "always 1"),
-    Key(
-        "request_id",
-        True,
-        _matching("TG132", _REQUEST_ID, "must be 3 to 128 of A-Z a-z 0-9 . _ - and start with a letter or digit"),
-        {"type": "string", "pattern": f"^{_REQUEST_ID.pattern}$"},
-        "a name that no other request of the workspace has or had",
-    ),
-    Key("created_utc", True, _created, _MOMENT, "when it was written: 2026-11-22T05:00:00Z"),
-    Key(
-        "requested_by",
-        True,
-        _text("TG134", limits.REQUESTED_BY_CHARS),
-        _named(limits.REQUESTED_BY_CHARS),
-        "who asks for the run",
-    ),
+_TABLE: Final = (
+    Key("request_type", *_word("TG130", "tool_request"), "always tool_request", True),
+    Key("schema_version", _version, {"enum": ["1", 1]}, "always 1", True),
+    Key("request_id", *_ID, "a name that no other request of the workspace has or had", True),
+    Key("created_utc", _created, _MOMENT, "when it was written: 2026-11-22T05:00:00Z", True),
+    Key("requested_by", *_text("TG134", limits.REQUESTED_BY_CHARS), "who asks for the run", True),
     Key(
         "approved_by",
-        False,
-        _text("TG143", limits.NAME_CHARS),
-        {"anyOf": [{"type": "null"}, {"type": "string", "maxLength": limits.NAME_CHARS}]},
+        _text("TG143", limits.NAME_CHARS)[0],
+        {"anyOf": [_NULL, {"type": "string", "maxLength": limits.NAME_CHARS}]},
         "the operator who approved it; written by threegate approve",
     ),
     Key(
         "approved_utc",
-        False,
         lambda node, _bounds: fields.read_time(node, "TG144"),
-        {"anyOf": [{"type": "null"}, {"const": ""}, _MOMENT]},
+        {"anyOf": [_NULL, {"const": ""}, _MOMENT]},
         "when it was approved; written by threegate approve",
     ),
-    Key(
-        "purpose",
-        True,
-        _text("TG135", limits.PURPOSE_CHARS),
-        _named(limits.PURPOSE_CHARS),
-        "one sentence: what for",
-    ),
-    Key(
-        "backend",
-        False,
-        _backend,
-        {"enum": list(BACKENDS), "default": DEFAULT_BACKEND},
-        " or ".join(BACKENDS),
-    ),
-    Key(
-        "project",
-        False,
-        _matching("TG171", _PROJECT, "must be the name of a registered project: 1 to 64 of A-Z a-z 0-9 . _ -"),
-        {"type": "string", "pattern": f"^{_PROJECT.pattern}$"},
-        "the registered name of the project to change",
-        versions="2",
-    ),
+    Key("purpose", *_text("TG135", limits.PURPOSE_CHARS), "one sentence: what for", True),
+    Key("backend", _backend, {"enum": list(BACKENDS), "default": DEFAULT_BACKEND}, " or ".join(BACKENDS)),
+    Key("project", *_PROJECT, "the registered name of the project to change", versions="2"),
     Key(
         "deliver",
-        False,
-        _word("TG177", *CHOICES),
-        {"anyOf": [{"type": "null"}, {"enum": ["", *CHOICES]}]},
+        _word("TG177", *CHOICES)[0],
+        {"anyOf": [_NULL, {"enum": ["", *CHOICES]}]},
         "what the change becomes, where who approves chose it; written by threegate approve",
         versions="2",
     ),
-    Key(
-        "server",
-        False,
-        _matching("TG173", _SERVER, "must be the name of an added server: 1 to 16 of a-z 0-9 -"),
-        {"type": "string", "pattern": f"^{_SERVER.pattern}$"},
-        "the name of the server whose tool is called",
-        versions="2",
-    ),
-    Key(
-        "manifest_sha256",
-        False,
-        _matching("TG175", fields.SHA256, "must be 64 lower-case hex digits"),
-        {"type": "string", "pattern": f"^{fields.SHA256.pattern}$"},
-        "the digest of the server's pinned manifest",
-        versions="2",
-    ),
-    Key("language", True, _language, _named(64), "what the code is written in; no shell", versions="1"),
-    Key(
-        "network",
-        True,
-        _word("TG138", "none", "allowlist"),
-        {"enum": ["none", "allowlist"]},
-        "none or allowlist",
-    ),
+    Key("server", *_SERVER, "the name of the server whose tool is called", versions="2"),
+    Key("manifest_sha256", *_DIGEST, "the digest of the server's pinned manifest", versions="2"),
+    Key("language", _language, _short(64), "what the code is written in; no shell", True, "1"),
+    Key("network", *_word("TG138", "none", "allowlist"), "none or allowlist", True),
     Key(
         "cpu_limit",
-        True,
         lambda node, bounds: fields.read_cores(node, "TG139", most=bounds.settings.max_cpu),
-        {
-            "anyOf": [
-                {"type": "string", "pattern": r"^(0|[1-9][0-9]*)(\.[0-9]+)?$"},
-                {"type": "number", "minimum": 0.05},
-            ]
-        },
+        _CORES,
         'cores as a decimal number, such as "1" or "0.5"',
-        versions="1",
-    ),
-    Key(
-        "memory_limit_mb",
         True,
-        lambda node, bounds: fields.read_integer(
-            node, "TG140", least=8, most=bounds.settings.max_memory_mb, unit="MiB"
-        ),
-        {"type": "integer", "minimum": 8},
-        "memory in MiB",
-        versions="1",
+        "1",
     ),
-    Key(
-        "time_limit_sec",
-        True,
-        lambda node, bounds: fields.read_integer(
-            node, "TG141", least=1, most=bounds.settings.max_time_sec, unit="seconds"
-        ),
-        {"type": "integer", "minimum": 1},
-        "wall-clock time in seconds",
-    ),
+    Key("memory_limit_mb", *_integer("TG140", 8, "max_memory_mb", "MiB"), "memory in MiB", True, "1"),
+    Key("time_limit_sec", *_integer("TG141", 1, "max_time_sec", "seconds"), "wall-clock time in seconds", True),
     Key(
         "inputs",
-        False,
         lambda node, bounds: lists.read_inputs(node, bounds.findings),
-        {
-            "type": "array",
-            "maxItems": limits.INPUT_ENTRIES,
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["name", "sha256"],
-                "properties": {
-                    "name": {"type": "string", "pattern": f"^{fields.FILE_NAME.pattern}$"},
-                    "sha256": {"type": "string", "pattern": f"^{fields.SHA256.pattern}$"},
-                    "unpack": {"type": "boolean", "default": False},
-                },
-            },
-        },
+        _array(limits.INPUT_ENTRIES, _INPUT),
         "the input files, by name and sha256",
     ),
-    Key(
-        "workdir",
-        False,
-        _workdir,
-        {"type": "string", "pattern": f"^({_WORKDIR.pattern})$", "default": "/in"},
-        "where the command starts",
-        versions="1",
-    ),
+    Key("workdir", _workdir, {**_FOLDER[1], "default": "/in"}, "where the command starts", versions="1"),
     Key(
         "outputs_expected",
-        False,
         lambda node, bounds: lists.read_outputs(node, bounds.findings),
-        {
-            "type": "array",
-            "maxItems": limits.OUTPUT_ENTRIES,
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["path"],
-                "properties": {"path": _named(1024), "description": _named(limits.LIST_TEXT_CHARS)},
-            },
-        },
+        _array(limits.OUTPUT_ENTRIES, _OUTPUT),
         "the files that the run leaves under /out/",
     ),
     Key(
         "network_allowlist",
-        False,
         lambda node, bounds: lists.read_allowlist(node, bounds.findings),
-        {"type": "array", "minItems": 1, "maxItems": limits.ALLOWLIST_ENTRIES, "items": {"type": "string"}},
+        _HOSTS,
         "the hosts that may be reached, as host or host:port",
     ),
-    Key(
-        "constraints",
-        False,
-        lambda node, bounds: lists.read_texts(node, bounds.findings, most=limits.LIST_TEXT_CHARS),
-        {"type": "array", "maxItems": limits.LIST_ENTRIES, "items": _named(limits.LIST_TEXT_CHARS)},
-        "what the operator should know; shown, not enforced",
-    ),
-    _name("session_id", "the session that the contract gate counts it to"),
-    _name("tool", "the tool whose contract applies besides the backend's"),
-    Key(
-        "labels",
-        False,
-        lambda node, bounds: lists.read_texts(node, bounds.findings, most=limits.LABEL_CHARS),
-        {"type": "array", "maxItems": limits.LIST_ENTRIES, "items": _named(limits.LABEL_CHARS)},
-        "labels of the call, for the contract gate",
-    ),
-    _name("workflow", "the workflow that the session belongs to"),
-    _name("role", "the role of the session in its workflow"),
-    Key(
-        "risk_domain",
-        False,
-        _word("TG164", *RISK_DOMAINS),
-        {"enum": list(RISK_DOMAINS)},
-        "the domain for the AANA gate",
-    ),
+    Key("constraints", *_texts(limits.LIST_TEXT_CHARS), "what the operator should know; shown, not enforced"),
+    Key("session_id", *_NAME, "the session that the contract gate counts it to"),
+    Key("tool", *_NAME, "the tool whose contract applies besides the backend's"),
+    Key("labels", *_texts(limits.LABEL_CHARS), "labels of the call, for the contract gate"),
+    Key("workflow", *_NAME, "the workflow that the session belongs to"),
+    Key("role", *_NAME, "the role of the session in its workflow"),
+    Key("risk_domain", *_word("TG164", *RISK_DOMAINS), "the domain for the AANA gate"),
     Key(
         "evidence",
-        False,
         lambda node, bounds: lists.read_evidence(node, bounds.findings),
-        {"type": "array", "maxItems": limits.LIST_ENTRIES, "items": {"type": "object"}},
+        _EVIDENCE,
         "evidence references for the AANA gate",
     ),
 )
-
-KEYS: Mapping[str, Key] = {key.name: key for key in _TABLE}
+KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _TABLE}
 """Every key that there is, in the order of docs/spec/1-tool-request.md."""
 
 
@@ -346,7 +280,8 @@ def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
     for name, (key_node, node) in root.value.items():
         key = KEYS.get(name)
         if key is None:
-            findings.at("TG120", key_node, f"unknown key{_nearest(name)}; see schemas/tool-request.schema.md")
+            near = f"; did you mean {known}?" if (known := nearest_key(name)) else ""
+            findings.at("TG120", key_node, f"unknown key{near}; see schemas/tool-request.schema.md")
             continue
         if version not in key.versions:
             findings.at("TG170", key_node, f"{name} is no key of a request of version {version}; leave it out")
@@ -359,7 +294,7 @@ def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
         if name in APPROVAL_KEYS and stage == "draft":
             # Read only for its position: threegate approve replaces this line with its own.
             if isinstance(node.value, list | dict) or node.lines > 1:
-                findings.at(_RULES[name], node, f"{name} must be on one line; leave it out of a draft")
+                findings.at(_APPROVAL_RULES[name], node, f"{name} must be on one line; leave it out of a draft")
             findings.at("TG145", key_node, f"{name} means nothing in a draft; leave it out")
             continue
         try:
@@ -427,8 +362,3 @@ def nearest_key(name: str) -> str | None:
     """The known key that differs from `name` only in case, dashes or blanks."""
     plain = re.sub(r"[^a-z0-9]", "", name.casefold())
     return next((known for known in KEYS if known.replace("_", "") == plain), None)
-
-
-def _nearest(name: str) -> str:
-    known = nearest_key(name)
-    return f"; did you mean {known}?" if known else ""

@@ -7,7 +7,7 @@ runner needs nothing but it and the pinned inputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -112,22 +112,9 @@ class Job:
             "backend": self.backend,
             **self.action.meaning(),
             "workdir": self.workdir,
-            "inputs": [
-                {"name": item.name, "sha256": item.sha256, "size": item.size, "unpack": item.unpack}
-                for item in self.inputs
-            ],
+            "inputs": [asdict(item) for item in self.inputs],
             "outputs": list(self.outputs),
-            "limits": {
-                "cpu": self.limits.cpu,
-                "memory_mb": self.limits.memory_mb,
-                "time_sec": self.limits.time_sec,
-                "processes": self.limits.processes,
-                "open_files": self.limits.open_files,
-                "out_bytes": self.limits.out_bytes,
-                "out_files": self.limits.out_files,
-                "file_bytes": self.limits.file_bytes,
-                "stream_bytes": self.limits.stream_bytes,
-            },
+            "limits": asdict(self.limits),
             "network": list(self.network),
             "environment": dict(self.environment),
             "image": self.image,
@@ -143,7 +130,7 @@ class Job:
             "effective_risk": self.effective_risk,
             "data_sensitivity": self.data_sensitivity,
             "proposal_sha256": self.proposal_sha256,
-            # Only where there are any: a job of an earlier version, all of whose inputs are shown, keeps its digest.
+            # Only where there are any: docs/spec/2-approval.md.
             **({"unread": list(self.unread)} if self.unread else {}),
         }
 

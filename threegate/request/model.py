@@ -47,7 +47,7 @@ class NetworkTarget:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A tool request that passed gate 1."""
 
@@ -58,29 +58,29 @@ class Request:
     request_id: str
     created_utc: datetime
     requested_by: str
-    approved_by: str | None
-    approved_utc: datetime | None
+    approved_by: str | None = None
+    approved_utc: datetime | None = None
     purpose: str
     backend: str
-    language: str
+    language: str = ""
     """Empty in version 2, as are the limits for cores and memory: nothing of the request's runs there."""
     network: Network
-    cpu_limit: Decimal
-    memory_limit_mb: int
+    cpu_limit: Decimal = Decimal(0)
+    memory_limit_mb: int = 0
     time_limit_sec: int
-    inputs: tuple[InputFile, ...]
-    workdir: str
-    outputs: tuple[OutputFile, ...]
-    network_allowlist: tuple[NetworkTarget, ...]
-    constraints: tuple[str, ...]
-    session_id: str | None
-    tool: str | None
+    inputs: tuple[InputFile, ...] = ()
+    workdir: str = "/in"
+    outputs: tuple[OutputFile, ...] = ()
+    network_allowlist: tuple[NetworkTarget, ...] = ()
+    constraints: tuple[str, ...] = ()
+    session_id: str | None = None
+    tool: str | None = None
     """The tool whose contract applies; for an mcp request the one that it calls, as ``server.tool``."""
-    labels: tuple[str, ...]
-    workflow: str | None
-    role: str | None
-    risk_domain: str | None
-    evidence: tuple[Any, ...]
+    labels: tuple[str, ...] = ()
+    workflow: str | None = None
+    role: str | None = None
+    risk_domain: str | None = None
+    evidence: tuple[Any, ...] = ()
     action: Action
     """What it asks for."""
     risk_level: Risk

@@ -1,8 +1,4 @@
-"""A rule's finding in a piece of text, before it is placed in a file.
-
-The readers of commands, code and variables know only the text that they were given; the caller that cut this
-text out of a file turns a `Problem` into a `Finding` by adding where the text began.
-"""
+"""A rule's finding in a piece of text, before the piece is placed in a file."""
 
 from __future__ import annotations
 
@@ -10,12 +6,16 @@ from typing import NamedTuple
 
 
 class Problem(NamedTuple):
-    """A broken rule and where: `line` and `column` count from 1 in the given text.
-
-    `message` is one line and never repeats a secret.
+    """A broken rule and where: `line` and `column` count from 1 in the text that the reader was given; who cut it out
+    of a file adds where it began. `message` is one line and never repeats a secret.
     """
 
     rule: str
     line: int
     column: int
     message: str
+
+
+def placed(rule: str, text: str, offset: int, message: str) -> Problem:
+    """A problem at a character of a text."""
+    return Problem(rule, text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset), message)

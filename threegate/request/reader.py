@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable
+from dataclasses import fields
 from datetime import datetime
-from decimal import Decimal
 from itertools import islice
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,22 +21,20 @@ from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.file_names import is_request_name
 from threegate.core.secretscan.scan import Found, find_secrets, has_secret
-from threegate.core.strict_yaml import YamlNode
 from threegate.request import sections
 from threegate.request.action import Action
 from threegate.request.backend import BACKENDS, DEFAULT_BACKEND, why_absent
-from threegate.request.characters import describe, hidden_places, visible
+from threegate.request.characters import describe, hidden_places, strings, visible
 from threegate.request.command.read_command import read_command
 from threegate.request.content import check_content
-from threegate.request.exposure import Exposure
 from threegate.request.findings import Findings, mask_lines, tell
 from threegate.request.front_matter import Bounds, check_together, read_keys
 from threegate.request.model import OutputFile, Request, Stage, exposure_of
-from threegate.request.problem import Problem
-from threegate.request.report import Finding, Report
+from threegate.request.problem import Problem, placed
+from threegate.request.report import Report
 from threegate.request.rules import RULES
 from threegate.request.sections import BodySection
-from threegate.request.source import Source, SourceRefused, read_front, read_mapping, read_source, scalars
+from threegate.request.source import FrontMatter, Source, SourceRefused, read_mapping, read_source, scalars
 
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings
@@ -45,6 +43,7 @@ warnings.filterwarnings("ignore", module="<unknown>")
 """What Python thinks of a request's code while `ast.parse` reads it is no message for our stderr."""
 
 STANDARD_INPUT = "-"
+_FIELDS = frozenset(item.name for item in fields(Request))
 _NAME = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9-]{1,64}\.md")
 
 
@@ -68,17 +67,12 @@ def read_request(
     try:
         return _Reading(data, path, stage, settings, now).report()
     except Exception:  # noqa: BLE001 - a gate that errs refuses: whatever went wrong is an error of the file
-        rule = RULES["TG199"]
-        finding = Finding(rule.id, rule.severity, 1, 1, rule.message, rule.help)
-        return Report(path, stage, sha256_hex(data), (finding,), None)
+        return Report(path, stage, sha256_hex(data), (RULES["TG199"].found(1, 1),), None)
 
 
 def refuse_unread(path: str, reason: str, stage: Stage | None = None) -> Report:
-    """The report on a file that cannot be a request because it is not a regular file (a link, a device, too
-    large).
-    """
-    rule = RULES["TG100"]
-    finding = Finding(rule.id, rule.severity, 1, 1, visible(f"the file is not read: {reason}"), rule.help)
+    """The report on a file that cannot be a request: it is not a regular file (a link, a device), or is too large."""
+    finding = RULES["TG100"].found(1, 1, visible(f"the file is not read: {reason}"))
     return Report(path, stage or stage_of(path), "", (finding,), None)
 
 
@@ -86,22 +80,18 @@ class _Reading:
     """The reading of one file: what was found so far, step by step."""
 
     def __init__(self, data: bytes, path: str, stage: Stage, settings: RequestSettings, now: datetime) -> None:
-        self.data = data
-        self.path = path
+        self.data, self.path, self.settings = data, path, settings
         self.stage: Stage = stage
-        self.settings = settings
         self.findings = Findings()
         self.bounds = Bounds(settings, now, self.findings)
         self.values: dict[str, Any] = {}
         self.written: Container[str] = ()
         self.secrets: list[Found] = []
-        self.clean = True
         self.withheld: set[int] = set()
+        """Indexes of lines that spell a secret by escapes, which no pattern masks."""
         self.closely: tuple[str, ...] = ()
-        self.request: Request | None = None
-        self.exposure: Exposure | None = None
         self.parts: dict[str, BodySection] = {}
-        self.risk: sections.RiskLines | None = None
+        self.risk: dict[str, Any] = {}
         self.unusual_program = False
         self.place = (1, 1)
         self.outputs: tuple[OutputFile, ...] = ()
@@ -109,37 +99,43 @@ class _Reading:
 
     def report(self) -> Report:
         """Read everything and say what was found."""
+        findings, source, hidden = self.findings, Source("", ()), False
         sha256 = sha256_hex(self.data)
+        request: Request | None = None
         self._check_name()
-        source = Source("", ())
         try:
             source = read_source(self.data)
         except SourceRefused as error:
-            self.findings.take(error.problem)
+            findings.add(*error.problem)
         else:
-            self._check_text(source)
+            for index in islice(hidden_places(source.text), limits.FINDINGS_PER_RULE):
+                shown = describe(source.text[index])
+                findings.add(*placed("TG107", source.text, index, f"the hidden character {shown}; take it out"))
+                hidden = True
+            self.secrets = find_secrets(source.text)
             try:
                 self._read(source)
             except SourceRefused as error:
-                self.findings.take(error.problem)
+                findings.add(*error.problem)
             for problem in check_content(self._prose(source), secrets=self.secrets):
-                self.findings.take(problem)
-            self._make(sha256)
-        findings = tell(self.findings.problems, source.text, self.secrets)
-        valid = all(finding.severity != "error" for finding in findings)
-        shown = source.lines if self.clean else mask_lines(source.text, self.secrets)
+                findings.add(*problem)
+            request = self._request(sha256)
+        exposure = None if request is None else exposure_of(request)
+        if exposure is not None and exposure.opaque:
+            findings.add("TG332", *self.place, f"not all code that runs is on the screen: {exposure.why}")
+        lines = mask_lines(source.text, self.secrets) if hidden or self.secrets else source.lines
         if self.withheld:
-            shown = tuple("[secret]" if index in self.withheld else line for index, line in enumerate(shown))
+            lines = tuple("[secret]" if index in self.withheld else line for index, line in enumerate(lines))
         name: str | None = self.values.get("request_id")
         return Report(
             self.path,
             self.stage,
             sha256,
-            findings,
-            self.request if valid else None,
-            shown,
+            tell(findings.problems, source.text, self.secrets),
+            request,
+            lines,
             None if name is None or has_secret(name) else name,
-            self.exposure if valid else None,
+            exposure,
         )
 
     def _check_name(self) -> None:
@@ -151,23 +147,10 @@ class _Reading:
         if is_request_name(name):
             self.findings.add("TG102", 1, 1, "the file's name is not TR-YYYYMMDD-HHMMSSZ-<slug>.md")
         else:
-            self.findings.add(
-                "TG101",
-                1,
-                1,
-                "a request's file name is TR-<A-Z a-z 0-9 . _ ->.md; rename it, such as TR-20261122-050000Z-<slug>.md",
+            message = (
+                "a request's file name is TR-<A-Z a-z 0-9 . _ ->.md; rename it, such as TR-20261122-050000Z-<slug>.md"
             )
-
-    def _check_text(self, source: Source) -> None:
-        """Rules for the whole text: hidden characters, secrets, words that no request may have."""
-        text = source.text
-        for index in islice(hidden_places(text), limits.FINDINGS_PER_RULE):
-            line = text.count("\n", 0, index) + 1
-            column = index - text.rfind("\n", 0, index)
-            self.findings.add("TG107", line, column, f"the hidden character {describe(text[index])}; take it out")
-            self.clean = False
-        self.secrets = find_secrets(text)
-        self.clean = self.clean and not self.secrets
+            self.findings.add("TG101", 1, 1, message)
 
     def _prose(self, source: Source) -> str:
         """The text with what has a closer reader (command, code, variables) blanked out and no heading left, every
@@ -181,10 +164,13 @@ class _Reading:
         return "\n".join(lines)
 
     def _read(self, source: Source) -> None:
-        front = read_front(source)
-        root, end = read_mapping(front.text), front.end
+        """The front matter, then the body as its backend has it. Raises SourceRefused."""
+        front = FrontMatter(source.text, max_bytes=limits.FRONT_MATTER_BYTES)
+        root = read_mapping(front.text)
         if "\\" in front.text:
-            self._check_decoded(root, end)
+            for node in scalars(root):
+                if node.style == '"':
+                    self._check_escaped(node.text, node.line, node.column, front.end)
         self.values, self.written = read_keys(root, self.stage, self.bounds), root.value
         values, findings = self.values, self.findings
         name = values.get("backend", DEFAULT_BACKEND)
@@ -195,7 +181,8 @@ class _Reading:
             name = next((known for known in BACKENDS if known.casefold() == plain), DEFAULT_BACKEND)
         backend = BACKENDS[name]
         check_together(root, values, backend, findings)
-        parts = sections.read_sections(source.lines[end + 1 :], end + 2, backend, findings)
+        below = front.end + 1
+        parts = sections.read_sections(source.lines[below:], below + 1, backend, findings)
         if parts is None:
             return
         self.parts, self.closely = parts, backend.closely
@@ -211,19 +198,12 @@ class _Reading:
         if "Risk Assessment" in parts:
             self.risk = sections.read_risk(parts["Risk Assessment"], values.get("network"), findings)
 
-    def _check_decoded(self, root: YamlNode, last: int) -> None:
-        """Escapes in quoted scalars can bring back what the raw text was cleared of."""
-        for node in scalars(root):
-            if node.style != '"':
-                continue
-            self._check_escaped(node.text, node.line, node.column, last)
-
     def _check_escaped(self, text: str, line: int, column: int, last: int, *, secrets_only: bool = False) -> None:
         """A text produced by escapes: it must not bring back anything hidden, or a word that the raw text may
         not contain. It is between the lines `line` and `last`, which are withheld if it contains a secret,
         because a secret can be read even when escaped.
         """
-        for index in hidden_places(text):
+        if (index := next(hidden_places(text), None)) is not None:
             message = f"the text decodes to the hidden character {describe(text[index])}; take it out"
             self.findings.add("TG107", line, column, message)
             return
@@ -234,53 +214,27 @@ class _Reading:
                 continue
             self.findings.add(problem.rule, line, column, problem.message)
 
-    def _make(self, sha256: str) -> None:
-        """Make the request, if no rule found an error."""
-        values, risk, action = self.values, self.risk, self.action
+    def _request(self, sha256: str) -> Request | None:
+        """The request, if no rule found an error."""
+        values, action = self.values, self.action
         failed = any(RULES[problem.rule].severity == "error" for problem in self.findings.problems)
-        if failed or risk is None or action is None:
-            return
-        self.request = Request(
-            file_name=PurePath(self.path).name,
-            data=self.data,
-            sha256=sha256,
-            stage=self.stage,
-            request_id=values["request_id"],
-            created_utc=values["created_utc"],
-            requested_by=values["requested_by"],
-            approved_by=values.get("approved_by"),
-            approved_utc=values.get("approved_utc"),
-            purpose=values["purpose"],
-            backend=values.get("backend", DEFAULT_BACKEND),
-            language=values.get("language", ""),
-            network=values["network"],
-            cpu_limit=values.get("cpu_limit", Decimal(0)),
-            memory_limit_mb=values.get("memory_limit_mb", 0),
-            time_limit_sec=values["time_limit_sec"],
-            inputs=values.get("inputs", ()),
-            workdir=values.get("workdir", "/in"),
-            outputs=self.outputs,
-            network_allowlist=values.get("network_allowlist", ()),
-            constraints=values.get("constraints", ()),
-            session_id=values.get("session_id"),
-            tool=action.tool_named(values.get("tool")),
-            labels=values.get("labels", ()),
-            workflow=values.get("workflow"),
-            role=values.get("role"),
-            risk_domain=values.get("risk_domain"),
-            evidence=values.get("evidence", ()),
-            action=action,
-            risk_level=risk.risk_level,  # type: ignore[arg-type]
-            justification=risk.justification,
-            data_sensitivity=risk.data_sensitivity,  # type: ignore[arg-type]
-            network_rationale=risk.network_rationale,
-            unusual_program=self.unusual_program,
-            deliver=values.get("deliver"),
+        if failed or action is None or not self.risk:
+            return None
+        return Request(
+            **{
+                "backend": DEFAULT_BACKEND,
+                **{name: values[name] for name in _FIELDS & values.keys()},
+                **self.risk,
+                "file_name": PurePath(self.path).name,
+                "data": self.data,
+                "sha256": sha256,
+                "stage": self.stage,
+                "outputs": self.outputs,
+                "tool": action.tool_named(values.get("tool")),
+                "action": action,
+                "unusual_program": self.unusual_program,
+            }
         )
-        self.exposure = exposure_of(self.request)
-        if self.exposure.opaque:
-            message = f"not all code that runs is on the screen: {self.exposure.why}"
-            self.findings.add("TG332", *self.place, message)
 
     def knows(self, key: str) -> bool:
         """Whether what a key says is known."""
@@ -293,8 +247,7 @@ class _Reading:
             return None
         command = read_command(piece.text, programs=self.settings.programs)
         self.place, self.unusual_program = (piece.line, piece.column), command.unusual_program
-        for problem in command.problems:
-            self.findings.take(problem, line=piece.line, column=piece.column)
+        self._take(command.problems, piece)
         return command.argv
 
     def block(
@@ -311,23 +264,15 @@ class _Reading:
         if piece is None:
             return None
         problems = check(piece.text)
-        for problem in problems:
-            self.findings.take(problem, line=piece.line, column=piece.column)
+        self._take(problems, piece)
         if info == "json" and not problems and "\\" in piece.text:
-            text = "\n\n".join(_strings(json.loads(piece.text)))
+            text = "\n\n".join(strings(json.loads(piece.text)))
             last = piece.line + piece.text.count("\n")
             self._check_escaped(text, piece.line, piece.column, last, secrets_only=mentions_all)
         return piece.text
 
-
-def _strings(value: Any) -> Iterator[str]:
-    """Every string in a JSON value, keys included."""
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, dict):
-            stack.extend((*item, *item.values()))
-        elif isinstance(item, list):
-            stack.extend(item)
+    def _take(self, problems: Iterable[Problem], piece: sections.Piece) -> None:
+        """Note the problems of a piece of the file."""
+        for rule, line, column, message in problems:
+            shift = piece.column - 1 if line == 1 else 0
+            self.findings.add(rule, line + piece.line - 1, column + shift, message)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from threegate.request.report import Severity
+from threegate.request.report import Finding, Severity
 
 Where = Literal["name", "file", "front matter", "body", "command", "code", "vars", "prose"]
 """Where an example is in an otherwise good request.
@@ -43,6 +43,10 @@ class Rule:
     where: Where
     accepted: tuple[str, ...]
     refused: tuple[str, ...]
+
+    def found(self, line: int, column: int, message: str = "") -> Finding:
+        """A finding of this rule."""
+        return Finding(self.id, self.severity, line, column, message or self.message, self.help)
 
 
 def _read(table: str) -> Iterator[Rule]:

@@ -252,16 +252,6 @@ class ListedFile:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class RiskLines:
-    """The four answers of the risk assessment, as text."""
-
-    risk_level: str
-    justification: str
-    data_sensitivity: str
-    network_rationale: str
-
-
 def read_command_line(section: BodySection, findings: Findings) -> Piece | None:
     """The one line of the command."""
     kinds = [token.type for token in section.tokens]
@@ -439,8 +429,10 @@ def merge_outputs(
     )
 
 
-def read_risk(section: BodySection, network: str | None, findings: Findings) -> RiskLines | None:
-    """The labelled lines of the risk assessment. A justification or rationale may go on over further lines."""
+def read_risk(section: BodySection, network: str | None, findings: Findings) -> dict[str, str]:
+    """The labelled lines of the risk assessment, as a `Request` names them. A justification or rationale may go on over
+    further lines.
+    """
     marks: list[tuple[str, int, str]] = []
     blocks = [token.map for token in section.tokens if token.type == "fence" and token.map is not None]
     fenced = {section.offset + line for start, end in blocks for line in range(start, end)}
@@ -473,9 +465,9 @@ def read_risk(section: BodySection, network: str | None, findings: Findings) -> 
     line, rationale = answers.get("network rationale", (section.heading, ""))
     if network == "allowlist" and _SAYS_NOTHING.issuperset(_WORD.findall(rationale.casefold())):
         findings.add("TG253", line, 1, "network is allowlist: 'Network rationale:' must say why it is needed")
-    return RiskLines(
-        answers.get("risk level", (0, ""))[1],
-        justification,
-        answers.get("data sensitivity", (0, ""))[1],
-        rationale,
-    )
+    return {
+        "risk_level": answers.get("risk level", (0, ""))[1],
+        "justification": justification,
+        "data_sensitivity": answers.get("data sensitivity", (0, ""))[1],
+        "network_rationale": rationale,
+    }

@@ -10,86 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import frontmatter
 from frontmatter.default_handlers import BaseHandler
 
 from threegate.core import limits
 from threegate.core.strict_yaml import Kind, StrictYAMLRefused, YamlNode, json_scalar, read_yaml
-from threegate.request.problem import Problem
+from threegate.request.problem import Problem, placed
 
-FENCE = "---"
-
-
-class FrontMatterRefused(Exception):
-    """The text has no front matter, or too much of it (`too_long`)."""
-
-    def __init__(self, message: str, *, too_long: bool = False) -> None:
-        super().__init__(message)
-        self.too_long = too_long
-
-
-@dataclass(frozen=True, slots=True)
-class FrontMatter:
-    """The text between the fences, and the index (from 0) of the line that closes it."""
-
-    text: str
-    end: int
-
-
-class _Handler(BaseHandler):
-    """What python-frontmatter calls: `split` with what it left of the text, then `load` with what `split` returned.
-
-    By itself the library strips a text before it looks for the fence and again behind it, and it knows no lines: files
-    of different bytes would be one document, and bytes that nobody saw would be signed. So the handler keeps the text
-    as it was given, and cuts that one. What the library returns is not used.
-    """
-
-    FM_BOUNDARY = re.compile(r"\A---\n")  # the library wants one; `split` does not use it
-    START_DELIMITER = END_DELIMITER = FENCE
-    found: FrontMatter | None = None
-
-    def __init__(self, text: str, max_bytes: int) -> None:
-        super().__init__()
-        self._lines = text.split("\n")
-        self._max_bytes = max_bytes
-
-    def split(self, text: str) -> tuple[str, str]:
-        """The front matter and the rest of the untouched text. Raises FrontMatterRefused, never ValueError, which the
-        library takes for a text without front matter."""
-        if self._lines[0] != FENCE:
-            raise FrontMatterRefused("line 1 must be exactly --- (no blanks, no further dashes)")
-        try:
-            end = self._lines.index(FENCE, 1)
-        except ValueError:
-            raise FrontMatterRefused("no line that is exactly --- closes the front matter") from None
-        front = "\n".join(self._lines[1:end])
-        if (size := len(front.encode())) > self._max_bytes:
-            message = f"{size} bytes of front matter; at most {self._max_bytes} are read"
-            raise FrontMatterRefused(message, too_long=True)
-        self.found = FrontMatter(front, end)
-        return front, "\n".join(self._lines[end + 1 :])
-
-    def load(self, fm: str) -> dict[str, Any]:
-        """Nothing: what was found is read by `read_mapping`, with its places."""
-        return {}
-
-
-def read_front_matter(text: str, *, max_bytes: int) -> FrontMatter:
-    """What is between two lines of exactly ``---``, the first of which is line 1, in a text with ``\\n`` line ends.
-    Raises FrontMatterRefused.
-    """
-    handler = _Handler(text, max_bytes)
-    frontmatter.parse(text, handler=handler)
-    assert handler.found is not None  # the library called `split`
-    return handler.found
-
-
-_LONE_CR = re.compile(r"\r(?!\n)")
-_ONE_DOCUMENT = "the front matter is one document without YAML directives or further '---'"
-_REFUSED: dict[Kind, tuple[str, str]] = {
+FENCE: Final = "---"
+_LONE_CR: Final = re.compile(r"\r(?!\n)")
+_ONE_DOCUMENT: Final = ("TG115", "the front matter is one document without YAML directives or further '---'")
+_REFUSED: Final[dict[Kind, tuple[str, str]]] = {
     "syntax": ("TG110", "this is no YAML: {0.detail}"),
     "character": ("TG110", "this is no YAML: {0.detail}"),
     "depth": ("TG111", "nested deeper than {0.detail} levels; make it flatter"),
@@ -100,8 +33,8 @@ _REFUSED: dict[Kind, tuple[str, str]] = {
     "tag": ("TG113", "tags (!name) are not allowed; write a plain value"),
     "duplicate_key": ("TG114", "this key stands twice; the first is on line {0.first_line}"),
     "bad_key": ("TG115", "a key is a plain word, not a collection"),
-    "document": ("TG115", _ONE_DOCUMENT),
-    "directive": ("TG115", _ONE_DOCUMENT),
+    "document": _ONE_DOCUMENT,
+    "directive": _ONE_DOCUMENT,
     "document_end": ("TG115", "'...' ends a YAML document early; take the line out"),
     "scalar": ("TG116", "{0.detail}; quote it or make it smaller"),
 }
@@ -115,8 +48,7 @@ class SourceRefused(Exception):
         self.problem = Problem(rule, line, column, message)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """The text of a request, with ``\\n`` line ends. `lines[0]` is line 1."""
 
     text: str
@@ -137,23 +69,79 @@ def read_source(data: bytes) -> Source:
         raise SourceRefused("TG105", line, column, f"byte {error.start} is not UTF-8; save the file as UTF-8") from None
     if "\r" in text:
         if (lone := _LONE_CR.search(text)) is not None:
-            line = text.count("\n", 0, lone.start()) + 1
-            column = lone.start() - text.rfind("\n", 0, lone.start())
-            raise SourceRefused("TG106", line, column, "a carriage return without a newline; end lines with LF or CRLF")
+            message = "a carriage return without a newline; end lines with LF or CRLF"
+            raise SourceRefused(*placed("TG106", text, lone.start(), message))
         text = text.replace("\r\n", "\n")
     if (count := text.count("\n")) > limits.REQUEST_LINES:
-        raise SourceRefused(
-            "TG104", limits.REQUEST_LINES + 1, 1, f"{count} lines; at most {limits.REQUEST_LINES} are read"
-        )
+        message = f"{count} lines; at most {limits.REQUEST_LINES} are read"
+        raise SourceRefused("TG104", limits.REQUEST_LINES + 1, 1, message)
     return Source(text, tuple(text.split("\n")))
 
 
-def read_front(source: Source) -> FrontMatter:
-    """The front matter of a request. Raises SourceRefused."""
+class FrontMatter(BaseHandler):
+    """What python-frontmatter finds between two lines of exactly ``---``, the first of which is line 1: its text, and
+    the index (from 0) of the line that closes it. Raises SourceRefused.
+    """
+
+    FM_BOUNDARY = re.compile(r"\A---\n")  # the library wants one; `split` does not use it
+    START_DELIMITER = END_DELIMITER = FENCE
+
+    def __init__(self, text: str, *, max_bytes: int) -> None:
+        """Read a text with ``\\n`` line ends."""
+        super().__init__()
+        # The library strips a text before it looks for the fence, and again behind it, and knows no lines. Files of
+        # different bytes would be one document, and bytes that nobody saw would be signed. So the untouched text is
+        # cut here, and nothing that the library returns is used.
+        self._lines = text.split("\n")
+        self._max_bytes = max_bytes
+        self.text, self.end = "", 0
+        frontmatter.parse(text, handler=self)
+
+    def split(self, text: str) -> tuple[str, str]:
+        """For the library: the front matter, and what follows it."""
+        # Never ValueError, which the library takes for a text without front matter.
+        if self._lines[0] != FENCE:
+            raise SourceRefused("TG108", 1, 1, "line 1 must be exactly --- (no blanks, no further dashes)")
+        if FENCE not in self._lines[1:]:
+            raise SourceRefused("TG108", 1, 1, "no line that is exactly --- closes the front matter")
+        self.end = self._lines.index(FENCE, 1)
+        self.text = "\n".join(self._lines[1 : self.end])
+        if (size := len(self.text.encode())) > self._max_bytes:
+            message = f"{size} bytes of front matter; at most {self._max_bytes} are read"
+            raise SourceRefused("TG109", 1, 1, message)
+        return self.text, "\n".join(self._lines[self.end + 1 :])
+
+    def load(self, fm: str) -> dict[str, Any]:
+        """For the library: nothing. `read_mapping` reads what was found, with its places."""
+        return {}
+
+
+def read_mapping(text: str, *, max_nodes: int = limits.FRONT_MATTER_BYTES) -> YamlNode:
+    """Read the block mapping at column 0 that is between the fences: `text` starts on line 2 of the file.
+
+    The YAML reader refuses most hidden characters, the caller the others. Raises SourceRefused.
+    """
     try:
-        return read_front_matter(source.text, max_bytes=limits.FRONT_MATTER_BYTES)
-    except FrontMatterRefused as error:
-        raise SourceRefused("TG109" if error.too_long else "TG108", 1, 1, str(error)) from None
+        root = read_yaml(
+            text,
+            plain=json_scalar,
+            max_depth=limits.FRONT_MATTER_DEPTH,
+            max_nodes=max_nodes,
+            first_line=2,
+            bare=True,
+        )
+    except StrictYAMLRefused as error:
+        rule, message = _REFUSED[error.kind]
+        raise SourceRefused(rule, error.line, error.column, message.format(error)) from None
+    if root is None:
+        raise SourceRefused("TG115", 2, 1, "the front matter is empty; write one key a line")
+    if not isinstance(root.value, dict) or root.style:
+        message = "the front matter is a mapping in block style: one 'key: value' a line at column 1"
+        raise SourceRefused("TG115", root.line, root.column, message)
+    for key, _ in root.value.values():
+        if key.column != 1:
+            raise SourceRefused("TG115", key.line, key.column, "keys of the front matter start at column 1")
+    return root
 
 
 def plain_value(node: YamlNode) -> Any:
@@ -177,33 +165,3 @@ def scalars(node: YamlNode) -> Iterator[YamlNode]:
                 stack.extend(pair)
         else:
             yield item
-
-
-def read_mapping(text: str, *, max_nodes: int = limits.FRONT_MATTER_BYTES) -> YamlNode:
-    """Read the block mapping at column 0 that is between the fences: `text` starts on line 2 of the file.
-
-    `text` has no hidden characters' worth of trust: the reader refuses most, the caller refuses the rest.
-    Raises SourceRefused.
-    """
-    try:
-        root = read_yaml(
-            text,
-            plain=json_scalar,
-            max_depth=limits.FRONT_MATTER_DEPTH,
-            max_nodes=max_nodes,
-            first_line=2,
-            bare=True,
-        )
-    except StrictYAMLRefused as error:
-        rule, message = _REFUSED[error.kind]
-        raise SourceRefused(rule, error.line, error.column, message.format(error)) from None
-    if root is None:
-        raise SourceRefused("TG115", 2, 1, "the front matter is empty; write one key a line")
-    if not isinstance(root.value, dict) or root.style:
-        message = "the front matter is a mapping in block style: one 'key: value' a line at column 1"
-        raise SourceRefused("TG115", root.line, root.column, message)
-    for key, _ in root.value.values():
-        if key.column != 1:
-            message = "keys of the front matter start at column 1"
-            raise SourceRefused("TG115", key.line, key.column, message)
-    return root

@@ -27,8 +27,6 @@ from threegate.request.problem import Problem
 from threegate.request.report import Finding
 from threegate.request.rules import TYPES
 
-RULE: Final = TYPES.id
-
 GUARD: Final = '1 + ""\n'
 """Has a type error: code behind it is checked and never runs."""
 _STUBS: Final = "from typing import Any\ndef open(*args: Any, **kwargs: Any) -> Any: ...\n"
@@ -69,13 +67,13 @@ def type_findings(request: Request, *, binary: Path | None = None, seconds: floa
     text = request.data.decode("utf-8", "replace").replace("\r\n", "\n")
     first = text.count("\n", 0, max(text.find("\n" + action.source, text.find("\n## Code")), 0)) + 2
     return tuple(
-        Finding(RULE, "warning", problem.line + first - 1, problem.column, problem.message, TYPES.help)
+        TYPES.found(problem.line + first - 1, problem.column, problem.message)
         for problem in check_types(action.source, action.variables, binary=binary, seconds=seconds)
     )
 
 
 def _could_not(why: str) -> Problem:
-    return Problem(RULE, 1, 1, f"Monty's type checker could not be asked ({why}); read the code with more care")
+    return Problem(TYPES.id, 1, 1, f"Monty's type checker could not be asked ({why}); read the code with more care")
 
 
 def _installed() -> Path:
@@ -132,5 +130,5 @@ def _problems(told: str) -> list[Problem]:
             continue
         number, column, kind, message = int(match[1]), int(match[2]), match[3], match[4]
         if number > 1 and kind not in _SILENT:
-            problems.append(Problem(RULE, number - 1, column, visible(mask_secrets(f"{message[:160]} ({kind})"))))
+            problems.append(Problem(TYPES.id, number - 1, column, visible(mask_secrets(f"{message[:160]} ({kind})"))))
     return problems

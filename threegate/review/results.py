@@ -10,7 +10,7 @@ from typing import Any
 
 from threegate.core import durable, limits
 from threegate.core.workspace import RequesterFolders
-from threegate.request.source import FrontMatterRefused, read_front_matter
+from threegate.request.source import FrontMatter, SourceRefused
 
 _LINE = re.compile(r'^(status|reason|request_id|result_id|created_utc): (?:"([^"\\]*)"|([a-z_]+))$', re.MULTILINE)
 
@@ -63,8 +63,8 @@ def list_results(
         except OSError as error:
             text = f"(cannot be read: {error.strerror or error})"
         try:
-            values = _short_values(read_front_matter(text, max_bytes=limits.RESULT_BYTES).text)
-        except FrontMatterRefused:
+            values = _short_values(FrontMatter(text, max_bytes=limits.RESULT_BYTES).text)
+        except SourceRefused:
             values = {}
         reason = values.get("reason", "")
         row = ResultRow(

@@ -6,7 +6,7 @@ from typing import Any
 
 from threegate.core import limits
 from threegate.core.strict_yaml import YamlNode
-from threegate.request.source import plain_value, read_front_matter, read_mapping
+from threegate.request.source import FrontMatter, plain_value, read_mapping
 
 
 def result_tree(front: str) -> YamlNode:
@@ -15,8 +15,6 @@ def result_tree(front: str) -> YamlNode:
 
 
 def read_result(text: str) -> tuple[dict[str, Any], int]:
-    """The front matter of a result's text, and the index of the line that closes it. Raises FrontMatterRefused,
-    SourceRefused.
-    """
-    front = read_front_matter(text, max_bytes=limits.RESULT_BYTES // 2)
+    """The front matter of a result's text, and the index of the line that closes it. Raises SourceRefused."""
+    front = FrontMatter(text, max_bytes=limits.RESULT_BYTES // 2)
     return plain_value(result_tree(front.text)), front.end

@@ -17,7 +17,7 @@ from threegate.core.secretscan.scan import find_secrets
 from threegate.launch.results.front import result_tree
 from threegate.launch.results.model import ToolResult
 from threegate.launch.results.render import visible
-from threegate.request.source import FrontMatterRefused, SourceRefused, plain_value, read_front_matter
+from threegate.request.source import FrontMatter, SourceRefused, plain_value
 
 _SECTIONS = ("Summary", "Provenance", "Outputs", "Stdout", "Stderr", "Safety Notes")
 _LABELS = ("Untrusted Output Statement:", "Unexpected behavior:", "Network confirmation:")
@@ -45,8 +45,8 @@ def validate_result(data: bytes) -> list[ResultProblem]:
     except UnicodeDecodeError as error:
         return [ResultProblem(data[: error.start].count(b"\n") + 1, "not UTF-8")]
     try:
-        front = read_front_matter(text, max_bytes=limits.RESULT_BYTES // 2)
-    except FrontMatterRefused as error:
+        front = FrontMatter(text, max_bytes=limits.RESULT_BYTES // 2)
+    except SourceRefused as error:
         return [ResultProblem(1, f"no front matter: {error}")]
     lines = text.split("\n")
     if lines[-1] != "":

@@ -57,7 +57,7 @@ from threegate.plugins.jail.jail import Account
 from threegate.plugins.tools.call_draft import draft_call, tool_call
 from threegate.plugins.tools.requested_call import check_arguments
 from threegate.request.reader import read_request
-from threegate.request.source import FrontMatterRefused, SourceRefused
+from threegate.request.source import SourceRefused
 from threegate.review.results import list_results
 from threegate.runners.live_output import PROGRESS, live_output
 from threegate.trail.trail import Trail
@@ -431,7 +431,7 @@ def _told(text: str) -> dict[str, Any]:
     try:
         values, end = read_result(text)
         body = text.split("\n", end + 1)[-1]
-    except (FrontMatterRefused, SourceRefused):
+    except SourceRefused:
         values, body = {}, text
     found = {key: values.get(key) for key in ("exit_code", "reason", "runtime_sec", "network_used")}
     for name in ("Stdout", "Stderr"):
