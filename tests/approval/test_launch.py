@@ -70,13 +70,12 @@ def test_each_failure_has_its_code(approved: Approved, code: str, changes: dict[
     assert failed[0].code == code
 
 
-def test_an_approval_of_version_1_still_passes(approved: Approved) -> None:
-    """It was signed before an approval said what was shown; nothing else of it may be missing."""
-    first = replace(approved.statement, shown_sha256=None).to_bytes()
-    assert b'"threegate-approval/1"' in first and b"shown" not in first
-    signature = material.signed(first, approved.key)
-    assert check_launch(approved.facts(signature=signature)).approved_by == "operator"
-    assert code_of(approved.facts(signature=signature, policy_sha256="cd" * 32)) == "policy_changed"
+def test_an_approval_that_does_not_say_what_was_shown_is_malformed(approved: Approved) -> None:
+    silent = approved.statement.to_bytes().replace(f'"shown_sha256":"{material.SHOWN}",'.encode(), b"")
+    for statement in (silent, silent.replace(b"threegate-approval/2", b"threegate-approval/1")):
+        assert b"shown" not in statement
+        facts = approved.facts(signature=material.signed(statement, approved.key))
+        assert code_of(facts) == "signature_file_malformed"
 
 
 def test_a_worker_leaves_the_shown_text_to_the_daemon(approved: Approved) -> None:

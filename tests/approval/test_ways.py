@@ -4,9 +4,8 @@ approves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,58 +13,36 @@ import pytest
 
 from tests.approval import material
 from tests.approval.material import APPROVED, NOW, WORKSPACE, Approved
-from threegate.approval.facts import LaunchFacts, Under
+from threegate.approval.facts import Check, LaunchFacts, Under
 from threegate.approval.launch import check_launch, launch_checks
 from threegate.approval.ssh_wire import NAMESPACE_ACT, NAMESPACE_APPROVAL
 from threegate.approval.statement import Act, SignedBytes
-from threegate.approval.way import WAYS, ActWay, NotReadError, Step
+from threegate.approval.way import WAYS, Given, Way
 from threegate.core.errors import Refused
 
 KIND = "threegate-kill/1"
 WHY = "the plugin fake is off (plugins.off in threegate.toml)"
 
 
-class AnyWay(ActWay):
+def read_any(facts: LaunchFacts, data: bytes) -> Given:
     """The weakest way that a plugin could bring: an act of one kind covers everything, for ever."""
+    signed = SignedBytes.parse(data)
+    return Given(
+        says="read",
+        approver=Act.parse(signed.statement, KIND).acted_by,
+        approved_utc=APPROVED,
+        expires_utc=NOW + timedelta(days=999),
+        nonce="7" * 32,
+        marks=(facts.request.sha256,),
+        checks=iter([Check("covers", True, "", "everything")]),
+        signed=signed,
+        signed_utc=APPROVED,
+        approval_sha256=signed.sha256,
+        under=Under("any", 1),
+    )
 
-    _read: SignedBytes | None = None
 
-    @classmethod
-    def is_mine(cls, data: bytes) -> bool:
-        return KIND.encode() in data
-
-    def read(self, data: bytes) -> str:
-        self._read = SignedBytes.parse(data)
-        return "read"
-
-    @property
-    def signed(self) -> SignedBytes:
-        if self._read is None:
-            raise NotReadError
-        return self._read
-
-    @property
-    def approver(self) -> str:
-        return Act.parse(self.signed.statement, KIND).acted_by
-
-    @property
-    def approved_utc(self) -> datetime:
-        return APPROVED
-
-    @property
-    def expires_utc(self) -> datetime:
-        return NOW + timedelta(days=999)
-
-    @property
-    def nonce(self) -> str:
-        return "7" * 32
-
-    @property
-    def under(self) -> Under:
-        return Under("any", 1)
-
-    def checks(self) -> Iterator[Step]:
-        yield "covers", lambda: "everything"
+ANY = Way(read_any, ("covers",), is_mine=lambda data: KIND.encode() in data)
 
 
 def act(key: Path, namespace: str = NAMESPACE_ACT, **changes: Any) -> bytes:
@@ -76,7 +53,7 @@ def act(key: Path, namespace: str = NAMESPACE_ACT, **changes: Any) -> bytes:
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin is on."""
-    monkeypatch.setattr(WAYS, "given", lambda off=(): {"fake": AnyWay})
+    monkeypatch.setattr(WAYS, "given", lambda off=(): {"fake": ANY})
     monkeypatch.setattr(WAYS, "why_unused", lambda off: None)
 
 

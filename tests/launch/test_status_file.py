@@ -17,10 +17,10 @@ from threegate.daemon.dispatcher import Dispatcher
 from threegate.daemon.log import Log
 from threegate.judgement.judge import NotCleared
 from threegate.launch.approved_file import Waiting
+from threegate.launch.completion import write_waiting
 from threegate.launch.context import Context
-from threegate.launch.pipeline import judge_now
-from threegate.launch.results.verdict import read_verdict, verdict_path
-from threegate.launch.status_file import RunningStatus, write_status, write_waiting
+from threegate.launch.pipeline import RunningStatus, judge_now
+from threegate.launch.results.verdict import read_verdict, verdict_path, write_status
 from threegate.runners.machine import Budget
 
 

@@ -2,16 +2,16 @@
 
 Invariant: `check_launch` returns only if every check passed; a check that cannot be made has failed. Each way to an
 approval has the checks that are made here; what it adds is in way.py and, for a signature over exactly this request, in
-`SignedFile`: its statement names this request, its bytes, its job, its policy, the text that was shown and its time;
-one of them differs, and it approves nothing. The facts are values that the caller read once; nothing here reads a file
-or a clock (verifying a signature may start ssh-keygen, in approval/signature).
+`_statement_checks`: its statement names this request, its bytes, its job, its policy, the text that was shown and its
+time; one of them differs, and it approves nothing. The facts are values that the caller read once; nothing here reads a
+file or a clock (verifying a signature may start ssh-keygen, in approval/signature).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
-from typing import ClassVar
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
 
 from threegate.approval.facts import (
     NO_SIGNATURE,
@@ -27,172 +27,158 @@ from threegate.approval.quorum import Signer, check_countersignature
 from threegate.approval.signature import genuine
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
-from threegate.approval.statement import SignedApproval, SignedBytes, is_act
-from threegate.approval.way import WAYS, ByHand, NotReadError, SignedWay, Step, Way, check_began, refuse_unjudged
+from threegate.approval.statement import SignedApproval, is_act
+from threegate.approval.way import WAYS, Given, Way, by_hand, early, passed, refuse_unjudged, tried
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.request.job import RISKS
 from threegate.trail.history import UNKNOWN_EVENT, unknown_event_text
 
 
-class SignedFile(SignedWay):
-    """By a statement about this request, or about several of which it is one."""
+def check_launch(facts: LaunchFacts) -> VerifiedApproval:
+    """Every check, in order, up to the first failure. Raises Refused with its reason code, Unavailable."""
+    checks = _Checks(facts)
+    for check in checks.made():
+        if not check.ok:
+            raise Refused(check.code, check.detail)
+    given = checks.given
+    assert given is not None  # an approval that could not be read has failed its check
+    return VerifiedApproval(
+        approved_by=given.approver,
+        approved_utc=given.approved_utc,
+        expires_utc=given.expires_utc,
+        nonce=given.nonce,
+        approval_sha256=given.approval_sha256,
+        signers=tuple(checks.signers),
+        under=given.under,
+        operators=facts.operators.digests,
+    )
 
-    namespace: ClassVar[str] = NAMESPACE_APPROVAL
-    _approval: SignedApproval | None = None
 
-    def read(self, data: bytes) -> str:
-        try:
-            self._approval = SignedApproval.parse(data, self.facts.request.request_id)
-        except MalformedError as error:
-            refuse_unjudged(self.facts)
-            raise Refused(
-                "signature_file_malformed", f"the signature file {error}; approve the request again"
-            ) from None
-        kind = "one statement" if self._approval.batch is None else "a batch of statements"
-        return f"{kind} and one signature, approval {self._approval.approval_sha256}"
-
-    @property
-    def approval(self) -> SignedApproval:
-        """The signature file that was read. Raises NotReadError."""
-        if self._approval is None:
-            raise NotReadError
-        return self._approval
-
-    @property
-    def signed(self) -> SignedBytes:
-        return self.approval.signed
-
-    @property
-    def approver(self) -> str:
-        return self.approval.statement.approved_by
-
-    @property
-    def approved_utc(self) -> datetime:
-        return self.approval.statement.approved_utc
-
-    @property
-    def expires_utc(self) -> datetime:
-        return self.approval.statement.expires_utc
-
-    @property
-    def nonce(self) -> str:
-        return self.approval.statement.nonce
-
-    @property
-    def approval_sha256(self) -> str:
-        """Of the statement's own bytes, also in a batch."""
-        return self.approval.approval_sha256
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        return (self.nonce, self.approval_sha256)
-
-    def checks(self) -> Iterable[Step]:
-        return (
-            ("statement", self._check_statement),
-            ("batch", self._check_batch),
-            ("workspace", self._check_workspace),
-            ("request bytes", self._check_request),
-            ("policy", self._check_policy),
-            ("job", self._check_job),
-            ("shown text", self._check_shown),
-            ("time", self._check_time),
+def launch_checks(facts: LaunchFacts) -> list[Check]:
+    """Every check with its outcome, for `threegate approval verify`, and what ssh-keygen says. Raises Unavailable."""
+    checks = _Checks(facts)
+    outcomes = list(checks.made())
+    if checks.signers and (given := checks.given) is not None and given.signed and given.signed_utc:
+        # The approver's signature again, by another program; a launch does not need this.
+        verified = genuine(
+            given.signed.statement,
+            given.signed.signature,
+            given.approver,
+            checks.way.namespace,
+            facts.operators,
+            at=(given.signed_utc, facts.now),
         )
+        wrong = (not verified, "signature_invalid", "does not verify what was verified here; report it")
+        outcomes.append(passed("ssh-keygen", "verifies the signature too", wrong))
+    return outcomes
 
-    def last_checks(self) -> Iterable[Step]:
-        return (("quorum", self._check_quorum),)
 
-    def _check_statement(self) -> str:
-        statement, facts = self.approval.statement, self.facts
-        request = facts.request
-        for name, signed, found in (
-            ("request_id", statement.request_id, request.request_id),
-            ("approved_by", statement.approved_by, request.approved_by),
-            ("approved_utc", statement.approved_utc, request.approved_utc),
-            ("inputs", statement.inputs, statement_inputs(request)),
-        ):
-            if signed != found:
-                raise Refused("statement_mismatch", f"{name} of the statement is not that of the request")
-        if facts.recorded_approval is not None and facts.recorded_approval != self.approval_sha256:
-            raise Refused("statement_mismatch", "the trail recorded another approval of this request")
-        if facts.recorded_file not in (None, request.file_name):
-            raise Refused("statement_mismatch", "the file has another name than the one that was approved")
-        return "names this request"
+class _Checks:
+    """The checks of one launch, and what they have found so far."""
 
-    def _check_batch(self) -> str:
-        """A member of a batch runs only by its own `approved` event: one that was never promoted, or was
-        abandoned, has none.
-        """
-        facts, place, batch = self.facts, self.approval.place, self.approval.batch
-        if place != facts.recorded_batch and not facts.on_worker:
-            raise Refused(
-                "statement_mismatch",
-                "the trail recorded no approval of this request at this place of this batch; approve it again",
-            )
-        if place is None or batch is None:
-            return "not one of a batch"
-        if RISKS.index(batch.risk) < RISKS.index(facts.job.effective_risk):
-            raise Refused("statement_mismatch", f"the batch is one of risk {batch.risk}, and the request is not")
-        return f"number {place.index + 1} of {len(batch.statements)} of the batch {place.batch_sha256}"
+    def __init__(self, facts: LaunchFacts) -> None:
+        self.facts = facts
+        self.way = SIGNED
+        self.given: Given | None = None
+        """None until the approval was read, and if it cannot be read."""
+        self.signers: list[Signer] = []
+        """Whose signatures were verified."""
 
-    def _check_workspace(self) -> str:
-        statement, facts = self.approval.statement, self.facts
-        if (statement.workspace_id, statement.epoch) != (facts.workspace_id, facts.epoch):
-            raise Refused("workspace_mismatch", "the approval was given in another workspace, or before its adoption")
-        return f"{facts.workspace_id}, epoch {facts.epoch}"
+    def made(self) -> Iterator[Check]:
+        """Each check, made when it is asked for: a caller that stops at the first failure makes no other."""
+        facts, operators = self.facts, self.facts.operators
+        behind, kind = facts.clock_behind_sec, facts.unknown_kind
+        slow = f"the clock is {behind:.0f} s behind the trail; set it right"
+        yield passed("clock", "not behind the trail", (behind > limits.CLOCK_BEHIND_SECONDS, "clock_went_back", slow))
+        bad = f"{operators.problem}; fix it with: threegate operator"
+        other = "operators is not what the trail last recorded; look at it, then: threegate operator record"
+        yield passed(
+            "operators file",
+            f"{len(operators.entries)} keys, as the trail recorded them",
+            (operators.problem is not None, "operators_changed", bad),
+            (operators.digests != facts.recorded_operators, "operators_changed", other),
+        )
+        known = "each of its events is of a kind that is known here"
+        yield passed("history", known, (kind is not None, UNKNOWN_EVENT, unknown_event_text(kind or "")))
+        signed = facts.signature is not None or facts.mode != "optional"
+        if signed:
+            yield self._read()
+        else:
+            self.given = by_hand(facts)
+        given = self.given
+        if given is None:
+            for name in ("not void", self.way.signature_check, *self.way.check_names, "used once", "requester"):
+                yield Check(name, None, "", _UNREAD)
+        else:
+            yield passed("not void", "the trail does not call it void", (facts.is_void(*given.marks), VOID, VOID_TEXT))
+            if signed:
+                yield tried(self.way.signature_check, self._verify)
+            yield from given.checks
+            used = facts.id_used or facts.nonce_used(given.nonce)
+            again = "this request or this approval was used before; make a new one: threegate retry"
+            yield passed("used once", "never used before", (used, "replayed", again))
+            own = requester_of(facts.request, facts.requesters, facts.owner) == given.approver
+            alone = "whoever asks cannot approve; another operator must"
+            yield passed("requester", "another than the approver", (own, "self_approval", alone))
+        yield self._inputs()
+        if given is None and self.way is SIGNED:
+            yield Check("quorum", None, "", _UNREAD)
+        elif given is not None and given.statement is not None:
+            yield tried("quorum", self._count_signers)
 
-    def _check_request(self) -> str:
-        if self.approval.statement.request_sha256 != self.facts.request.sha256:
-            raise Refused("request_changed", "the request's bytes are not those that were signed")
-        return f"sha256 {self.facts.request.sha256}"
+    def _read(self) -> Check:
+        """Read the signature file, by the way of a plugin that is on and whose act it is, else by the core's."""
+        facts, data = self.facts, self.facts.signature
+        if data is None:
+            return Check(self.way.file_check, False, "signature_missing", NO_SIGNATURE)
+        ways = WAYS.given(facts.settings.plugins.off).values() if is_act(data) else ()
+        self.way = way = next((way for way in ways if way.is_mine(data)), SIGNED)
+        try:
+            self.given = way.read(facts, data)
+        except Refused as refusal:
+            return Check(way.file_check, False, refusal.code, str(refusal))
+        return Check(way.file_check, True, "", self.given.says)
 
-    def _check_policy(self) -> str:
-        if self.approval.statement.policy_sha256 != self.facts.policy_sha256:
-            raise Refused("policy_changed", "settings, contracts, images or versions changed since; approve it again")
-        return f"sha256 {self.facts.policy_sha256}"
+    def _verify(self) -> str:
+        """The signature is the approver's: it was valid when it was given, and is valid now."""
+        given = self.given
+        assert given is not None and given.signed is not None and given.signed_utc is not None
+        fingerprint = verify_signer(
+            given.signed.statement,
+            given.signed.signature,
+            given.approver,
+            self.way.namespace,
+            self.facts.operators,
+            at=(given.signed_utc, self.facts.now),
+        )
+        self.signers = [Signer(given.approver, fingerprint)]
+        return f"by {given.approver}, key {fingerprint}"
 
-    def _check_job(self) -> str:
-        found = self.facts.job.digest
-        if self.approval.statement.job_sha256 != found:
-            raise Refused(*self.facts.job.action.why_other())
-        return f"sha256 {found}"
-
-    def _check_shown(self) -> str:
-        signed, again = self.approval.statement.shown_sha256, self.facts.shown_sha256
-        if signed is None:
-            return "not part of a statement of version 1"
-        if again is None:  # on a worker
-            return "compared by the daemon"
-        if again() != signed:
-            raise Refused(
-                "shown_changed",
-                "the request would be shown otherwise today than when it was signed; approve it again",
-            )
-        return f"sha256 {signed}"
-
-    def _check_time(self) -> str:
-        statement, facts = self.approval.statement, self.facts
-        ttl = timedelta(seconds=facts.ttl_sec)
-        check_began(facts, statement.approved_utc)
-        if not statement.approved_utc < statement.expires_utc <= statement.approved_utc + ttl:
-            raise Refused("expired", "the approval names an end that approval.ttl does not allow")
-        if facts.now >= statement.expires_utc:
-            raise Refused("expired", f"the approval ended at {statement.expires_utc:%Y-%m-%dT%H:%M:%SZ}; retry it")
-        return f"until {statement.expires_utc:%Y-%m-%dT%H:%M:%SZ}"
-
-    def _check_quorum(self) -> str:
+    def _inputs(self) -> Check:
         facts = self.facts
-        batch = self.approval.batch
-        risk = facts.job.effective_risk if batch is None else batch.risk
+        for item in facts.job.inputs:
+            found = facts.pinned.get(item.sha256)
+            if found is None:
+                return Check("inputs", False, "input_missing", f"the pinned bytes of {item.name} are not in inputs/")
+            if found.size != item.size or found.sha256 not in (None, item.sha256):
+                other = f"the pinned bytes of {item.name} are not those that were signed"
+                return Check("inputs", False, "input_changed", other)
+        return Check("inputs", True, "", f"{len(facts.job.inputs)} pinned")
+
+    def _count_signers(self) -> str:
+        facts, given = self.facts, self.given
+        assert given is not None and given.statement is not None
+        approval = given.statement
+        risk = facts.job.effective_risk if approval.batch is None else approval.batch.risk
         needed: int = getattr(facts.quorum, risk)
         if len(facts.countersignatures) > limits.COUNTERSIGNATURES:
             raise Refused("signature_file_malformed", f"more than {limits.COUNTERSIGNATURES} countersignatures")
-        signers = [Signer(self.approver, self.signed.signature.key.fingerprint)]
+        signers = [Signer(given.approver, approval.signed.signature.key.fingerprint)]
         for name, data in sorted(facts.countersignatures.items()):
             signers.append(
                 check_countersignature(
-                    self.approval,
+                    approval,
                     data,
                     name=name,
                     operators=facts.operators,
@@ -201,6 +187,7 @@ class SignedFile(SignedWay):
                     now=facts.now,
                 )
             )
+        # One person with two keys is one signer, and so are two names that share a key.
         distinct = min(len({signer.name for signer in signers}), len({signer.fingerprint for signer in signers}))
         if distinct < needed:
             message = f"{distinct} of {needed} operators signed; others can: threegate countersign"
@@ -209,154 +196,113 @@ class SignedFile(SignedWay):
         return f"{len(signers)} of {needed} for risk {risk}"
 
 
-def check_launch(facts: LaunchFacts) -> VerifiedApproval:
-    """Every check, in order, up to the first failure. Raises Refused with its reason code, Unavailable."""
-    way = _way_of(facts)
-    for _, check in _steps(way):
-        check()
-    return VerifiedApproval(
-        approved_by=way.approver or "",
-        approved_utc=way.approved_utc,
-        expires_utc=way.expires_utc,
-        nonce=way.nonce,
-        approval_sha256=way.approval_sha256,
-        signers=tuple(way.signers),
-        under=way.under,
-        operators=facts.operators.digests,
+_UNREAD: Final = "not checked: there is no readable signature"
+
+
+def _read_statement(facts: LaunchFacts, data: bytes) -> Given:
+    """A statement about this request, alone or in a batch."""
+    try:
+        approval = SignedApproval.parse(data, facts.request.request_id)
+    except MalformedError as error:
+        refuse_unjudged(facts)
+        malformed = f"the signature file {error}; approve the request again"
+        raise Refused("signature_file_malformed", malformed) from None
+    statement = approval.statement
+    kind = "one statement" if approval.batch is None else "a batch of statements"
+    return Given(
+        says=f"{kind} and one signature, approval {approval.approval_sha256}",
+        approver=statement.approved_by,
+        approved_utc=statement.approved_utc,
+        expires_utc=statement.expires_utc,
+        nonce=statement.nonce,
+        marks=(statement.nonce, approval.approval_sha256),
+        checks=_statement_checks(facts, approval),
+        signed=approval.signed,
+        signed_utc=statement.approved_utc,
+        statement=approval,
+        approval_sha256=approval.approval_sha256,
     )
 
 
-def launch_checks(facts: LaunchFacts) -> list[Check]:
-    """Every check with its outcome, for `threegate approval verify`, and what ssh-keygen says. Raises Unavailable."""
-    way = _way_of(facts)
-    outcomes = []
-    for name, check in _steps(way):
-        try:
-            outcomes.append(Check(name, True, "", check()))
-        except Refused as refusal:
-            outcomes.append(Check(name, False, refusal.code, str(refusal)))
-        except NotReadError:
-            outcomes.append(Check(name, None, "", "not checked: there is no readable signature"))
-    if isinstance(way, SignedWay) and any(check.ok and check.name == way.signature_check for check in outcomes):
-        outcomes.append(_by_ssh_keygen(way))
-    return outcomes
-
-
-def _by_ssh_keygen(way: SignedWay) -> Check:
-    """Verify the approver's signature again with an external program; a launch does not need this. Raises
-    Unavailable.
-    """
-    verified = genuine(
-        way.signed.statement,
-        way.signed.signature,
-        way.approver,
-        way.namespace,
-        way.facts.operators,
-        at=(way.signed_utc, way.facts.now),
+def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[Check]:
+    statement, request = approval.statement, facts.request
+    pairs = (
+        ("request_id", statement.request_id, request.request_id),
+        ("approved_by", statement.approved_by, request.approved_by),
+        ("approved_utc", statement.approved_utc, request.approved_utc),
+        ("inputs", statement.inputs, statement_inputs(request)),
     )
-    if verified:
-        return Check("ssh-keygen", True, "", "verifies the signature too")
-    return Check("ssh-keygen", False, "signature_invalid", "does not verify what was verified here; report it")
+    mismatch = "statement_mismatch"
+    another = facts.recorded_approval not in (None, approval.approval_sha256)
+    renamed = facts.recorded_file not in (None, request.file_name)
+    yield passed(
+        "statement",
+        "names this request",
+        *(
+            (there != here, mismatch, f"{name} of the statement is not that of the request")
+            for name, there, here in pairs
+        ),
+        (another, mismatch, "the trail recorded another approval of this request"),
+        (renamed, mismatch, "the file has another name than the one that was approved"),
+    )
 
-
-def _way_of(facts: LaunchFacts) -> Way:
-    """That of a plugin that is on and whose act the signature file is; for every other file and for none the core's."""
-    if facts.signature is None and facts.mode == "optional":
-        return ByHand(facts)
-    data = facts.signature or b""
-    given = WAYS.given(facts.settings.plugins.off).values() if is_act(data) else ()
-    return next((way for way in given if way.is_mine(data)), SignedFile)(facts)
-
-
-def _steps(way: Way) -> Iterator[Step]:
-    facts = way.facts
-    yield "clock", lambda: _check_clock(facts)
-    yield "operators file", lambda: _check_operators(facts)
-    yield "history", lambda: _check_history(facts)
-    if isinstance(way, SignedWay):
-        yield way.file_check, lambda: _check_file(way)
-    yield "not void", lambda: _check_void(way)
-    if isinstance(way, SignedWay):
-        yield way.signature_check, lambda: _check_signature(way)
-    yield from way.checks()
-    yield "used once", lambda: _check_unused(way)
-    yield "requester", lambda: _check_requester(way)
-    yield "inputs", lambda: _check_inputs(facts)
-    yield from way.last_checks()
-
-
-def _check_clock(facts: LaunchFacts) -> str:
-    behind = facts.clock_behind_sec
-    if behind > limits.CLOCK_BEHIND_SECONDS:
-        raise Refused("clock_went_back", f"the clock is {behind:.0f} s behind the trail; set it right")
-    return "not behind the trail"
-
-
-def _check_operators(facts: LaunchFacts) -> str:
-    operators = facts.operators
-    if operators.problem is not None:
-        raise Refused("operators_changed", f"{operators.problem}; fix it with: threegate operator")
-    if operators.digests != facts.recorded_operators:
-        raise Refused(
-            "operators_changed",
-            "operators is not what the trail last recorded; look at it, then: threegate operator record",
+    # A member of a batch runs only by its own `approved` event: one that was never promoted has none.
+    place, batch = approval.place, approval.batch
+    strange = place != facts.recorded_batch and not facts.on_worker
+    elsewhere = "the trail recorded no approval of this request at this place of this batch; approve it again"
+    if place is None or batch is None:
+        yield passed("batch", "not one of a batch", (strange, mismatch, elsewhere))
+    else:
+        riskier = RISKS.index(batch.risk) < RISKS.index(facts.job.effective_risk)
+        yield passed(
+            "batch",
+            f"number {place.index + 1} of {len(batch.statements)} of the batch {place.batch_sha256}",
+            (strange, mismatch, elsewhere),
+            (riskier, mismatch, f"the batch is one of risk {batch.risk}, and the request is not"),
         )
-    return f"{len(operators.entries)} keys, as the trail recorded them"
 
-
-def _check_history(facts: LaunchFacts) -> str:
-    if (kind := facts.unknown_kind) is not None:
-        raise Refused(UNKNOWN_EVENT, unknown_event_text(kind))
-    return "each of its events is of a kind that is known here"
-
-
-def _check_file(way: SignedWay) -> str:
-    if way.facts.signature is None:
-        raise Refused("signature_missing", NO_SIGNATURE)
-    return way.read(way.facts.signature)
-
-
-def _check_void(way: Way) -> str:
-    if way.facts.is_void(*way.marks):
-        raise Refused(VOID, VOID_TEXT)
-    return "the trail does not call it void"
-
-
-def _check_signature(way: SignedWay) -> str:
-    """The signature is the approver's: it was valid when it was given, and is valid now."""
-    signed, approver = way.signed, way.approver
-    fingerprint = verify_signer(
-        signed.statement,
-        signed.signature,
-        approver,
-        way.namespace,
-        way.facts.operators,
-        at=(way.signed_utc, way.facts.now),
+    moved = (statement.workspace_id, statement.epoch) != (facts.workspace_id, facts.epoch)
+    abroad = "the approval was given in another workspace, or before its adoption"
+    yield passed("workspace", f"{facts.workspace_id}, epoch {facts.epoch}", (moved, "workspace_mismatch", abroad))
+    edited = "the request's bytes are not those that were signed"
+    yield passed(
+        "request bytes",
+        f"sha256 {request.sha256}",
+        (statement.request_sha256 != request.sha256, "request_changed", edited),
     )
-    way.signers = [Signer(approver, fingerprint)]
-    return f"by {approver}, key {fingerprint}"
+    since = "settings, contracts, images or versions changed since; approve it again"
+    yield passed(
+        "policy",
+        f"sha256 {facts.policy_sha256}",
+        (statement.policy_sha256 != facts.policy_sha256, "policy_changed", since),
+    )
+    yield passed(
+        "job",
+        f"sha256 {facts.job.digest}",
+        (statement.job_sha256 != facts.job.digest, *facts.job.action.why_other()),
+    )
+    if facts.shown_sha256 is None:
+        yield Check("shown text", True, "", "compared by the daemon")
+    else:
+        unlike = "the request would be shown otherwise today than when it was signed; approve it again"
+        shown = f"sha256 {statement.shown_sha256}"
+        yield passed("shown text", shown, (facts.shown_sha256() != statement.shown_sha256, "shown_changed", unlike))
+
+    began, ends = statement.approved_utc, statement.expires_utc
+    until = f"{ends:%Y-%m-%dT%H:%M:%SZ}"
+    odd = not began < ends <= began + timedelta(seconds=facts.ttl_sec)
+    yield passed(
+        "time",
+        f"until {until}",
+        *early(facts, began),
+        (odd, "expired", "the approval names an end that approval.ttl does not allow"),
+        (facts.now >= ends, "expired", f"the approval ended at {until}; retry it"),
+    )
 
 
-def _check_unused(way: Way) -> str:
-    if way.facts.id_used or way.facts.nonce_used(way.nonce):
-        raise Refused("replayed", "this request or this approval was used before; make a new one: threegate retry")
-    return "never used before"
-
-
-def _check_requester(way: Way) -> str:
-    facts = way.facts
-    approver = way.approver
-    requester = requester_of(facts.request, facts.requesters, facts.owner)
-    if requester == approver:
-        raise Refused("self_approval", "whoever asks cannot approve; another operator must")
-    return "another than the approver"
-
-
-def _check_inputs(facts: LaunchFacts) -> str:
-    for item in facts.job.inputs:
-        found = facts.pinned.get(item.sha256)
-        if found is None:
-            raise Refused("input_missing", f"the pinned bytes of {item.name} are not in inputs/")
-        if found.size != item.size or found.sha256 not in (None, item.sha256):
-            raise Refused("input_changed", f"the pinned bytes of {item.name} are not those that were signed")
-    return f"{len(facts.job.inputs)} pinned"
+SIGNED: Final = Way(
+    _read_statement,
+    ("statement", "batch", "workspace", "request bytes", "policy", "job", "shown text", "time"),
+    namespace=NAMESPACE_APPROVAL,
+)
+"""By a statement about this request, or about several of which it is one."""

@@ -25,8 +25,6 @@ from threegate.request.job import RISKS
 from threegate.request.model import Risk
 
 APPROVAL_TYPE: Final = "threegate-approval/2"
-FIRST_APPROVAL_TYPE: Final = "threegate-approval/1"
-"""Version 1, which does not record what was shown. It still verifies; no new one is made."""
 COUNTERSIGN_TYPE: Final = "threegate-countersign/1"
 SEVERAL_TYPE: Final = "threegate-countersign/2"
 """A countersignature that covers a list of approvals."""
@@ -72,8 +70,6 @@ class StatementInput:
 class Statement:
     """An approval: this request, meaning this job, shown as this text, in this workspace, under this policy,
     from one time to another, once.
-
-    `shown_sha256` is None only in a statement of version 1.
     """
 
     workspace_id: str
@@ -87,50 +83,50 @@ class Statement:
     expires_utc: datetime
     policy_sha256: str
     nonce: str
-    shown_sha256: str | None
+    shown_sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The statement as a JSON object."""
+        return {
+            "type": APPROVAL_TYPE,
+            "shown_sha256": self.shown_sha256,
+            "workspace": {"id": self.workspace_id, "epoch": self.epoch},
+            "request_id": self.request_id,
+            "request_sha256": self.request_sha256,
+            "job_sha256": self.job_sha256,
+            "inputs": [{"name": item.name, "sha256": item.sha256} for item in self.inputs],
+            "approved_by": self.approved_by,
+            "approved_utc": format_utc(self.approved_utc),
+            "expires_utc": format_utc(self.expires_utc),
+            "policy_sha256": self.policy_sha256,
+            "nonce": self.nonce,
+        }
 
     def to_bytes(self) -> bytes:
         """The canonical bytes that are signed; approval_sha256 is their digest."""
-        first = self.shown_sha256 is None
-        return canonical.canonical_bytes(
-            {
-                "type": FIRST_APPROVAL_TYPE if first else APPROVAL_TYPE,
-                **({} if first else {"shown_sha256": self.shown_sha256}),
-                "workspace": {"id": self.workspace_id, "epoch": self.epoch},
-                "request_id": self.request_id,
-                "request_sha256": self.request_sha256,
-                "job_sha256": self.job_sha256,
-                "inputs": [{"name": item.name, "sha256": item.sha256} for item in self.inputs],
-                "approved_by": self.approved_by,
-                "approved_utc": format_utc(self.approved_utc),
-                "expires_utc": format_utc(self.expires_utc),
-                "policy_sha256": self.policy_sha256,
-                "nonce": self.nonce,
-            }
-        )
+        return canonical.canonical_bytes(self.to_json())
 
     @classmethod
     def parse(cls, data: bytes) -> Statement:
         """Read a statement's bytes. Raises MalformedError unless they are exactly what `to_bytes` returns."""
-        value = _object(data, APPROVAL_TYPE, FIRST_APPROVAL_TYPE)
-        first = value["type"] == FIRST_APPROVAL_TYPE
-        workspace = _mapping(value.get("workspace"), {"id", "epoch"})
+        value = _object(data, APPROVAL_TYPE)
+        workspace_id, epoch = _workspace(value)
         items = value.get("inputs")
         if not isinstance(items, list):
             raise MalformedError("has no list of inputs")
         parsed = cls(
-            workspace_id=_matched(workspace["id"], _WORKSPACE, "workspace id"),
-            epoch=_count(workspace["epoch"]),
-            request_id=_matched(value.get("request_id"), _REQUEST_ID, "request_id"),
-            request_sha256=_matched(value.get("request_sha256"), _HEX64, "request_sha256"),
-            job_sha256=_matched(value.get("job_sha256"), _HEX64, "job_sha256"),
+            workspace_id=workspace_id,
+            epoch=epoch,
+            request_id=_text(value, "request_id", _REQUEST_ID),
+            request_sha256=_text(value, "request_sha256", _HEX64),
+            job_sha256=_text(value, "job_sha256", _HEX64),
             inputs=tuple(_input(item) for item in items),
-            approved_by=_matched(value.get("approved_by"), NAME, "approved_by"),
-            approved_utc=_time(value.get("approved_utc"), "approved_utc"),
-            expires_utc=_time(value.get("expires_utc"), "expires_utc"),
-            policy_sha256=_matched(value.get("policy_sha256"), _HEX64, "policy_sha256"),
-            nonce=_matched(value.get("nonce"), _NONCE, "nonce"),
-            shown_sha256=None if first else _matched(value.get("shown_sha256"), _HEX64, "shown_sha256"),
+            approved_by=_text(value, "approved_by", NAME),
+            approved_utc=_time(value, "approved_utc"),
+            expires_utc=_time(value, "expires_utc"),
+            policy_sha256=_text(value, "policy_sha256", _HEX64),
+            nonce=_text(value, "nonce", _NONCE),
+            shown_sha256=_text(value, "shown_sha256", _HEX64),
         )
         return _same(parsed, data)
 
@@ -169,22 +165,20 @@ class Countersignature:
 
     @classmethod
     def parse(cls, data: bytes) -> Countersignature:
-        """Read a countersignature's bytes. Raises MalformedError unless they are exactly what `to_bytes`
-        returns.
-        """
+        """Read a countersignature's bytes. Raises MalformedError as `Statement.parse`."""
         value = _object(data, COUNTERSIGN_TYPE, SEVERAL_TYPE)
         several = value["type"] == SEVERAL_TYPE
         listed = value.get("approvals") if several else [value.get("approval_sha256")]
         if not isinstance(listed, list) or not 1 <= len(listed) <= limits.BATCH_MEMBERS:
             raise MalformedError(f"has no list of up to {limits.BATCH_MEMBERS} approvals")
-        first, *others = (_matched(item, _HEX64, "approval_sha256") for item in listed)
+        first, *others = (_matched(item, "approval_sha256", _HEX64) for item in listed)
         if len({first, *others}) != len(listed):
             raise MalformedError("names an approval twice")
         parsed = cls(
             approval_sha256=first,
-            countersigned_by=_matched(value.get("countersigned_by"), NAME, "countersigned_by"),
-            countersigned_utc=_time(value.get("countersigned_utc"), "countersigned_utc"),
-            nonce=_matched(value.get("nonce"), _NONCE, "nonce"),
+            countersigned_by=_text(value, "countersigned_by", NAME),
+            countersigned_utc=_time(value, "countersigned_utc"),
+            nonce=_text(value, "nonce", _NONCE),
             others=tuple(others),
         )
         return _same(parsed, data)
@@ -219,23 +213,21 @@ class Act:
 
     @classmethod
     def parse(cls, data: bytes, *types: str) -> Act:
-        """Read the bytes of an act of these types. Raises MalformedError unless they are exactly what
-        `to_bytes` returns.
-        """
+        """Read the bytes of an act of these types. Raises MalformedError as `Statement.parse`."""
         if not ACT_TYPES.issuperset(types):
-            raise MalformedError("is of a type that is no signed act")
+            raise MalformedError("is of a type that is not a signed act")
         value = _object(data, *types)
-        workspace = _mapping(value.get("workspace"), {"id", "epoch"})
+        workspace_id, epoch = _workspace(value)
         about = value.get("about")
         if not isinstance(about, dict):
-            raise MalformedError("says not what it is about")
+            raise MalformedError("does not say what it is about")
         parsed = cls(
             type=value["type"],
-            workspace_id=_matched(workspace["id"], _WORKSPACE, "workspace id"),
-            epoch=_count(workspace["epoch"]),
-            acted_by=_matched(value.get("acted_by"), NAME, "acted_by"),
-            acted_utc=_time(value.get("acted_utc"), "acted_utc"),
-            nonce=_matched(value.get("nonce"), _NONCE, "nonce"),
+            workspace_id=workspace_id,
+            epoch=epoch,
+            acted_by=_text(value, "acted_by", NAME),
+            acted_utc=_time(value, "acted_utc"),
+            nonce=_text(value, "nonce", _NONCE),
             about=about,
         )
         return _same(parsed, data)
@@ -295,20 +287,21 @@ def parse_utc(text: str) -> datetime:
     raise MalformedError("has no time of the form YYYY-MM-DDThh:mm:ssZ")
 
 
-_Parsed = TypeVar("_Parsed", Statement, Countersignature, Act)
+_Parsed = TypeVar("_Parsed", "Statement", "Countersignature", "Act", "Batch")
 
 
 def _object(data: bytes, *types: str) -> dict[str, Any]:
     try:
         value = canonical.loads_strict(data, max_bytes=limits.SIGNATURE_FILE_BYTES, max_depth=8)
     except canonical.StrictJSONError as error:
-        raise MalformedError(f"is no strict JSON: {error}") from None
+        raise MalformedError(f"is not strict JSON: {error}") from None
     if not isinstance(value, dict) or value.get("type") not in types:
-        raise MalformedError(f"is no statement of type {types[0]}")
+        raise MalformedError(f"is not a statement of type {types[0]}")
     return value
 
 
 def _same(parsed: _Parsed, data: bytes) -> _Parsed:
+    """What was parsed, if it has these bytes: one spelling, and no key that nobody read."""
     if parsed.to_bytes() != data:
         raise MalformedError("is not its own canonical rendering, or has unknown keys")
     return parsed
@@ -316,37 +309,40 @@ def _same(parsed: _Parsed, data: bytes) -> _Parsed:
 
 def _mapping(value: object, keys: set[str]) -> dict[str, Any]:
     if not isinstance(value, dict) or value.keys() != keys:
-        raise MalformedError(f"has not exactly the keys {', '.join(sorted(keys))} where they belong")
+        raise MalformedError(f"does not have exactly the keys {', '.join(sorted(keys))} where they belong")
     return value
 
 
-def _matched(value: object, pattern: re.Pattern[str], name: str) -> str:
+def _matched(value: object, name: str, pattern: re.Pattern[str]) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
         raise MalformedError(f"has a {name} of a wrong form")
     return value
 
 
-def _count(value: object) -> int:
-    if type(value) is not int or value < 1:
-        raise MalformedError("has an epoch that is no number from 1")
-    return value
+def _text(value: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str:
+    return _matched(value.get(key), key, pattern)
 
 
-def _time(value: object, name: str) -> datetime:
-    if not isinstance(value, str):
-        raise MalformedError(f"has a {name} of a wrong form")
-    return parse_utc(value)
+def _time(value: Mapping[str, Any], key: str) -> datetime:
+    return parse_utc(_matched(value.get(key), key, _TIME))
+
+
+def _workspace(value: Mapping[str, Any]) -> tuple[str, int]:
+    workspace = _mapping(value.get("workspace"), {"id", "epoch"})
+    epoch = workspace["epoch"]
+    if type(epoch) is not int or epoch < 1:  # True is an int, too
+        raise MalformedError("has an epoch that is not a number from 1")
+    return _matched(workspace["id"], "workspace id", _WORKSPACE), epoch
 
 
 def _input(value: object) -> StatementInput:
     item = _mapping(value, {"name", "sha256"})
     return StatementInput(
-        _matched(item["name"], _INPUT_NAME, "input name"), _matched(item["sha256"], _HEX64, "input sha256")
+        _matched(item["name"], "input name", _INPUT_NAME), _matched(item["sha256"], "input sha256", _HEX64)
     )
 
 
 BATCH_TYPE: Final = "threegate-batch/1"
-_KEYS: Final = {"type", "risk", "statements"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,32 +365,20 @@ class Batch:
             raise MalformedError("has two statements of one request or with one nonce")
         if len({_in_common(statement) for statement in self.statements}) > 1:
             raise MalformedError("has statements of another approver, time, workspace or policy")
-        if any(statement.shown_sha256 is None for statement in self.statements):
-            raise MalformedError("has a statement that does not say what was shown")
 
     def to_bytes(self) -> bytes:
         """The canonical bytes that are signed."""
-        statements = [canonical.loads_strict(item.to_bytes(), max_bytes=limits.SIGNATURE_FILE_BYTES, max_depth=8)
-                      for item in self.statements]  # fmt: skip
+        statements = [item.to_json() for item in self.statements]
         return canonical.canonical_bytes({"type": BATCH_TYPE, "risk": self.risk, "statements": statements})
 
     @classmethod
     def parse(cls, data: bytes) -> Batch:
-        """Read the bytes of a batch. Raises MalformedError unless they are exactly what `to_bytes`
-        returns.
-        """
-        try:
-            value = canonical.loads_strict(data, max_bytes=limits.SIGNATURE_FILE_BYTES, max_depth=8)
-        except canonical.StrictJSONError as error:
-            raise MalformedError(f"is no strict JSON: {error}") from None
-        if not isinstance(value, dict) or value.keys() != _KEYS or value["type"] != BATCH_TYPE:
-            raise MalformedError("has not exactly the keys of a batch")
+        """Read the bytes of a batch. Raises MalformedError as `Statement.parse`."""
+        value = _mapping(_object(data, BATCH_TYPE), {"type", "risk", "statements"})
         if value["risk"] not in RISKS or not isinstance(value["statements"], list):
             raise MalformedError("has a risk or a list of statements of a wrong form")
-        batch = cls(cast("Risk", value["risk"]), tuple(_statement(item) for item in value["statements"]))
-        if batch.to_bytes() != data:
-            raise MalformedError("is not its own canonical rendering")
-        return batch
+        statements = tuple(Statement.parse(canonical.canonical_bytes(item)) for item in value["statements"])
+        return _same(cls(cast("Risk", value["risk"]), statements), data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,9 +429,3 @@ def _in_common(statement: Statement) -> tuple[Any, ...]:
         statement.expires_utc,
         statement.policy_sha256,
     )
-
-
-def _statement(value: object) -> Statement:
-    if not isinstance(value, dict):
-        raise MalformedError("has a statement that is no object")
-    return Statement.parse(canonical.canonical_bytes(value))

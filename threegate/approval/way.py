@@ -1,8 +1,8 @@
 """The ways to an approval: what a request is approved by, and what is checked of that.
 
-The core has two: a signature over exactly this request (launch.py), and a guarded folder (`ByHand`), which replaces a
-signature only for small, low-risk requests where `approval.signature = "optional"` (docs/spec/2-approval.md). A plugin
-can add one (`WAYS`): an act that an operator signed, and that covers requests which nobody signed one by one.
+The core has two: a signature over exactly this request, and a guarded folder, which replaces a signature only for
+small, low-risk requests where `approval.signature = "optional"` (docs/spec/2-approval.md). A plugin can add one
+(`WAYS`): an act that an operator signed, and that covers requests which nobody signed one by one.
 
 Invariant: a way adds checks and replaces none. What holds for each approval, the operator's signature first of all, is
 checked by approval/launch.py, whatever the way. Nothing is known of a file before it was read completely. An act that
@@ -11,126 +11,82 @@ no way judges, because its plugin is off or absent, approves nothing.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import Final
 
-from threegate.approval.facts import LaunchFacts, Under
-from threegate.approval.quorum import Signer
+from threegate.approval.facts import Check, LaunchFacts, Under
 from threegate.approval.ssh_wire import NAMESPACE_ACT
-from threegate.approval.statement import SignedBytes, is_act
+from threegate.approval.statement import SignedApproval, SignedBytes, is_act
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.plugins import Place
-from threegate.request.model import Request
 
 NOT_JUDGED: Final = "approval_not_judged"
 """The code of a request that was approved by an act which no plugin that is on can judge."""
 
-Step = tuple[str, Callable[[], str]]
-"""A check: its name, and a function that returns what it found. Raises Refused, NotReadError."""
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was read of an approval, completely. Nothing of it is known to be true before its checks are made."""
+
+    says: str
+    """What it is, for whoever looks at the check."""
+    approver: str
+    approved_utc: datetime
+    expires_utc: datetime
+    """Until when the request may be claimed."""
+    nonce: str
+    """What is used up by running the request."""
+    marks: tuple[str, ...]
+    """What the trail calls void of such an approval (`payloads.Approved.marks`)."""
+    checks: Iterator[Check]
+    """Those that belong to this way, after the signature. Each is made when the iterator is asked for it."""
+    signed: SignedBytes | None = None
+    """What an operator signed; None for a guarded folder."""
+    signed_utc: datetime | None = None
+    statement: SignedApproval | None = None
+    """The statement about this very request, if that is what was signed."""
+    approval_sha256: str | None = None
+    under: Under | None = None
+    """What it runs under, if that covers other requests too."""
 
 
-class NotReadError(Exception):
-    """A check needs what was signed, but none could be read."""
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way by a file that an operator signed. A plugin brings one for its own acts."""
 
-
-class Way(ABC):
-    """What one request is approved by, in the checks of one launch. The properties raise NotReadError."""
-
-    def __init__(self, facts: LaunchFacts) -> None:
-        self.facts = facts
-        self.signers: list[Signer] = []
-        """Whose signatures were verified."""
-
-    @abstractmethod
-    def checks(self) -> Iterable[Step]:
-        """The checks that belong to this way, after the signature."""
-
-    def last_checks(self) -> Iterable[Step]:
-        """Those that come after all others."""
-        return ()
-
-    @property
-    @abstractmethod
-    def approver(self) -> str | None:
-        """Who approved it."""
-
-    @property
-    @abstractmethod
-    def approved_utc(self) -> datetime:
-        """When it was approved."""
-
-    @property
-    @abstractmethod
-    def expires_utc(self) -> datetime:
-        """Until when it may be claimed."""
-
-    @property
-    @abstractmethod
-    def nonce(self) -> str:
-        """What is used up by running it."""
-
-    @property
-    def approval_sha256(self) -> str | None:
-        """Digest of the signed statement."""
-        return None
-
-    @property
-    def under(self) -> Under | None:
-        """What it runs under, if that covers other requests too."""
-        return None
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """What the trail calls void of such an approval (`payloads.Approved.marks`)."""
-        return (self.facts.request.sha256,)
-
-
-class SignedWay(Way):
-    """A way by a file that an operator signed."""
-
-    namespace: ClassVar[str] = NAMESPACE_ACT
+    read: Callable[[LaunchFacts, bytes], Given]
+    """Reads the signature file completely. Raises Refused."""
+    check_names: tuple[str, ...]
+    """The names of `Given.checks`, for a file that cannot be read."""
+    is_mine: Callable[[bytes], bool] = is_act
+    """Whether a signature file claims to be such an act; this only decides which checks are made."""
+    namespace: str = NAMESPACE_ACT
     """Of the signature."""
-    file_check: ClassVar[str] = "signature file"
-    signature_check: ClassVar[str] = "signature"
+    file_check: str = "signature file"
+    signature_check: str = "signature"
     """The names of the two checks."""
 
-    @abstractmethod
-    def read(self, data: bytes) -> str:
-        """Read the signature file completely, and return what it is. Raises Refused."""
 
-    @property
-    @abstractmethod
-    def signed(self) -> SignedBytes:
-        """What was signed."""
-
-    @property
-    @abstractmethod
-    def approver(self) -> str:
-        """Who signed it."""
-
-    @property
-    def approval_sha256(self) -> str | None:
-        return self.signed.sha256
-
-    @property
-    def signed_utc(self) -> datetime:
-        """When it was signed."""
-        return self.approved_utc
+WAYS: Final = Place[Way]("way")
 
 
-class ActWay(SignedWay):
-    """A way that a plugin brings: by an act that covers requests which nobody signed one by one."""
+def passed(name: str, found: str, *problems: tuple[bool, str, str]) -> Check:
+    """One check: what it found, or the first of its problems that exists (whether it does, reason code, message)."""
+    for exists, code, message in problems:
+        if exists:
+            return Check(name, False, code, message)
+    return Check(name, True, "", found)
 
-    @classmethod
-    @abstractmethod
-    def is_mine(cls, data: bytes) -> bool:
-        """Whether a signature file claims to be such an act; this only decides which checks are made."""
 
-
-WAYS: Final = Place[type[ActWay]]("way")
+def tried(name: str, check: Callable[[], str]) -> Check:
+    """One check by a function that returns what it found, and raises Refused otherwise."""
+    try:
+        return Check(name, True, "", check())
+    except Refused as refusal:
+        return Check(name, False, refusal.code, str(refusal))
 
 
 def refuse_unjudged(facts: LaunchFacts) -> None:
@@ -140,7 +96,10 @@ def refuse_unjudged(facts: LaunchFacts) -> None:
     why = WAYS.why_unused(facts.settings.plugins.off)
     if why is None or not is_act(facts.signature or b""):
         return
-    if facts.now >= approved_utc_of(facts.request) + timedelta(seconds=facts.ttl_sec):
+    approved = facts.request.approved_utc
+    if approved is None:
+        raise Refused("signature_missing", "there is no signature, and the request names no time of approval")
+    if facts.now >= approved + timedelta(seconds=facts.ttl_sec):
         raise Refused("expired", "approved longer ago than approval.ttl allows")
     raise Refused(
         NOT_JUDGED,
@@ -149,65 +108,63 @@ def refuse_unjudged(facts: LaunchFacts) -> None:
     )
 
 
-def approved_utc_of(request: Request) -> datetime:
-    """The time that the file names. Raises Refused (signature_missing)."""
-    if request.approved_utc is None:
-        raise Refused("signature_missing", "there is no signature, and the request names no time of approval")
-    return request.approved_utc
-
-
-class ByHand(Way):
+def by_hand(facts: LaunchFacts) -> Given:
     """By whoever put the file into approved/, without a signature."""
-
-    def checks(self) -> Iterable[Step]:
-        return ("unsigned promotion", self._check_limits), ("time", self._check_time)
-
-    @property
-    def approver(self) -> str | None:
-        return self.facts.request.approved_by
-
-    @property
-    def approved_utc(self) -> datetime:
-        return approved_utc_of(self.facts.request)
-
-    @property
-    def expires_utc(self) -> datetime:
-        return self.approved_utc + timedelta(seconds=self.facts.ttl_sec)
-
-    @property
-    def nonce(self) -> str:
-        return self.facts.request.sha256[:32]
-
-    def _check_limits(self) -> str:
-        """Only requests so limited that a guarded folder is enough."""
-        facts = self.facts
-        needed: int = getattr(facts.quorum, facts.job.effective_risk)
-        reasons = (
-            (facts.request.signature_needed, "what it does stays done"),
-            (needed > 1, "more than one operator must sign it"),
-            (facts.job.effective_risk != "low", "its effective risk is not low"),
-            (bool(facts.job.network), "it asks for network"),
-            (facts.was_approved, "it was approved with a signature before"),
-            (bool(facts.countersignatures), "countersignatures exist for it"),
-            (not facts.request.approved_by or facts.request.approved_utc is None, "it names no approver"),
-        )
-        for wrong, reason in reasons:
-            if wrong:
-                raise Refused("signature_missing", f"there is no signature, and it needs one: {reason}")
-        return "no signature; this workspace lets it run unsigned"
-
-    def _check_time(self) -> str:
-        """Within approval.ttl of the time that the file names. Raises Refused (not_yet_valid, expired)."""
-        facts, approved = self.facts, self.approved_utc
-        check_began(facts, approved)
-        if facts.now >= approved + timedelta(seconds=facts.ttl_sec):
-            raise Refused("expired", "approved longer ago than approval.ttl allows")
-        return "within approval.ttl"
+    request = facts.request
+    # A request without a time fails the first check of this way, so this one is never used.
+    approved = request.approved_utc or facts.now
+    return Given(
+        says="no signature",
+        approver=request.approved_by or "",
+        approved_utc=approved,
+        expires_utc=approved + timedelta(seconds=facts.ttl_sec),
+        nonce=request.sha256[:32],
+        marks=(request.sha256,),
+        checks=_checks_by_hand(facts),
+    )
 
 
-def check_began(facts: LaunchFacts, approved: datetime) -> None:
-    """created_utc <= approved_utc, and not more than a minute ahead. Raises Refused (not_yet_valid)."""
-    if approved < facts.request.created_utc:
-        raise Refused("not_yet_valid", "approved before it was created")
-    if approved > facts.now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS):
-        raise Refused("not_yet_valid", f"approved_utc lies ahead of now ({facts.now:%Y-%m-%dT%H:%M:%SZ})")
+def _checks_by_hand(facts: LaunchFacts) -> Iterator[Check]:
+    """Only requests so limited that a guarded folder is enough, within approval.ttl of the time that the file names."""
+    request, risk, approved = facts.request, facts.job.effective_risk, facts.request.approved_utc
+    needed: int = getattr(facts.quorum, risk)
+    reasons = (
+        (request.signature_needed, "what it does stays done"),
+        (needed > 1, "more than one operator must sign it"),
+        (risk != "low", "its effective risk is not low"),
+        (bool(facts.job.network), "it asks for network"),
+        (facts.was_approved, "it was approved with a signature before"),
+        (bool(facts.countersignatures), "countersignatures exist for it"),
+        (not request.approved_by or approved is None, "it names no approver"),
+    )
+    yield passed(
+        "unsigned promotion",
+        "no signature; this workspace lets it run unsigned",
+        *(
+            (exists, "signature_missing", f"there is no signature, and it needs one: {reason}")
+            for exists, reason in reasons
+        ),
+    )
+    if approved is None:
+        untimed = "there is no signature, and the request names no time of approval"
+        yield Check("time", False, "signature_missing", untimed)
+        return
+    yield passed(
+        "time",
+        "within approval.ttl",
+        *early(facts, approved),
+        (
+            facts.now >= approved + timedelta(seconds=facts.ttl_sec),
+            "expired",
+            "approved longer ago than approval.ttl allows",
+        ),
+    )
+
+
+def early(facts: LaunchFacts, approved: datetime) -> tuple[tuple[bool, str, str], ...]:
+    """The problems of an approval that was given before its request was created, or more than a minute ahead of now."""
+    ahead = approved > facts.now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS)
+    return (
+        (approved < facts.request.created_utc, "not_yet_valid", "approved before it was created"),
+        (ahead, "not_yet_valid", f"approved_utc lies ahead of now ({facts.now:%Y-%m-%dT%H:%M:%SZ})"),
+    )

@@ -144,7 +144,7 @@ PLUGINS: tuple[Plugin, ...] = (
             "settings.grants": "section:SECTION",
             "commands": "grant_commands:COMMANDS",
             "kinds": "grants_kinds:KINDS",
-            "way": "granted:GrantWay",
+            "way": "granted:WAY",
             "work": "promotion:Promotion",
         },
     ),

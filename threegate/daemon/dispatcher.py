@@ -25,10 +25,9 @@ from threegate.core.file_names import is_request_name, request_of_companion
 from threegate.daemon.log import Log
 from threegate.judgement.judge import STOPPING_CODES
 from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting, peek_backend, read_approved
-from threegate.launch.completion import refuse_unrunnable
+from threegate.launch.completion import refuse_unrunnable, write_waiting
 from threegate.launch.context import Context
 from threegate.launch.pipeline import launch
-from threegate.launch.status_file import write_waiting
 from threegate.request.job import Job
 from threegate.runners.backend import running
 from threegate.runners.interface import Control

@@ -41,11 +41,10 @@ from threegate.daemon.folder_watch import FolderWatch
 from threegate.daemon.log import Log
 from threegate.daemon.plugin_work import WORK, DaemonParts, WaitingDraft, Work
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
-from threegate.daemon.recovery import DISK_WAS_FULL, recover
+from threegate.daemon.recovery import DISK_WAS_FULL, recover, refuse_open
 from threegate.daemon.supervisor import Supervisor, signals_to
 from threegate.judgement.policy import Policy
 from threegate.launch.context import daemon_context
-from threegate.launch.open_work import refuse_open
 from threegate.launch.results.space import give_back, reserve_result
 from threegate.review.draft_sources import SOURCES, TakeFile
 from threegate.runners.machine import MACHINES, machine_of

@@ -14,29 +14,81 @@ claim and the end (docs/adr/0005-at-most-once.md).
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
-from pathlib import Path
+from contextlib import suppress
 from typing import Final
 
+from threegate.approval.facts import VOID
 from threegate.core import durable, file_locks, limits
-from threegate.core.errors import ThreeGateError, TrailError, Unavailable, place_of
+from threegate.core.errors import InvalidInput, ThreeGateError, TrailError, Unavailable, place_of
 from threegate.core.file_names import request_of_companion
+from threegate.core.plugins import OFF, plugin_named
+from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.daemon.plugin_work import Work
+from threegate.launch.approved_file import named_backend
 from threegate.launch.completion import close_from_trail, interrupt, unsettled
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
-from threegate.launch.status_file import write_void
+from threegate.launch.results.verdict import read_verdict, write_status
+from threegate.request.backend import BACKENDS, why_off
 from threegate.runners.backend import remove_orphans
 from threegate.trail import moves
 from threegate.trail.history import RequestHistory
-from threegate.trail.payloads import ApprovalAbandoned, Approved, Claimed
+from threegate.trail.payloads import ApprovalAbandoned, Approved, Claimed, Started
+from threegate.trail.trail import Trail
 
 DISK_WAS_FULL: Final = (
     "the disk was full while this request was started or recorded; it may have run in part and is never run again"
 )
+_OPEN: Final = re.compile(r"open-([a-z]+)-.+").fullmatch
+"""A file in control/ by which a plugin marks what it has begun and not ended: ``open-PLUGIN-…``."""
+
+
+def refuse_open(workspace: Workspace, trail: Trail, settings: Settings) -> None:
+    """Raises Unavailable while something is open that nothing here can end, in one line.
+
+    A claimed request is called `interrupted` only by a process that has the code of its backend, and knows every event
+    of its history. Anyone else cannot tell what it left half done, and how to take that back.
+    """
+    with trail.locked() as held:
+        for history in held.index.unended_histories():
+            if history.claimed is not None and (why := _not_here(workspace, settings, history)) is not None:
+                raise _unavailable(f"{history.request_id} is claimed and has not ended", why)
+    for path in sorted(workspace.control.glob("open-*")) if workspace.control.is_dir() else ():
+        match = _OPEN(path.name)
+        if match is not None and (why := _gone(match[1], settings)) is not None:
+            raise _unavailable(f"{path} is open", why)
+
+
+def _unavailable(what: str, why: str) -> Unavailable:
+    return Unavailable(f"{what}, and {why}; start the daemon with it once, which settles it: nothing is started before")
+
+
+def _not_here(workspace: Workspace, settings: Settings, history: RequestHistory) -> str | None:
+    """What of a claimed request is not here."""
+    if history.unknown is not None:
+        return f"nothing here knows the kind {history.unknown} of one of its events"
+    started = Started.of(history.started)
+    backend: str | None = started.backend if started is not None else None
+    if backend is None and (path := moves.find_file(workspace, history)) is not None:
+        backend = named_backend(path)
+    if backend is None:
+        return None
+    return why_off(backend, settings) if backend in BACKENDS else f"its backend {backend} is not here"
+
+
+def _gone(name: str, settings: Settings) -> str | None:
+    """Why a plugin cannot end what it began; None if it can."""
+    plugin = plugin_named(name)
+    if plugin is None:
+        return f"there is no plugin {name} here"
+    if name in settings.plugins.off:
+        return f"the plugin {name} {OFF}"
+    return plugin.why_absent()
 
 
 def recover(context: Context, log: Log, works: Iterable[Work], why: str | None = None) -> int:
@@ -50,22 +102,21 @@ def recover(context: Context, log: Log, works: Iterable[Work], why: str | None =
         log.say("orphan", what=line)
     with context.trail.locked():
         remove_temporary(workspace)
-    settled = 0
     recovered = [work.recover(context) for work in works]
-    with context.trail.locked() as held:
-        UserState.of(context.workspace_id).sweep()
-        moves.settle_changes(workspace.memory, held.index.notes, max_bytes=limits.MEMORY_BYTES)
     stuck = {request_id: line for plugin in recovered for request_id, line in plugin.stuck.items()}
     taken_back = {request_id: line for plugin in recovered for request_id, line in plugin.taken_back.items()}
     said = [line for plugin in recovered for line in plugin.said]
     for request_id, line in (*stuck.items(), *taken_back.items(), *said):
         log.say("recovery", request=request_id, what=line)
     with context.trail.locked() as held:
+        UserState.of(context.workspace_id).sweep()
+        moves.settle_changes(workspace.memory, held.index.notes, max_bytes=limits.MEMORY_BYTES)
         histories = [
             history
             for history in held.index.open_histories()
             if unsettled(workspace, history) and history.request_id not in stuck
         ]
+    settled = 0
     for history in histories:
         try:
             done = _settle(context, history, taken_back.get(history.request_id, why))
@@ -117,11 +168,10 @@ def _settle(context: Context, history: RequestHistory, why: str | None) -> str |
 
 
 def _make_void(context: Context, request_id: str) -> str | None:
-    """Record that an approval is void if its file is gone; whether it is, is looked at under the lock, under which
-    commands end requests. Returns what was done.
-    """
+    """Record that an approval is void if its file is gone. Returns what was done."""
     workspace = context.workspace
     with context.trail.locked() as held:
+        # Read again under the lock: a command may have ended the request since.
         history = held.index.history(request_id)
         if history is None or history.file is None or history.claimed or not unsettled(workspace, history):
             return None
@@ -134,36 +184,35 @@ def _make_void(context: Context, request_id: str) -> str | None:
             nonce=approved.nonce,
         )
         moves.announce(held, void, request_id=request_id, actor="daemon")
-        _remove_lone(workspace.approved, history.file)
+        for signature in moves.companions(workspace.approved / history.file):
+            durable.unlink(signature)
+        durable.sync_folder(workspace.approved)
         requester_folders = workspace.requester_folders(draft_owner(history))
-    write_void(requester_folders, history.file)
+    with suppress(InvalidInput):
+        known = read_verdict(requester_folders, history.file)
+        # A draft that is still there, as after a crash in the approval, keeps its status.
+        if known is not None and known.state in ("approved", "waiting"):
+            write_status(requester_folders, history.file, "refused", VOID)
     return "its approval is void: the approved file is gone; its id is free for a new approval"
 
 
-def _remove_lone(folder: Path, file_name: str) -> None:
-    for signature in moves.companions(folder / file_name):
-        durable.unlink(signature)
-    durable.sync_folder(folder)
-
-
 def _move_lone_signatures(workspace: Workspace, log: Log) -> int:
-    """Move a signature to its request's folder."""
+    """Move each signature to its request's folder; return how many were moved."""
     moved = 0
-    for state in STATES:
-        folder = workspace.state_folder(state)
+    for folder in map(workspace.state_folder, STATES):
         for entry in sorted(os.listdir(folder)):
             of = request_of_companion(entry)
             if of is None or not durable.is_gone(folder / of[0]):
                 continue
-            signature, name = folder / entry, of[0]
-            home = next((other for other in STATES if os.path.lexists(workspace.state_folder(other) / name)), None)
+            homes = (home for home in map(workspace.state_folder, STATES) if os.path.lexists(home / of[0]))
+            home = next(homes, None)
             if home is None:
-                log.say("alone", file=signature.name, what="a signature without its request")
+                log.say("alone", file=entry, what="a signature without its request")
                 continue
             try:
-                durable.rename(signature, workspace.state_folder(home) / signature.name)
-                durable.sync_folder(workspace.state_folder(home))
+                durable.rename(folder / entry, home / entry)
+                durable.sync_folder(home)
                 moved += 1
             except (OSError, ThreeGateError) as error:
-                log.say("alone", file=signature.name, what=str(error))
+                log.say("alone", file=entry, what=str(error))
     return moved

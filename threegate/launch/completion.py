@@ -12,13 +12,15 @@ and one final folder.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from threegate.approval.facts import VOID
-from threegate.core import canonical, durable, removal
+from threegate.core import canonical, durable, limits, removal
 from threegate.core.durable import disk_reserve
 from threegate.core.workspace import AgentRun, RequesterFolders, Workspace
 from threegate.judgement.judge import Cleared, Judgement, NotCleared
@@ -27,65 +29,131 @@ from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
 from threegate.launch.results.released import deliver_released, released_there, stage_released
 from threegate.launch.results.render import deliver_result, render_result, show_streams
-from threegate.launch.results.result_facts import ResultFacts, read_record, result_name
+from threegate.launch.results.result_facts import ResultFacts, read_record, result_name, write_record
 from threegate.launch.results.space import reserve_result
-from threegate.launch.status_file import write_status
+from threegate.launch.results.verdict import write_status
 from threegate.request.backend import DEFAULT_BACKEND
+from threegate.runners.interface import Outcome
 from threegate.trail import moves, payloads
 from threegate.trail.event import Event, trail_text, trail_value
 from threegate.trail.history import RequestHistory
 from threegate.trail.trail import LockedTrail
 
-CHANGED = Waiting("request_changed", "the file changed while it was judged; reading it again")
+_ENDS: Final[Mapping[str, type[payloads.End]]] = {
+    "cancelled": payloads.Cancelled,
+    "interrupted": payloads.Interrupted,
+    "unavailable": payloads.Interrupted,
+}
+"""The events of statuses whose requests go to refused/; every other status belongs to a finished run."""
+
+UNSIGNED_NOTE = "Put into approved/ by hand, without a signature: it counts as validated, never as confirmed."
+
+CHANGED: Final = Waiting("request_changed", "the file changed while it was judged; reading it again")
 
 
 def finish(
     context: Context,
     approved: Approved,
-    path: Path,
-    ran: ResultFacts,
-    ended: payloads.End,
-    run_folder: Path,
     judgement: Cleared,
+    path: Path,
+    run_folder: Path,
+    outcome: Outcome,
+    attempts: int,
 ) -> Ended:
-    """Record the end, write the result, move the file from running/, where it is at `path`.
+    """Record the end of a run: the record, the event, the result, then the file from `path` in running/ to its folder.
 
-    `ran` are the facts that were just recorded in `run_folder`, `ended` is the event about them so far,
-    without its time and number. After a crash the record yields the same facts, and so the same result.
+    A crash before the event still means `interrupted`: the record is synced before the event that names its digest, so
+    an event never promises a result that recovery could not recreate. Raises TrailError, Unavailable, OSError.
     """
-    request, requester_folders = approved.request, approved.requester_folders(context.workspace)
+    request, clearance, approval = approved.request, judgement.clearance, judgement.approval
+    workspace, folders = context.workspace, context.workspace.requester_folders(approved.owner)
+    if clearance.approval_sha256 is None:
+        notes: tuple[str, ...] = (UNSIGNED_NOTE,)
+    else:
+        under = approval.under
+        notes = () if under is None else (f"ran {payloads.under_grant(under.grant, approval.approved_by)}",)
+    ran = ResultFacts(
+        request_id=request.request_id,
+        status=outcome.status,
+        created_utc=datetime.now(UTC),
+        trail_seq=0,
+        backend=approved.job.backend,
+        request_sha256=request.sha256,
+        approved_by=clearance.approved_by,
+        countersigned_by=tuple(signer.name for signer in approval.signers if signer.name != approval.approved_by),
+        approval_sha256=clearance.approval_sha256,
+        policy_sha256=context.policy.digest,
+        inputs=tuple((item.name, item.sha256) for item in approved.job.inputs),
+        notes=notes,
+    ).with_outcome(outcome)
+    out = run_folder / "out"
+    if not outcome.artifacts and out.is_dir() and any(out.iterdir()):
+        # What a failed collection left: the record names none of it, so nothing would vouch for it.
+        removal.remove_tree(out)
+    released = None
+    if context.policy.settings.results.release != "never":
+        with suppress(OSError):  # no space for a copy of the outputs: the run still ends, and none is returned
+            released = stage_released(workspace, run_folder, request.request_id, outcome.artifacts)
+    with disk_reserve(workspace.reserve):  # of a cancelled run too: its end is recorded on a full disk
+        record_sha256 = write_record(run_folder, ran, () if released is None else released.files)
+    reached, blocked = (
+        tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)
+        for allowed in (True, False)
+    )
+    ended = _ENDS.get(outcome.status, payloads.Finished)(
+        status=outcome.status,
+        exit_code=outcome.exit_code,
+        wall_ms=outcome.wall_ms,
+        record_sha256=record_sha256,
+        outputs={item.path: item.sha256 for item in outcome.artifacts[: limits.TRAIL_OUTPUTS]},
+        outputs_unlisted=max(0, len(outcome.artifacts) - limits.TRAIL_OUTPUTS) or None,
+        stdout_sha256=outcome.stdout.sha256,
+        stderr_sha256=outcome.stderr.sha256,
+        image=outcome.image,
+        reached=reached,
+        blocked=blocked,
+        attempts=attempts if attempts > 1 else None,
+        released_sha256=None if released is None else released.sha256,
+        run=folders.run_id if isinstance(folders, AgentRun) else None,
+    )
+    if isinstance(ended, payloads.Cancelled):
+        ended = replace(ended, approval_sha256=clearance.approval_sha256, nonce=clearance.nonce)
     state = _state(ended)
-    folder = context.workspace.state_folder(state)
-    shown = show_streams(ran)
-    with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
+    shown = show_streams(ran)  # the costly part of the result, before the lock is taken
+    with disk_reserve(workspace.reserve), context.trail.locked() as held:
         moved = context.contracts.commit(held, context.policy, request, ran.status, run_folder)
-        target = moves.free_name(folder / path.name)
+        target = moves.free_name(workspace.state_folder(state) / path.name)
         # The result names its event and the event the result's digest, so number and time are reserved first.
         seq, when = held.next_event()
         facts = replace(ran, created_utc=when, trail_seq=seq)
         rendered = render_result(facts, shown)
-        announced = replace(
-            ended,
-            contract=moved,
-            result_sha256=canonical.sha256_hex(rendered),
-            state=folder.name,
-            file=target.name,
-            run=requester_folders.run_id if isinstance(requester_folders, AgentRun) else None,
-        )
-        moves.announce(held, announced, request_id=request.request_id, actor="daemon")
-        _end_with_it(context.workspace, held, moved)
-        if ended.released_sha256 is not None:
-            deliver_released(requester_folders, run_folder, request.request_id)
-        result = deliver_result(context.workspace, facts, rendered, requester_folders=requester_folders, settled=False)
+        result_sha256 = canonical.sha256_hex(rendered)
+        placed = replace(ended, contract=moved, result_sha256=result_sha256, state=state, file=target.name)
+        moves.announce(held, placed, request_id=request.request_id, actor="daemon")
+        _end_with_it(workspace, held, moved)
+        if released is not None:
+            deliver_released(folders, run_folder, request.request_id)
+        result = deliver_result(workspace, facts, rendered, requester_folders=folders, settled=False)
         moves.relocate(path, target, settled=False)
-    # Without the lock, so that others need not wait for these folders. Recovery completes this after a power
-    # cut.
+    # Without the lock, so that others need not wait for these folders. Recovery completes this after a power cut.
     moves.settle(result, result)
     moves.settle(path, target)
-    with disk_reserve(context.workspace.reserve):
-        write_status(requester_folders, target.name, state, ran.status, judgement)
+    with disk_reserve(workspace.reserve):
+        write_status(folders, target.name, state, ran.status, judgement)
     context.on_end(request.request_id, ran.status)
     return Ended(ended.kind, ran.status, result)
+
+
+def write_waiting(context: Context, approved: Approved, answer: Waiting) -> None:
+    """Record in trail and status file why a request waits; nothing if it is gone meanwhile (cancelled, replaced)."""
+    name = approved.path.name
+    with context.trail.locked() as held:
+        if not is_there(approved):
+            return
+        waits = payloads.Waiting(reason=answer.code, file=name)
+        moves.announce(held, waits, request_id=approved.request_id, actor="daemon")
+    folders = context.workspace.requester_folders(approved.owner)
+    write_status(folders, name, "waiting", answer.code, answer.judgement)
 
 
 def refuse(context: Context, approved: Approved, judgement: NotCleared) -> Ended | Waiting:

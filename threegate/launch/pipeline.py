@@ -6,40 +6,30 @@ disk and the file is in running/; every exit from it ends in one event, one resu
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from threegate.approval.facts import VOID, VOID_TEXT, VerifiedApproval
-from threegate.core import durable, limits, removal
+from threegate.approval.facts import VOID, VOID_TEXT
+from threegate.core import durable, limits
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import Refused
+from threegate.core.workspace import RequesterFolders
 from threegate.judgement.judge import Clearance, Cleared, Judgement, NotCleared, judge
 from threegate.launch.approved_file import Approved, Ended, Waiting, facts_of_approved, is_there
 from threegate.launch.completion import CHANGED, finish, refuse, refuse_held
 from threegate.launch.context import Context
 from threegate.launch.launch_problem import launch_problem
-from threegate.launch.results.released import StagedOutputs, stage_released
-from threegate.launch.results.result_facts import ResultFacts, write_record
 from threegate.launch.results.space import reserve_result
-from threegate.launch.status_file import RunningStatus
-from threegate.request.job import Job
-from threegate.runners.interface import Control, Evidence, Outcome, Runner, nothing_known
+from threegate.launch.results.verdict import write_status
+from threegate.runners.interface import Control, Evidence, Outcome, nothing_known
 from threegate.trail import moves, payloads
-from threegate.trail.history import UNKNOWN_EVENT, RequestHistory, unknown_event_text
+from threegate.trail.history import UNKNOWN_EVENT, unknown_event_text
 from threegate.trail.payloads.payload import Owner
 from threegate.trail.trail import advance_head
-
-_ENDS: Final[Mapping[str, type[payloads.End]]] = {
-    "cancelled": payloads.Cancelled,
-    "interrupted": payloads.Interrupted,
-    "unavailable": payloads.Interrupted,
-}
-"""The events of statuses whose requests go to refused/; every other status belongs to a finished run."""
-
-UNSIGNED_NOTE = "Put into approved/ by hand, without a signature: it counts as validated, never as confirmed."
 
 
 def judge_now(context: Context, approved: Approved) -> tuple[Judgement, datetime]:
@@ -63,70 +53,51 @@ def judge_now(context: Context, approved: Approved) -> tuple[Judgement, datetime
 
 def launch(context: Context, approved: Approved, control: Control) -> Ended | Waiting:
     """Judge, claim, run and record. Raises TrailError and Unavailable (launches must stop), OSError."""
-    request, job = approved.request, approved.job
     judgement, now = judge_now(context, approved)
     context.decided(judgement, now)
     if isinstance(judgement, NotCleared):
         if judgement.verdict == "wait":
             return Waiting(judgement.code, judgement.message, judgement)
         return refuse(context, approved, judgement)
-    clearance, approval = judgement.clearance, judgement.approval
     claimed = claim(context, approved, judgement)
     if isinstance(claimed, Ended | Waiting):
         return claimed
-    if context.runners[job.backend].starts_late:
+    if context.runners[approved.job.backend].starts_late:
         _hand_evidence(context, approved, control)
-    status = RunningStatus(approved.requester_folders(context.workspace), claimed.name, judgement)
+    status = RunningStatus(context.workspace.requester_folders(approved.owner), claimed.name, judgement)
     control.lasting = status.write
     control.owner = approved.owner
     control.run_ended = lambda: _run_ended(context, approved.owner)
-    outcome, attempts = _attempts(context, approved, clearance, control)
-    # From here to `finish` a crash still means `interrupted`: the record is synced before the event that
-    # names its digest, so an event never promises a result that recovery could not recreate.
+    outcome, attempts = _attempts(context, approved, judgement.clearance, control)
     control.ran()
     status.close()
-    result = ResultFacts(
-        request_id=request.request_id,
-        status=outcome.status,
-        created_utc=datetime.now(UTC),
-        trail_seq=0,
-        backend=job.backend,
-        request_sha256=request.sha256,
-        approved_by=clearance.approved_by,
-        countersigned_by=tuple(signer.name for signer in approval.signers if signer.name != approval.approved_by),
-        approval_sha256=clearance.approval_sha256,
-        policy_sha256=context.policy.digest,
-        inputs=tuple((item.name, item.sha256) for item in job.inputs),
-        notes=_notes(approval),
-    ).with_outcome(outcome)
-    _remove_unrecorded(control.run_folder / "out", outcome)
-    released = _stage_released(context, control.run_folder, request.request_id, outcome)
-    with disk_reserve(context.workspace.reserve):  # of a cancelled run too: its end is recorded on a full disk
-        record_sha256 = write_record(control.run_folder, result, () if released is None else released.files)
-    reached, blocked = (
-        tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)
-        for allowed in (True, False)
-    )
-    ended = _ENDS.get(outcome.status, payloads.Finished)(
-        status=outcome.status,
-        exit_code=outcome.exit_code,
-        wall_ms=outcome.wall_ms,
-        record_sha256=record_sha256,
-        outputs={item.path: item.sha256 for item in outcome.artifacts[: limits.TRAIL_OUTPUTS]},
-        outputs_unlisted=max(0, len(outcome.artifacts) - limits.TRAIL_OUTPUTS) or None,
-        stdout_sha256=outcome.stdout.sha256,
-        stderr_sha256=outcome.stderr.sha256,
-        image=outcome.image,
-        reached=reached,
-        blocked=blocked,
-        attempts=attempts if attempts > 1 else None,
-        released_sha256=None if released is None else released.sha256,
-    )
-    if isinstance(ended, payloads.Cancelled):
-        ended = replace(ended, approval_sha256=clearance.approval_sha256, nonce=clearance.nonce)
-    done = finish(context, approved, claimed, result, ended, control.run_folder, judgement)
+    done = finish(context, approved, judgement, claimed, control.run_folder, outcome, attempts)
     control.recorded()
     return done
+
+
+class RunningStatus:
+    """The `running` status: written for a run that lasts, and never after the final status.
+
+    A short run has its final status before anyone could have read that it was running.
+    """
+
+    def __init__(self, requester_folders: RequesterFolders, file_name: str, judgement: Judgement) -> None:
+        self._written = requester_folders, file_name, judgement
+        self._lock = threading.Lock()
+        self._over = False
+
+    def write(self) -> None:
+        """Write it, unless the run is over. Raises OSError."""
+        with self._lock:
+            if not self._over:
+                folders, name, judgement = self._written
+                write_status(folders, name, "running", None, judgement)
+
+    def close(self) -> None:
+        """The run is over: when this returns, `write` no longer does anything."""
+        with self._lock:
+            self._over = True
 
 
 def _run_ended(context: Context, owner: Owner | None) -> bool:
@@ -172,7 +143,11 @@ def _attempts(context: Context, approved: Approved, clearance: Clearance, contro
     request, job = approved.request, approved.job
     notes: list[str] = []
     for attempt in range(1, limits.CONTRACT_ATTEMPTS + 1):
-        outcome = _run(context.runners[job.backend], clearance, job, control)
+        try:
+            outcome = context.runners[job.backend].run(clearance, job, control)
+        except Exception as error:  # noqa: BLE001 - whatever a runner raises, the request must get its end
+            why = f"the runner failed ({type(error).__name__}); it is not known how far the request got"
+            outcome = nothing_known(why)
         if (
             outcome.status != "unavailable"
             or attempt == limits.CONTRACT_ATTEMPTS
@@ -186,32 +161,6 @@ def _attempts(context: Context, approved: Approved, clearance: Clearance, contro
         if control.interrupted.is_set():
             break
     return replace(outcome, notes=(*notes, *outcome.notes)), attempt
-
-
-def _run(runner: Runner, clearance: Clearance, job: Job, control: Control) -> Outcome:
-    """Run the job. An internal failure of a runner yields an end like any other, and the daemon continues."""
-    try:
-        return runner.run(clearance, job, control)
-    except Exception as error:  # noqa: BLE001 - whatever a runner raises, the request must get its end
-        return nothing_known(f"the runner failed ({type(error).__name__}); it is not known how far the request got")
-
-
-def _stage_released(context: Context, run_folder: Path, request_id: str, outcome: Outcome) -> StagedOutputs | None:
-    """Outputs that the policy returns. If the disk has no space for a copy, the run still ends: then none is
-    returned.
-    """
-    if context.policy.settings.results.release == "never":
-        return None
-    try:
-        return stage_released(context.workspace, run_folder, request_id, outcome.artifacts)
-    except OSError:
-        return None
-
-
-def _remove_unrecorded(out: Path, outcome: Outcome) -> None:
-    """Remove what a failed collection left: the record names none of it, so nothing would vouch for it."""
-    if not outcome.artifacts and out.is_dir() and any(out.iterdir()):
-        removal.remove_tree(out)
 
 
 def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | Ended | Waiting:
@@ -252,14 +201,8 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
         if approval.operators is not None and approval.operators != index.operators:
             return Waiting("operators_changed", "the operators changed while it was judged", judgement)
         if held.now >= approval.expires_utc:
-            return refuse_held(
-                context,
-                held,
-                approved,
-                "expired",
-                "the approval ended while it was judged; retry it",
-                judgement,
-            )
+            ended = "the approval ended while it was judged; retry it"
+            return refuse_held(context, held, approved, "expired", ended, judgement)
         under = approval.under
         uses = None if under is None else index.grant_uses(under.grant)  # None: it was revoked
         if under is not None and (uses is None or uses >= under.max_uses):
@@ -271,6 +214,10 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
         if isinstance(reservation, Refused):
             return Waiting(reservation.code, str(reservation), judgement)
         reserve_result(context.workspace, request.request_id)
+        # The signatures that were read, and those that came since, each of which the trail has announced.
+        since = [payloads.Countersigned.of(event) for event in (history.countersigned if history else ())]
+        known = (approved.digests, *(payload.files or {} for payload in since if payload is not None))
+        signatures = {suffix for files in known for suffix in files if suffix}
         decided: dict[str, Any] = {
             "request_sha256": request.sha256,
             "job_sha256": clearance.job_sha256,
@@ -294,7 +241,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             request_id=request.request_id,
             actor="daemon",
             then=() if context.runners[job.backend].starts_late else (payloads.Started(backend=job.backend),),
-            signatures=_signatures(approved, history),
+            signatures=signatures,
             settled=False,
         )
         head = held.head
@@ -305,20 +252,3 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
     moves.settle(approved.path, claimed)
     durable.sync_folder(run_folder.parent)
     return claimed
-
-
-def _signatures(approved: Approved, history: RequestHistory | None) -> set[str]:
-    """What follows the file's name in the names of its signatures: those that were read, and those that came since,
-    each of which the trail has announced.
-    """
-    events = history.countersigned if history is not None else []
-    since = [payload.files or {} for event in events if (payload := payloads.Countersigned.of(event)) is not None]
-    return {suffix for files in (approved.digests, *since) for suffix in files if suffix}
-
-
-def _notes(approval: VerifiedApproval) -> tuple[str, ...]:
-    """The result's note on how it was allowed, if no operator signed this very request."""
-    if approval.approval_sha256 is None:
-        return (UNSIGNED_NOTE,)
-    under = approval.under
-    return () if under is None else (f"ran {payloads.under_grant(under.grant, approval.approved_by)}",)

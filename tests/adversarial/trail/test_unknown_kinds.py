@@ -27,12 +27,13 @@ from threegate.audit.trail_checkpoints import write_trail_checkpoint
 from threegate.core import limits, plugins
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.plugins import PLUGINS, Plugin
+from threegate.daemon import recovery
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
+from threegate.daemon.recovery import refuse_open
 from threegate.judgement.judge import Cleared, NotCleared
-from threegate.launch import approved_file, open_work
+from threegate.launch import approved_file
 from threegate.launch.approved_file import Approved, Unrunnable, Waiting, read_approved
-from threegate.launch.open_work import refuse_open
 from threegate.launch.pipeline import claim, judge_now, launch
 from threegate.trail import payloads
 from threegate.trail.event import Opaque, make_event, plugin_kinds
@@ -352,7 +353,7 @@ def test_what_a_missing_backend_left_half_done_is_not_called_interrupted(
     if not started:
         bench.workspace.trail_file.write_text(_without_started(bench))
     with monkeypatch.context() as patch:
-        for module in (open_work, approved_file):
+        for module in (recovery, approved_file):
             patch.setattr(module, "BACKENDS", {"ERA"})
         assert "req-1 is claimed and has not ended, and its backend monty is not here" in start(bench)
     if started:

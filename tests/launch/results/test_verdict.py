@@ -53,12 +53,13 @@ def test_it_reads_back(workspace: Workspace) -> None:
     assert read_verdict(workspace, "TR-none.md") is None
 
 
-def test_a_verdict_from_before_it_told_opacity_and_reach_is_read(workspace: Workspace) -> None:
+def test_a_verdict_without_opacity_and_reach_is_not_one(workspace: Workspace) -> None:
     write_verdict(workspace, VERDICT)
     path = verdict_path(workspace, "TR-x.md")
     value = json.loads(path.read_bytes())
     path.write_text(json.dumps({key: value[key] for key in value if key not in EXPOSURE_KEYS}))
-    assert read_verdict(workspace, "TR-x.md") == VERDICT
+    with pytest.raises(InvalidInput, match="is not a verdict"):
+        read_verdict(workspace, "TR-x.md")
 
 
 @pytest.mark.parametrize("name", ["../../etc/x", "a\nb.md", ".hidden", "x" * 250, "\udce9.md", "/abs"])
@@ -73,7 +74,7 @@ def test_no_name_leaves_the_folder(workspace: Workspace, name: str) -> None:
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"schema":"other"}', b"\xff"])
 def test_what_is_no_verdict_is_named(workspace: Workspace, data: bytes) -> None:
     verdict_path(workspace, "TR-x.md").write_bytes(data)
-    with pytest.raises(InvalidInput, match="made again"):
+    with pytest.raises(InvalidInput, match="written again"):
         read_verdict(workspace, "TR-x.md")
     assert write_verdict(workspace, VERDICT) and read_verdict(workspace, "TR-x.md") == VERDICT
 

@@ -2,7 +2,7 @@
 words.
 
 Invariant: `request_sections` without `Beside` is a pure function of what the signature binds (request, Job,
-policy, operator, requester): it is the text whose digest is signed (`shown_sha256` of statement version 2),
+policy, operator, requester): it is the text whose digest is signed (`shown_sha256`),
 so a launch recreates it and refuses any difference. That text has logical lines: no width, no color, no elapsed time;
 it identifies every input by size and digest, and their bytes are shown next to it. `Beside` only inserts lines, so
 everything that is signed is on the screen. Every field of the Job has its place (a test fails if one has none).

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from threegate.core import access_lists, canonical, durable, limits
 from threegate.core.errors import InvalidInput
@@ -20,26 +20,16 @@ from threegate.core.secretscan.scan import has_secret, mask_json
 from threegate.core.workspace import AgentRun, RequesterFolders
 from threegate.request.exposure import EXPOSURE_KEYS, Exposure, exposure_json
 
+if TYPE_CHECKING:
+    from threegate.judgement.judge import Judgement
+
 VERDICT_SCHEMA: Final = "threegate.verdict/1"
 State = Literal["draft", "invalid", "approved", "waiting", "running", "finished", "refused"]
-STATES: Final = ("draft", "invalid", "approved", "waiting", "running", "finished", "refused")
+STATES: Final = get_args(State)
 _KEYS = [
-    "schema",
-    "file",
-    "sha256",
-    "request_id",
-    "stage",
-    "valid",
-    "state",
-    "reason",
-    *EXPOSURE_KEYS,
-    "findings",
-    "judgement",
-    "fixes",
-    "updated_utc",
+    *("schema", "file", "sha256", "request_id", "stage", "valid", "state", "reason"),
+    *(*EXPOSURE_KEYS, "findings", "judgement", "fixes", "updated_utc"),
 ]
-_OLD_KEYS = [key for key in _KEYS if key not in EXPOSURE_KEYS]
-"""A verdict from before it carried opacity and reach."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -121,10 +111,10 @@ def read_verdict(requester_folders: RequesterFolders, file_name: str) -> Verdict
     try:
         data = durable.read_regular(path, max_bytes=limits.VERDICT_BYTES)
         value = canonical.loads_strict(data, max_bytes=limits.VERDICT_BYTES)
-        if not isinstance(value, dict) or list(value) not in (_KEYS, _OLD_KEYS) or value["schema"] != VERDICT_SCHEMA:
-            raise InvalidInput(f"{path}: is no verdict; remove it, it is made again")
+        if not isinstance(value, dict) or list(value) != _KEYS or value["schema"] != VERDICT_SCHEMA:
+            raise InvalidInput(f"{path}: is not a verdict; remove it, and it is written again")
         if value["state"] not in STATES:
-            raise InvalidInput(f"{path}: names an unknown state; remove it, it is made again")
+            raise InvalidInput(f"{path}: names an unknown state; remove it, and it is written again")
         return Verdict(
             file=value["file"],
             sha256=value["sha256"],
@@ -137,14 +127,35 @@ def read_verdict(requester_folders: RequesterFolders, file_name: str) -> Verdict
             judgement=value["judgement"],
             fixes=tuple(value["fixes"]),
             exposure=None
-            if value.get("opacity") is None
+            if value["opacity"] is None
             else Exposure(value["opacity"], value["opacity_reason"], tuple(value["scripts"]), tuple(value["reach"])),
             updated_utc=datetime.fromisoformat(value["updated_utc"]),
         )
     except FileNotFoundError:
         return None
     except (OSError, canonical.StrictJSONError, ValueError, TypeError) as error:
-        raise InvalidInput(f"{path}: cannot be read ({error}); remove it, it is made again") from None
+        raise InvalidInput(f"{path}: cannot be read ({error}); remove it, and it is written again") from None
+
+
+def write_status(
+    requester_folders: RequesterFolders,
+    file_name: str,
+    state: State,
+    reason: str | None,
+    judgement: Judgement | None = None,
+) -> None:
+    """Update the verdict of a request that waits, runs or has ended; the findings of validation stay in it. Raises
+    OSError.
+    """
+    try:
+        old = read_verdict(requester_folders, file_name)
+    except InvalidInput:
+        old = None  # derived and broken: recreated
+    assessment = judgement.assessment.to_json() if judgement and judgement.assessment else None
+    known = old or Verdict(file=file_name, sha256="", request_id=None, stage="approved", valid=True, state=state)
+    new = replace(known, state=state, reason=reason, stage="approved", judgement=assessment or known.judgement)
+    if new != old:
+        put_verdict(requester_folders, new)
 
 
 def _rendered(verdict: Verdict) -> bytes:

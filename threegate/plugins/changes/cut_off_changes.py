@@ -101,7 +101,7 @@ _UNDO = re.compile(r"open-changes-undo-([A-Za-z0-9][A-Za-z0-9._-]{2,127})\.json"
 
 def undo_journal(workspace: Workspace, request_id: str) -> Path:
     """Where the journal of an undo is while it is in progress: in control/, which no event names. By its name no daemon
-    starts without the plugin (`launch.open_work`).
+    starts without the plugin (`refuse_open`).
     """
     return workspace.control / f"open-changes-undo-{request_id}.json"
 

@@ -9,76 +9,54 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import Final
 
-from threegate.approval.facts import LaunchFacts, Under
+from threegate.approval.facts import Check, LaunchFacts, Under
 from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.statement import SignedBytes
-from threegate.approval.way import ActWay, NotReadError, Step
+from threegate.approval.way import Given, Way, tried
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.plugins.grants.grant import Grant, covers, is_grant, refuse_write
 from threegate.plugins.grants.section import GrantSettings
 
 
-class GrantWay(ActWay):
-    """By a standing grant that covers the request."""
+def read_grant(facts: LaunchFacts, data: bytes) -> Given:
+    """A standing grant that covers the request."""
+    try:
+        grant = Grant.parse(data)
+    except MalformedError as error:
+        raise Refused("signature_file_malformed", f"the grant {error}; give a new one") from None
+    writes = _settings(facts).allow_write and facts.job.action.own_tool
+    return Given(
+        says=f"grant {grant.id}",
+        approver=grant.act.acted_by,
+        # A request without the time of its promotion fails the check of the time, so this one is never used.
+        approved_utc=facts.request.approved_utc or grant.act.acted_utc,
+        expires_utc=grant.expires_utc,
+        nonce=grant_nonce(grant, facts.request.request_id),
+        marks=(facts.request.sha256,),
+        checks=_checks(facts, grant),
+        signed=grant.signed,
+        signed_utc=grant.act.acted_utc,
+        approval_sha256=grant.signed.sha256,
+        under=Under(grant.id, grant.max_uses, confirms=writes),
+    )
 
-    file_check: ClassVar[str] = "grant file"
-    signature_check: ClassVar[str] = "grant signature"
-    _grant: Grant | None = None
 
-    @classmethod
-    def is_mine(cls, data: bytes) -> bool:
-        return is_grant(data)
+def _checks(facts: LaunchFacts, grant: Grant) -> Iterator[Check]:
+    yield tried("grant terms", lambda: check_grant_terms(facts, grant))
+    yield tried("job", lambda: check_grant_job(facts, grant))
+    yield tried("time", lambda: check_grant_time(facts, grant))
 
-    def read(self, data: bytes) -> str:
-        try:
-            self._grant = Grant.parse(data)
-        except MalformedError as error:
-            raise Refused("signature_file_malformed", f"the grant {error}; give a new one") from None
-        return f"grant {self._grant.id}"
 
-    @property
-    def grant(self) -> Grant:
-        """The grant that was read. Raises NotReadError."""
-        if self._grant is None:
-            raise NotReadError
-        return self._grant
-
-    @property
-    def signed(self) -> SignedBytes:
-        return self.grant.signed
-
-    @property
-    def signed_utc(self) -> datetime:
-        return self.grant.act.acted_utc
-
-    @property
-    def approver(self) -> str:
-        return self.grant.act.acted_by
-
-    @property
-    def approved_utc(self) -> datetime:
-        return _promoted_utc(self.facts, self.grant)
-
-    @property
-    def expires_utc(self) -> datetime:
-        return self.grant.expires_utc
-
-    @property
-    def nonce(self) -> str:
-        return grant_nonce(self.grant, self.facts.request.request_id)
-
-    @property
-    def under(self) -> Under:
-        writes = _settings(self.facts).allow_write and self.facts.job.action.own_tool
-        return Under(self.grant.id, self.grant.max_uses, confirms=writes)
-
-    def checks(self) -> Iterator[Step]:
-        yield "grant terms", lambda: check_grant_terms(self.facts, self.grant)
-        yield "job", lambda: check_grant_job(self.facts, self.grant)
-        yield "time", lambda: check_grant_time(self.facts, self.grant)
+WAY: Final = Way(
+    read_grant,
+    ("grant terms", "job", "time"),
+    is_mine=is_grant,
+    file_check="grant file",
+    signature_check="grant signature",
+)
+"""By a standing grant that covers the request."""
 
 
 def check_grant_terms(facts: LaunchFacts, grant: Grant) -> str:
