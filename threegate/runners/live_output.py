@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from threegate.core import durable, limits
@@ -81,18 +82,21 @@ class LiveOutputFile:
         if text == self._text:
             return
         self._text = text
-        with suppress(OSError):
-            if not text:
-                self._path.unlink(missing_ok=True)
-                return
-            # Not synced: it is not needed after a crash, and the loop must not wait for the disk.
-            part = self._path.with_name(".output.part")
-            with suppress(FileNotFoundError):
-                part.unlink()
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "w") as stream:
-                stream.write(text)
-            os.replace(part, self._path)
+        replace_unsynced(self._path, text)  # the loop must not wait for the disk
+
+
+def replace_unsynced(path: Path, text: str) -> None:
+    """Write a derived file that nobody needs after a crash; without text there is no file. Never raises OSError."""
+    with suppress(OSError):
+        if not text:
+            path.unlink(missing_ok=True)
+            return
+        part = path.with_name(f".{path.stem}.part")
+        part.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(part, flags, 0o600), "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.replace(part, path)
 
 
 def live_output(workspace: Workspace, request_id: str) -> OutputLine | None:

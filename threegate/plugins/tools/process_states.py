@@ -19,6 +19,7 @@ from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.action import BoundCall, EarlierCall, ServerState
 from threegate.request.action import Action
+from threegate.runners.live_output import replace_unsynced
 from threegate.trail.payloads.payload import Owner
 
 FRESH = ServerState()
@@ -30,19 +31,8 @@ RUNNING = "running"
 def write_states(workspace: Workspace, rows: Iterable[tuple[Owner, str, ServerState]]) -> None:
     """All processes of this daemon: owner, manifest digest, state. A disk error does not stop a call."""
     listed = [{"owner": owner, "manifest_sha256": digest, **state.to_json()} for owner, digest, state in rows]
-    data = json.dumps({"daemon": os.getpid(), "processes": listed}, ensure_ascii=False).encode()
-    part = workspace.control / ".servers.part"
-    with suppress(OSError):
-        if not listed:
-            workspace.servers_file.unlink(missing_ok=True)
-            return
-        # Not synced: after a crash its processes are gone, and so is what it describes.
-        with suppress(FileNotFoundError):
-            part.unlink()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(part, flags, 0o600), "wb") as stream:
-            stream.write(data)
-        os.replace(part, workspace.servers_file)
+    text = json.dumps({"daemon": os.getpid(), "processes": listed}, ensure_ascii=False) if listed else ""
+    replace_unsynced(workspace.servers_file, text)  # after a crash its processes are gone, so it is not needed
 
 
 def read_state(workspace: Workspace, owner: Owner | None, manifest_sha256: str) -> ServerState:
