@@ -102,9 +102,8 @@ def said_changes(rows: Sequence[Row], sha256: str, *, named: bool = True) -> Cha
     """A request's words about a change set: its digest, how many changes of each kind, and, if `named`, the
     first of its paths. One that begins with a blank would be read as another.
     """
-    counts = count_changes(rows)
     listed = tuple((row.change, row.path) for row in rows[: limits.CHANGE_ROWS_LISTED] if named and row.path[0] != " ")
-    return Changes(sha256, counts["add"], counts["modify"], counts["delete"], counts["mode"], counts["type"], listed)
+    return Changes(sha256, **count_changes(rows), rows=listed)
 
 
 def left_out_lines(made: MadeChangeSet, *, names: bool = True) -> Iterator[str]:

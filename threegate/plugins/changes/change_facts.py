@@ -18,7 +18,7 @@ from threegate.core.printable import escape_of
 from threegate.plugins.changes.action import JobChange, ProjectPlace
 from threegate.plugins.changes.path_rules import link_parts
 from threegate.plugins.changes.run_later import LinkNames, is_source, why_link_runs_later, why_runs_later
-from threegate.plugins.changes.table import EXECUTABLE, LINK, ChangeSetError, Row
+from threegate.plugins.changes.table import EXECUTABLE, LINK, ChangeSetError, Row, count_changes
 from threegate.request.characters import escaped
 from threegate.request.shown_whole import why_not_plain
 from threegate.review.line_diff import unified
@@ -121,10 +121,7 @@ def check_said(said: Changes, change: ChangeSet) -> None:
     """Refuse a request whose `## Changes` is not what its archive is. Raises ChangeSetError."""
     if said.sha256 != change.sha256:
         raise ChangeSetError("the digest in ## Changes is not that of changes.tar")
-    counted = dict.fromkeys(("add", "modify", "delete", "mode", "type"), 0)
-    for row in change.rows:
-        counted[row.change] += 1
-    for kind, count in counted.items():
+    for kind, count in count_changes(change.rows).items():
         if getattr(said, kind) != count:
             raise ChangeSetError(f"## Changes says {getattr(said, kind)} of {kind}, and changes.tar has {count}")
     rows = {(row.change, row.path) for row in change.rows}

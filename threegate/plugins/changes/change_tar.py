@@ -34,7 +34,6 @@ from threegate.request.tar_reader import TarEntry, TarError, read_change_tar
 
 TABLE: Final = "changes.jsonl"
 """The archive's first member."""
-_HEAD: Final = tarfile.TarInfo().tobuf(tarfile.USTAR_FORMAT)
 _TREE: Final = "tree"
 """The folder in the archive that represents the project's root, so that no path of a project collides with
 the table.
@@ -189,31 +188,9 @@ def _add(archive: tarfile.TarFile, name: str, mode: int, content: bytes | None) 
     if content is None:
         info.type = tarfile.DIRTYPE
         archive.addfile(info)
-    elif name.isascii() and len(name) <= tarfile.LENGTH_NAME:
-        _write(archive, _header(name, mode, len(content)), content)
     else:
         info.size = len(content)
         archive.addfile(info, io.BytesIO(content))
-
-
-def _header(name: str, mode: int, size: int) -> bytes:
-    """The header of a file with a short name, as `tarfile` writes it in eight times the time: a change of many files
-    has one for each.
-    """
-    head = bytearray(_HEAD)
-    head[: len(name)] = name.encode()
-    head[100:108] = b"%07o\0" % mode
-    head[124:136] = b"%011o\0" % size
-    head[148:156] = b" " * 8
-    head[148:155] = b"%06o\0" % sum(head)
-    return bytes(head)
-
-
-def _write(archive: tarfile.TarFile, header: bytes, content: bytes) -> None:
-    assert archive.fileobj is not None
-    padding = b"\0" * (-len(content) % tarfile.BLOCKSIZE)
-    archive.fileobj.write(b"".join((header, content, padding)))
-    archive.offset += len(header) + len(content) + len(padding)
 
 
 def _add_link(archive: tarfile.TarFile, name: str, target: bytes) -> None:

@@ -100,13 +100,21 @@ def is_guard(parts: tuple[str, ...]) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
+def collision_key(name: str) -> str:
+    """What two names share that a file system without case or with Unicode normalisation takes for one, or that look
+    the same because they differ in joiners.
+    """
+    if name.isascii():
+        return name.lower()
+    name = name.translate(JOINING)
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+@lru_cache(maxsize=1 << 14)
 def folded(name: str) -> str:
     """A name as the most forgiving file system would compare it."""
-    compatible = name.lower()
-    if not name.isascii():
-        name = name.translate(JOINING)
-        compatible = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return compatible.partition(":")[0].rstrip(" .") or compatible
+    key = collision_key(name)
+    return key.partition(":")[0].rstrip(" .") or key
 
 
 @lru_cache(maxsize=1 << 10)
