@@ -23,10 +23,10 @@ from threegate.core.errors import Unavailable
 from threegate.request.job import Job
 from threegate.runners.egress.proxy_chain import EgressChain
 from threegate.runners.era import container_engine, spec
+from threegate.runners.era.container_stream import attach, greeting
 from threegate.runners.era.container_watch import ContainerWatch
 from threegate.runners.era.out_archive import collect_archive
 from threegate.runners.era.readback import Walls, read_back
-from threegate.runners.era.waiting_container import attach, greeting
 from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, nothing_ran
 from threegate.runners.staging import Collected, fresh_folder
 

@@ -19,12 +19,14 @@ from typing import Any
 from threegate.core import limits
 from threegate.request.job import Job
 from threegate.runners.cgroup import CgroupFiles
+from threegate.runners.era.container_stream import Greeting
 from threegate.runners.era.spec import KEEPER_WORDS, RUN_USER
-from threegate.runners.era.waiting_container import Greeting
 
 _PAGE = 4096
 _NAMESPACES = ("net", "pid", "ipc", "mnt", "uts")
 NOT_READ = "not read back"
+NO_INTERFACES = frozenset("tunl0 sit0 ip6tnl0 gre0 gretap0 erspan0 ip_vti0 ip6_vti0 ip6gre0".split())
+"""Tunnel templates that the kernel adds to every new network namespace: they are down and have no address."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,18 @@ class Walls:
         self.effective[name] = str(found)
         if found != wanted:
             self.differences.append(f"{name} is {found}, not {wanted}")
+
+
+def process_status(pid: int) -> dict[str, str]:
+    """/proc/PID/status. Raises OSError."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+
+
+def holds_memory(files: CgroupFiles, memory_mb: int) -> bool:
+    """Whether the kernel enforces this limit, which it rounds down to a page."""
+    wanted, memory = memory_mb * limits.MIB, files.memory()
+    return memory is not None and wanted - _PAGE < memory <= wanted
 
 
 def read_back(
@@ -98,11 +112,10 @@ def read_back(
 
 
 def _cgroups(walls: Walls, job: Job, files: CgroupFiles) -> None:
-    wanted = job.limits.memory_mb * limits.MIB
     memory = files.memory()
     walls.effective["memory"] = "not enforced" if memory is None else f"{memory} bytes"
-    if memory is None or not wanted - _PAGE < memory <= wanted:
-        walls.differences.append(f"memory is {memory}, not {wanted}")
+    if not holds_memory(files, job.limits.memory_mb):
+        walls.differences.append(f"memory is {memory}, not {job.limits.memory_mb * limits.MIB}")
     walls.expect("swap", "none" if files.no_swap() else "not enforced", "none")
     processes = files.pids()
     walls.expect("processes", "not enforced" if processes is None else processes, job.limits.processes)
@@ -163,8 +176,7 @@ def _keeper(walls: Walls, job: Job, pid: int) -> None:
 
 
 def _process(walls: Walls, job: Job, pid: int, said: Greeting) -> None:
-    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
-    status = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    status = process_status(pid)
     walls.expect("uid", str(said.uid), str(RUN_USER))
     seen = status["Uid"].split()[0]
     # A rootless engine has a user namespace: the host sees another number there.
@@ -207,10 +219,4 @@ def _mounts(walls: Walls, pid: int) -> None:
 def _interfaces(walls: Walls, pid: int) -> None:
     lines = Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii", errors="replace").splitlines()[2:]
     names = [line.split(":")[0].strip() for line in lines]
-    # Tunnel templates that the kernel adds to every new namespace are down and have no address.
-    names = [
-        name
-        for name in names
-        if name not in ("tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0")
-    ]
-    walls.expect("network", " ".join(names), "lo")
+    walls.expect("network", " ".join(name for name in names if name not in NO_INTERFACES), "lo")
