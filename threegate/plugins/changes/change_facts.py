@@ -11,22 +11,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from threegate.core import limits
 from threegate.core.printable import escape_of
-from threegate.plugins.changes.action import JobChange, ProjectPlace
+from threegate.plugins.changes.action import Changes, JobChange, ProjectPlace
+from threegate.plugins.changes.change_tar import ChangeSet
 from threegate.plugins.changes.path_rules import link_parts
 from threegate.plugins.changes.run_later import LinkNames, is_source, why_link_runs_later, why_runs_later
 from threegate.plugins.changes.table import EXECUTABLE, LINK, ChangeSetError, Row, count_changes
+from threegate.plugins.changes.trees import Tree
 from threegate.request.characters import escaped
 from threegate.request.shown_whole import why_not_plain
 from threegate.review.line_diff import unified
-
-if TYPE_CHECKING:
-    from threegate.plugins.changes.action import Changes
-    from threegate.plugins.changes.change_tar import ChangeSet
-    from threegate.plugins.changes.trees import Tree
 
 _NO_TEXT: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f\udc80-\udcff]")
 """Control characters that text does not have, and bytes that are not UTF-8 (as `surrogateescape` decodes them)."""

@@ -9,15 +9,12 @@ Source: docs/spec/8-agents.md, "Change sets".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from threegate.plugins.changes.change_tar import ChangeSet
 from threegate.plugins.changes.path_rules import BARE, is_workspace, link_parts, looks_bare
 from threegate.plugins.changes.project_paths import collision_key
 from threegate.plugins.changes.table import LINK, ChangeSetError, Row
 from threegate.plugins.changes.trees import Tree, TreeEntry, node_of
-
-if TYPE_CHECKING:
-    from threegate.plugins.changes.change_tar import ChangeSet
 
 
 def moved_on(project: Tree, rows: Sequence[Row]) -> tuple[str, ...]:

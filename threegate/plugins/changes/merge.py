@@ -88,22 +88,18 @@ class MergedTree:
         self._merged = merged
 
     def names(self, path: str) -> Mapping[str, TreeEntry]:
-        """As `Tree.names`."""
         prefix = f"{path}/" if path else ""
         return {name: self._seen(prefix + name, entry) for name, entry in self._work.names(path).items()}
 
     def look(self, path: str) -> TreeEntry | None:
-        """As `Tree.look`."""
         entry = self._work.look(path)
         return None if entry is None else self._seen(path, entry)
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """As `Tree.chunks`."""
         merged = self._merged.get(path)
         return self._work.chunks(path) if merged is None else iter((merged.data,))
 
     def target(self, path: str) -> bytes:
-        """As `Tree.target`."""
         return self._work.target(path)
 
     def _seen(self, path: str, entry: TreeEntry) -> TreeEntry:

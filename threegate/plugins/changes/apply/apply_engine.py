@@ -16,19 +16,17 @@ import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal
+from typing import BinaryIO, Final, Literal
 
 from threegate.core import durable, removal
 from threegate.core.held_folder import HeldFolder, open_inside
+from threegate.plugins.changes.action import ProjectPlace
 from threegate.plugins.changes.apply.apply_journal import STAGE, ApplyPlan, ApplyStep, Do, write_plan
 from threegate.plugins.changes.change_tar import ChangeSet, write_change_tar
 from threegate.plugins.changes.checks import check_project, moved_on
+from threegate.plugins.changes.commit_chain import CarriedCommit
 from threegate.plugins.changes.table import EXECUTABLE, FOLDER, LINK, ChangeSetError, Row
 from threegate.plugins.changes.trees import ABSENT, HeldTree, TreeChanged, folder_inside, node_of
-
-if TYPE_CHECKING:
-    from threegate.plugins.changes.action import ProjectPlace
-    from threegate.plugins.changes.commit_chain import CarriedCommit
 
 _FEW: Final = 8
 """Up to this many files and folders are synced one by one; for more, their whole file system is synced."""
