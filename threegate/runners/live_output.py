@@ -1,8 +1,7 @@
 """The last line that a running request wrote, for people who watch it.
 
-Invariant: a run only leaves its last bytes in memory and never waits for readers. The file is derived and
-lossy: no decision depends on it, only the operator's side has it, and its content is ignored if the daemon
-that wrote it died.
+Invariant: a run only leaves its last bytes in memory and never waits for readers. The file is derived and lossy: no
+decision depends on it, only the operator's side has it, and its content is ignored if the daemon that wrote it died.
 """
 
 from __future__ import annotations
@@ -30,9 +29,7 @@ _ENDS: Final = re.compile(r"[\r\n]+")
 
 @dataclass(frozen=True, slots=True)
 class OutputLine:
-    """`stream` is ``stdout``, ``stderr`` or ``progress``; `text` is foreign, at most LIVE_LINE_CHARS, secrets
-    masked.
-    """
+    """`stream` is ``stdout``, ``stderr`` or ``progress``; `text` is foreign, at most LIVE_LINE_CHARS, secrets masked."""
 
     stream: str
     text: str
@@ -67,9 +64,7 @@ class LastOutput:
 
 
 class LiveOutputFile:
-    """The file with the last line of each running request: written only by the daemon's loop, and only when
-    it changes.
-    """
+    """The file with the last line of each running request: written only by the daemon's loop, and only when it changes."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._path = workspace.output_file

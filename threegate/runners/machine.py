@@ -159,9 +159,7 @@ class Round:
         self._waits = False
 
     def room(self) -> frozenset[str | None]:
-        """The backends from which a job could still be started in this round, and None for a job with unknown
-        needs.
-        """
+        """The backends from which a job could still be started in this round, and None for a job with unknown needs."""
         with self._budget.lock:
             rows = () if self._waits else self._budget.free_rows()
         return frozenset((None, *rows))

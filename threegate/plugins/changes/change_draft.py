@@ -1,8 +1,7 @@
 """The request for a change set: what `changes.tar` is and why, as gate 1 reads it.
 
-Invariant: the result is a valid draft of version 2, or the reason is raised. Names of paths are the agent's:
-where gate 1 would refuse the words in one, the draft leaves the names away and keeps the counts, for the
-table has all of them.
+Invariant: the result is a valid draft of version 2, or the reason is raised. Names of paths are the agent's: where gate
+1 would refuse the words in one, the draft leaves the names away and keeps the counts, for the table has all of them.
 """
 
 from __future__ import annotations

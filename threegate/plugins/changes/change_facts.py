@@ -1,9 +1,8 @@
-"""The meaning of a change set, computed from its bytes: the facts that a Job binds, and the diff that a
-person reads.
+"""The meaning of a change set, computed from its bytes: the facts that a Job binds, and the diff that a person reads.
 
-Invariant: `job_change` is a pure function of the archive and the project's place, so it is the same when a
-request is approved and when it is launched. `path_diff` compares the current bytes with the new ones; both
-are read by us. A path without a diff has words that say why; one odd character never takes a diff away.
+Invariant: `job_change` is a pure function of the archive and the project's place, so it is the same when a request is
+approved and when it is launched. `path_diff` compares the current bytes with the new ones; both are read by us. A path
+without a diff has words that say why; one odd character never takes a diff away.
 """
 
 from __future__ import annotations

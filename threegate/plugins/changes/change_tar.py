@@ -1,9 +1,8 @@
 """`changes.tar`: the one reader and the one writer of a change set.
 
-Invariant: a `ChangeSet` exists only if the table and the members of the archive agree entry for entry: each
-path that exists after the change is a member of exactly that kind, mode and sha256, and nothing else is in
-the archive. All of it is computed from the bytes; no claim in the archive is trusted. Source:
-docs/spec/8-agents.md, "Change sets".
+Invariant: a `ChangeSet` exists only if the table and the members of the archive agree entry for entry: each path that
+exists after the change is a member of exactly that kind, mode and sha256, and nothing else is in the archive. All of it
+is computed from the bytes; no claim in the archive is trusted. Source: docs/spec/8-agents.md, "Change sets".
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ from threegate.request.tar_reader import TarEntry, TarError, read_change_tar
 TABLE: Final = "changes.jsonl"
 """The archive's first member."""
 _TREE: Final = "tree"
-"""The folder in the archive that represents the project's root, so that no path of a project collides with
-the table.
+"""The folder in the archive that represents the project's root, so that no path of a project collides with the table.
 """
 _MEMBER_MODES: Final[dict[int, Mode]] = {0o644: FILE, 0o755: EXECUTABLE}
 
@@ -110,8 +108,7 @@ def write_change_tar(rows: Sequence[Row], read_content: ReadContent, target: Bin
 def read_change_set(source: bytes | BinaryIO) -> ChangeSet:
     """Read and check an archive from an untrusted source. Raises ChangeSetError.
 
-    What depends on the project (links in the way, collisions with existing paths) is checked by
-    `checks.check_project`.
+    What depends on the project (links in the way, collisions with existing paths) is checked by `checks.check_project`.
     """
     stream = io.BytesIO(source) if isinstance(source, bytes) else source
     try:

@@ -1,9 +1,8 @@
-"""Whether a change set may be applied to the current project: checked by `approve`, and again right before
-applying.
+"""Whether a change set may be applied to the current project: checked by `approve`, and again right before applying.
 
-Invariant: pure except for reading the project relative to an open folder. `moved_on` says whether the project
-is still what the change was made from; any other problem refuses the change set whatever the project becomes.
-Source: docs/spec/8-agents.md, "Change sets".
+Invariant: pure except for reading the project relative to an open folder. `moved_on` says whether the project is still
+what the change was made from; any other problem refuses the change set whatever the project becomes. Source:
+docs/spec/8-agents.md, "Change sets".
 """
 
 from __future__ import annotations

@@ -69,8 +69,7 @@ def is_repository(name: str) -> bool:
 
 
 def link_parts(path: str, target: str) -> tuple[str, ...]:
-    """Where a symlink at `path` leads, as parts below the project's root. Raises ChangeSetError if it leads
-    out of it.
+    """Where a symlink at `path` leads, as parts below the project's root. Raises ChangeSetError if it leads out of it.
 
     By spelling; other links on the way are checked where the tree is known (`checks.py`).
     """
@@ -90,9 +89,7 @@ def link_parts(path: str, target: str) -> tuple[str, ...]:
 
 
 def check_paths(rows: Sequence[Row], targets: Mapping[str, str]) -> None:
-    """Refuse a change set by its paths and links alone. `targets` is path → target of its links. Raises
-    ChangeSetError.
-    """
+    """Refuse a change set by its paths and links alone. `targets` is path → target of its links. Raises ChangeSetError."""
     for path, problem in spelling_problems(rows, targets):
         raise ChangeSetError(f"{path}: {problem}")
 

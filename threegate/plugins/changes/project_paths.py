@@ -18,15 +18,7 @@ from threegate.core import limits
 from threegate.request.characters import JOINING, has_hidden
 
 PROTECTED_FOLDERS: Final = frozenset({"secrets", "credentials", "data", "database", "db", "backup", "backups", ".git"})
-PROTECTED_PATTERNS: Final = (
-    ".env*",
-    "*.db",
-    "*.sqlite",
-    "*.sqlite3",
-    "*.sql",
-    "*.dump",
-    "*.bak",
-)
+PROTECTED_PATTERNS: Final = (".env*", "*.db", "*.sqlite", "*.sqlite3", "*.sql", "*.dump", "*.bak")
 _PROTECTED_BEGINNINGS: Final = tuple(pattern[:-1] for pattern in PROTECTED_PATTERNS if pattern.endswith("*"))
 _PROTECTED_ENDINGS: Final = tuple(pattern[1:] for pattern in PROTECTED_PATTERNS if pattern.startswith("*"))
 _ENVIRONMENT: Final = re.compile(r"\.env(?:[._-].*)?", re.DOTALL)

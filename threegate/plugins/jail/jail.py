@@ -369,8 +369,7 @@ class Jail:
         """Start `argv` in the jail; it dies with this process. With `terminal`, its stdin becomes the agent's
         controlling terminal.
 
-        Call it from the main thread: the kernel kills the jail with the thread that started it. Raises
-        Unavailable.
+        Call it from the main thread: the kernel kills the jail with the thread that started it. Raises Unavailable.
         """
         # A separate session inside: signals from Ctrl-C reach the agent's processes but not bubblewrap.
         words = ["/usr/bin/setsid", "--ctty", *argv] if terminal else argv
@@ -461,9 +460,7 @@ def _covered(names: Sequence[str], source: str) -> list[str]:
 
 
 def check_walls(account: Account) -> None:
-    """Raises Unavailable with the reason if the jail cannot be created here, or one of WALLS is not in force
-    in it.
-    """
+    """Raises Unavailable with the reason if the jail cannot be created here, or one of WALLS is not in force in it."""
     wrong = [name for name, holds in measure_walls(account).items() if not holds]
     if wrong:
         raise Unavailable(

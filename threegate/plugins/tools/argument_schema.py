@@ -90,11 +90,7 @@ def _bounded(known: Any) -> Any:
 
         return counting
 
-    ours = {
-        "pattern": _pattern,
-        "patternProperties": _pattern_properties,
-        "additionalProperties": _additional,
-    }
+    ours = {"pattern": _pattern, "patternProperties": _pattern_properties, "additionalProperties": _additional}
     keywords = {
         name: counted(_refused if name == "unevaluatedProperties" else ours.get(name, check))
         for name, check in known.VALIDATORS.items()

@@ -97,9 +97,7 @@ class Manifest:
     secrets: tuple[str, ...]
     """Variables whose value is the operator's secret of the same name (`secrets.NAME`); never in the manifest."""
     initialize: Mapping[str, Any]
-    """From its answer to `initialize`: protocolVersion, capabilities, serverInfo, instructions (None if
-    absent).
-    """
+    """From its answer to `initialize`: protocolVersion, capabilities, serverInfo, instructions (None if absent)."""
     tools: tuple[PinnedTool, ...]
     """All pages of its list, in its order."""
     program: Mapping[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]]

@@ -1,9 +1,8 @@
-"""What the processes of stateful servers have done: written by the daemon that runs them, read when the next
-call is signed.
+"""What the processes of stateful servers have done: written by the daemon that runs them, read when the next call is
+signed.
 
-Invariant: the file is derived, and nothing is allowed because of it. Its content becomes part of the Job, and
-the daemon compares that with the process itself before the call; so a late, old or forged file can only cause
-a refusal.
+Invariant: the file is derived, and nothing is allowed because of it. Its content becomes part of the Job, and the
+daemon compares that with the process itself before the call; so a late, old or forged file can only cause a refusal.
 """
 
 from __future__ import annotations

@@ -97,9 +97,7 @@ def check_arguments(tool: PinnedTool, call: ToolCall) -> None:
 
 
 def pinned_manifest(workspace: Workspace, call: ToolCall) -> Manifest:
-    """The manifest that a cleared call names by its digest, read now. Raises Refused (tools_changed),
-    Unavailable.
-    """
+    """The manifest that a cleared call names by its digest, read now. Raises Refused (tools_changed), Unavailable."""
     data = manifest_bytes(workspace, call.server)
     if data is None or canonical.sha256_hex(data) != call.manifest_sha256:
         file = manifest_name(call.server)

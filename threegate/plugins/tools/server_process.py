@@ -1,13 +1,12 @@
-"""A running tool server: started according to its manifest, called over its standard streams, and terminated
-with the block.
+"""A running tool server: started according to its manifest, called over its standard streams, and terminated with the
+block.
 
-Invariant: a call is sent at most once, and only after the server was compared with its manifest. Its answer
-is data; a server that asks for something itself (elicitation, sampling, roots) gets nothing, and the call
-ends. After any ServerError the process is terminated and not called again.
+Invariant: a call is sent at most once, and only after the server was compared with its manifest. Its answer is data; a
+server that asks for something itself (elicitation, sampling, roots) gets nothing, and the call ends. After any
+ServerError the process is terminated and not called again.
 
-The protocol is MCP's JSON-RPC over stdio, with a client of our own: the SDK's is asynchronous, accepts
-ambiguous JSON and answers of any size, and calls back when a server asks. Only four methods of the protocol
-are used.
+The protocol is MCP's JSON-RPC over stdio, with a client of our own: the SDK's is asynchronous, accepts ambiguous JSON
+and answers of any size, and calls back when a server asks. Only four methods of the protocol are used.
 """
 
 from __future__ import annotations
@@ -54,11 +53,10 @@ class Answer:
 
 
 class Server:
-    """A context manager: the process starts with the block and is terminated with it, including all its
-    children.
+    """A context manager: the process starts with the block and is terminated with it, including all its children.
 
-    Start it in a thread that lives as long: the kernel kills a jail with the thread that started it.
-    `open_server` makes one.
+    Start it in a thread that lives as long: the kernel kills a jail with the thread that started it. `open_server`
+    makes one.
     """
 
     def __init__(self, manifest: Manifest, start: Callable[[], Started]) -> None:
@@ -133,9 +131,7 @@ class Server:
             seen.add(cursor)
 
     def check_pinned(self) -> None:
-        """Query its identity and compare it. Called before the first call. Raises Refused `tools_changed`,
-        ServerError.
-        """
+        """Query its identity and compare it. Called before the first call. Raises Refused `tools_changed`, ServerError."""
         self._compare(self.initialize(), self.list_tools())
 
     def check_again(self) -> None:
@@ -146,12 +142,7 @@ class Server:
         self._compare(self.manifest.initialize, self.list_tools())
 
     def call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any],
-        time_sec: float,
-        max_bytes: int,
-        progress: Progress | None = None,
+        self, tool: str, arguments: Mapping[str, Any], time_sec: float, max_bytes: int, progress: Progress | None = None
     ) -> Answer:
         """Call a pinned tool once. `max_bytes` limits everything that the server writes meanwhile.
 
@@ -177,9 +168,7 @@ class Server:
             self._stream.cancel()
 
     def close(self) -> None:
-        """Terminate it: close its input, wait briefly, then kill it. Raises Unavailable if a process does not
-        go away.
-        """
+        """Terminate it: close its input, wait briefly, then kill it. Raises Unavailable if a process does not go away."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()

@@ -83,9 +83,7 @@ class Started:
 
 
 def server_account(name: str) -> Account:
-    """The account that a manifest names. Raises Unavailable if it does not exist, or this process cannot
-    become it.
-    """
+    """The account that a manifest names. Raises Unavailable if it does not exist, or this process cannot become it."""
     own = Account.own()
     if not name and own.uid != 0:
         return own
@@ -109,9 +107,7 @@ def secret_values(settings: Settings, names: tuple[str, ...]) -> dict[str, str]:
 
 
 def refuse_changed_program(manifest: Manifest) -> None:
-    """Compare the program's files with what was signed. Raises Refused (`tools_changed`, `tools_unsafe`),
-    Unavailable.
-    """
+    """Compare the program's files with what was signed. Raises Refused (`tools_changed`, `tools_unsafe`), Unavailable."""
     changed = differences(manifest, program=program_digests(manifest))
     if changed:
         what = f"its program changed since it was signed ({changed[0].what})"
@@ -175,9 +171,7 @@ def _in_jail(
 
 
 def _in_container(settings: Settings, manifest: Manifest) -> Started:
-    """The process next to the container. It does not exit with us: at the end of its input it removes the
-    container.
-    """
+    """The process next to the container. It does not exit with us: at the end of its input it removes the container."""
     era = settings.runners.era
     wanted = {
         "engine": era.engine,

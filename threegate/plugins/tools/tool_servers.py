@@ -157,9 +157,7 @@ def program_changes(context: Context, name: str) -> tuple[Difference, ...]:
 
 
 def look_again(context: Context, name: str) -> LookedAt:
-    """The server in its current form, and how it differs from what is pinned. Raises Refused, Unavailable,
-    ServerError.
-    """
+    """The server in its current form, and how it differs from what is pinned. Raises Refused, Unavailable, ServerError."""
     before = pinned(context, name)
     program = program_digests(before)
     now = _asked(context.workspace, context.policy.settings, replace(before, program=program))
@@ -224,9 +222,7 @@ def _settled(context: Context) -> Iterator[LockedTrail]:
 
 
 def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Manifest:
-    """Start it, and put what it reports about itself into the manifest. Raises ServerError, Unavailable,
-    InvalidInput.
-    """
+    """Start it, and put what it reports about itself into the manifest. Raises ServerError, Unavailable, InvalidInput."""
     with open_server(workspace, settings, manifest) as server:
         initialize = server.initialize()
         tools = server.list_tools()
@@ -283,9 +279,7 @@ def _place(text: str) -> Place:
 
 
 def _image(settings: Settings, wanted: WantedServer) -> str:
-    """The image's digest, after refusing everything a container does not support. Raises InvalidInput,
-    Unavailable.
-    """
+    """The image's digest, after refusing everything a container does not support. Raises InvalidInput, Unavailable."""
     if wanted.allow:
         raise InvalidInput("--allow: a server in a container has no network; use --in jail")
     if wanted.secrets:

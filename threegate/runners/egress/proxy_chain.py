@@ -185,9 +185,7 @@ class EgressChain:
         return int(self._api.inspect_container(container)["State"]["Pid"])
 
     def _start_with(self, container: str, given: bytes) -> None:
-        """Start a helper and write to its standard input, which then ends: a secret is passed in no other
-        way.
-        """
+        """Start a helper and write to its standard input, which then ends: a secret is passed in no other way."""
         with attach(self._api, container, output=False) as connection:
             connection.settimeout(container_engine.ANSWER_SECONDS)
             self._api.start(container)

@@ -109,10 +109,7 @@ class EraRun:
             self._hurry()
             state = self._api.inspect_container(self._container)
         except docker.errors.APIError as error:
-            self._ended = (
-                "failed",
-                f"The container could not be started ({container_engine.reason(error)}).",
-            )
+            self._ended = ("failed", f"The container could not be started ({container_engine.reason(error)}).")
             return
         except container_engine.FAULTS as error:
             self._silent = True
@@ -153,9 +150,7 @@ class EraRun:
             self._finished = datetime.now(UTC)
 
     def settle(self) -> None:
-        """If PID 1 did not report how the run ended: make sure that nothing is running any more, and ask the
-        engine.
-        """
+        """If PID 1 did not report how the run ended: make sure that nothing is running any more, and ask the engine."""
         if self._watch is None or self._watch.streams.closing is not None:
             return
         self._watch.kill()
@@ -275,17 +270,9 @@ class EraRun:
         if ended is None:
             code = closing.exit_code if closing else int((state or {})["ExitCode"])
         if watch.out_of_memory or (state is not None and state["OOMKilled"]):
-            return (
-                "out_of_memory",
-                f"out_of_memory: the memory limit of {bounds.memory_mb} MiB was reached.",
-                code,
-            )
+            return ("out_of_memory", f"out_of_memory: the memory limit of {bounds.memory_mb} MiB was reached.", code)
         if watch.refused_forks:
-            return (
-                "process_limit",
-                f"process_limit: the limit of {bounds.processes} processes was reached.",
-                code,
-            )
+            return ("process_limit", f"process_limit: the limit of {bounds.processes} processes was reached.", code)
         if ended is not None:
             return (*ended, None)
         if code == 137 and watch.wall_ms >= bounds.time_sec * 1000:

@@ -18,9 +18,7 @@ import docker
 from threegate.core import limits
 
 _FRAME: Final = struct.Struct(">BxxxL")
-"""The header of each part of the engine's stream: 1 (stdout) or 2 (stderr), and the number of bytes that
-follow.
-"""
+"""The header of each part of the engine's stream: 1 (stdout) or 2 (stderr), and the number of bytes that follow."""
 _SEEN_SECONDS = 5.0
 """How long a started PID 1 may take to report what it sees."""
 
@@ -74,9 +72,7 @@ def attach(api: docker.APIClient, container: str, *, output: bool = True) -> soc
 
 
 def greeting(connection: socket.socket) -> Greeting:
-    """Read the one line that PID 1 writes first. Raises OSError, ValueError: it is not our PID 1, or does not
-    arrive.
-    """
+    """Read the one line that PID 1 writes first. Raises OSError, ValueError: it is not our PID 1, or does not arrive."""
     end = time.monotonic() + _SEEN_SECONDS
     text = b""
     while not text.endswith(b"\n"):

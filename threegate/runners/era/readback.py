@@ -1,9 +1,8 @@
 """Reads a started container's restrictions back, before a byte of the request's code runs.
 
-Invariant: what is written into a result was found here: in the kernel's own files, which any user of this
-machine may read, in the engine's answers, or in the report of PID 1, which is ours, from inside. On any
-difference from the job the run is refused (`limits_not_enforced`); what could not be read is named, and never
-taken for an enforced restriction.
+Invariant: what is written into a result was found here: in the kernel's own files, which any user of this machine may
+read, in the engine's answers, or in the report of PID 1, which is ours, from inside. On any difference from the job the
+run is refused (`limits_not_enforced`); what could not be read is named, and never taken for an enforced restriction.
 """
 
 from __future__ import annotations
@@ -76,11 +75,10 @@ def read_back(
     relay: tuple[str, int] | None,
     runtime: str,
 ) -> None:
-    """Record the restrictions of the container that `inspect` describes in `state` and whose PID 1 `said`
-    what it sees.
+    """Record the restrictions of the container that `inspect` describes in `state` and whose PID 1 `said` what it sees.
 
-    `inputs` is the folder of its /in, `relay` the container and process whose network it shares. Raises
-    OSError if its process is gone.
+    `inputs` is the folder of its /in, `relay` the container and process whose network it shares. Raises OSError if its
+    process is gone.
     """
     pid = int(state["State"]["Pid"])
     os.close(os.pidfd_open(pid))
@@ -164,9 +162,7 @@ def _namespaces(walls: Walls, found: dict[str, str]) -> None:
 
 
 def _keeper(walls: Walls, job: Job, pid: int) -> None:
-    """PID 1 is our program, and only root may inspect it (the kernel gives the files of such a process to
-    root).
-    """
+    """PID 1 is our program, and only root may inspect it (the kernel gives the files of such a process to root)."""
     if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1] != [word.encode() for word in KEEPER_WORDS]:
         walls.differences.append("PID 1 is not the keeper of the run")
     elif Path(f"/proc/{pid}/status").stat().st_uid == RUN_USER:
@@ -201,12 +197,7 @@ def _process(walls: Walls, job: Job, pid: int, said: Greeting) -> None:
 
 
 def _mounts(walls: Walls, pid: int) -> None:
-    wanted = {
-        "/": {"ro"},
-        "/in": {"ro"},
-        "/out": {"noexec", "nosuid", "nodev"},
-        "/tmp": {"noexec", "nosuid", "nodev"},
-    }
+    wanted = {"/": {"ro"}, "/in": {"ro"}, "/out": {"noexec", "nosuid", "nodev"}, "/tmp": {"noexec", "nosuid", "nodev"}}
     for line in Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         fields = line.split(" ")
         missing = wanted.pop(fields[4], set()) - set(fields[5].split(","))

@@ -78,9 +78,7 @@ class EraRunner:
         return self._contained(clearance.request_id, job, control)
 
     def prove(self, control: Control, *, network: bool = False) -> Outcome:
-        """Run the probe of `era_probe`, which is ours and fixed, instead of a request: it measures the
-        restrictions.
-        """
+        """Run the probe of `era_probe`, which is ours and fixed, instead of a request: it measures the restrictions."""
         return self._contained("threegate-probe", era_probe_job(self._settings, network=network), control)
 
     def _contained(self, request_id: str, job: Job, control: Control) -> Outcome:

@@ -1,7 +1,6 @@
 """The definition of a run's container: a pure function from the job to the engine's parameters.
 
-Invariant: every restriction of docs/spec/6-runners.md is requested here and nowhere else, and read back by
-`readback`.
+Invariant: every restriction of docs/spec/6-runners.md is requested here and nowhere else, and read back by `readback`.
 """
 
 from __future__ import annotations

@@ -106,8 +106,7 @@ def _line_of(error: OSError, what: str = "the project") -> str:
 
 
 def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> ApplyPlan:
-    """Check everything, keep the originals, stage what is new, write the plan. Changes no path of the
-    project.
+    """Check everything, keep the originals, stage what is new, write the plan. Changes no path of the project.
 
     Raises Stopped, ChangeSetError, OSError; then the stage folder is gone.
     """
@@ -236,9 +235,7 @@ def _stage_one(
 
 
 def _copy_attributes(project: HeldFolder, row: Row, target: int) -> None:
-    """Keep other attributes of the replaced file. Raises Stopped for those that its owner cannot set on
-    another file.
-    """
+    """Keep other attributes of the replaced file. Raises Stopped for those that its owner cannot set on another file."""
     if row.before is None or not row.before.file:
         return
     source = open_inside(project.fileno(), row.path)
@@ -415,11 +412,10 @@ def _taken_back(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> bool
 
 
 def forget(project: HeldFolder, token: str) -> None:
-    """Remove the stage folder with everything in it: the change stands, or none of it was made. Raises
-    OSError.
+    """Remove the stage folder with everything in it: the change stands, or none of it was made. Raises OSError.
 
-    A stage folder of another change is left alone. The token is removed last, so that a crash leaves no
-    folder without an owner.
+    A stage folder of another change is left alone. The token is removed last, so that a crash leaves no folder without
+    an owner.
     """
     try:
         stage = project.folder(STAGE)

@@ -1,10 +1,9 @@
-"""Which process accesses a project: one with the owner's account, either this process or a child that root
-starts.
+"""Which process accesses a project: one with the owner's account, either this process or a child that root starts.
 
-Invariant: no file of a project is opened, created or renamed with root's privileges. The child drops all
-privileges before it accesses the project, gets its files as open descriptors, and dies with its parent, so
-that a change is never made while another process reverts it. The owner may stop, slow or kill it: it is watched
-and killed by its pidfd, and nobody waits for it without a limit, or under the trail's lock.
+Invariant: no file of a project is opened, created or renamed with root's privileges. The child drops all privileges
+before it accesses the project, gets its files as open descriptors, and dies with its parent, so that a change is never
+made while another process reverts it. The owner may stop, slow or kill it: it is watched and killed by its pidfd, and
+nobody waits for it without a limit, or under the trail's lock.
 """
 
 from __future__ import annotations
@@ -256,9 +255,7 @@ def _is_stopped(watch: int) -> bool:
 
 
 def become(place: ProjectPlace, parent: int) -> None:
-    """Turn this process permanently into one of the project's owner that ends with its parent. Raises
-    OSError.
-    """
+    """Turn this process permanently into one of the project's owner that ends with its parent. Raises OSError."""
     try:
         entry = pwd.getpwuid(place.uid)
         gid, groups = entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
@@ -278,9 +275,7 @@ def become(place: ProjectPlace, parent: int) -> None:
 
 
 def preload() -> None:
-    """Load what would otherwise be loaded on first use: the owner may not be able to read this installation's
-    files.
-    """
+    """Load what would otherwise be loaded on first use: the owner may not be able to read this installation's files."""
     canonical.canonical_bytes({"é": 0})  # sorts by utf-16, whose codec is a separate module
 
 

@@ -1,8 +1,7 @@
 """Apply a cleared change set to its project, and keep what it replaced.
 
-Invariant: the trail's `finished` makes a change final. Until it is on disk, the journal in the run's folder
-lets recovery revert the whole change; after it, the stage folder is removed and the originals stay for an
-undo.
+Invariant: the trail's `finished` makes a change final. Until it is on disk, the journal in the run's folder lets
+recovery revert the whole change; after it, the stage folder is removed and the originals stay for an undo.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Makes the call of a cleared mcp request: a new process of its server for one call; for a stateful server,
-the requester's process.
+"""Makes the call of a cleared mcp request: a new process of its server for one call; for a stateful server, the
+requester's process.
 
-Invariant: a call is sent once or not at all. Before it, the manifest's digest is compared with the signed
-one, and the server with the manifest. Once the call may have reached the server, only the server's answer
-determines how it ended: without one the request is `interrupted`, whatever went wrong, and the call is never
-repeated.
+Invariant: a call is sent once or not at all. Before it, the manifest's digest is compared with the signed one, and the
+server with the manifest. Once the call may have reached the server, only the server's answer determines how it ended:
+without one the request is `interrupted`, whatever went wrong, and the call is never repeated.
 """
 
 from __future__ import annotations

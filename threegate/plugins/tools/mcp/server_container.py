@@ -44,9 +44,7 @@ _PIECE: Final = 1 << 16
 
 
 def main(descriptor: int) -> int:
-    """Serve one server until its input or ours ends; return the exit code. An error is one line on standard
-    error.
-    """
+    """Serve one server until its input or ours ends; return the exit code. An error is one line on standard error."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the parent stops us by closing our input
         signal.signal(number, signal.SIG_IGN)
     with open(descriptor, "rb") as stream:
