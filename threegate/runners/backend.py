@@ -134,7 +134,7 @@ def make_runner(
 
 
 def policy_facts() -> dict[str, str]:
-    """The facts of all backends for the policy digest. A name used by two of them is a programming error (TypeError)."""
+    """The facts of all backends for the policy digest. Two with the same name are a programming error (TypeError)."""
     facts: dict[str, str] = {}
     for backend in backends():
         facts = dict(**facts, **backend.policy_facts())

@@ -74,7 +74,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `detail` is one clear sentence; `effective_limits` was read back, not copied from the request."""
+    """How a run ended. `detail` is one sentence; `effective_limits` was read back, not copied from the request."""
 
     status: Status
     detail: str
@@ -104,7 +104,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The evidence by which a launch was judged, for a runner that must show it to another machine, which judges again."""
+    """The evidence by which a launch was judged, for a runner that must show it to a machine that judges again."""
 
     file_name: str
     request: bytes

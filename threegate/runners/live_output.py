@@ -29,7 +29,7 @@ _ENDS: Final = re.compile(r"[\r\n]+")
 
 @dataclass(frozen=True, slots=True)
 class OutputLine:
-    """`stream` is ``stdout``, ``stderr`` or ``progress``; `text` is foreign, at most LIVE_LINE_CHARS, secrets masked."""
+    """`stream` is ``stdout``, ``stderr`` or ``progress``; `text` is foreign, masked, at most LIVE_LINE_CHARS."""
 
     stream: str
     text: str
@@ -64,7 +64,7 @@ class LastOutput:
 
 
 class LiveOutputFile:
-    """The file with the last line of each running request: written only by the daemon's loop, and only when it changes."""
+    """The file with the last line of each running request: written by the daemon's loop, and only when it changes."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._path = workspace.output_file

@@ -30,7 +30,7 @@ def base_name(path: str) -> str:
 
 
 def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
-    """The three-way merge of a text; None if both sides changed the same lines or it is not text. Raises Unavailable."""
+    """The three-way merge of a text; None if both sides changed a line, or it is not text. Raises Unavailable."""
     merged = merge_marked(ours, base, theirs)
     return merged[0] if merged is not None and not merged[1] else None
 

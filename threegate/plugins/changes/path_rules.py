@@ -89,7 +89,7 @@ def link_parts(path: str, target: str) -> tuple[str, ...]:
 
 
 def check_paths(rows: Sequence[Row], targets: Mapping[str, str]) -> None:
-    """Refuse a change set by its paths and links alone. `targets` is path → target of its links. Raises ChangeSetError."""
+    """Refuse a change set by its paths and links alone. `targets` is path → target of a link. Raises ChangeSetError."""
     for path, problem in spelling_problems(rows, targets):
         raise ChangeSetError(f"{path}: {problem}")
 

@@ -32,7 +32,7 @@ class _Argument(ctypes.Structure):
 
 
 def system_calls() -> int:
-    """A descriptor, read from its start, of the program that allows the calls of the ERA profile. Raises Unavailable."""
+    """A descriptor, at its start, of the program that allows the calls of the ERA profile. Raises Unavailable."""
     return _exported(profile())
 
 

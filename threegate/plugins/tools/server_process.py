@@ -131,7 +131,7 @@ class Server:
             seen.add(cursor)
 
     def check_pinned(self) -> None:
-        """Query its identity and compare it. Called before the first call. Raises Refused `tools_changed`, ServerError."""
+        """Compare what it says of itself, before the first call. Raises Refused `tools_changed`, ServerError."""
         self._compare(self.initialize(), self.list_tools())
 
     def check_again(self) -> None:
@@ -168,7 +168,7 @@ class Server:
             self._stream.cancel()
 
     def close(self) -> None:
-        """Terminate it: close its input, wait briefly, then kill it. Raises Unavailable if a process does not go away."""
+        """Terminate it: close its input, wait briefly, then kill it. Raises Unavailable if a process stays."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()

@@ -157,7 +157,7 @@ def program_changes(context: Context, name: str) -> tuple[Difference, ...]:
 
 
 def look_again(context: Context, name: str) -> LookedAt:
-    """The server in its current form, and how it differs from what is pinned. Raises Refused, Unavailable, ServerError."""
+    """The server as it is now, and how it differs from what is pinned. Raises Refused, Unavailable, ServerError."""
     before = pinned(context, name)
     program = program_digests(before)
     now = _asked(context.workspace, context.policy.settings, replace(before, program=program))
@@ -222,7 +222,7 @@ def _settled(context: Context) -> Iterator[LockedTrail]:
 
 
 def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Manifest:
-    """Start it, and put what it reports about itself into the manifest. Raises ServerError, Unavailable, InvalidInput."""
+    """Start it, and put what it says of itself into the manifest. Raises ServerError, Unavailable, InvalidInput."""
     with open_server(workspace, settings, manifest) as server:
         initialize = server.initialize()
         tools = server.list_tools()

@@ -72,7 +72,7 @@ def attach(api: docker.APIClient, container: str, *, output: bool = True) -> soc
 
 
 def greeting(connection: socket.socket) -> Greeting:
-    """Read the one line that PID 1 writes first. Raises OSError, ValueError: it is not our PID 1, or does not arrive."""
+    """Read the one line that PID 1 writes first. Raises OSError, ValueError: not our PID 1, or it does not arrive."""
     end = time.monotonic() + _SEEN_SECONDS
     text = b""
     while not text.endswith(b"\n"):

@@ -165,7 +165,7 @@ class ContainerWatch:
         self._measure()
 
     def alone(self) -> bool | None:
-        """Whether PID 1 is the only process in its cgroup, according to the kernel; None if this user may not read it."""
+        """Whether PID 1 is the only process in its cgroup, by the kernel's count; None if this user may not read it."""
         count = self._files.processes()
         return None if count is None else count == 1
 

@@ -96,7 +96,7 @@ def _access_line(socket: Path) -> DoctorLine:
 
 
 def _debian_version(package: str) -> str:
-    """The full version of the installed Debian package, which may include fixes that the upstream number does not show."""
+    """The version of the installed Debian package, which may include fixes that the upstream number does not show."""
     dpkg = shutil.which("dpkg-query")
     if dpkg is None:
         return ""

@@ -235,7 +235,7 @@ def _stage_one(
 
 
 def _copy_attributes(project: HeldFolder, row: Row, target: int) -> None:
-    """Keep other attributes of the replaced file. Raises Stopped for those that its owner cannot set on another file."""
+    """Keep other attributes of the replaced file. Raises ChangeStopped for what its owner cannot set on another."""
     if row.before is None or not row.before.file:
         return
     source = open_inside(project.fileno(), row.path)
