@@ -16,8 +16,6 @@ TOOL_SCHEMA_STEPS: Final = 100_000
 """Keywords that are looked at while arguments are held against a tool's schema."""
 TOOL_SCHEMAS_KNOWN: Final = 128
 """Schemas of tools that a process knows to be schemas, so that it does not check them again."""
-TOOL_CHECKS_KNOWN: Final = 32
-"""Calls whose check against their tool's schema a process remembers; the next steps of the same call ask again."""
 TOOL_SCHEMA_NODES: Final = 256
 """Parts of a tool's schema, alternatives and references followed, that are read for one argument of a grant."""
 TOOL_SCHEMA_PATH_CHARS: Final = 120

@@ -127,20 +127,14 @@ def backends() -> tuple[RunningBackend, ...]:
 
 
 def make_runner(
-    name: str,
-    settings: Settings,
-    *,
-    secrets: Mapping[str, SecretReference] | None = None,
-    once: bool = False,
+    name: str, settings: Settings, *, secrets: Mapping[str, SecretReference] | None = None, once: bool = False
 ) -> Runner:
     """The runner of one backend; see `RunningBackend.make`. Without `secrets`, runs get none."""
     return running(name).make(settings, secrets=secrets or {}, once=once)
 
 
 def policy_facts() -> dict[str, str]:
-    """The facts of all backends for the policy digest. A name used by two of them is a programming error
-    (TypeError).
-    """
+    """The facts of all backends for the policy digest. Two with the same name are a programming error (TypeError)."""
     facts: dict[str, str] = {}
     for backend in backends():
         facts = dict(**facts, **backend.policy_facts())

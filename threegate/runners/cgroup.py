@@ -70,9 +70,7 @@ class CgroupFiles:
         )
 
     def memory(self) -> int | None:
-        """Memory limit in bytes; also None for the huge number with which version 1 reports that there is
-        none.
-        """
+        """Memory limit in bytes; also None for the huge number with which version 1 reports that there is none."""
         limit = _number(self.memory_limit)
         return None if limit is None or limit >= _UNLIMITED else limit
 

@@ -53,9 +53,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """stdout or stderr: what was kept (at most STREAM_KEPT_BYTES), full size and sha256 of all that was
-    produced.
-    """
+    """stdout or stderr: what was kept (at most STREAM_KEPT_BYTES), full size and sha256 of all that was produced."""
 
     kept: bytes
     size: int
@@ -71,16 +69,12 @@ class Destination:
     bytes: int
     allowed: bool
     busy: bool = False
-    """It answered 429 to a request that the proxy could read (plain http; inside TLS the status is not
-    visible).
-    """
+    """It answered 429 to a request that the proxy could read (plain http; inside TLS the status is not visible)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `detail` is one clear sentence; `effective_limits` was read back, not copied from the
-    request.
-    """
+    """How a run ended. `detail` is one sentence; `effective_limits` was read back, not copied from the request."""
 
     status: Status
     detail: str
@@ -105,16 +99,12 @@ class Outcome:
     path is the name.
     """
     retry_after_sec: int | None = None
-    """A service answered 429, as far as the proxy could see: the seconds to wait (limited by the tool's
-    contract).
-    """
+    """A service answered 429, as far as the proxy could see: the seconds to wait (limited by the tool's contract)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The evidence by which a launch was judged, for a runner that must show it to another machine, which
-    judges again.
-    """
+    """The evidence by which a launch was judged, for a runner that must show it to a machine that judges again."""
 
     file_name: str
     request: bytes
@@ -150,8 +140,7 @@ class Control:
     interrupted: threading.Event = field(default_factory=threading.Event)
     evidence: Evidence | None = None
     started: Callable[[Mapping[str, Any]], None] = _not_recorded
-    """For a runner that `starts_late`: records `started` in the trail, synced, before it returns. May raise
-    TrailError.
+    """For a runner that `starts_late`: records `started` in the trail, synced, before it returns. May raise TrailError.
     """
     ran: Callable[[], None] = lambda: None
     """Called, perhaps more than once, when no process of the run is left, before it is recorded: its
@@ -170,9 +159,7 @@ class Control:
     output: LastOutput = field(default_factory=LastOutput)
     """The end of the run's output, for people who watch; a runner that sees no stream leaves it empty."""
     lasting: Callable[[], None] | None = None
-    """Set once the request is claimed: reports to CORE and the operator that it is running. For runs that
-    last.
-    """
+    """Set once the request is claimed: reports to CORE and the operator that it is running. For runs that last."""
 
 
 class Runner(Protocol):
@@ -184,9 +171,7 @@ class Runner(Protocol):
     """
 
     def available(self, job: Job | None = None) -> str | None:
-        """None if a run (of this job) can start now, else one line about what is missing (the request
-        waits).
-        """
+        """None if a run (of this job) can start now, else one line about what is missing (the request waits)."""
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Run the job and collect its outputs. Never raises because of the job."""

@@ -1,8 +1,7 @@
 """The last line that a running request wrote, for people who watch it.
 
-Invariant: a run only leaves its last bytes in memory and never waits for readers. The file is derived and
-lossy: no decision depends on it, only the operator's side has it, and its content is ignored if the daemon
-that wrote it died.
+Invariant: a run only leaves its last bytes in memory and never waits for readers. The file is derived and lossy: no
+decision depends on it, only the operator's side has it, and its content is ignored if the daemon that wrote it died.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from threegate.core import durable, limits
@@ -29,9 +29,7 @@ _ENDS: Final = re.compile(r"[\r\n]+")
 
 @dataclass(frozen=True, slots=True)
 class OutputLine:
-    """`stream` is ``stdout``, ``stderr`` or ``progress``; `text` is foreign, at most LIVE_LINE_CHARS, secrets
-    masked.
-    """
+    """`stream` is ``stdout``, ``stderr`` or ``progress``; `text` is foreign, masked, at most LIVE_LINE_CHARS."""
 
     stream: str
     text: str
@@ -66,9 +64,7 @@ class LastOutput:
 
 
 class LiveOutputFile:
-    """The file with the last line of each running request: written only by the daemon's loop, and only when
-    it changes.
-    """
+    """The file with the last line of each running request: written by the daemon's loop, and only when it changes."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._path = workspace.output_file
@@ -81,18 +77,21 @@ class LiveOutputFile:
         if text == self._text:
             return
         self._text = text
-        with suppress(OSError):
-            if not text:
-                self._path.unlink(missing_ok=True)
-                return
-            # Not synced: it is not needed after a crash, and the loop must not wait for the disk.
-            part = self._path.with_name(".output.part")
-            with suppress(FileNotFoundError):
-                part.unlink()
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "w") as stream:
-                stream.write(text)
-            os.replace(part, self._path)
+        replace_unsynced(self._path, text)  # the loop must not wait for the disk
+
+
+def replace_unsynced(path: Path, text: str) -> None:
+    """Write a derived file that nobody needs after a crash; without text there is no file. Never raises OSError."""
+    with suppress(OSError):
+        if not text:
+            path.unlink(missing_ok=True)
+            return
+        part = path.with_name(f".{path.stem}.part")
+        part.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(part, flags, 0o600), "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.replace(part, path)
 
 
 def live_output(workspace: Workspace, request_id: str) -> OutputLine | None:

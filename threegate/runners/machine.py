@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError, Unavailable
@@ -159,9 +159,7 @@ class Round:
         self._waits = False
 
     def room(self) -> frozenset[str | None]:
-        """The backends from which a job could still be started in this round, and None for a job with unknown
-        needs.
-        """
+        """The backends from which a job could still be started in this round, and None for a job with unknown needs."""
         with self._budget.lock:
             rows = () if self._waits else self._budget.free_rows()
         return frozenset((None, *rows))
@@ -186,24 +184,16 @@ NEVER: Final = "it could never run here: it"
 """How a line begins that says why a request can never run."""
 
 
-class MakeRunners(Protocol):
-    """Makes the runners of all backends. They start nothing until they are used."""
-
-    def __call__(
-        self, workspace: Workspace, settings: Settings, boot: str, say: Callable[[str], None]
-    ) -> Mapping[str, Runner]:
-        """`boot`: what this run of the daemon is called; `say` takes lines for its log. Raises InvalidInput,
-        Unavailable.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class Machine:
     """Where jobs run, and what is known of it."""
 
     is_used: Callable[[Settings], bool]
     """Whether the settings say that jobs run there."""
-    runners: MakeRunners
+    runners: Callable[[Workspace, Settings, str, Callable[[str], None]], Mapping[str, Runner]]
+    """Makes the runners of all backends, which start nothing until they are used, from the workspace, its settings, the
+    name of this run of the daemon, and what takes lines for its log. Raises InvalidInput, Unavailable.
+    """
     budget: Callable[[Settings, Mapping[str, Runner]], Budget]
     """From what the dispatcher takes leases, for these runners."""
     threads: Callable[[Settings], int]

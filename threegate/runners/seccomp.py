@@ -1,10 +1,9 @@
 """The system calls that a container may make: an allowlist of ours, narrower than Docker's default.
 
-Invariant: calls that are not listed are refused with EPERM; clone3 with ENOSYS so that the C library falls
-back to clone, whose flags can be checked. In addition to Docker's exclusions, these are not allowed:
-io_uring, ptrace and the memory of other processes, keyrings, user faults, performance events, BPF, file
-handles, namespaces, foreign architectures, and every socket family but unix, IPv4, IPv6 and route netlink (so
-no AF_VSOCK, no AF_ALG, no AF_PACKET).
+Invariant: calls that are not listed are refused with EPERM; clone3 with ENOSYS so that the C library falls back to
+clone, whose flags can be checked. In addition to Docker's exclusions, these are not allowed: io_uring, ptrace and the
+memory of other processes, keyrings, user faults, performance events, BPF, file handles, namespaces, foreign
+architectures, and every socket family but unix, IPv4, IPv6 and route netlink (so no AF_VSOCK, no AF_ALG, no AF_PACKET).
 """
 
 from __future__ import annotations

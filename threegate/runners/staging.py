@@ -161,9 +161,7 @@ def _open_pinned(item: JobInput, pinned: Path) -> int:
 
 
 def _copy_pinned(item: JobInput, pinned: Path, folder: int) -> None:
-    """Copy one input; a reflink shares its blocks if the file system supports it, and is hashed like any
-    other copy.
-    """
+    """Copy one input; a reflink shares its blocks if the file system supports it, and is hashed like any other copy."""
     source = _open_pinned(item, pinned)
     try:
         target = os.open(item.name, _CREATE, 0o600, dir_fd=folder)

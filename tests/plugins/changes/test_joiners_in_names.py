@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.request.test_joiners import HIDDEN, NEEDED
-from threegate.plugins.changes.path_rules import collision_key, path_problem
+from threegate.plugins.changes.path_rules import path_problem
+from threegate.plugins.changes.project_paths import collision_key
 
 
 @pytest.mark.parametrize("text", NEEDED.values(), ids=list(NEEDED))

@@ -11,7 +11,7 @@ from threegate.audit.audit_verify import verify_workspace
 from threegate.core.canonical import sha256_hex
 from threegate.launch.context import Context, open_context
 from threegate.plugins.tools.manifest import Manifest, PinnedTool, announced_manifests
-from threegate.plugins.tools.tool_servers import LookedAt, add_server, remove_server, take_up
+from threegate.plugins.tools.tool_servers import LookedAt, remove_server, sign_server
 from threegate.trail.trail import Trail
 
 
@@ -35,7 +35,7 @@ def server_of(*tools: str) -> Manifest:
 
 
 def add_notes(place: Place) -> int:
-    add_server(*context_to_sign(place), LookedAt(server_of("one")))
+    sign_server(*context_to_sign(place), LookedAt(server_of("one")))
     return 0
 
 
@@ -44,7 +44,7 @@ def change_notes(place: Place) -> int:
     announced, _ = servers_there(place)
     one, two = server_of("one"), server_of("one", "two")
     if announced.get("notes") == one.digest:
-        take_up(*context_to_sign(place), LookedAt(two, one))
+        sign_server(*context_to_sign(place), LookedAt(two, one))
     if announced:
         remove_server(open_context(place.workspace), "notes", actor="account:test")
     return 0

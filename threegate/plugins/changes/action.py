@@ -109,7 +109,9 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True)
 class ProjectChange(Action):
-    """A project is changed by the change set in the first input; here are the request's claims about it."""
+    """A project is changed by the change set in the first input; here are the request's claims about it. What each
+    member is for is said in `request/action.py`.
+    """
 
     runs_code: ClassVar[bool] = False
     grouped: ClassVar[bool] = False
@@ -123,20 +125,16 @@ class ProjectChange(Action):
     changes: Changes
 
     def names(self) -> Iterator[Item]:
-        """The project."""
         yield Field("project", self.project)
 
     @property
     def does(self) -> str:
-        """Which project is changed."""
         return f"changes the project {self.project}"
 
     def keys(self) -> Mapping[str, str]:
-        """The project's name."""
         return {"project": self.project}
 
     def without_open(self) -> ProjectChange:
-        """All of it."""
         return self
 
     def may_change(self, project: str | None) -> bool:
@@ -154,7 +152,6 @@ class ProjectChange(Action):
 
     @property
     def sends_out(self) -> bool:
-        """Files of this machine change."""
         return False
 
     def texts(self) -> tuple[ActionText, ...]:
@@ -162,11 +159,9 @@ class ProjectChange(Action):
         return ()
 
     def body(self, inputs: Sequence[Input]) -> Iterator[str]:
-        """Changes."""
         yield from ("## Changes", "", *self.changes.lines())
 
     def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure:
-        """The files of the project."""
         reach = (f"the files of the project {self.project}",)
         return Exposure("transparent", "a change of files; what of them runs later is counted on the card", (), reach)
 
@@ -175,7 +170,6 @@ class ProjectChange(Action):
         return {**NO_CODE, "project": self.project}
 
     def gate_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
-        """The project's name."""
         return {"project": self.project, **shared}
 
     def bound(self, change: JobChange) -> BoundChange:
@@ -190,7 +184,6 @@ class BoundChange(ProjectChange):
     change: JobChange
 
     def card(self) -> Iterator[Item]:
-        """What is changed, and what arrives."""
         return change_facts(self.change)
 
     def walls(self) -> Iterator[Item]:
@@ -211,11 +204,9 @@ class BoundChange(ProjectChange):
         return self.change.project.device, self.change.project.inode
 
     def risks(self) -> tuple[tuple[Risk, bool, str], ...]:
-        """By the bytes of the change set."""
         return _risks(self.change.deletions, self.change.run_later)
 
     def meaning(self) -> dict[str, Any]:
-        """The project's name, what the bytes are, and what the project is."""
         names = ("sha256", "paths", "deletions", "run_later", "unseen", "hidden")
         change = {"project": self.change.project.to_json(), **{name: getattr(self.change, name) for name in names}}
         branch = {} if self.change.branch is None else {"branch": self.change.branch.to_json()}

@@ -1,8 +1,7 @@
 """The request for a change set: what `changes.tar` is and why, as gate 1 reads it.
 
-Invariant: the result is a valid draft of version 2, or the reason is raised. Names of paths are the agent's:
-where gate 1 would refuse the words in one, the draft leaves the names away and keeps the counts, for the
-table has all of them.
+Invariant: the result is a valid draft of version 2, or the reason is raised. Names of paths are the agent's: where gate
+1 would refuse the words in one, the draft leaves the names away and keeps the counts, for the table has all of them.
 """
 
 from __future__ import annotations
@@ -102,9 +101,8 @@ def said_changes(rows: Sequence[Row], sha256: str, *, named: bool = True) -> Cha
     """A request's words about a change set: its digest, how many changes of each kind, and, if `named`, the
     first of its paths. One that begins with a blank would be read as another.
     """
-    counts = count_changes(rows)
     listed = tuple((row.change, row.path) for row in rows[: limits.CHANGE_ROWS_LISTED] if named and row.path[0] != " ")
-    return Changes(sha256, counts["add"], counts["modify"], counts["delete"], counts["mode"], counts["type"], listed)
+    return Changes(sha256, **count_changes(rows), rows=listed)
 
 
 def left_out_lines(made: MadeChangeSet, *, names: bool = True) -> Iterator[str]:

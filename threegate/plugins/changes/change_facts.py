@@ -1,9 +1,8 @@
-"""The meaning of a change set, computed from its bytes: the facts that a Job binds, and the diff that a
-person reads.
+"""The meaning of a change set, computed from its bytes: the facts that a Job binds, and the diff that a person reads.
 
-Invariant: `job_change` is a pure function of the archive and the project's place, so it is the same when a
-request is approved and when it is launched. `path_diff` compares the current bytes with the new ones; both
-are read by us. A path without a diff has words that say why; one odd character never takes a diff away.
+Invariant: `job_change` is a pure function of the archive and the project's place, so it is the same when a request is
+approved and when it is launched. `path_diff` compares the current bytes with the new ones; both are read by us. A path
+without a diff has words that say why; one odd character never takes a diff away.
 """
 
 from __future__ import annotations
@@ -11,22 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from threegate.core import limits
 from threegate.core.printable import escape_of
-from threegate.plugins.changes.action import JobChange, ProjectPlace
+from threegate.plugins.changes.action import Changes, JobChange, ProjectPlace
+from threegate.plugins.changes.change_tar import ChangeSet
 from threegate.plugins.changes.path_rules import link_parts
 from threegate.plugins.changes.run_later import LinkNames, is_source, why_link_runs_later, why_runs_later
-from threegate.plugins.changes.table import EXECUTABLE, LINK, ChangeSetError, Row
+from threegate.plugins.changes.table import EXECUTABLE, LINK, ChangeSetError, Row, count_changes
+from threegate.plugins.changes.trees import Tree
 from threegate.request.characters import escaped
 from threegate.request.shown_whole import why_not_plain
 from threegate.review.line_diff import unified
-
-if TYPE_CHECKING:
-    from threegate.plugins.changes.action import Changes
-    from threegate.plugins.changes.change_tar import ChangeSet
-    from threegate.plugins.changes.trees import Tree
 
 _NO_TEXT: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f\udc80-\udcff]")
 """Control characters that text does not have, and bytes that are not UTF-8 (as `surrogateescape` decodes them)."""
@@ -121,10 +117,7 @@ def check_said(said: Changes, change: ChangeSet) -> None:
     """Refuse a request whose `## Changes` is not what its archive is. Raises ChangeSetError."""
     if said.sha256 != change.sha256:
         raise ChangeSetError("the digest in ## Changes is not that of changes.tar")
-    counted = dict.fromkeys(("add", "modify", "delete", "mode", "type"), 0)
-    for row in change.rows:
-        counted[row.change] += 1
-    for kind, count in counted.items():
+    for kind, count in count_changes(change.rows).items():
         if getattr(said, kind) != count:
             raise ChangeSetError(f"## Changes says {getattr(said, kind)} of {kind}, and changes.tar has {count}")
     rows = {(row.change, row.path) for row in change.rows}

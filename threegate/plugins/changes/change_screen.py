@@ -42,9 +42,7 @@ _KINDS: Final = {"100644": "file", "100755": "executable file", "120000": "symli
 
 
 def change_items(requested: RequestedChange, copy: Opened) -> tuple[Item, ...]:
-    """The whole change set, as items of a screen. If the project cannot be read, a line says so and no diff
-    is shown.
-    """
+    """The whole change set, as items of a screen. If the project cannot be read, a line says so instead of a diff."""
     try:
         with hold_project(requested.job.project) as held, copy.open() as stream:
             return tuple(_items(HeldTree(held), requested, stream))

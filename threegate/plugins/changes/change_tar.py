@@ -1,9 +1,8 @@
 """`changes.tar`: the one reader and the one writer of a change set.
 
-Invariant: a `ChangeSet` exists only if the table and the members of the archive agree entry for entry: each
-path that exists after the change is a member of exactly that kind, mode and sha256, and nothing else is in
-the archive. All of it is computed from the bytes; no claim in the archive is trusted. Source:
-docs/spec/8-agents.md, "Change sets".
+Invariant: a `ChangeSet` exists only if the table and the members of the archive agree entry for entry: each path that
+exists after the change is a member of exactly that kind, mode and sha256, and nothing else is in the archive. All of it
+is computed from the bytes; no claim in the archive is trusted. Source: docs/spec/8-agents.md, "Change sets".
 """
 
 from __future__ import annotations
@@ -34,10 +33,8 @@ from threegate.request.tar_reader import TarEntry, TarError, read_change_tar
 
 TABLE: Final = "changes.jsonl"
 """The archive's first member."""
-_HEAD: Final = tarfile.TarInfo().tobuf(tarfile.USTAR_FORMAT)
 _TREE: Final = "tree"
-"""The folder in the archive that represents the project's root, so that no path of a project collides with
-the table.
+"""The folder in the archive that represents the project's root, so that no path of a project collides with the table.
 """
 _MEMBER_MODES: Final[dict[int, Mode]] = {0o644: FILE, 0o755: EXECUTABLE}
 
@@ -111,8 +108,7 @@ def write_change_tar(rows: Sequence[Row], read_content: ReadContent, target: Bin
 def read_change_set(source: bytes | BinaryIO) -> ChangeSet:
     """Read and check an archive from an untrusted source. Raises ChangeSetError.
 
-    What depends on the project (links in the way, collisions with existing paths) is checked by
-    `checks.check_project`.
+    What depends on the project (links in the way, collisions with existing paths) is checked by `checks.check_project`.
     """
     stream = io.BytesIO(source) if isinstance(source, bytes) else source
     try:
@@ -189,31 +185,9 @@ def _add(archive: tarfile.TarFile, name: str, mode: int, content: bytes | None) 
     if content is None:
         info.type = tarfile.DIRTYPE
         archive.addfile(info)
-    elif name.isascii() and len(name) <= tarfile.LENGTH_NAME:
-        _write(archive, _header(name, mode, len(content)), content)
     else:
         info.size = len(content)
         archive.addfile(info, io.BytesIO(content))
-
-
-def _header(name: str, mode: int, size: int) -> bytes:
-    """The header of a file with a short name, as `tarfile` writes it in eight times the time: a change of many files
-    has one for each.
-    """
-    head = bytearray(_HEAD)
-    head[: len(name)] = name.encode()
-    head[100:108] = b"%07o\0" % mode
-    head[124:136] = b"%011o\0" % size
-    head[148:156] = b" " * 8
-    head[148:155] = b"%06o\0" % sum(head)
-    return bytes(head)
-
-
-def _write(archive: tarfile.TarFile, header: bytes, content: bytes) -> None:
-    assert archive.fileobj is not None
-    padding = b"\0" * (-len(content) % tarfile.BLOCKSIZE)
-    archive.fileobj.write(b"".join((header, content, padding)))
-    archive.offset += len(header) + len(content) + len(padding)
 
 
 def _add_link(archive: tarfile.TarFile, name: str, target: bytes) -> None:

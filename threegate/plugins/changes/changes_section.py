@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from threegate.core import limits
 from threegate.plugins.changes.action import CHANGE_KINDS, Changes, ProjectChange
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # every command loads this module, few parse Markdown
     from threegate.request.findings import Findings
     from threegate.request.sections import BodySection
 
@@ -58,15 +58,9 @@ def read_changes(section: BodySection, findings: Findings) -> Changes | None:
     counts = [_COUNT.fullmatch(line) for _, line in filled[1 : 1 + len(CHANGE_KINDS)]]
     rest = filled[1 + len(CHANGE_KINDS) :]
     known = [match[1] for match in counts if match is not None] == list(CHANGE_KINDS)
-    if (
-        digest is None
-        or not known
-        or [token.type for token in section.tokens if token.level == 0]
-        not in (
-            ["bullet_list_open", "bullet_list_close"],
-            ["bullet_list_open", "bullet_list_close", "fence"],
-        )
-    ):
+    blocks = [token.type for token in section.tokens if token.level == 0]
+    one_list = blocks[:2] == ["bullet_list_open", "bullet_list_close"] and blocks[2:] in ([], ["fence"])
+    if digest is None or not known or not one_list:
         findings.add("TG223", section.heading, 1, _FORM)
         return None
     if rest and (rest[0][1] != "```" or rest[-1][1] != "```"):

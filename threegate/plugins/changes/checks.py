@@ -1,22 +1,19 @@
-"""Whether a change set may be applied to the current project: checked by `approve`, and again right before
-applying.
+"""Whether a change set may be applied to the current project: checked by `approve`, and again right before applying.
 
-Invariant: pure except for reading the project relative to an open folder. `moved_on` says whether the project
-is still what the change was made from; any other problem refuses the change set whatever the project becomes.
-Source: docs/spec/8-agents.md, "Change sets".
+Invariant: pure except for reading the project relative to an open folder. `moved_on` says whether the project is still
+what the change was made from; any other problem refuses the change set whatever the project becomes. Source:
+docs/spec/8-agents.md, "Change sets".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from threegate.plugins.changes.path_rules import BARE, collision_key, is_workspace, link_parts, looks_bare
+from threegate.plugins.changes.change_tar import ChangeSet
+from threegate.plugins.changes.path_rules import BARE, is_workspace, link_parts, looks_bare
+from threegate.plugins.changes.project_paths import collision_key
 from threegate.plugins.changes.table import LINK, ChangeSetError, Row
 from threegate.plugins.changes.trees import Tree, TreeEntry, node_of
-
-if TYPE_CHECKING:
-    from threegate.plugins.changes.change_tar import ChangeSet
 
 
 def moved_on(project: Tree, rows: Sequence[Row]) -> tuple[str, ...]:

@@ -42,8 +42,7 @@ class ChangesWork(Work):
 def recover_changes(context: Context) -> Recovered:
     """Complete or revert every interrupted change. Raises TrailError.
 
-    A project that cannot be reached now keeps its stage folder: while that exists, no other change is made in
-    it.
+    A project that cannot be reached now keeps its stage folder: while that exists, no other change is made in it.
     """
     found = Recovered()
     with context.trail.locked() as held:

@@ -20,14 +20,8 @@ from threegate.core.canonical import sha256_hex
 from threegate.plugins.changes.change_tar import carried_bytes, change_tar, refuse_too_large
 from threegate.plugins.changes.fitting import fitting_rows
 from threegate.plugins.changes.ignored import IgnoreRules, Ignoring
-from threegate.plugins.changes.path_rules import (
-    BARE,
-    collision_key,
-    is_repository,
-    link_parts,
-    looks_bare,
-    path_problem,
-)
+from threegate.plugins.changes.path_rules import BARE, is_repository, link_parts, looks_bare, path_problem
+from threegate.plugins.changes.project_paths import collision_key
 from threegate.plugins.changes.table import (
     FOLDER,
     LINK,

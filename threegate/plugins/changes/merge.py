@@ -30,9 +30,7 @@ def base_name(path: str) -> str:
 
 
 def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
-    """The three-way merge of a text; None if both sides changed the same lines or it is not text. Raises
-    Unavailable.
-    """
+    """The three-way merge of a text; None if both sides changed a line, or it is not text. Raises Unavailable."""
     merged = merge_marked(ours, base, theirs)
     return merged[0] if merged is not None and not merged[1] else None
 
@@ -88,22 +86,18 @@ class MergedTree:
         self._merged = merged
 
     def names(self, path: str) -> Mapping[str, TreeEntry]:
-        """As `Tree.names`."""
         prefix = f"{path}/" if path else ""
         return {name: self._seen(prefix + name, entry) for name, entry in self._work.names(path).items()}
 
     def look(self, path: str) -> TreeEntry | None:
-        """As `Tree.look`."""
         entry = self._work.look(path)
         return None if entry is None else self._seen(path, entry)
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """As `Tree.chunks`."""
         merged = self._merged.get(path)
         return self._work.chunks(path) if merged is None else iter((merged.data,))
 
     def target(self, path: str) -> bytes:
-        """As `Tree.target`."""
         return self._work.target(path)
 
     def _seen(self, path: str, entry: TreeEntry) -> TreeEntry:

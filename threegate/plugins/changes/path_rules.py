@@ -9,15 +9,14 @@ docs/spec/8-agents.md, "Refused in a tar".
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 from threegate.core import limits
-from threegate.plugins.changes.project_paths import is_environment, is_guard, is_own
+from threegate.plugins.changes.project_paths import collision_key, folded, is_environment, is_guard, is_own
 from threegate.plugins.changes.table import LINK, ChangeSetError, Row
-from threegate.request.characters import JOINING, has_hidden
+from threegate.request.characters import has_hidden
 
 _REPOSITORIES: Final = frozenset(
     """.git .hg .jj .svn _svn _darcs .bzr .pijul .sl .fossil .fslckout _fossil_ _mtn .repo .arch-ids {arch}""".split()
@@ -37,7 +36,7 @@ def path_problem(path: str) -> str | None:
     """
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):
-        return "is no plain path inside the project"
+        return "is not a plain path inside the project"
     try:
         size, longest = len(path.encode()), max(len(part.encode()) for part in parts)
     except UnicodeEncodeError:
@@ -45,7 +44,7 @@ def path_problem(path: str) -> str | None:
     if has_hidden(path) or {"\n", "\t", "\\"} & set(path):
         return "has a name with hidden characters or backslashes"
     if len(parts) > limits.TAR_DEPTH - 1 or size > limits.TAR_PATH_BYTES - 8:
-        return f"lies deeper than {limits.TAR_DEPTH - 1} folders, or has more than {limits.TAR_PATH_BYTES - 8} bytes"
+        return f"is more than {limits.TAR_DEPTH - 1} folders deep, or has more than {limits.TAR_PATH_BYTES - 8} bytes"
     if longest > limits.TAR_NAME_BYTES:
         return f"has a name of more than {limits.TAR_NAME_BYTES} bytes"
     names = tuple(parts)
@@ -65,24 +64,12 @@ def is_repository(name: str) -> bool:
     """Whether a system of version control, on any file system, would take a name for its folder, or for the file that
     lists repositories inside.
     """
-    plain = collision_key(name).partition(":")[0].rstrip(" .")
+    plain = folded(name)
     return plain in _REPOSITORIES or plain in _REPOSITORY_FILES or _SHORT.fullmatch(plain) is not None
 
 
-@lru_cache(maxsize=1 << 14)
-def collision_key(name: str) -> str:
-    """What two names share that a file system without case or with Unicode normalisation takes for one, or that look
-    the same because they differ in joiners.
-    """
-    if name.isascii():
-        return name.lower()
-    name = name.translate(JOINING)
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-
-
 def link_parts(path: str, target: str) -> tuple[str, ...]:
-    """Where a symlink at `path` leads, as parts below the project's root. Raises ChangeSetError if it leads
-    out of it.
+    """Where a symlink at `path` leads, as parts below the project's root. Raises ChangeSetError if it leads out of it.
 
     By spelling; other links on the way are checked where the tree is known (`checks.py`).
     """
@@ -102,9 +89,7 @@ def link_parts(path: str, target: str) -> tuple[str, ...]:
 
 
 def check_paths(rows: Sequence[Row], targets: Mapping[str, str]) -> None:
-    """Refuse a change set by its paths and links alone. `targets` is path → target of its links. Raises
-    ChangeSetError.
-    """
+    """Refuse a change set by its paths and links alone. `targets` is path → target of a link. Raises ChangeSetError."""
     for path, problem in spelling_problems(rows, targets):
         raise ChangeSetError(f"{path}: {problem}")
 

@@ -95,9 +95,7 @@ class Project:
         return ProjectPath(reached.parts, reached.protected or path.protected)
 
     def _inside(self, target: str, done: list[str]) -> list[str]:
-        """The parts that a link's target adds. An absolute target starts at the root again, or leaves the
-        project.
-        """
+        """The parts that a link's target adds. An absolute target starts at the root again, or leaves the project."""
         if target.startswith("/"):
             inside = Path(os.path.normpath(target))
             if inside != self.root and self.root not in inside.parents:
@@ -137,11 +135,9 @@ class Project:
     def walk(
         self, start: tuple[str, ...] = (), *, depth: int | None = None, into_protected: bool = False
     ) -> Iterator[tuple[ProjectEntry, int]]:
-        """Every name below `start` in sorted order, with the descriptor of its folder (valid until the next
-        step).
+        """Every name below `start` in sorted order, with the descriptor of its folder (valid until the next step).
 
-        Protected folders are named and not entered unless requested; ThreeGate's own are left out. Raises
-        ProjectError.
+        Protected folders are named and not entered unless requested; ThreeGate's own are left out. Raises ProjectError.
         """
         with self.folder(start) as descriptor:
             yield from self._walk(descriptor, start, depth, into_protected)

@@ -18,15 +18,7 @@ from threegate.core import limits
 from threegate.request.characters import JOINING, has_hidden
 
 PROTECTED_FOLDERS: Final = frozenset({"secrets", "credentials", "data", "database", "db", "backup", "backups", ".git"})
-PROTECTED_PATTERNS: Final = (
-    ".env*",
-    "*.db",
-    "*.sqlite",
-    "*.sqlite3",
-    "*.sql",
-    "*.dump",
-    "*.bak",
-)
+PROTECTED_PATTERNS: Final = (".env*", "*.db", "*.sqlite", "*.sqlite3", "*.sql", "*.dump", "*.bak")
 _PROTECTED_BEGINNINGS: Final = tuple(pattern[:-1] for pattern in PROTECTED_PATTERNS if pattern.endswith("*"))
 _PROTECTED_ENDINGS: Final = tuple(pattern[1:] for pattern in PROTECTED_PATTERNS if pattern.startswith("*"))
 _ENVIRONMENT: Final = re.compile(r"\.env(?:[._-].*)?", re.DOTALL)
@@ -100,13 +92,21 @@ def is_guard(parts: tuple[str, ...]) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
+def collision_key(name: str) -> str:
+    """What two names share that a file system without case or with Unicode normalisation takes for one, or that look
+    the same because they differ in joiners.
+    """
+    if name.isascii():
+        return name.lower()
+    name = name.translate(JOINING)
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+@lru_cache(maxsize=1 << 14)
 def folded(name: str) -> str:
     """A name as the most forgiving file system would compare it."""
-    compatible = name.lower()
-    if not name.isascii():
-        name = name.translate(JOINING)
-        compatible = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return compatible.partition(":")[0].rstrip(" .") or compatible
+    key = collision_key(name)
+    return key.partition(":")[0].rstrip(" .") or key
 
 
 @lru_cache(maxsize=1 << 10)

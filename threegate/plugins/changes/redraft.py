@@ -88,9 +88,7 @@ def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
 
 
 class _Merging:
-    """The entries of a change set compared with the current project: kept, merged, already there, or in
-    conflict.
-    """
+    """The entries of a change set compared with the current project: kept, merged, already there, or in conflict."""
 
     def __init__(self, change: ChangeSet, base: Path | None) -> None:
         self._change = change
@@ -155,9 +153,7 @@ class _Merging:
 
 
 def _merged(merging: _Merging, reviewed: ReviewedDraft, change: RequestedChange) -> bytes:
-    """`changes.tar` of the merged entries; empty if the project has not changed. Raises Refused,
-    InvalidInput.
-    """
+    """`changes.tar` of the merged entries; empty if the project has not changed. Raises Refused, InvalidInput."""
     place = change.job.project
     with hold_project(place) as held, reviewed.inputs[0].open() as stream:
         tree = HeldTree(held)
@@ -200,9 +196,7 @@ def _content(merging: _Merging, change: ChangeSet, stream: BinaryIO, row: Row) -
 
 
 def _request(context: Context, old: Request, merging: _Merging, data: bytes, inbox: Path) -> Request:
-    """The new draft, read by gate 1; without the paths if it refuses the words in one. Raises
-    InvalidInput.
-    """
+    """The new draft, read by gate 1; without the paths if it refuses the words in one. Raises InvalidInput."""
     now = datetime.now(UTC).replace(microsecond=0)
     with context.trail.locked() as held:
         request_id = free_request_id(held, old.request_id)

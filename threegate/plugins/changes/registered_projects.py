@@ -82,9 +82,7 @@ def typed_path(path: Path) -> Path:
 
 
 def remove_project(workspace: Workspace, name: str, *, actor: str) -> ProjectPlace:
-    """Remove a project from the list; nothing in its folder is touched. Raises InvalidInput, TrailError,
-    OSError.
-    """
+    """Remove a project from the list; nothing in its folder is touched. Raises InvalidInput, TrailError, OSError."""
     trail = Trail(workspace)
     with trail.locked() as held:
         known = read_projects(workspace)

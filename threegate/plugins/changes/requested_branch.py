@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from threegate.core.errors import Refused
-from threegate.plugins.changes.action import JobBranch
+from threegate.plugins.changes.action import JobBranch, ProjectPlace
 from threegate.plugins.changes.branch_plan import BRANCHES, planned
 from threegate.plugins.changes.change_tar import ChangeSet
 from threegate.plugins.changes.commit_chain import CarriedCommit
@@ -20,11 +20,8 @@ from threegate.plugins.changes.commit_message import commit_message, one_message
 from threegate.plugins.changes.project_repository import BranchRefused, ProjectRepository
 from threegate.plugins.changes.projects import hold_project
 from threegate.plugins.changes.trees import HeldTree
-
-if TYPE_CHECKING:
-    from threegate.plugins.changes.action import ProjectPlace
-    from threegate.request.model import Request
-    from threegate.trail.payloads.payload import Owner
+from threegate.request.model import Request
+from threegate.trail.payloads.payload import Owner
 
 
 def requested_branch(

@@ -11,26 +11,23 @@ import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from threegate.core.errors import InvalidInput, Refused
-from threegate.plugins.changes.action import BoundChange, ProjectChange
+from threegate.plugins.changes.action import BoundChange, JobChange, ProjectChange, ProjectPlace
 from threegate.plugins.changes.change_facts import ChangedPath, changed_paths, check_said, job_change
 from threegate.plugins.changes.change_tar import ChangeSet, read_change_set
 from threegate.plugins.changes.changes_section import COMMITS
 from threegate.plugins.changes.checks import check_project, moved_on
+from threegate.plugins.changes.commit_chain import CarriedCommit, read_commits_tar
 from threegate.plugins.changes.projects import find_project, hold_project
+from threegate.plugins.changes.protected_paths import ProtectedPaths
+from threegate.plugins.changes.requested_branch import requested_branch
 from threegate.plugins.changes.section import AgentsSettings
 from threegate.plugins.changes.table import ChangeSetError
 from threegate.plugins.changes.trees import HeldTree
 from threegate.request.backend import Binding, Bound
-from threegate.request.model import CHOICES, Delivery
-
-if TYPE_CHECKING:
-    from threegate.plugins.changes.action import JobChange, ProjectPlace
-    from threegate.plugins.changes.commit_chain import CarriedCommit
-    from threegate.request.model import Request
-    from threegate.request.shown_whole import OpenInput
+from threegate.request.model import CHOICES, Delivery, Request
+from threegate.request.shown_whole import OpenInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +81,7 @@ def requested_change(binding: Binding) -> RequestedChange:
         paths = tuple(changed_paths(change, stream))
         commits, unfit = _commits(request, way, open_input, settings.section(AgentsSettings).protected), None
         job = job_change((*paths, *(path for _, some in commits for path in some)), change, place)
-        if place.deliver == "branch":  # late: most projects get files
-            from threegate.plugins.changes.requested_branch import requested_branch
-
+        if place.deliver == "branch":
             try:
                 if way == "commits" and not commits:
                     raise Refused(
@@ -96,15 +91,8 @@ def requested_change(binding: Binding) -> RequestedChange:
                 job = replace(job, branch=requested_branch(place, request, change, stream, binding.owner, carried))
             except Refused as error:
                 unfit = error
-    return RequestedChange(
-        action=asked.bound(job),
-        change=change,
-        paths=paths,
-        unfit=unfit,
-        way=way,
-        ways=_ways(place, request),
-        commits=commits,
-    )
+    action, ways = asked.bound(job), _ways(place, request)
+    return RequestedChange(action=action, change=change, paths=paths, unfit=unfit, way=way, ways=ways, commits=commits)
 
 
 def _commits(
@@ -114,8 +102,6 @@ def _commits(
     item = next((item for item in request.inputs if item.name == COMMITS), None)
     if way != "commits" or item is None:
         return ()
-    from threegate.plugins.changes.commit_chain import read_commits_tar
-
     try:
         with open_input(item) as stream:
             commits = read_commits_tar(stream)
@@ -137,8 +123,6 @@ def _refuse_protected(change: ChangeSet, patterns: Sequence[str]) -> None:
     """Raises ChangeSetError for a path that the settings protect from agents."""
     if not patterns:
         return
-    from threegate.plugins.changes.protected_paths import ProtectedPaths  # imported late: hardly anybody has set any
-
     protected = ProtectedPaths(patterns)
     for row in change.rows:
         if protected.has(row.path):
@@ -163,9 +147,6 @@ def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:
             raise Refused("project_changed", f"{place.path}: cannot be read ({error.strerror or error})") from None
     if moved:
         more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
-        raise Refused(
-            "project_changed",
-            f"{moved[0]}{more}: the project moved on since the change was made{advice}",
-        )
+        raise Refused("project_changed", f"{moved[0]}{more}: the project moved on since the change was made{advice}")
     if requested.unfit is not None:
         raise requested.unfit

@@ -17,7 +17,7 @@ from typing import Final
 
 from threegate.core import limits
 from threegate.plugins.changes.file_kinds import SETTINGS, ending_of, kind_of
-from threegate.plugins.changes.path_rules import collision_key
+from threegate.plugins.changes.project_paths import collision_key
 
 _TABLE: Final[tuple[tuple[str, str], ...]] = (
     (

@@ -61,8 +61,7 @@ class AgentSettings(Table):
         description="models it may ask for, the usual one first; empty: the profile's",
     )
     key: str = setting(
-        default="",
-        description="name of the secret (`secrets.NAME`) with the endpoint's key; it never enters the jail",
+        default="", description="name of the secret (`secrets.NAME`) with the endpoint's key; it never enters the jail"
     )
     requests: int = setting(default=2000, ge=1, description="requests to the model that one run may make")
     megabytes: int = setting(default=1024, ge=1, description="MiB that one run may send to and get from the model")

@@ -21,7 +21,8 @@ from threegate.plugins.changes.table import EXECUTABLE, FILE, FOLDER, LINK, Mode
 
 Kind = Literal["file", "folder", "link", "whiteout", "other"]
 
-_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY
+ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""Errors that mean: nothing is at this path, or a part of it is not a folder."""
 _OPAQUE: Final = ("user.overlay.opaque", "trusted.overlay.opaque")
 _SPECIAL: Final[Mapping[int, str]] = {
     stat.S_IFIFO: "is a FIFO",
@@ -79,27 +80,32 @@ class Tree(Protocol):
         ...
 
 
+@contextmanager
+def folder_inside(root: int, path: str) -> Iterator[int]:
+    """A folder below an open one, opened again each time: no entry is assumed to be where it was. Raises OSError."""
+    descriptor = open_inside(root, path or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class HeldTree:
     """A tree below a folder that is held open; it stays the caller's to close."""
 
-    def __init__(self, folder: HeldFolder) -> None:
-        self._root = folder.fileno()
+    def __init__(self, folder: HeldFolder | int) -> None:
+        self._root = folder if isinstance(folder, int) else folder.fileno()
 
     def names(self, path: str) -> Mapping[str, TreeEntry]:
         found: dict[str, TreeEntry] = {}
         try:
-            descriptor = open_inside(self._root, path or ".", _FOLDER_FLAGS)
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-                return found
-            raise
-        try:
-            with os.scandir(descriptor) as entries:
+            with folder_inside(self._root, path) as folder, os.scandir(folder) as entries:
                 for item in entries:
                     with suppress(FileNotFoundError):
                         found[item.name] = _entry(item.stat(follow_symlinks=False))
-        finally:
-            os.close(descriptor)
+        except OSError as error:
+            if error.errno not in ABSENT:
+                raise
         return found
 
     def look(self, path: str) -> TreeEntry | None:
@@ -109,7 +115,7 @@ class HeldTree:
             with self._parent(path) as (parent, name):
                 return _entry(os.stat(name, dir_fd=parent, follow_symlinks=False))
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            if error.errno in ABSENT:
                 return None
             raise
 
@@ -131,45 +137,32 @@ class HeldTree:
         left, seen = [""], 0
         while left:
             folder = left.pop()
-            try:
-                descriptor = open_inside(self._root, folder or ".", _FOLDER_FLAGS)
-            except OSError:
-                continue
-            try:
-                with os.scandir(descriptor) as entries:
-                    for item in entries:
-                        seen += 1
-                        if seen > most:
-                            raise TreeTooLarge
-                        path = f"{folder}/{item.name}" if folder else item.name
-                        if item.is_symlink():
-                            with suppress(OSError):
-                                yield path, os.readlink(item.name, dir_fd=descriptor)
-                        elif item.name not in skipped and item.is_dir(follow_symlinks=False):
-                            left.append(path)
-            finally:
-                os.close(descriptor)
+            with suppress(OSError), folder_inside(self._root, folder) as descriptor, os.scandir(descriptor) as entries:
+                for item in entries:
+                    seen += 1
+                    if seen > most:
+                        raise TreeTooLarge
+                    path = f"{folder}/{item.name}" if folder else item.name
+                    if item.is_symlink():
+                        with suppress(OSError):
+                            yield path, os.readlink(item.name, dir_fd=descriptor)
+                    elif item.name not in skipped and item.is_dir(follow_symlinks=False):
+                        left.append(path)
 
     def opaque(self, path: str) -> bool:
         """Whether a folder of an overlay's upper tree hides what is below it in the base."""
-        descriptor = open_inside(self._root, path or ".", _FOLDER_FLAGS)
-        try:
+        with folder_inside(self._root, path) as descriptor:
             for name in _OPAQUE:
                 with suppress(OSError):
                     if os.getxattr(descriptor, name) == b"y":
                         return True
-            return False
-        finally:
-            os.close(descriptor)
+        return False
 
     @contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
         above, _, name = path.rpartition("/")
-        descriptor = open_inside(self._root, above or ".", _FOLDER_FLAGS)
-        try:
+        with folder_inside(self._root, above) as descriptor:
             yield descriptor, name
-        finally:
-            os.close(descriptor)
 
 
 class OverlayTree:
@@ -233,7 +226,7 @@ def read_chunks(descriptor: int, path: str) -> Iterator[bytes]:
     """The bytes of an open regular file. Raises TreeChanged when it is none, or changed meanwhile; OSError."""
     before = os.fstat(descriptor)
     if not stat.S_ISREG(before.st_mode):
-        raise TreeChanged(errno.EINVAL, "is no regular file", path)
+        raise TreeChanged(errno.EINVAL, "is not a regular file", path)
     size = 0
     while chunk := os.read(descriptor, limits.MIB):
         size += len(chunk)

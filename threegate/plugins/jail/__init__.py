@@ -1,3 +1,1 @@
-"""The jail: bubblewrap, its system calls and limits, and the proxy to allowed hosts; for agents and for tool
-servers.
-"""
+"""The jail: bubblewrap, its system calls and limits, and the proxy to allowed hosts; for agents and tool servers."""

@@ -1,4 +1,4 @@
-"""The freezer of one jail: a cgroup whose processes stand still, and cannot make themselves go on. Only root can make
+"""The freezer of one jail: a cgroup whose processes are frozen and cannot resume themselves. Only root can create
 one; without it a jail is stopped by signals, which its processes can undo.
 
 Invariant: a jail counts as frozen only while the kernel says so of the whole cgroup.
@@ -12,13 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from threegate.plugins.jail.jail_cgroup import remove_cgroup
+
 _ROOT: Final = Path("/sys/fs/cgroup")
 _LOOK_SECONDS: Final = 0.002
-_EMPTY_SECONDS: Final = 2.0
 
 
 def make_freezer(name: str) -> tuple[Path, ...]:
-    """Make one for the run `name`; the file that its first process writes its id into, none where it cannot be had."""
+    """Create one for the run `name`; return the file that its first process writes its id into, or nothing."""
     if os.geteuid() != 0:
         return ()
     folder = _folder(name)
@@ -30,7 +31,7 @@ def make_freezer(name: str) -> tuple[Path, ...]:
 
 
 def freeze(name: str, seconds: float) -> bool:
-    """Freeze a run; False if it has no freezer, or does not stand still in this time."""
+    """Freeze a run; False if it has no freezer, or is not frozen in this time."""
     folder = _folder(name)
     until = time.monotonic() + seconds
     while _set(folder, frozen=True):
@@ -59,15 +60,9 @@ def is_frozen(name: str) -> bool:
 
 
 def remove_freezer(name: str) -> None:
-    """Remove it. What is left in it was killed, and with version 1 dies when it is thawed."""
-    folder = _folder(name)
-    until = time.monotonic() + _EMPTY_SECONDS
-    thaw(name)
-    while folder.is_dir() and time.monotonic() < until:
-        try:
-            folder.rmdir()
-        except OSError:
-            time.sleep(_LOOK_SECONDS)
+    """Remove it. What is left in it was killed."""
+    thaw(name)  # with version 1 a killed process dies only then
+    remove_cgroup(_folder(name))
 
 
 def _folder(name: str) -> Path:
@@ -82,14 +77,7 @@ def _control(folder: Path) -> str:
 def _set(folder: Path, *, frozen: bool) -> bool:
     control = _control(folder)
     words = ("THAWED", "FROZEN") if control == "freezer.state" else ("0", "1")
-    try:
-        descriptor = os.open(folder / control, os.O_WRONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        os.write(descriptor, words[frozen].encode())
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
+    with suppress(OSError), open(folder / control, "r+b", buffering=0) as file:  # never creates it, as "w" would
+        file.write(words[frozen].encode())
+        return True
+    return False

@@ -1,13 +1,12 @@
 """The proxy to hosts that a person allowed for one run: a separate process outside the jail.
 
-Invariant: it accepts only a CONNECT to port 443 of a listed name. A name that is not listed is never looked
-up, and a listed one that resolves to an address that is not public is refused. The forwarded data is not
-inspected: the card and the docs say "may send anything there". Each host that was reached or refused is
-logged (`host_log`). At most AGENT_HOST_CONNECTIONS are open at a time, so the memory that it holds for an agent is
-bounded.
+Invariant: it accepts only a CONNECT to port 443 of a listed name. A name that is not listed is never looked up, and a
+listed one that resolves to an address that is not public is refused. The forwarded data is not inspected: the card and
+the docs say "may send anything there". Each host that was reached or refused is logged (`host_log`). At most
+AGENT_HOST_CONNECTIONS are open at a time, so the memory that it holds for an agent is bounded.
 
-Run as ``python -m threegate.plugins.jail.host_proxy SOCKET LOG HOST…``: two descriptors, of the listening socket and
-of the log file. It exits when stdin closes.
+Run as ``python -m threegate.plugins.jail.host_proxy SOCKET LOG HOST…``: two descriptors, of the listening socket and of
+the log file. It exits when stdin closes.
 """
 
 from __future__ import annotations

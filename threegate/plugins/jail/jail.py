@@ -180,6 +180,11 @@ class Account:
         """Whether no change of account is needed."""
         return self.uid == os.geteuid()
 
+    @property
+    def change(self) -> list[str]:
+        """The options of setpriv(1) that change to it."""
+        return [] if self.is_own else ["--reuid", str(self.uid), "--regid", str(self.gid), "--clear-groups"]
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -222,16 +227,14 @@ class JailProcess(subprocess.Popen[bytes]):
     def wait_empty(self) -> None:
         """Kill everything left in the jail, and wait until it is gone. Raises Unavailable if a process does
         not go away.
-
-        bubblewrap itself may exit before the agent's background processes. If it was killed before it
-        released the first process, that one would wait for ever: the kernel kills it with bubblewrap only
-        after the release.
         """
         if self.poll() is None:
             self.kill()
             self.wait()
         if self.first < 0:
             return
+        # bubblewrap may exit before the agent's background processes. If it was killed before it released the first
+        # process, that one would wait for ever: the kernel kills it with bubblewrap only after the release.
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.first, signal.SIGKILL)
         ended = select.poll()
@@ -267,9 +270,8 @@ class Jail:
         """The whole command line for `argv` in the jail, and the descriptors that it reads; they are closed
         with the block.
 
-        `begin` False leaves out the relays; bubblewrap writes information about the jail into `info`. Its options
-        are in a file and not on the line, because the jail's first process keeps the line, and the line would show
-        this machine's paths. Raises Unavailable, with the Debian package, if a program is missing.
+        `begin` False leaves out the relays; bubblewrap writes information about the jail into `info`. Raises
+        Unavailable, with the Debian package, if a program is missing.
         """
         if missing := missing_packages():
             raise Unavailable(
@@ -278,10 +280,11 @@ class Jail:
             )
         with ExitStack() as held:
             filters = [seccomp_programs.system_calls(), seccomp_programs.terminal_input()]
-            etc = [_memory_file(text) for text in _ETC.values()]
+            etc = [memory_file(text) for text in _ETC.values()]
             for descriptor in (*filters, *etc):
                 held.callback(os.close, descriptor)
-            options = _memory_file("".join(f"{word}\0" for word in self._bubblewrap(filters, etc, info)))
+            # Not on the line: the jail's first process keeps that, and it would show this machine's paths.
+            options = memory_file("".join(f"{word}\0" for word in self._bubblewrap(filters, etc, info)))
             held.callback(os.close, options)
             # Set inside: a limit set outside would count all processes of the account.
             inside = ["/usr/bin/prlimit", f"--nproc={self.processes}", "--"]
@@ -297,40 +300,14 @@ class Jail:
             mounts += [f"merged{number}", layered.options(len(sources))]
             sources += layered.sources
         sources += [bound.source for bound in self.bound]
-        own = self.account.is_own
-        user = ["--user", "--map-root-user"] if own else []
-        change = [] if own else ["--reuid", str(self.account.uid), "--regid", str(self.account.gid), "--clear-groups"]
-        return [
-            "/bin/sh",
-            "-c",
-            _ENTERING,
-            "enter",
-            *map(str, self.cgroups),
-            ":",
-            "/usr/bin/unshare",
-            *user,
-            "--mount",
-            "--propagation=private",
-            "--",
-            "/bin/sh",
-            "-c",
-            _STAGING,
-            "stage",
-            _STAGE,
-            f"size={self.tmp_bytes},nr_inodes={self.tmp_bytes // limits.TMP_BYTES_PER_NAME}",
-            *map(str, sources),
-            ":",
-            *mounts,
-            ":",
-            "/usr/bin/setpriv",
-            *change,
-            "--no-new-privs",
-            "--",
-            "/usr/bin/prlimit",
-            "--core=0",
-            f"--nofile={limits.AGENT_OPEN_FILES}",
-            "--",
-        ]
+        # Without a change of account only a user namespace allows mounts.
+        user = ["--user", "--map-root-user"] if self.account.is_own else []
+        bounds = f"size={self.tmp_bytes},nr_inodes={self.tmp_bytes // limits.TMP_BYTES_PER_NAME}"
+        line = ["/bin/sh", "-c", _ENTERING, "enter", *map(str, self.cgroups), ":"]
+        line += ["/usr/bin/unshare", *user, "--mount", "--propagation=private", "--"]
+        line += ["/bin/sh", "-c", _STAGING, "stage", _STAGE, bounds, *map(str, sources), ":", *mounts, ":"]
+        line += ["/usr/bin/setpriv", *self.account.change, "--no-new-privs", "--"]
+        return [*line, "/usr/bin/prlimit", "--core=0", f"--nofile={limits.AGENT_OPEN_FILES}", "--"]
 
     def _bubblewrap(self, filters: Sequence[int], etc: Sequence[int], info: int | None) -> list[str]:
         """The options of bubblewrap, environment included."""
@@ -392,8 +369,7 @@ class Jail:
         """Start `argv` in the jail; it dies with this process. With `terminal`, its stdin becomes the agent's
         controlling terminal.
 
-        Call it from the main thread: the kernel kills the jail with the thread that started it. Raises
-        Unavailable.
+        Call it from the main thread: the kernel kills the jail with the thread that started it. Raises Unavailable.
         """
         # A separate session inside: signals from Ctrl-C reach the agent's processes but not bubblewrap.
         words = ["/usr/bin/setsid", "--ctty", *argv] if terminal else argv
@@ -445,13 +421,7 @@ def measure_walls(account: Account) -> dict[str, bool]:
     found = {
         f"{name} namespace": bool(places.get(short))
         and places[short] != Path(f"/proc/self/ns/{short}").readlink().name.partition(":")[2]
-        for name, short in (
-            ("mount", "mnt"),
-            ("pid", "pid"),
-            ("net", "net"),
-            ("ipc", "ipc"),
-            ("user", "user"),
-        )
+        for name, short in (("mount", "mnt"), ("pid", "pid"), ("net", "net"), ("ipc", "ipc"), ("user", "user"))
     }
     return {
         **found,
@@ -490,9 +460,7 @@ def _covered(names: Sequence[str], source: str) -> list[str]:
 
 
 def check_walls(account: Account) -> None:
-    """Raises Unavailable with the reason if the jail cannot be created here, or one of WALLS is not in force
-    in it.
-    """
+    """Raises Unavailable with the reason if the jail cannot be created here, or one of WALLS is not in force in it."""
     wrong = [name for name, holds in measure_walls(account).items() if not holds]
     if wrong:
         raise Unavailable(
@@ -543,7 +511,8 @@ def _why_not(said: str) -> str:
     return f"no jail is possible here: {said[:200]}"
 
 
-def _memory_file(text: str) -> int:
+def memory_file(text: str) -> int:
+    """A new descriptor of a file in memory, read from its start: for what must be in no argument and on no disk."""
     descriptor = os.memfd_create("jail", os.MFD_CLOEXEC)
     os.write(descriptor, text.encode())
     os.lseek(descriptor, 0, os.SEEK_SET)

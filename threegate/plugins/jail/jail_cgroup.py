@@ -14,55 +14,60 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from threegate.core import limits
+
 _ROOT: Final = Path("/sys/fs/cgroup")
-_MIB: Final = 1 << 20
 _EMPTY_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class JailCgroup:
-    """The cgroups of one run. `entered` are the files that a process writes its id into."""
+    """The cgroup of one run, if it has one. `held` and `missing` name the limits, in words."""
 
-    folders: tuple[Path, ...]
+    folder: Path | None
     held: tuple[str, ...]
-    """Enforced limits, in words."""
     missing: tuple[str, ...]
 
     @property
     def entered(self) -> tuple[Path, ...]:
-        """`cgroup.procs` of each."""
-        return tuple(folder / "cgroup.procs" for folder in self.folders)
+        """The files that a process writes its id into."""
+        return () if self.folder is None else (self.folder / "cgroup.procs",)
 
     @classmethod
     def make(cls, name: str, *, memory_mb: int) -> JailCgroup:
-        """Create them with this limit; 0 means no limit. A limit that cannot be set is in `missing`."""
+        """Create it with this limit; 0 means no limit. A limit that cannot be set is in `missing`."""
         if not memory_mb:
-            return cls((), (), ())
+            return cls(None, (), ())
         if os.geteuid() != 0:
-            return cls((), (), ("memory",))
+            return cls(None, (), ("memory",))
         version_1 = (_ROOT / "memory").is_dir()
         folder = (_ROOT / "memory" if version_1 else _ROOT) / f"threegate-{name}"
         file = folder / ("memory.limit_in_bytes" if version_1 else "memory.max")
-        value = str(memory_mb * _MIB)
-        folders: tuple[Path, ...] = ()
+        value = str(memory_mb * limits.MIB)
+        made = None
         with suppress(OSError):
             folder.mkdir()
-            folders = (folder,)
+            made = folder
             file.write_text(value)
             if file.read_text().strip() == value:
-                return cls(folders, ("memory",), ())
-        return cls(folders, (), ("memory",))
+                return cls(folder, ("memory",), ())
+        return cls(made, (), ("memory",))
 
     def close(self) -> None:
-        """Remove them. Their processes were killed; the kernel may take a moment to reap the last one."""
-        until = time.monotonic() + _EMPTY_SECONDS
-        for folder in self.folders:
-            while folder.is_dir() and time.monotonic() < until:
-                try:
-                    folder.rmdir()
-                except OSError:
-                    time.sleep(_LOOK_SECONDS)
+        """Remove it; its processes were killed."""
+        if self.folder is not None:
+            remove_cgroup(self.folder)
+
+
+def remove_cgroup(folder: Path) -> None:
+    """Remove a cgroup whose processes were killed."""
+    until = time.monotonic() + _EMPTY_SECONDS
+    while folder.is_dir() and time.monotonic() < until:
+        try:
+            folder.rmdir()
+        except OSError:  # the kernel may take a moment to reap the last one
+            time.sleep(_LOOK_SECONDS)
 
 
 def sweep_cgroups(kind: str) -> None:

@@ -1,9 +1,8 @@
-"""The two seccomp programs of the jail, compiled by libseccomp: the system calls of the ERA profile, and no
-input injection into a terminal.
+"""The two seccomp programs of the jail, compiled by libseccomp: the system calls of the ERA profile, and no input
+injection into a terminal.
 
-Invariant: the first program is an allowlist (defined in `jail/seccomp.py`). The second refuses the two ioctls
-that inject input into a terminal; the kernel uses only the lower 32 bits of the number, and so does the
-program.
+Invariant: the first program is an allowlist (defined in `jail/seccomp.py`). The second refuses the two ioctls that
+inject input into a terminal; the kernel uses only the lower 32 bits of the number, and so does the program.
 """
 
 from __future__ import annotations
@@ -29,18 +28,11 @@ _LOWER: Final = 0xFFFFFFFF
 class _Argument(ctypes.Structure):
     """struct scmp_arg_cmp of seccomp.h; with a masked comparison `a` is the mask and `b` the value."""
 
-    _fields_ = [
-        ("index", ctypes.c_uint),
-        ("how", ctypes.c_int),
-        ("a", ctypes.c_uint64),
-        ("b", ctypes.c_uint64),
-    ]
+    _fields_ = [("index", ctypes.c_uint), ("how", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64)]
 
 
 def system_calls() -> int:
-    """A descriptor, read from its start, of the program that allows the calls of the ERA profile. Raises
-    Unavailable.
-    """
+    """A descriptor, at its start, of the program that allows the calls of the ERA profile. Raises Unavailable."""
     return _exported(profile())
 
 

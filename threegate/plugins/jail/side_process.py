@@ -73,9 +73,7 @@ class SideProcess:
 def start_host_proxy(
     listener: socket.socket, hosts: Sequence[str], cgroups: Sequence[Path] = ()
 ) -> tuple[SideProcess, int]:
-    """The proxy to allowed hosts, and a descriptor of its log, which the caller closes. Raises
-    Unavailable.
-    """
+    """The proxy to allowed hosts, and a descriptor of its log, which the caller closes. Raises Unavailable."""
     log = os.memfd_create("hosts", os.MFD_CLOEXEC)
     os.write(log, unlisted_line(0))
     descriptors = (listener.fileno(), log)

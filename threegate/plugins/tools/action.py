@@ -86,7 +86,9 @@ class JobServer:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall(Action):
-    """One tool of one server is called as it was pinned, with the arguments as canonical JSON."""
+    """One tool of one server is called as it was pinned, with the arguments as canonical JSON. What each member is for
+    is said in `request/action.py`.
+    """
 
     runs_code: ClassVar[bool] = False
     grouped: ClassVar[bool] = True
@@ -110,7 +112,6 @@ class ToolCall(Action):
 
     @property
     def does(self) -> str:
-        """What is called."""
         return f"calls {self.name}"
 
     def arguments(self) -> dict[str, Any]:
@@ -125,19 +126,15 @@ class ToolCall(Action):
         return _leaves(self.arguments())
 
     def parts(self) -> Mapping[str, Any]:
-        """The whole call."""
         return {"call": self}
 
     def keys(self) -> Mapping[str, str]:
-        """The server, and its manifest."""
         return {"server": self.server, "manifest_sha256": self.manifest_sha256}
 
     def tool_key(self, tool: str | None) -> str:
-        """The tool's name at the server."""
         return self.tool
 
     def tool_named(self, tool: str | None) -> str:
-        """The tool, with its server."""
         return self.name
 
     def risks(self) -> tuple[tuple[Risk, bool, str], ...]:
@@ -145,29 +142,23 @@ class ToolCall(Action):
         return (("medium", True, "it calls a program that is not in the request"),)
 
     def without_open(self) -> ToolCall:
-        """Which tool of which server, as pinned."""
         return replace(self, arguments_json="")
 
     def texts(self) -> tuple[ActionText, ...]:
-        """The arguments."""
         return (ActionText("call", self.arguments_json),)
 
     def body(self, inputs: Sequence[Input]) -> Iterator[str]:
-        """Arguments (JSON)."""
         yield from ("## Arguments (JSON)", "", *fenced(self.arguments_json, "json"))
 
     def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure:
-        """The tool."""
         reach = (f"the tool {self.tool} of the server {self.server}",)
         return Exposure("transparent", "the call is on the screen; its server is one that was added", (), reach)
 
     def meaning(self) -> dict[str, Any]:
-        """The call with the digest of its arguments."""
         facts = {name: getattr(self, name) for name in ("server", "tool", "manifest_sha256")}
         return {**NO_CODE, "call": {**facts, "arguments_sha256": sha256_of(self.arguments_json)}}
 
     def gate_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments, and nothing besides."""
         return self.arguments()
 
     def names(self) -> Iterator[Item]:
@@ -181,21 +172,19 @@ class ToolCall(Action):
             yield Quote(laid_out, head, None, "the arguments")
 
     def may_change(self, project: str | None) -> bool:
-        """It changes none."""
         return True
 
     @property
     def stateful(self) -> bool:
-        """Only what is bound knows its server's state."""
+        """Only `BoundCall` knows its server's state."""
         return False
 
     def digests(self) -> Iterator[Item]:
-        """The manifest."""
         yield Field("manifest", self.manifest_sha256)
 
     @property
     def sends_out(self) -> bool:
-        """Its server is not known here."""
+        """As long as nothing is known of its server."""
         return True
 
     def bound(self, host: JobServer) -> BoundCall:
@@ -210,13 +199,11 @@ class BoundCall(ToolCall):
     host: JobServer
 
     def names(self) -> Iterator[Item]:
-        """The call, and the state that it finds."""
         yield from ToolCall.names(self)
         if self.host.state is not None:
             yield from _state_items(self.host.state)
 
     def walls(self) -> Iterator[Item]:
-        """How the server is started."""
         host = self.host
         yield Fact("server in", host.place)
         if host.image:
@@ -236,11 +223,9 @@ class BoundCall(ToolCall):
         return bool(self.host.hosts) or self.host.place not in ("jail", "era")
 
     def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure:
-        """The tool, and what its server reaches."""
         return ToolCall.exposure(self, workdir, inputs).reaching(self.host.reach())
 
     def meaning(self) -> dict[str, Any]:
-        """The call, and the server."""
         return {**ToolCall.meaning(self), "server": self.host.meaning()}
 
     def why_other(self) -> tuple[str, str]:

@@ -25,21 +25,12 @@ class _TooMuchError(Exception):
 
 def why_unfit(schema: Mapping[str, Any], arguments: Any) -> str | None:
     """What is wrong with the arguments, in one line that repeats no value; None if they fit."""
-    return _why_unfit(json.dumps(schema), json.dumps(arguments))
-
-
-@lru_cache(maxsize=limits.TOOL_CHECKS_KNOWN)
-def _why_unfit(schema_text: str, arguments_json: str) -> str | None:
-    """A pure function of the two texts: a call is checked when it is drafted, promoted and launched, with the same
-    answer.
-    """
     from jsonschema import validators
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
-    schema, arguments = json.loads(schema_text), json.loads(arguments_json)
     known = validators.validator_for(schema, default=validators.Draft202012Validator)
     try:
-        wrong = _why_no_schema(schema_text)
+        wrong = _why_no_schema(json.dumps(schema))
         if wrong is not None:
             return f"{_UNDECIDED}: at {_shown(wrong)} it is not a JSON Schema"
         _CHECK.steps = 0
@@ -99,11 +90,7 @@ def _bounded(known: Any) -> Any:
 
         return counting
 
-    ours = {
-        "pattern": _pattern,
-        "patternProperties": _pattern_properties,
-        "additionalProperties": _additional,
-    }
+    ours = {"pattern": _pattern, "patternProperties": _pattern_properties, "additionalProperties": _additional}
     keywords = {
         name: counted(_refused if name == "unevaluatedProperties" else ours.get(name, check))
         for name, check in known.VALIDATORS.items()

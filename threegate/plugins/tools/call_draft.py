@@ -31,9 +31,7 @@ def tool_call(server: str, tool: str, manifest_sha256: str, arguments: Mapping[s
 
 
 def draft_call(call: ToolCall, *, requested_by: str, now: datetime, settings: RequestSettings) -> tuple[Request, bytes]:
-    """The request and its bytes. `now` is an aware datetime in UTC. Raises InvalidInput if gate 1 refuses
-    it.
-    """
+    """The request and its bytes. `now` is an aware datetime in UTC. Raises InvalidInput if gate 1 refuses it."""
     moment = now.replace(microsecond=0)
     slug = f"{slug_of(call.name)[:40].strip('-')}-{secrets.token_hex(4)}"
     request = replace(

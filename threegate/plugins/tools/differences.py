@@ -59,9 +59,7 @@ def differences(
 def _of(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> list[Difference]:
     return [
         Difference(
-            f"{prefix}{key}",
-            _text(before[key]) if key in before else None,
-            _text(after[key]) if key in after else None,
+            f"{prefix}{key}", _text(before[key]) if key in before else None, _text(after[key]) if key in after else None
         )
         for key in dict.fromkeys((*before, *after))
         if (key in before) != (key in after) or canonical_bytes(before[key]) != canonical_bytes(after[key])

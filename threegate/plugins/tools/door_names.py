@@ -1,7 +1,6 @@
 """The name of a server's tool at the door: `NAME__tool`, in a form that every client accepts.
 
-Invariant: a name identifies one tool: a server's name has no underscore, and a shortened name contains a
-digest.
+Invariant: a name identifies one tool: a server's name has no underscore, and a shortened name contains a digest.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Processes of stateful servers that a daemon keeps: one for each requester and manifest, each with its own
-thread.
+"""Processes of stateful servers that a daemon keeps: one for each requester and manifest, each with its own thread.
 
-Invariant: a process answers the calls of one requester only, one at a time. A signed call is sent only while
-the process has done exactly what was on the signed screen; a granted one regardless of earlier calls. A
-process that failed a call, no longer matches its manifest, or was cancelled is terminated and gets no further
-call.
+Invariant: a process answers the calls of one requester only, one at a time. A signed call is sent only while the
+process has done exactly what was on the signed screen; a granted one regardless of earlier calls. A process that failed
+a call, no longer matches its manifest, or was cancelled is terminated and gets no further call.
 
-The thread starts the process, talks to it and terminates it: the kernel kills a jail with the thread that
-started it, so nothing outlives the daemon, however that exits.
+The thread starts the process, talks to it and terminates it: the kernel kills a jail with the thread that started it,
+so nothing outlives the daemon, however that exits.
 """
 
 from __future__ import annotations
@@ -160,23 +158,15 @@ class KeptServers:
 
     def _write(self, workspace: Workspace) -> None:
         write_states(
-            workspace,
-            [(key[0], process.manifest.digest, process.state) for key, process in self._kept.items()],
+            workspace, [(key[0], process.manifest.digest, process.state) for key, process in self._kept.items()]
         )
 
 
 class _Process:
-    """One process and its thread. Only the thread talks to the process; `stop` and `cancel` are called by
-    others.
-    """
+    """One process and its thread. Only the thread talks to the process; `stop` and `cancel` are called by others."""
 
     def __init__(
-        self,
-        servers: KeptServers,
-        key: tuple[Owner, str],
-        workspace: Workspace,
-        settings: Settings,
-        manifest: Manifest,
+        self, servers: KeptServers, key: tuple[Owner, str], workspace: Workspace, settings: Settings, manifest: Manifest
     ) -> None:
         self.key = key
         self.manifest = manifest
@@ -271,8 +261,7 @@ class _Process:
         """
         if wanted.signed is not None and wanted.signed != self.state:
             raise Refused(
-                "state_changed",
-                f"{self.manifest.server}: was called, or its process ended, since the call was signed",
+                "state_changed", f"{self.manifest.server}: was called, or its process ended, since the call was signed"
             )
         server = self._server
         if server is None:
@@ -288,11 +277,7 @@ class _Process:
         before = self.state
         self._tell(before, wanted, RUNNING)
         answer = server.call(
-            wanted.call.tool,
-            wanted.call.arguments(),
-            wanted.seconds,
-            limits.TOOL_ANSWER_BYTES,
-            wanted.progress,
+            wanted.call.tool, wanted.call.arguments(), wanted.seconds, limits.TOOL_ANSWER_BYTES, wanted.progress
         )
         self._tell(before, wanted, "tool_error" if answer.is_error else "succeeded")
         self._used = time.monotonic()

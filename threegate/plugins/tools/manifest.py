@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -34,11 +34,12 @@ VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 IMAGE: Final = re.compile(r"sha256:[0-9a-f]{64}")
 """An image by the digest that the engine uses."""
 _INITIALIZE: Final = {"protocolVersion", "capabilities", "serverInfo", "instructions"}
+_ONLY_IF_SET: Final = {"stateful", "image", "data"}
 _CONFIG: Final = ConfigDict(extra="forbid", hide_input_in_errors=True)
 _Absolute = Annotated[str, Field(pattern="^/")]
 _T = TypeVar("_T")
 _SUFFIX: Final = ".json"
-_ANEW: Final = "restore it, or: threegate tools remove {}, then add the server again"
+_AGAIN: Final = "restore it, or: threegate tools remove {}, then add the server again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,7 @@ class PinnedTool:
 
     def to_data(self) -> dict[str, Any]:
         """As in the manifest; every key is present."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "description": self.description,
-            "input_schema": self.input_schema,
-            "output_schema": self.output_schema,
-            "annotations": self.annotations,
-        }
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def parse(cls, data: object) -> PinnedTool:
@@ -103,9 +97,7 @@ class Manifest:
     secrets: tuple[str, ...]
     """Variables whose value is the operator's secret of the same name (`secrets.NAME`); never in the manifest."""
     initialize: Mapping[str, Any]
-    """From its answer to `initialize`: protocolVersion, capabilities, serverInfo, instructions (None if
-    absent).
-    """
+    """From its answer to `initialize`: protocolVersion, capabilities, serverInfo, instructions (None if absent)."""
     tools: tuple[PinnedTool, ...]
     """All pages of its list, in its order."""
     program: Mapping[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]]
@@ -137,24 +129,13 @@ class Manifest:
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def to_data(self) -> dict[str, Any]:
-        """As a JSON value; every key is present, but `stateful`, `image` and `data` only if they are set, so that
-        older manifests keep their digests.
-        """
+        """As a JSON value; every key is present, but `stateful`, `image` and `data` only if they are set."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values |= {"binds": [asdict(item) for item in self.binds], "tools": [tool.to_data() for tool in self.tools]}
         return {
-            "server": self.server,
-            "argv": list(self.argv),
-            "place": self.place,
-            "account": self.account,
-            "allow": list(self.allow),
-            "binds": [{"path": item.path, "writable": item.writable} for item in self.binds],
-            "env": dict(self.env),
-            "secrets": list(self.secrets),
-            "initialize": dict(self.initialize),
-            "tools": [tool.to_data() for tool in self.tools],
-            "program": dict(self.program),
-            **({"stateful": True} if self.stateful else {}),
-            **({"image": self.image} if self.image else {}),
-            **({"data": list(self.data)} if self.data else {}),
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+            if value or name not in _ONLY_IF_SET
         }
 
     @classmethod
@@ -201,20 +182,23 @@ def read_manifest(workspace: Workspace, index: TrailIndex, name: str) -> Manifes
     announced = index.files.get(manifest_path(name))
     if announced is None:
         raise Refused("tools_unknown", f"{name}: no such server; see: threegate tools list")
+    data = manifest_bytes(workspace, name)
+    if data is None or canonical.sha256_hex(data) != announced:
+        what = "missing" if data is None else "differs from what the trail recorded"
+        raise Refused("tools_changed", f"tools/{manifest_name(name)}: {what}; {_AGAIN.format(name)}")
+    return parse_manifest(data)
+
+
+def manifest_bytes(workspace: Workspace, name: str) -> bytes | None:
+    """The file of a server; None if there is none. Raises Unavailable if it cannot be read."""
     file = manifest_name(name)
     try:
         with workspace.hold(workspace.tools) as folder:
-            data, _ = folder.read(file, max_bytes=limits.TOOLS_MANIFEST_BYTES)
+            return folder.read(file, max_bytes=limits.TOOLS_MANIFEST_BYTES)[0]
     except FileNotFoundError:
-        raise Refused("tools_changed", f"tools/{file}: missing; {_ANEW.format(name)}") from None
+        return None
     except OSError as error:
         raise Unavailable(f"tools/{file}: cannot be read ({error.strerror or error})") from None
-    if canonical.sha256_hex(data) != announced:
-        raise Refused(
-            "tools_changed",
-            f"tools/{file}: differs from what the trail recorded; {_ANEW.format(name)}",
-        )
-    return parse_manifest(data)
 
 
 def settle_manifests(workspace: Workspace, held: LockedTrail) -> None:

@@ -31,10 +31,9 @@ _PIECE: Final = 1 << 16
 class ServerError(Unavailable):
     """A tool server failed. `reached` says whether a call may have had an effect: then it is never repeated.
 
-    `code` is one of `server_not_started`, `server_ended`, `server_silent` (timeout),
-    `server_answer_too_large`, `server_protocol` (an invalid answer), `server_error` (it refused before any
-    call), `cancelled`, and `input_required`: it asked for something during a call. Then `asked` is its
-    request (method and params), as data.
+    `code` is one of `server_not_started`, `server_ended`, `server_silent` (timeout), `server_answer_too_large`,
+    `server_protocol` (an invalid answer), `server_error` (it refused before any call), `cancelled`, and
+    `input_required`: it asked for something during a call. Then `asked` is its request (method and params), as data.
     """
 
     def __init__(

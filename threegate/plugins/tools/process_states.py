@@ -1,9 +1,8 @@
-"""What the processes of stateful servers have done: written by the daemon that runs them, read when the next
-call is signed.
+"""What the processes of stateful servers have done: written by the daemon that runs them, read when the next call is
+signed.
 
-Invariant: the file is derived, and nothing is allowed because of it. Its content becomes part of the Job, and
-the daemon compares that with the process itself before the call; so a late, old or forged file can only cause
-a refusal.
+Invariant: the file is derived, and nothing is allowed because of it. Its content becomes part of the Job, and the
+daemon compares that with the process itself before the call; so a late, old or forged file can only cause a refusal.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.action import BoundCall, EarlierCall, ServerState
 from threegate.request.action import Action
+from threegate.runners.live_output import replace_unsynced
 from threegate.trail.payloads.payload import Owner
 
 FRESH = ServerState()
@@ -30,19 +30,8 @@ RUNNING = "running"
 def write_states(workspace: Workspace, rows: Iterable[tuple[Owner, str, ServerState]]) -> None:
     """All processes of this daemon: owner, manifest digest, state. A disk error does not stop a call."""
     listed = [{"owner": owner, "manifest_sha256": digest, **state.to_json()} for owner, digest, state in rows]
-    data = json.dumps({"daemon": os.getpid(), "processes": listed}, ensure_ascii=False).encode()
-    part = workspace.control / ".servers.part"
-    with suppress(OSError):
-        if not listed:
-            workspace.servers_file.unlink(missing_ok=True)
-            return
-        # Not synced: after a crash its processes are gone, and so is what it describes.
-        with suppress(FileNotFoundError):
-            part.unlink()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(part, flags, 0o600), "wb") as stream:
-            stream.write(data)
-        os.replace(part, workspace.servers_file)
+    text = json.dumps({"daemon": os.getpid(), "processes": listed}, ensure_ascii=False) if listed else ""
+    replace_unsynced(workspace.servers_file, text)  # after a crash its processes are gone, so it is not needed
 
 
 def read_state(workspace: Workspace, owner: Owner | None, manifest_sha256: str) -> ServerState:

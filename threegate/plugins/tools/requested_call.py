@@ -10,14 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from threegate.core import canonical, limits
+from threegate.core import canonical
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
 from threegate.core.screen_parts import Section
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.action import JobServer, ServerState, ToolCall
 from threegate.plugins.tools.argument_schema import why_unfit
-from threegate.plugins.tools.manifest import Manifest, PinnedTool, manifest_name, parse_manifest, read_manifest
+from threegate.plugins.tools.manifest import (
+    Manifest,
+    PinnedTool,
+    manifest_bytes,
+    manifest_name,
+    parse_manifest,
+    read_manifest,
+)
 from threegate.plugins.tools.process_states import read_state
+from threegate.plugins.tools.server_card import tool_claims
 from threegate.request.action import Action
 from threegate.request.backend import Bound
 from threegate.trail.index import TrailIndex
@@ -33,9 +41,7 @@ class RequestedCall(Bound):
     tool: PinnedTool
 
     def claims(self) -> Section:
-        """What the server says of its tool."""
-        from threegate.plugins.tools.server_card import tool_claims
-
+        """What the server says about its tool."""
         return tool_claims(self.tool)
 
 
@@ -53,17 +59,13 @@ def requested_call(workspace: Workspace, index: TrailIndex, call: Action, owner:
     if manifest.digest != call.manifest_sha256:
         raise Refused(
             "tools_changed",
-            (
-                f"{call.server}: its tools were signed again since this call was written; list the tools again and repeat "  # noqa: E501
-                "it"
-            ),
+            f"{call.server}: its tools were signed again since this call was written; list the tools again and "
+            "repeat it",
         )
     tool = manifest.tool(call.tool)
     if tool is None:
-        raise Refused(
-            "tools_unknown",
-            f"{call.server} has no tool {call.tool}; see: threegate tools show {call.server}",
-        )
+        see = f"threegate tools show {call.server}"
+        raise Refused("tools_unknown", f"{call.server} has no tool {call.tool}; see: {see}")
     check_arguments(tool, call)
     state = read_state(workspace, owner, manifest.digest) if manifest.stateful else None
     return RequestedCall(action=call.bound(_server(manifest, state)), tool=tool)
@@ -95,18 +97,10 @@ def check_arguments(tool: PinnedTool, call: ToolCall) -> None:
 
 
 def pinned_manifest(workspace: Workspace, call: ToolCall) -> Manifest:
-    """The manifest that a cleared call names by its digest, read now. Raises Refused (tools_changed),
-    Unavailable.
-    """
-    file = manifest_name(call.server)
-    try:
-        with workspace.hold(workspace.tools) as folder:
-            data, _ = folder.read(file, max_bytes=limits.TOOLS_MANIFEST_BYTES)
-    except FileNotFoundError:
-        data = b""
-    except OSError as error:
-        raise Unavailable(f"tools/{file}: cannot be read ({error.strerror or error})") from None
-    if canonical.sha256_hex(data) != call.manifest_sha256:
+    """The manifest that a cleared call names by its digest, read now. Raises Refused (tools_changed), Unavailable."""
+    data = manifest_bytes(workspace, call.server)
+    if data is None or canonical.sha256_hex(data) != call.manifest_sha256:
+        file = manifest_name(call.server)
         raise Refused("tools_changed", f"tools/{file}: differs from what was signed; nothing was called")
     return parse_manifest(data)
 

@@ -1,8 +1,7 @@
-"""The card of a tool server that a person reads before signing: how it runs, what it can reach, and
-everything it reports.
+"""The card of a tool server that a person reads before signing: how it runs, what it can reach, and everything it
+reports.
 
-Invariant: everything in the manifest is on the card. The server's words are quoted; none of them is taken as
-fact.
+Invariant: everything in the manifest is on the card. The server's words are quoted; none of them is taken as fact.
 """
 
 from __future__ import annotations

@@ -34,9 +34,13 @@ _SHELLS: Final = frozenset(
 )
 
 
-def pinned_command(words: Sequence[str]) -> tuple[str, ...]:
+def pinned_command(words: Sequence[str], *, in_image: bool = False) -> tuple[str, ...]:
     """The command line with an absolute program. Raises Refused `tools_fetched`, InvalidInput, Unavailable."""
-    refuse_words(words)
+    _refuse_words(words)
+    if in_image:
+        if not words[0].startswith("/"):
+            raise InvalidInput(f"{words[0]}: give the full path in the image")
+        return tuple(words)
     place = shutil.which(words[0])
     if place is None:
         raise Unavailable(f"{words[0]}: missing or not a program; install it first")
@@ -46,7 +50,7 @@ def pinned_command(words: Sequence[str]) -> tuple[str, ...]:
     return (str(Path(place).absolute()), *words[1:])
 
 
-def refuse_words(words: Sequence[str]) -> None:
+def _refuse_words(words: Sequence[str]) -> None:
     """A command line that pins nothing, wherever it runs. Raises Refused `tools_fetched`, InvalidInput."""
     if not words:
         raise InvalidInput("no command; give it after --, as in: threegate tools add NAME -- /opt/server/bin/server")
@@ -54,7 +58,6 @@ def refuse_words(words: Sequence[str]) -> None:
         len(word) > limits.TOOLS_ARGUMENT_CHARS or "\0" in word for word in words
     ):
         raise InvalidInput("the command line is too long")
-    base = os.path.basename(words[0])
     for started in (words, *modules_of(words)):
         name, first = os.path.basename(started[0]), next((word for word in started[1:] if not word.startswith("-")), "")
         install = _FETCHERS.get(name) or _FETCHERS.get(f"{name} {first}")
@@ -65,7 +68,7 @@ def refuse_words(words: Sequence[str]) -> None:
             f"{started[0]}: fetches code when it starts, so nothing could be pinned; install the server first"
             f" ({install}) and add the program that this installs",
         )
-    if base in _SHELLS:
+    if os.path.basename(words[0]) in _SHELLS:
         raise InvalidInput(
             f"{words[0]}: starts another program; name the server's own program; for variables use --env"
         )

@@ -1,21 +1,19 @@
-"""A running tool server: started according to its manifest, called over its standard streams, and terminated
-with the block.
+"""A running tool server: started according to its manifest, called over its standard streams, and terminated with the
+block.
 
-Invariant: a call is sent at most once, and only after the server was compared with its manifest. Its answer
-is data; a server that asks for something itself (elicitation, sampling, roots) gets nothing, and the call
-ends. After any ServerError the process is terminated and not called again.
+Invariant: a call is sent at most once, and only after the server was compared with its manifest. Its answer is data; a
+server that asks for something itself (elicitation, sampling, roots) gets nothing, and the call ends. After any
+ServerError the process is terminated and not called again.
 
-The protocol is MCP's JSON-RPC over stdio, with a client of our own: the SDK's is asynchronous, accepts
-ambiguous JSON and answers of any size, and calls back when a server asks. Only four methods of the protocol
-are used.
+The protocol is MCP's JSON-RPC over stdio, with a client of our own: the SDK's is asynchronous, accepts ambiguous JSON
+and answers of any size, and calls back when a server asks. Only four methods of the protocol are used.
 """
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
@@ -50,16 +48,15 @@ class Answer:
     """The tool failed: it reported so, or answered with `error`."""
     meta: Mapping[str, Any] | None = None
     """`_meta` of the result."""
-    error: Mapping[str, Any] | None = field(default=None)
+    error: Mapping[str, Any] | None = None
     """A JSON-RPC error instead of a result: `code`, `message`, perhaps `data`."""
 
 
 class Server:
-    """A context manager: the process starts with the block and is terminated with it, including all its
-    children.
+    """A context manager: the process starts with the block and is terminated with it, including all its children.
 
-    Start it in a thread that lives as long: the kernel kills a jail with the thread that started it.
-    `open_server` makes one.
+    Start it in a thread that lives as long: the kernel kills a jail with the thread that started it. `open_server`
+    makes one.
     """
 
     def __init__(self, manifest: Manifest, start: Callable[[], Started]) -> None:
@@ -95,19 +92,12 @@ class Server:
     @property
     def alive(self) -> bool:
         """Whether it may be called: it is started, and has not failed."""
-        return self._stream is not None and self._process().poll() is None
+        return self._stream is not None and self._started is not None and self._started.process.poll() is None
 
     def initialize(self) -> dict[str, Any]:
         """Its answer to `initialize`, as in a manifest; once, before anything else. Raises ServerError."""
-        result = self._ask(
-            "initialize",
-            {
-                "protocolVersion": PROTOCOL,
-                "capabilities": {},
-                "clientInfo": {"name": "threegate", "version": __version__},
-            },
-            seconds=limits.TOOLS_START_SECONDS,
-        )
+        client = {"name": "threegate", "version": __version__}
+        result = self._ask("initialize", {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": client})
         said = {key: result.get(key) for key in ("protocolVersion", "capabilities", "serverInfo", "instructions")}
         offered = said["capabilities"]
         wrong = (
@@ -116,7 +106,7 @@ class Server:
             or not isinstance(said["instructions"], str | None)
         )
         if wrong or not isinstance(offered, dict):
-            raise self._end(ServerError("server_protocol", f"the server supports none of MCP {', '.join(_PROTOCOLS)}"))
+            raise self._broken(f"the server supports none of MCP {', '.join(_PROTOCOLS)}")
         if "tools" not in offered:
             raise self._end(ServerError("server_error", "the server offers no tools"))
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -129,25 +119,19 @@ class Server:
         seen: set[str] = set()
         self._changed = False
         while True:
-            page = self._ask(
-                "tools/list", {} if cursor is None else {"cursor": cursor}, seconds=limits.TOOLS_START_SECONDS
-            )
+            page = self._ask("tools/list", {} if cursor is None else {"cursor": cursor})
             found += self._tools_of(page.get("tools"))
             if len(found) > limits.TOOLS_PINNED or len({tool.name for tool in found}) != len(found):
-                raise self._end(
-                    ServerError("server_protocol", "the server lists too many tools, or two with the same name")
-                )
+                raise self._broken("the server lists too many tools, or two with the same name")
             cursor = page.get("nextCursor")
             if cursor is None:
                 return tuple(found)
             if not isinstance(cursor, str) or cursor in seen:
-                raise self._end(ServerError("server_protocol", "the server's list of tools has no end"))
+                raise self._broken("the server's list of tools has no end")
             seen.add(cursor)
 
     def check_pinned(self) -> None:
-        """Query its identity and compare it. Called before the first call. Raises Refused `tools_changed`,
-        ServerError.
-        """
+        """Compare what it says of itself, before the first call. Raises Refused `tools_changed`, ServerError."""
         self._compare(self.initialize(), self.list_tools())
 
     def check_again(self) -> None:
@@ -158,12 +142,7 @@ class Server:
         self._compare(self.manifest.initialize, self.list_tools())
 
     def call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any],
-        time_sec: float,
-        max_bytes: int,
-        progress: Progress | None = None,
+        self, tool: str, arguments: Mapping[str, Any], time_sec: float, max_bytes: int, progress: Progress | None = None
     ) -> Answer:
         """Call a pinned tool once. `max_bytes` limits everything that the server writes meanwhile.
 
@@ -189,9 +168,7 @@ class Server:
             self._stream.cancel()
 
     def close(self) -> None:
-        """Terminate it: close its input, wait briefly, then kill it. Raises Unavailable if a process does not
-        go away.
-        """
+        """Terminate it: close its input, wait briefly, then kill it. Raises Unavailable if a process stays."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
@@ -210,7 +187,7 @@ class Server:
         method: str,
         params: Mapping[str, Any],
         *,
-        seconds: float,
+        seconds: float = limits.TOOLS_START_SECONDS,
         max_bytes: int = limits.TOOLS_START_BYTES,
         reached: bool = False,
         progress: Progress | None = None,
@@ -229,7 +206,8 @@ class Server:
         except ServerError as error:
             error.reached = reached
             if reached and error.code in ("cancelled", "server_silent"):
-                self._say_cancelled(stream)
+                cancelled = {"method": "notifications/cancelled", "params": {"requestId": self._id}}
+                stream.say_once({"jsonrpc": "2.0", **cancelled})
             raise self._end(error) from None
 
     def _result(self, message: Mapping[str, Any], *, failed_as_answer: bool) -> dict[str, Any]:
@@ -294,7 +272,7 @@ class Server:
             and isinstance(meta, dict | None)
         )
         if not whole:
-            raise self._end(ServerError("server_protocol", "the server's result is not a tool result", reached=True))
+            raise self._broken("the server's result is not a tool result", reached=True)
         return Answer(tuple(content), structured, failed, meta)
 
     def _tools_of(self, rows: object) -> list[PinnedTool]:
@@ -303,9 +281,7 @@ class Server:
                 raise ValueError("not a list")
             return [_pinned(row) for row in rows]
         except ValueError as error:
-            raise self._end(
-                ServerError("server_protocol", f"the server's list of tools cannot be pinned: {error}")
-            ) from None
+            raise self._broken(f"the server's list of tools cannot be pinned: {error}") from None
 
     def _compare(self, initialize: Mapping[str, Any], tools: tuple[PinnedTool, ...]) -> None:
         changed = differences(self.manifest, initialize=initialize, tools=tools)
@@ -323,21 +299,17 @@ class Server:
         except ServerError as error:
             raise self._end(error) from None
 
-    def _say_cancelled(self, stream: MessageStream) -> None:
-        stream.say_once({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": self._id}})
-
     def _end(self, error: ServerError) -> ServerError:
         self._close_quietly()
         return error
+
+    def _broken(self, message: str, *, reached: bool = False) -> ServerError:
+        return self._end(ServerError("server_protocol", message, reached=reached))
 
     def _open(self) -> MessageStream:
         if self._stream is None:
             raise ServerError("server_ended", "the server was stopped; start it again")
         return self._stream
-
-    def _process(self) -> subprocess.Popen[bytes]:
-        assert self._started is not None
-        return self._started.process
 
 
 def _pinned(row: object) -> PinnedTool:
@@ -345,16 +317,8 @@ def _pinned(row: object) -> PinnedTool:
         raise ValueError("an entry is not a tool")
     if not TOOL_NAME.fullmatch(row["name"]):
         raise ValueError(f"{row['name'][: limits.TOOLS_WORDS_CHARS]!r} is not a usable name")
-    return PinnedTool.parse(
-        {
-            "name": row["name"],
-            "title": row.get("title"),
-            "description": row.get("description"),
-            "input_schema": row.get("inputSchema"),
-            "output_schema": row.get("outputSchema"),
-            "annotations": row.get("annotations"),
-        }
-    )
+    named = {"input_schema": row.get("inputSchema"), "output_schema": row.get("outputSchema")}
+    return PinnedTool.parse({name: row.get(name) for name in ("name", "title", "description", "annotations")} | named)
 
 
 def open_server(workspace: Workspace, settings: Settings, manifest: Manifest) -> Server:

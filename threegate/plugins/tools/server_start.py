@@ -54,12 +54,7 @@ class Started:
     """A server's process, and its helper processes."""
 
     def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        held: ExitStack,
-        secrets: tuple[str, ...] = (),
-        *,
-        in_container: bool = False,
+        self, process: subprocess.Popen[bytes], held: ExitStack, secrets: tuple[str, ...] = (), *, in_container: bool
     ) -> None:
         self.process = process
         self._in_container = in_container
@@ -71,10 +66,9 @@ class Started:
         not go away.
         """
         try:
+            seconds = limits.TOOLS_CONTAINER_END_SECONDS if self._in_container else limits.TOOLS_END_SECONDS
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(
-                    limits.TOOLS_CONTAINER_END_SECONDS if self._in_container else limits.TOOLS_END_SECONDS
-                )
+                self.process.wait(seconds)
             stays = self._in_container and self.process.poll() is None
             if isinstance(self.process, JailProcess):
                 self.process.wait_empty()
@@ -89,9 +83,7 @@ class Started:
 
 
 def server_account(name: str) -> Account:
-    """The account that a manifest names. Raises Unavailable if it does not exist, or this process cannot
-    become it.
-    """
+    """The account that a manifest names. Raises Unavailable if it does not exist, or this process cannot become it."""
     own = Account.own()
     if not name and own.uid != 0:
         return own
@@ -115,16 +107,11 @@ def secret_values(settings: Settings, names: tuple[str, ...]) -> dict[str, str]:
 
 
 def refuse_changed_program(manifest: Manifest) -> None:
-    """Compare the program's files with what was signed. Raises Refused (`tools_changed`, `tools_unsafe`),
-    Unavailable.
-    """
+    """Compare the program's files with the signed ones. Raises Refused (`tools_changed`, `tools_unsafe`), Unavailable."""
     changed = differences(manifest, program=program_digests(manifest))
     if changed:
-        raise Refused(
-            "tools_changed",
-            f"{manifest.server}: its program changed since it was signed ({changed[0].what}); see: threegate tools "
-            f"refresh {manifest.server}",
-        )
+        what = f"its program changed since it was signed ({changed[0].what})"
+        raise Refused("tools_changed", f"{manifest.server}: {what}; see: threegate tools refresh {manifest.server}")
 
 
 def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -> Started:
@@ -140,17 +127,15 @@ def start_server(workspace: Workspace, settings: Settings, manifest: Manifest) -
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "PATH": ":".join(search_path(manifest)),
-        **manifest.env,
-        **values,
-        **_BYTECODE,
-    }
+        **manifest.env, **values, **_BYTECODE,
+    }  # fmt: skip
     with ExitStack() as held:
         if manifest.place == "jail":
             process = _in_jail(held, manifest, account, environment)
         else:
             environment["HOME"] = _own_home(held, account)
             process = _on_host(workspace, manifest, account, environment)
-        return Started(process, held.pop_all(), tuple(values.values()))
+        return Started(process, held.pop_all(), tuple(values.values()), in_container=False)
 
 
 def _in_jail(
@@ -162,10 +147,8 @@ def _in_jail(
         bound.append(Bound(_host_socket(held, manifest, account), jails.HOSTS))
         environment = {**_PROXIED, **environment}
     sweep_cgroups(_CGROUPS)
-    cgroup = JailCgroup.make(
-        f"{_CGROUPS}-{os.getpid()}-{secrets.token_hex(4)}",
-        memory_mb=limits.TOOLS_MEMORY_MB,
-    )
+    name = f"{_CGROUPS}-{os.getpid()}-{secrets.token_hex(4)}"
+    cgroup = JailCgroup.make(name, memory_mb=limits.TOOLS_MEMORY_MB)
     held.callback(cgroup.close)
     jail = Jail(
         account,
@@ -188,9 +171,7 @@ def _in_jail(
 
 
 def _in_container(settings: Settings, manifest: Manifest) -> Started:
-    """The process next to the container. It does not exit with us: at the end of its input it removes the
-    container.
-    """
+    """The process next to the container. It does not exit with us: at the end of its input it removes the container."""
     era = settings.runners.era
     wanted = {
         "engine": era.engine,
@@ -203,22 +184,10 @@ def _in_container(settings: Settings, manifest: Manifest) -> Started:
         "binds": [{"path": item.path, "writable": item.writable} for item in manifest.binds],
     }
     kept = {name: os.environ[name] for name in ("PYTHONPATH", "DOCKER_HOST") if name in os.environ}
-    descriptor = os.memfd_create("container", os.MFD_CLOEXEC)
+    descriptor = jails.memory_file(json.dumps(wanted))
     try:
-        os.write(descriptor, json.dumps(wanted).encode())
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        process = subprocess.Popen(
-            own_process("threegate.plugins.tools.mcp.server_container", str(descriptor)),
-            env=kept,
-            cwd="/",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=(descriptor,),
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise ServerError("server_not_started", f"{sys.executable}: cannot be started ({error.strerror})") from None
+        line = own_process("threegate.plugins.tools.mcp.server_container", str(descriptor))
+        process = _piped(line, kept, sys.executable, (descriptor,))
     finally:
         os.close(descriptor)
     return Started(process, ExitStack(), in_container=True)
@@ -246,30 +215,23 @@ def _own_home(held: ExitStack, account: Account) -> str:
 def _on_host(
     workspace: Workspace, manifest: Manifest, account: Account, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    drop: list[str] = []
-    change: list[str] = []
+    line: list[str] = []
     if not account.is_own:
-        drop = ["/usr/bin/unshare", "--mount", "--propagation=private", "--"]
-        drop += ["/bin/sh", "-c", _HIDING, "hide", str(workspace.tool_exec)]
-        change = ["--reuid", str(account.uid), "--regid", str(account.gid), "--clear-groups"]
+        line = ["/usr/bin/unshare", "--mount", "--propagation=private", "--"]
+        line += ["/bin/sh", "-c", _HIDING, "hide", str(workspace.tool_exec)]
+    line += ["/usr/bin/setpriv", *account.change, "--pdeathsig", "KILL", "--no-new-privs", "--", *manifest.argv]
+    return _piped(line, environment, manifest.argv[0])
+
+
+def _piped(
+    line: list[str], environment: Mapping[str, str], program: str, descriptors: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
+    """A process with pipes to all its streams. Raises ServerError, which names the `program`."""
+    pipe = subprocess.PIPE
     try:
         return subprocess.Popen(
-            [
-                *drop,
-                "/usr/bin/setpriv",
-                *change,
-                "--pdeathsig",
-                "KILL",
-                "--no-new-privs",
-                "--",
-                *manifest.argv,
-            ],
-            env=environment,
-            cwd="/",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            line, env=environment, cwd="/", stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=descriptors,
             start_new_session=True,
-        )
+        )  # fmt: skip
     except OSError as error:
-        raise ServerError("server_not_started", f"{manifest.argv[0]}: cannot be started ({error.strerror})") from None
+        raise ServerError("server_not_started", f"{program}: cannot be started ({error.strerror})") from None

@@ -39,11 +39,13 @@ from threegate.plugins.tools.manifest import (
     read_manifest,
     settle_manifests,
 )
+from threegate.plugins.tools.mcp.server_image import image_digest, refuse_hiding
 from threegate.plugins.tools.program_tree import program_digests
 from threegate.plugins.tools.reached_code import CODE_VARIABLE, UNPINNABLE_VARIABLE
-from threegate.plugins.tools.server_command import pinned_command, refuse_words
+from threegate.plugins.tools.server_command import pinned_command
 from threegate.plugins.tools.server_process import ServerError, open_server
 from threegate.plugins.tools.server_start import DROPPED, secret_values, server_account
+from threegate.runners.era.engine_answer import engine_url
 from threegate.trail import moves
 from threegate.trail.trail import LockedTrail
 
@@ -63,7 +65,7 @@ _SAME: Final = str.maketrans({"0": "o", "1": "l", "5": "s", "8": "b", "i": "l", 
 
 @dataclass(frozen=True, slots=True)
 class WantedServer:
-    """What an operator asked for with `tools add`."""
+    """The arguments of `threegate tools add`."""
 
     name: str
     words: tuple[str, ...]
@@ -97,11 +99,12 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
 
     Raises InvalidInput, Refused (tools_fetched, tools_known, tools_unsafe), Unavailable, ServerError.
     """
+    settings = context.policy.settings
     _refuse_name(context, wanted.name)
     place = _place(wanted.place)
     account, image = "", ""
     if place == "era":
-        image = _image(context.policy.settings, wanted)
+        image = _image(settings, wanted)
     else:
         if wanted.image:
             raise InvalidInput("--image: only with --in era")
@@ -115,7 +118,7 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
         raise InvalidInput(f"--allow {bad}: not a host name in lower case; give no scheme, port, path or address")
     if len(wanted.allow) > limits.ALLOWLIST_ENTRIES:
         raise InvalidInput(f"--allow: at most {limits.ALLOWLIST_ENTRIES} hosts; each of them is a way out")
-    argv = _words_in_image(wanted.words) if image else pinned_command(wanted.words)
+    argv = pinned_command(wanted.words, in_image=bool(image))
     for secret in wanted.secrets:
         if (
             not VARIABLE.fullmatch(secret)
@@ -123,7 +126,7 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
             or CODE_VARIABLE.fullmatch(secret)  # its value is not in the manifest
         ):
             raise InvalidInput(f"--secret {secret}: not the name of a variable that a server may get")
-    secret_values(context.policy.settings, wanted.secrets)
+    secret_values(settings, wanted.secrets)
     manifest = Manifest(
         server=wanted.name,
         argv=argv,
@@ -142,8 +145,9 @@ def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
     )
     manifest = replace(manifest, program=program_digests(manifest))
     if image:
-        _refuse_hiding(context.policy.settings, manifest)
-    return LookedAt(_asked(context.workspace, context.policy.settings, manifest))
+        folders = [item.path for item in manifest.binds]
+        refuse_hiding(engine_url(settings.runners.era.engine), image, folders, settings.workspace.id)
+    return LookedAt(_asked(context.workspace, settings, manifest))
 
 
 def program_changes(context: Context, name: str) -> tuple[Difference, ...]:
@@ -153,9 +157,7 @@ def program_changes(context: Context, name: str) -> tuple[Difference, ...]:
 
 
 def look_again(context: Context, name: str) -> LookedAt:
-    """The server in its current form, and how it differs from what is pinned. Raises Refused, Unavailable,
-    ServerError.
-    """
+    """The server as it is now, and how it differs from what is pinned. Raises Refused, Unavailable, ServerError."""
     before = pinned(context, name)
     program = program_digests(before)
     now = _asked(context.workspace, context.policy.settings, replace(before, program=program))
@@ -169,48 +171,37 @@ def pinned(context: Context, name: str) -> Manifest:
         return read_manifest(context.workspace, held.index, name)
 
 
-def add_server(context: Context, acting: Acting, looked: LookedAt) -> None:
-    """Sign the manifest and write it. Raises Refused, InvalidInput, TrailError, Unavailable, OSError."""
-    manifest = looked.manifest
-    about = {"server": manifest.server, "manifest_sha256": manifest.digest}
-    signed = sign_act(context, acting, ADD, about)
+def sign_server(context: Context, acting: Acting, looked: LookedAt) -> None:
+    """Sign the manifest of a server that is new, or that changed, and write it. Raises Refused, InvalidInput,
+    TrailError, Unavailable, OSError.
+    """
+    manifest, before = looked.manifest, looked.before
+    path, files = manifest_path(manifest.server), {manifest_path(manifest.server): manifest.digest}
+    kind, about = ADD, {"server": manifest.server, "manifest_sha256": manifest.digest}
+    if before is not None:
+        kind, about = REFRESH, {**about, "before_sha256": before.digest}
+    signed = sign_act(context, acting, kind, about)
+    event: ToolsAdded | ToolsRefreshed
     with _settled(context) as held:
-        if manifest_path(manifest.server) in held.index.files:
+        if before is None and path in held.index.files:
             raise _known(manifest.server)
-        actor, act = checked_act(context, held, signed, ADD, about)
-        added = ToolsAdded(
-            server=manifest.server,
-            place=manifest.place,
-            hosts=manifest.allow or None,
-            tools=len(manifest.tools),
-            files={manifest_path(manifest.server): manifest.digest},
-            **act,
-        )
-        _write(context.workspace, held, manifest, added, actor)
-
-
-def take_up(context: Context, acting: Acting, looked: LookedAt) -> None:
-    """Sign the changed manifest and write it. Raises the same as `add_server`."""
-    before, manifest = looked.before, looked.manifest
-    assert before is not None
-    about = {
-        "server": manifest.server,
-        "manifest_sha256": manifest.digest,
-        "before_sha256": before.digest,
-    }
-    signed = sign_act(context, acting, REFRESH, about)
-    with _settled(context) as held:
-        if held.index.files.get(manifest_path(manifest.server)) != before.digest:
+        if before is not None and held.index.files.get(path) != before.digest:
             raise Refused("tools_changed", f"{manifest.server}: changed meanwhile; review it again")
-        actor, act = checked_act(context, held, signed, REFRESH, about)
-        refreshed = ToolsRefreshed(
-            server=manifest.server,
-            before_sha256=before.digest,
-            changed=tuple(item.what for item in looked.changed[: limits.TRAIL_LIST_ITEMS]),
-            files={manifest_path(manifest.server): manifest.digest},
-            **act,
-        )
-        _write(context.workspace, held, manifest, refreshed, actor)
+        actor, act = checked_act(context, held, signed, kind, about)
+        if before is None:
+            hosts, tools = manifest.allow or None, len(manifest.tools)
+            event = ToolsAdded(
+                server=manifest.server, place=manifest.place, hosts=hosts, tools=tools, files=files, **act
+            )
+        else:
+            changed = tuple(item.what for item in looked.changed[: limits.TRAIL_LIST_ITEMS])
+            event = ToolsRefreshed(
+                server=manifest.server, before_sha256=before.digest, changed=changed, files=files, **act
+            )
+        if not context.workspace.tools.is_dir():
+            durable.make_folder(context.workspace.tools, 0o700)
+        file = context.workspace.tools / manifest_name(manifest.server)
+        moves.change_file(held, file, manifest.to_bytes(), event, actor=actor)
 
 
 def remove_server(context: Context, name: str, *, actor: str) -> None:
@@ -231,9 +222,7 @@ def _settled(context: Context) -> Iterator[LockedTrail]:
 
 
 def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Manifest:
-    """Start it, and put what it reports about itself into the manifest. Raises ServerError, Unavailable,
-    InvalidInput.
-    """
+    """Start it, and put what it says of itself into the manifest. Raises ServerError, Unavailable, InvalidInput."""
     with open_server(workspace, settings, manifest) as server:
         initialize = server.initialize()
         tools = server.list_tools()
@@ -255,19 +244,6 @@ def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Mani
     if len(data) > limits.TOOLS_MANIFEST_BYTES:
         raise InvalidInput(f"{manifest.server}: its tool descriptions are too long to be pinned")
     return parse_manifest(data)
-
-
-def _write(
-    workspace: Workspace,
-    held: LockedTrail,
-    manifest: Manifest,
-    event: ToolsAdded | ToolsRefreshed,
-    actor: str,
-) -> None:
-    if not workspace.tools.is_dir():
-        durable.make_folder(workspace.tools, 0o700)
-    path = workspace.tools / manifest_name(manifest.server)
-    moves.change_file(held, path, manifest.to_bytes(), event, actor=actor)
 
 
 def _refuse_name(context: Context, name: str) -> None:
@@ -293,10 +269,7 @@ def _looks(name: str) -> str:
 
 
 def _known(name: str) -> Refused:
-    return Refused(
-        "tools_known",
-        f"{name}: already added; to see its changes: threegate tools refresh {name}",
-    )
+    return Refused("tools_known", f"{name}: already added; to see its changes: threegate tools refresh {name}")
 
 
 def _place(text: str) -> Place:
@@ -306,9 +279,7 @@ def _place(text: str) -> Place:
 
 
 def _image(settings: Settings, wanted: WantedServer) -> str:
-    """The image's digest, after refusing everything a container does not support. Raises InvalidInput,
-    Unavailable.
-    """
+    """The image's digest, after refusing everything a container does not support. Raises InvalidInput, Unavailable."""
     if wanted.allow:
         raise InvalidInput("--allow: a server in a container has no network; use --in jail")
     if wanted.secrets:
@@ -317,25 +288,7 @@ def _image(settings: Settings, wanted: WantedServer) -> str:
         raise InvalidInput("--account: a server in a container runs as nobody")
     if not (wanted.image or settings.runners.era.image):
         raise InvalidInput("--in era: no image; name one with --image, or build the default: threegate sandbox build")
-    from threegate.plugins.tools.mcp.server_image import image_digest
-    from threegate.runners.era.engine_answer import engine_url
-
     return image_digest(engine_url(settings.runners.era.engine), wanted.image or settings.runners.era.image)
-
-
-def _refuse_hiding(settings: Settings, manifest: Manifest) -> None:
-    from threegate.plugins.tools.mcp.server_image import refuse_hiding
-    from threegate.runners.era.engine_answer import engine_url
-
-    folders = [item.path for item in manifest.binds]
-    refuse_hiding(engine_url(settings.runners.era.engine), manifest.image, folders, settings.workspace.id)
-
-
-def _words_in_image(words: Sequence[str]) -> tuple[str, ...]:
-    refuse_words(words)
-    if not words[0].startswith("/"):
-        raise InvalidInput(f"{words[0]}: give the full path in the image")
-    return tuple(words)
 
 
 def _refuse_jail(account: Account) -> None:

@@ -107,7 +107,7 @@ def add(
     """
     from threegate.launch.context import open_context
     from threegate.plugins.tools.server_card import server_sections
-    from threegate.plugins.tools.tool_servers import WantedServer, add_server, look_at_new
+    from threegate.plugins.tools.tool_servers import WantedServer, look_at_new, sign_server
 
     context = open_context(workspace_here())
     acting = acting_here(context, name, key)
@@ -127,7 +127,7 @@ def add(
     looked = look_at_new(context, wanted)
     _show(server_sections(looked.manifest), json_)
     ask(f"Sign this server as {acting.name}?", yes)
-    add_server(context, acting, looked)
+    sign_server(context, acting, looked)
     if wants_json(json_):
         emit_json(_row(looked.manifest))
         return
@@ -200,7 +200,7 @@ def refresh(
     """
     from threegate.launch.context import open_context
     from threegate.plugins.tools.server_card import difference_section
-    from threegate.plugins.tools.tool_servers import look_again, program_changes, take_up
+    from threegate.plugins.tools.tool_servers import look_again, program_changes, sign_server
 
     context = open_context(workspace_here())
     if program := program_changes(context, server):
@@ -212,7 +212,7 @@ def refresh(
         acting = acting_here(context, name, key)
         _show([difference_section(looked.changed)], json_)
         ask(f"Sign the current {server} as {acting.name}?", yes)
-        take_up(context, acting, looked)
+        sign_server(context, acting, looked)
     if wants_json(json_):
         emit_json({**_row(looked.manifest), "changed": changed})
     elif changed:

@@ -19,19 +19,14 @@ def unit_needs(workspace: Workspace, settings: Settings, uid: int | None, era: b
     binds = [item for server in servers for item in server.binds]
     return UnitNeeds(
         network=any(server.allow or server.place == "host" for server in servers),
-        reads=(
-            *(Path(place) for server in servers for place in server.program),
-            *(Path(item.path) for item in binds),
-        ),
+        reads=(*(Path(place) for server in servers for place in server.program), *(Path(item.path) for item in binds)),
         projects=tuple(Path(item.path) for item in binds if item.writable),
         jails=bool(servers),
     )
 
 
 def _servers(workspace: Workspace) -> list[Manifest]:
-    """The added tool servers, from their file names alone: the unit does not decide whether one is
-    started.
-    """
+    """The added tool servers, from their file names alone: the unit does not decide whether one is started."""
     found = []
     for path in sorted(workspace.tools.glob("*.json")):
         with suppress(OSError, InvalidInput):

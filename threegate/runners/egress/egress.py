@@ -1,8 +1,7 @@
 """What a run with an allowlist may reach, as a squid configuration, and what was reached, from squid's log.
 
-Invariant: only the listed (host, port) pairs pass; a name that is not listed is never looked up, so that not
-even a DNS query leaves; a listed name that resolves to this host, or to an address that is not public, is
-refused.
+Invariant: only the listed (host, port) pairs pass; a name that is not listed is never looked up, so that not even a DNS
+query leaves; a listed name that resolves to this host, or to an address that is not public, is refused.
 """
 
 from __future__ import annotations

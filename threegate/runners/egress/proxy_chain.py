@@ -13,12 +13,12 @@ import shutil
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import docker
-from docker.types import LogConfig, Mount, Ulimit
+from docker.types import Mount
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
@@ -26,10 +26,9 @@ from threegate.request.job import Job
 from threegate.runners.egress.egress import own_addresses, read_access_log, squid_conf
 from threegate.runners.egress.routes import block_routes
 from threegate.runners.egress.secret_header import SecretHeader, forwarder, forwarder_source, listening
-from threegate.runners.era import container_engine
-from threegate.runners.era.spec import labels
+from threegate.runners.era import container_engine, spec
+from threegate.runners.era.container_stream import attach
 from threegate.runners.interface import Control, Destination
-from threegate.runners.seccomp import SECCOMP_JSON
 
 _RELAY_USER, _PROXY_USER, _FORWARDER_USER = 65533, 65532, 65531
 _READY_SECONDS = 10.0
@@ -51,7 +50,7 @@ class EgressChain:
         self._secret = secret
         self._api = api
         self._job = job
-        self._marks = labels(request_id, control)
+        self._marks = spec.labels(request_id, control)
         self._folder = folder
         self._network = network
         self._name = f"threegate-{control.boot_nonce[:8]}-{secrets.token_hex(6)}"
@@ -75,7 +74,7 @@ class EgressChain:
                 squid_conf(self._job.network, own_addresses(), self._secret), encoding="ascii"
             )
             (conf / "squid.conf").chmod(0o444)
-            mounts = [_mount("/egress", shared), _mount("/egress-conf", conf, read_only=True)]
+            mounts = [spec.bind("/egress", shared, read_only=False), spec.bind("/egress-conf", conf, read_only=True)]
             network = self._network
             if self._secret is not None:
                 # First of all, and before the proxy joins its network: squid checks only once, at its start,
@@ -85,16 +84,13 @@ class EgressChain:
             self.proxy_pid = self._run("proxy", _PROXY_USER, network, mounts, 128)
             if (missing := block_routes(self.proxy_pid)) is not None:
                 self.notes.append(missing)
-            mounts = [_mount("/egress", shared, read_only=True)]
+            mounts = [spec.bind("/egress", shared, read_only=True)]
             self.relay_pid = self._run("relay", _RELAY_USER, "none", mounts, 32)
             self.relay = self._containers[-1]
         except (*container_engine.FAULTS, ValueError, KeyError) as error:
             raise Unavailable(f"the network access could not be set up ({container_engine.reason(error)})") from None
-        end = time.monotonic() + _READY_SECONDS
-        while not (shared / "proxy.sock").exists():
-            if time.monotonic() >= end or not Path(f"/proc/{self.proxy_pid}").exists():
-                raise Unavailable("the proxy did not start; check with: threegate sandbox check")
-            time.sleep(0.02)
+        why_not = "the proxy did not start; check with: threegate sandbox check"
+        _wait_until((shared / "proxy.sock").exists, self.proxy_pid, why_not)
 
     def _start_forwarder(self, secret: SecretHeader, conf: Path) -> None:
         """The forwarder for the one request with a secret, over TLS, in the network namespace that the proxy
@@ -106,14 +102,13 @@ class EgressChain:
         (conf / "forwarder.py").write_bytes(forwarder_source())
         (conf / "forwarder.py").chmod(0o444)
         command = forwarder(secret, "/egress-conf/forwarder.py", "/egress-conf/ca.pem")
-        mounts = [_mount("/egress-conf", conf, read_only=True)]
+        mounts = [spec.bind("/egress-conf", conf, read_only=True)]
         value = f"{secret.value}\n".encode("ascii")
         pid = self._run("forwarder", _FORWARDER_USER, self._network, mounts, 96, command, value)
-        end = time.monotonic() + _READY_SECONDS
-        while not listening(Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii")):
-            if time.monotonic() >= end or not Path(f"/proc/{pid}").exists():
-                raise Unavailable("the forwarder of a secret did not start")
-            time.sleep(0.02)
+        table = Path(f"/proc/{pid}/net/tcp")
+        _wait_until(
+            lambda: listening(table.read_text(encoding="ascii")), pid, "the forwarder of a secret did not start"
+        )
 
     def alive(self) -> bool:
         """Whether relay and proxy are still running."""
@@ -159,40 +154,18 @@ class EgressChain:
     ) -> int:
         """Create and start one helper, with `given` as its standard input; return its process id."""
         host: dict[str, Any] = self._api.create_host_config(
+            **spec.hardened(memory_mb, {"nofile": 512, "fsize": limits.EGRESS_LOG_BYTES, "core": 0}),
             network_mode=network,
-            read_only=True,
-            cap_drop=["ALL"],
-            security_opt=["no-new-privileges:true", f"seccomp={SECCOMP_JSON}"],
-            mem_limit=memory_mb * limits.MIB,
-            memswap_limit=memory_mb * limits.MIB,
             nano_cpus=500_000_000,
             pids_limit=80,
-            ipc_mode="private",
             shm_size=16 * limits.MIB,
-            log_config=LogConfig(type=LogConfig.types.NONE),
-            ulimits=[
-                Ulimit(name="nofile", soft=512, hard=512),
-                Ulimit(name="fsize", soft=limits.EGRESS_LOG_BYTES, hard=limits.EGRESS_LOG_BYTES),
-                Ulimit(name="core", soft=0, hard=0),
-            ],
-            tmpfs={
-                "/tmp": "rw,noexec,nosuid,nodev,size=4m,mode=1777",
-                "/run": "rw,noexec,nosuid,nodev,size=4m,mode=1777",
-            },
+            tmpfs=dict.fromkeys(("/tmp", "/run"), "rw,noexec,nosuid,nodev,size=4m,mode=1777"),
             mounts=mounts,
-            restart_policy={"Name": "no"},
-            init=False,
-            cgroupns="private",
         )
         made = self._api.create_container(
             image=self._job.egress_image,
             # Helpers also exit by themselves if no process is left to stop them.
-            command=[
-                "timeout",
-                "--signal=KILL",
-                str(self._job.limits.time_sec + 60),
-                *(command or [f"start-{role}"]),
-            ],
+            command=["timeout", "--signal=KILL", str(self._job.limits.time_sec + 60), *(command or [f"start-{role}"])],
             entrypoint=[],
             environment={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
             user=f"{user}:{user}",
@@ -212,18 +185,18 @@ class EgressChain:
         return int(self._api.inspect_container(container)["State"]["Pid"])
 
     def _start_with(self, container: str, given: bytes) -> None:
-        """Start a helper and write to its standard input, which then ends: a secret is passed in no other
-        way.
-        """
-        stream = self._api.attach_socket(container, params={"stdin": 1, "stream": 1})
-        raw = getattr(stream, "_sock", stream)
-        with socket.socket(fileno=os.dup(raw.fileno())) as connection:
+        """Start a helper and write to its standard input, which then ends: a secret is passed in no other way."""
+        with attach(self._api, container, output=False) as connection:
             connection.settimeout(container_engine.ANSWER_SECONDS)
             self._api.start(container)
             connection.sendall(given)
             connection.shutdown(socket.SHUT_WR)
-        stream.close()
 
 
-def _mount(place: str, source: Path, *, read_only: bool = False) -> Mount:
-    return Mount(place, str(source), type="bind", read_only=read_only, propagation="rprivate")
+def _wait_until(ready: Callable[[], bool], pid: int, message: str) -> None:
+    """Raises Unavailable with the message if a helper ends, or takes too long."""
+    end = time.monotonic() + _READY_SECONDS
+    while not ready():
+        if time.monotonic() >= end or not Path(f"/proc/{pid}").exists():
+            raise Unavailable(message)
+        time.sleep(0.02)

@@ -23,8 +23,7 @@ _SECONDS = 10
 
 
 def block_routes(pid: int) -> str | None:
-    """Add the routes in the namespace of process `pid`; None if they are in force, else one line for the
-    result.
+    """Add the routes in the namespace of process `pid`; None if they are in force, else one line for the result.
 
     Needs nsenter and ip on the host; without them only squid's rules apply. Raises OSError, ValueError.
     """

@@ -35,9 +35,7 @@ class SecretHeader:
 
 
 def secret_for(job: Job, references: Mapping[str, SecretReference]) -> SecretHeader | None:
-    """The secret of a job, read now; None for a job that needs none. Raises Unavailable if it cannot be
-    obtained.
-    """
+    """The secret of a job, read now; None for a job that needs none. Raises Unavailable if it cannot be obtained."""
     name = secret_name(job.tool, job.proposal_sha256)
     if name is None:
         return None
@@ -51,11 +49,10 @@ def secret_for(job: Job, references: Mapping[str, SecretReference]) -> SecretHea
 
 
 def squid_lines(secret: SecretHeader) -> list[str]:
-    """squid's rules: this one request goes to the forwarder, which adds the header; no other request to the
-    host does.
+    """squid's rules: this one request goes to the forwarder, which adds the header; no other request to the host does.
 
-    squid checks only once, while it starts, whether a peer listens, and treats one that did not as dead: a
-    request then finds no route (ERR_READ_ERROR). So the forwarder must listen before squid starts.
+    squid checks only once, while it starts, whether a peer listens, and treats one that did not as dead: a request then
+    finds no route (ERR_READ_ERROR). So the forwarder must listen before squid starts.
     """
     path = re.sub(r"([^A-Za-z0-9/_-])", r"\\\1", secret.path)
     return [

@@ -36,7 +36,6 @@ class Era(RunningBackend):
     on_workers = True
 
     def read(self, reading: Reading) -> Command | None:
-        """Command and Input Files."""
         from threegate.request.sections import read_input_list
 
         read_input_list(reading)
@@ -44,7 +43,6 @@ class Era(RunningBackend):
         return Command(words) if words else None
 
     def drafted(self, command: str, code: str, variables: str | None) -> Command:
-        """A command."""
         if not command:
             raise InvalidInput(f"backend {self.name} runs a command; give it with --command 'python3 /in/script.py'")
         if code or variables is not None:
@@ -55,7 +53,6 @@ class Era(RunningBackend):
             raise InvalidInput(f"--command: {error}; fix the quoting") from None
 
     def make(self, settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
-        """Containers, or nothing without the library."""
         if (problem := missing_extra("ERA", "era")) is not None:
             return _NoLibrary(problem)
         from threegate.runners.era.runner import EraRunner
@@ -63,11 +60,9 @@ class Era(RunningBackend):
         return EraRunner(settings.runners.era, secret_references=secrets)
 
     def rows(self, settings: RunnersSettings) -> int:
-        """As the settings say."""
         return settings.era.parallel
 
     def doctor(self, settings: Settings, probes: bool) -> list[DoctorLine]:
-        """The engine, its images and the way out."""
         if not has_extra("era"):
             return [_without_library()]
         from threegate.runners.era.engine_answer import engine_line, engine_url
@@ -85,7 +80,6 @@ class Era(RunningBackend):
         return guarded("engine", lines, failure="warning")
 
     def answers(self, settings: Settings) -> DoctorLine:
-        """Whether the engine does."""
         if not has_extra("era"):
             return _without_library()
         from threegate.runners.era.engine_answer import engine_line
@@ -95,19 +89,16 @@ class Era(RunningBackend):
     def remove_orphans(
         self, workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
     ) -> list[str]:
-        """Containers and networks."""
         from threegate.runners.era.orphans import remove_orphans
 
         return remove_orphans(workspace_id, boot_nonce, url=settings.era.engine, runs_folder=runs_folder)
 
     def policy_facts(self) -> dict[str, str]:
-        """The seccomp profile."""
         from threegate.runners.seccomp import SECCOMP_SHA256
 
         return {"seccomp": SECCOMP_SHA256}
 
     def has_program(self, settings: RunnersSettings, program: str) -> bool | None:
-        """By the image's list of programs."""
         from threegate.runners.era.image_programs import has_program
 
         return has_program(settings.era, program)
@@ -126,7 +117,6 @@ class _NoLibrary:
         return self._problem
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        """Nothing runs."""
         from threegate.runners.interface import nothing_ran
 
         return nothing_ran(self._problem)

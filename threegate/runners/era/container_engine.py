@@ -25,12 +25,7 @@ LABEL = "threegate.workspace"
 BOOT_LABEL = "threegate.boot"
 REQUEST_LABEL = "threegate.request"
 
-FAULTS = (
-    docker.errors.DockerException,
-    requests.exceptions.RequestException,
-    urllib3.exceptions.HTTPError,
-    OSError,
-)
+FAULTS = (docker.errors.DockerException, requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError)
 """All errors that mean the engine did not answer."""
 
 
@@ -121,11 +116,9 @@ NEEDED_LIMITS: Final = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuC
 
 
 def check_runtime(api: docker.APIClient, runtime: str) -> str:
-    """The runtime's name for the engine. Raises Unavailable, also if the engine cannot enforce limits with
-    it.
+    """The runtime's name for the engine. Raises Unavailable, also if the engine cannot enforce limits with it.
 
-    Such an engine would still start a container, and the run would end as `limits_not_enforced`; so the
-    request waits.
+    Such an engine would still start a container, and the run would end as `limits_not_enforced`; so the request waits.
     """
     try:
         info = api.info()

@@ -23,10 +23,10 @@ from threegate.core.errors import Unavailable
 from threegate.request.job import Job
 from threegate.runners.egress.proxy_chain import EgressChain
 from threegate.runners.era import container_engine, spec
+from threegate.runners.era.container_stream import attach, greeting
 from threegate.runners.era.container_watch import ContainerWatch
 from threegate.runners.era.out_archive import collect_archive
 from threegate.runners.era.readback import Walls, read_back
-from threegate.runners.era.waiting_container import attach, greeting
 from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, nothing_ran
 from threegate.runners.staging import Collected, fresh_folder
 
@@ -109,10 +109,7 @@ class EraRun:
             self._hurry()
             state = self._api.inspect_container(self._container)
         except docker.errors.APIError as error:
-            self._ended = (
-                "failed",
-                f"The container could not be started ({container_engine.reason(error)}).",
-            )
+            self._ended = ("failed", f"The container could not be started ({container_engine.reason(error)}).")
             return
         except container_engine.FAULTS as error:
             self._silent = True
@@ -153,9 +150,7 @@ class EraRun:
             self._finished = datetime.now(UTC)
 
     def settle(self) -> None:
-        """If PID 1 did not report how the run ended: make sure that nothing is running any more, and ask the
-        engine.
-        """
+        """If PID 1 did not report how the run ended: make sure that nothing is running any more, and ask the engine."""
         if self._watch is None or self._watch.streams.closing is not None:
             return
         self._watch.kill()
@@ -275,17 +270,9 @@ class EraRun:
         if ended is None:
             code = closing.exit_code if closing else int((state or {})["ExitCode"])
         if watch.out_of_memory or (state is not None and state["OOMKilled"]):
-            return (
-                "out_of_memory",
-                f"out_of_memory: the memory limit of {bounds.memory_mb} MiB was reached.",
-                code,
-            )
+            return ("out_of_memory", f"out_of_memory: the memory limit of {bounds.memory_mb} MiB was reached.", code)
         if watch.refused_forks:
-            return (
-                "process_limit",
-                f"process_limit: the limit of {bounds.processes} processes was reached.",
-                code,
-            )
+            return ("process_limit", f"process_limit: the limit of {bounds.processes} processes was reached.", code)
         if ended is not None:
             return (*ended, None)
         if code == 137 and watch.wall_ms >= bounds.time_sec * 1000:

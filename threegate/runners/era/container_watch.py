@@ -22,7 +22,7 @@ from threegate.core import limits
 from threegate.request.job import Job
 from threegate.runners.cgroup import CgroupFiles
 from threegate.runners.era import spec
-from threegate.runners.era.waiting_container import FRAME
+from threegate.runners.era.container_stream import FrameReader
 from threegate.runners.interface import Control, Status, StreamMeter
 from threegate.runners.live_output import LastOutput
 
@@ -89,14 +89,12 @@ class _MarkedStream:
 
 
 class Streams:
-    """Splits the engine's multiplexed stream into stdout and stderr."""
+    """The two outputs of a run."""
 
     def __init__(self, mark: str, output: LastOutput) -> None:
         self.out, self.err = _MarkedStream(mark.encode()), _MarkedStream(mark.encode())
         self._output = output
-        self._head = b""
-        self._left = 0
-        self._stream = self.out
+        self._frames = FrameReader()
 
     @property
     def closing(self) -> Closing | None:
@@ -105,21 +103,11 @@ class Streams:
 
     def feed(self, data: bytes) -> None:
         """Process the next bytes of the connection."""
-        while data:
-            if self._left == 0:
-                need = FRAME.size - len(self._head)
-                self._head, data = self._head + data[:need], data[need:]
-                if len(self._head) < FRAME.size:
-                    return
-                kind, self._left = FRAME.unpack(self._head)
-                self._stream = self.err if kind == 2 else self.out
-                self._head = b""
-                continue
-            part, data = data[: self._left], data[self._left :]
-            self._left -= len(part)
-            self._stream.write(part)
-            if self._stream.closing is None:
-                self._output.put("stderr" if self._stream is self.err else "stdout", self._stream.tail)
+        for kind, piece in self._frames.read(data):
+            name, stream = ("stderr", self.err) if kind == 2 else ("stdout", self.out)
+            stream.write(piece)
+            if stream.closing is None:
+                self._output.put(name, stream.tail)
 
 
 class ContainerWatch:
@@ -177,9 +165,7 @@ class ContainerWatch:
         self._measure()
 
     def alone(self) -> bool | None:
-        """Whether PID 1 is the only process in its cgroup, according to the kernel; None if this user may not
-        read it.
-        """
+        """Whether PID 1 is the only process in its cgroup, by the kernel's count; None if this user may not read it."""
         count = self._files.processes()
         return None if count is None else count == 1
 

@@ -1,7 +1,6 @@
 """Whether the container engine answers now: one small query over its socket, for a screen that cannot wait.
 
-Invariant: nothing heavy is imported, nothing is changed, and no answer is waited for longer than
-ANSWER_SECONDS.
+Invariant: nothing heavy is imported, nothing is changed, and no answer is waited for longer than ANSWER_SECONDS.
 """
 
 from __future__ import annotations

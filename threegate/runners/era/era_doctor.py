@@ -1,6 +1,4 @@
-"""ERA's lines of `threegate doctor`: engine, OCI runtime, images, and the restrictions as the probe measures
-them.
-"""
+"""ERA's lines of `threegate doctor`: engine, OCI runtime, images, and the restrictions as the probe measures them."""
 
 from __future__ import annotations
 
@@ -66,10 +64,7 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
     unread = [name for name, value in outcome.effective_limits.items() if value == NOT_READ]
     if unread:
         yield DoctorLine(
-            "era: not read back",
-            "warning",
-            ", ".join(unread),
-            "runners.era.require_readback refuses runs then",
+            "era: not read back", "warning", ", ".join(unread), "runners.era.require_readback refuses runs then"
         )
     for name in ("memory", "processes", "cpu", "swap", "network"):
         seen = outcome.effective_limits.get(name, "not readable")
@@ -101,9 +96,7 @@ def _access_line(socket: Path) -> DoctorLine:
 
 
 def _debian_version(package: str) -> str:
-    """The full version of the installed Debian package, which may include fixes that the upstream number does
-    not show.
-    """
+    """The version of the installed Debian package, which may include fixes that the upstream number does not show."""
     dpkg = shutil.which("dpkg-query")
     if dpkg is None:
         return ""
@@ -115,8 +108,7 @@ def _debian_version(package: str) -> str:
 def runtime_line(runtime: str, version: dict[str, Any]) -> DoctorLine:
     """The runtime's version compared with known escapes."""
     found = next(
-        (str(item.get("Version", "")) for item in version.get("Components") or [] if item.get("Name") == runtime),
-        "",
+        (str(item.get("Version", "")) for item in version.get("Components") or [] if item.get("Name") == runtime), ""
     )
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", found)
     packaged = _debian_version("runc")
@@ -147,10 +139,6 @@ def prove_era(settings: EraSettings, *, network: bool) -> tuple[Outcome, list[Wa
     # The probe ends by exhausting its memory in a child: that this is stopped is the last test.
     walls.append(Wall("the end says what ended it", outcome.status == "out_of_memory", outcome.detail))
     walls.append(
-        Wall(
-            "the walls are read back",
-            bool(outcome.effective_limits),
-            f"{len(outcome.effective_limits)} values",
-        )
+        Wall("the walls are read back", bool(outcome.effective_limits), f"{len(outcome.effective_limits)} values")
     )
     return outcome, walls

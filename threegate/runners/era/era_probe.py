@@ -1,7 +1,6 @@
 """The container's probe: a short script of ours that tests every restriction from inside.
 
-Invariant: what is reported as held was tested inside, in a container created in exactly the same way as a
-request's.
+Invariant: what is reported as held was tested inside, in a container created in exactly the same way as a request's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Removes what a killed daemon left behind: its containers, networks and volumes (docs/spec/6-runners.md,
-ERA).
+"""Removes what a killed daemon left behind: its containers, networks and volumes (docs/spec/6-runners.md, ERA).
 
-Invariant: only objects with this workspace's id and the nonce of another boot are touched; a second workspace
-on the same engine is never affected.
+Invariant: only objects with this workspace's id and the nonce of another boot are touched; a second workspace on the
+same engine is never affected.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ from threegate.core.removal import remove_folder
 
 
 def remove_orphans(workspace_id: str, boot_nonce: str, *, url: str = "", runs_folder: Path | None = None) -> list[str]:
-    """Kill and remove the containers, networks and volumes of older boots, and the work folders below
-    `runs_folder`.
+    """Kill and remove the containers, networks and volumes of older boots, and the work folders below `runs_folder`.
 
-    Returns one line for each. Without the extra `era`, or if the engine does not answer, only the folders are
-    removed (the containers ended with their standard input, or will at their own deadline). Raises
-    Unavailable if the engine answers but cannot remove one.
+    Returns one line for each. Without the extra `era`, or if the engine does not answer, only the folders are removed
+    (the containers ended with their standard input, or will at their own deadline). Raises Unavailable if the engine
+    answers but cannot remove one.
     """
     removed = [] if runs_folder is None else _remove_folders(runs_folder)
     if not has_extra("era"):

@@ -1,8 +1,7 @@
 """Collects /out from an archive that the engine makes, with the one strict reader of tar archives.
 
-Invariant: as in `staging.collect`: regular files only, hashed, read-only, and everything left out is
-reported: entries missing from the archive (such as sockets) are noticed by comparing with the number of names
-that PID 1 counted in /out.
+Invariant: as in `staging.collect`: regular files only, hashed, read-only, and everything left out is reported: entries
+missing from the archive (such as sockets) are noticed by comparing with the number of names that PID 1 counted in /out.
 """
 
 from __future__ import annotations

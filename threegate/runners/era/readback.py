@@ -1,9 +1,8 @@
 """Reads a started container's restrictions back, before a byte of the request's code runs.
 
-Invariant: what is written into a result was found here: in the kernel's own files, which any user of this
-machine may read, in the engine's answers, or in the report of PID 1, which is ours, from inside. On any
-difference from the job the run is refused (`limits_not_enforced`); what could not be read is named, and never
-taken for an enforced restriction.
+Invariant: what is written into a result was found here: in the kernel's own files, which any user of this machine may
+read, in the engine's answers, or in the report of PID 1, which is ours, from inside. On any difference from the job the
+run is refused (`limits_not_enforced`); what could not be read is named, and never taken for an enforced restriction.
 """
 
 from __future__ import annotations
@@ -19,12 +18,14 @@ from typing import Any
 from threegate.core import limits
 from threegate.request.job import Job
 from threegate.runners.cgroup import CgroupFiles
+from threegate.runners.era.container_stream import Greeting
 from threegate.runners.era.spec import KEEPER_WORDS, RUN_USER
-from threegate.runners.era.waiting_container import Greeting
 
 _PAGE = 4096
 _NAMESPACES = ("net", "pid", "ipc", "mnt", "uts")
 NOT_READ = "not read back"
+NO_INTERFACES = frozenset("tunl0 sit0 ip6tnl0 gre0 gretap0 erspan0 ip_vti0 ip6_vti0 ip6gre0".split())
+"""Tunnel templates that the kernel adds to every new network namespace: they are down and have no address."""
 
 
 @dataclass(slots=True)
@@ -52,6 +53,18 @@ class Walls:
             self.differences.append(f"{name} is {found}, not {wanted}")
 
 
+def process_status(pid: int) -> dict[str, str]:
+    """/proc/PID/status. Raises OSError."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+
+
+def holds_memory(files: CgroupFiles, memory_mb: int) -> bool:
+    """Whether the kernel enforces this limit, which it rounds down to a page."""
+    wanted, memory = memory_mb * limits.MIB, files.memory()
+    return memory is not None and wanted - _PAGE < memory <= wanted
+
+
 def read_back(
     walls: Walls,
     job: Job,
@@ -62,11 +75,10 @@ def read_back(
     relay: tuple[str, int] | None,
     runtime: str,
 ) -> None:
-    """Record the restrictions of the container that `inspect` describes in `state` and whose PID 1 `said`
-    what it sees.
+    """Record the restrictions of the container that `inspect` describes in `state` and whose PID 1 `said` what it sees.
 
-    `inputs` is the folder of its /in, `relay` the container and process whose network it shares. Raises
-    OSError if its process is gone.
+    `inputs` is the folder of its /in, `relay` the container and process whose network it shares. Raises OSError if its
+    process is gone.
     """
     pid = int(state["State"]["Pid"])
     os.close(os.pidfd_open(pid))
@@ -98,11 +110,10 @@ def read_back(
 
 
 def _cgroups(walls: Walls, job: Job, files: CgroupFiles) -> None:
-    wanted = job.limits.memory_mb * limits.MIB
     memory = files.memory()
     walls.effective["memory"] = "not enforced" if memory is None else f"{memory} bytes"
-    if memory is None or not wanted - _PAGE < memory <= wanted:
-        walls.differences.append(f"memory is {memory}, not {wanted}")
+    if not holds_memory(files, job.limits.memory_mb):
+        walls.differences.append(f"memory is {memory}, not {job.limits.memory_mb * limits.MIB}")
     walls.expect("swap", "none" if files.no_swap() else "not enforced", "none")
     processes = files.pids()
     walls.expect("processes", "not enforced" if processes is None else processes, job.limits.processes)
@@ -151,9 +162,7 @@ def _namespaces(walls: Walls, found: dict[str, str]) -> None:
 
 
 def _keeper(walls: Walls, job: Job, pid: int) -> None:
-    """PID 1 is our program, and only root may inspect it (the kernel gives the files of such a process to
-    root).
-    """
+    """PID 1 is our program, and only root may inspect it (the kernel gives the files of such a process to root)."""
     if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1] != [word.encode() for word in KEEPER_WORDS]:
         walls.differences.append("PID 1 is not the keeper of the run")
     elif Path(f"/proc/{pid}/status").stat().st_uid == RUN_USER:
@@ -163,8 +172,7 @@ def _keeper(walls: Walls, job: Job, pid: int) -> None:
 
 
 def _process(walls: Walls, job: Job, pid: int, said: Greeting) -> None:
-    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
-    status = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    status = process_status(pid)
     walls.expect("uid", str(said.uid), str(RUN_USER))
     seen = status["Uid"].split()[0]
     # A rootless engine has a user namespace: the host sees another number there.
@@ -189,12 +197,7 @@ def _process(walls: Walls, job: Job, pid: int, said: Greeting) -> None:
 
 
 def _mounts(walls: Walls, pid: int) -> None:
-    wanted = {
-        "/": {"ro"},
-        "/in": {"ro"},
-        "/out": {"noexec", "nosuid", "nodev"},
-        "/tmp": {"noexec", "nosuid", "nodev"},
-    }
+    wanted = {"/": {"ro"}, "/in": {"ro"}, "/out": {"noexec", "nosuid", "nodev"}, "/tmp": {"noexec", "nosuid", "nodev"}}
     for line in Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         fields = line.split(" ")
         missing = wanted.pop(fields[4], set()) - set(fields[5].split(","))
@@ -207,10 +210,4 @@ def _mounts(walls: Walls, pid: int) -> None:
 def _interfaces(walls: Walls, pid: int) -> None:
     lines = Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii", errors="replace").splitlines()[2:]
     names = [line.split(":")[0].strip() for line in lines]
-    # Tunnel templates that the kernel adds to every new namespace are down and have no address.
-    names = [
-        name
-        for name in names
-        if name not in ("tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0")
-    ]
-    walls.expect("network", " ".join(names), "lo")
+    walls.expect("network", " ".join(name for name in names if name not in NO_INTERFACES), "lo")

@@ -78,9 +78,7 @@ class EraRunner:
         return self._contained(clearance.request_id, job, control)
 
     def prove(self, control: Control, *, network: bool = False) -> Outcome:
-        """Run the probe of `era_probe`, which is ours and fixed, instead of a request: it measures the
-        restrictions.
-        """
+        """Run the probe of `era_probe`, which is ours and fixed, instead of a request: it measures the restrictions."""
         return self._contained("threegate-probe", era_probe_job(self._settings, network=network), control)
 
     def _contained(self, request_id: str, job: Job, control: Control) -> Outcome:
@@ -97,7 +95,7 @@ class EraRunner:
         """Nothing is started ahead."""
 
     def _run(self, request_id: str, job: Job, control: Control, work: Path) -> Outcome:
-        if not _has_command(job):
+        if not job.action.words or "=" in job.action.program:  # env(1) would take it for a variable
             raise Unavailable("the job has no command that a container can run")
         with ExitStack() as stack:
             api = stack.enter_context(container_engine.client(self._url))
@@ -115,17 +113,8 @@ class EraRunner:
             run = EraRun(api, job, control, work, runtime, chain, require_readback=self._settings.require_readback)
             stack.callback(run.remove)
             run.create(request_id)
-            return _completed(run, control)
-
-
-def _completed(run: EraRun, control: Control) -> Outcome:
-    run.execute()
-    run.settle()
-    run.collect(control.run_folder / "out")
-    run.remove()
-    return run.outcome()
-
-
-def _has_command(job: Job) -> bool:
-    """Whether there is a command that a container can run; a word with = would be taken for a variable."""
-    return bool(job.action.words) and "=" not in job.action.program
+            run.execute()
+            run.settle()
+            run.collect(control.run_folder / "out")
+            run.remove()
+            return run.outcome()

@@ -1,11 +1,11 @@
 """The definition of a run's container: a pure function from the job to the engine's parameters.
 
-Invariant: every restriction of docs/spec/6-runners.md is requested here and nowhere else, and read back by
-`readback`.
+Invariant: every restriction of docs/spec/6-runners.md is requested here and nowhere else, and read back by `readback`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -53,13 +53,7 @@ def labels(request_id: str, control: Control) -> dict[str, str]:
 
 
 def host_config(
-    api: docker.APIClient,
-    bounds: JobLimits,
-    inputs: Path,
-    *,
-    network: str,
-    runtime: str,
-    marks: dict[str, str],
+    api: docker.APIClient, bounds: JobLimits, inputs: Path, *, network: str, runtime: str, marks: dict[str, str]
 ) -> dict[str, Any]:
     """The restrictions. `inputs` is the folder of /in; /out is a volume that the engine creates and removes
     with the container.
@@ -71,55 +65,76 @@ def host_config(
         f"size={bounds.out_bytes},nr_inodes={bounds.out_files + 1},uid={RUN_USER},gid={RUN_USER},mode=0700,"
         "noexec,nosuid,nodev"
     )
-    memory = bounds.memory_mb * limits.MIB
+    driver = DriverConfig("local", {"type": "tmpfs", "device": "tmpfs", "o": out})
+    return bounded_host(
+        api,
+        network=network,
+        runtime=runtime,
+        memory_mb=bounds.memory_mb,
+        cpus=Decimal(bounds.cpu),
+        processes=bounds.processes,
+        rlimits={"nofile": bounds.open_files, "fsize": bounds.file_bytes},
+        tmp_bytes=tmp_bytes(bounds),
+        mounts=[
+            bind("/in", inputs, read_only=True),
+            Mount("/out", None, type="volume", no_copy=True, labels=marks, driver_config=driver),
+        ],
+    )
+
+
+def bounded_host(
+    api: docker.APIClient,
+    *,
+    network: str,
+    runtime: str,
+    memory_mb: int,
+    cpus: Decimal,
+    processes: int,
+    rlimits: Mapping[str, int],
+    tmp_bytes: int,
+    mounts: list[Mount],
+) -> dict[str, Any]:
+    """The restrictions of a container that runs what is not ours: a request's command, or a tool server."""
+    none = {"core": 0, "memlock": 0, "msgqueue": 0}
     config: dict[str, Any] = api.create_host_config(
+        **hardened(memory_mb, {**rlimits, **none}),
         network_mode=network,
-        read_only=True,
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges:true", f"seccomp={SECCOMP_JSON}"],
-        mem_limit=memory,
-        memswap_limit=memory,
-        nano_cpus=int(Decimal(bounds.cpu) * 1_000_000_000),
-        pids_limit=bounds.processes,
-        ipc_mode="private",
+        nano_cpus=int(cpus * 1_000_000_000),
+        pids_limit=processes,
         shm_size=limits.RUN_SHM_BYTES,
         oom_score_adj=500,
-        log_config=LogConfig(type=LogConfig.types.NONE),
-        ulimits=[
-            Ulimit(name="nofile", soft=bounds.open_files, hard=bounds.open_files),
-            Ulimit(name="fsize", soft=bounds.file_bytes, hard=bounds.file_bytes),
-            Ulimit(name="core", soft=0, hard=0),
-            Ulimit(name="memlock", soft=0, hard=0),
-            Ulimit(name="msgqueue", soft=0, hard=0),
-        ],
-        tmpfs={"/tmp": f"rw,noexec,nosuid,nodev,size={tmp_bytes(bounds)},nr_inodes=8192,mode=1777"},
-        mounts=[
-            Mount("/in", str(inputs), type="bind", read_only=True, propagation="rprivate"),
-            Mount(
-                "/out",
-                None,
-                type="volume",
-                no_copy=True,
-                labels=marks,
-                driver_config=DriverConfig("local", {"type": "tmpfs", "device": "tmpfs", "o": out}),
-            ),
-        ],
-        restart_policy={"Name": "no"},
+        tmpfs={"/tmp": f"rw,noexec,nosuid,nodev,size={tmp_bytes},nr_inodes=8192,mode=1777"},
+        mounts=mounts,
         auto_remove=False,
-        init=False,
         runtime=runtime,
-        cgroupns="private",
     )
     return config
 
 
-def create(
-    api: docker.APIClient,
-    image: str,
-    host: dict[str, Any],
-    marks: dict[str, str],
-    name: str,
-) -> str:
+def hardened(memory_mb: int, rlimits: Mapping[str, int]) -> dict[str, Any]:
+    """What all containers have, those of our helpers too. Without swap: memory and swap have one limit."""
+    memory = memory_mb * limits.MIB
+    return {
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true", f"seccomp={SECCOMP_JSON}"],
+        "mem_limit": memory,
+        "memswap_limit": memory,
+        "ipc_mode": "private",
+        "cgroupns": "private",
+        "init": False,
+        "restart_policy": {"Name": "no"},
+        "log_config": LogConfig(type=LogConfig.types.NONE),
+        "ulimits": [Ulimit(name=name, soft=limit, hard=limit) for name, limit in rlimits.items()],
+    }
+
+
+def bind(place: str, source: str | Path, *, read_only: bool) -> Mount:
+    """A folder of this machine in a container; mounts made later on one side do not appear on the other."""
+    return Mount(place, str(source), type="bind", read_only=read_only, propagation="rprivate")
+
+
+def create(api: docker.APIClient, image: str, host: dict[str, Any], marks: dict[str, str], name: str) -> str:
     """Create a container that waits for a run and return its id. Raises docker errors."""
     made = api.create_container(
         image=image,

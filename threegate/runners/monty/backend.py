@@ -29,13 +29,11 @@ class Monty(RunningBackend):
     on_workers = True
 
     def read(self, reading: Reading) -> Script | None:
-        """Code and Inputs (JSON)."""
         from threegate.request.code import read_script
 
         return read_script(reading)
 
     def drafted(self, command: str, code: str, variables: str | None) -> Script:
-        """A script."""
         if not code:
             raise InvalidInput(f"backend {self.name} runs code; name the file with --code FILE")
         if command:
@@ -45,7 +43,6 @@ class Monty(RunningBackend):
         return Script(_ended(code), None if variables is None else _ended(variables))
 
     def make(self, settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
-        """It gets no secrets."""
         from threegate.runners.monty.runner import MontyRunner
 
         return MontyRunner(0 if once else settings.runners.monty.workers)
@@ -55,8 +52,6 @@ class Monty(RunningBackend):
         return settings.monty.workers
 
     def doctor(self, settings: Settings, probes: bool) -> list[DoctorLine]:
-        """The interpreter and a worker."""
-
         def lines() -> Iterator[DoctorLine]:
             from threegate.runners.monty.monty_doctor import monty_lines
 
@@ -65,7 +60,6 @@ class Monty(RunningBackend):
         return guarded("monty", lines)
 
     def policy_facts(self) -> dict[str, str]:
-        """The interpreter's version."""
         from pydantic_monty import __version__
 
         return {"monty": __version__}

@@ -29,14 +29,7 @@ BEAT: Final = 0.02
 """Seconds between two checks."""
 Ended = tuple[Status, str]
 _MAKING = frozenset(
-    {
-        "Path.write_text",
-        "Path.write_bytes",
-        "Path.append_text",
-        "Path.append_bytes",
-        "Path.mkdir",
-        "Path.touch",
-    }
+    {"Path.write_text", "Path.write_bytes", "Path.append_text", "Path.append_bytes", "Path.mkdir", "Path.touch"}
 )
 _MEMORY = r"memory limit exceeded: \d+ bytes > \d+ bytes|the worker exceeded its memory limit and was terminated"
 _SLEEPS = frozenset({"system.sleep", "time.sleep"})
@@ -44,9 +37,7 @@ _ASYNC_SLEEPS = frozenset({"system.async_sleep", "asyncio.sleep"})
 
 
 class Watched(Protocol):
-    """What is checked. `look` may be called at any time between `add` and `remove`, from the watch's
-    thread.
-    """
+    """What is checked. `look` may be called at any time between `add` and `remove`, from the watch's thread."""
 
     def look(self) -> None: ...
 
@@ -140,9 +131,7 @@ class Drive:
         mounts: Sequence[pm.MountDir],
         workdir: str,
     ) -> Callable[[], Any]:
-        """Run the code; return a function for the value of its last expression. Raises MontyError,
-        Stopped.
-        """
+        """Run the code; return a function for the value of its last expression. Raises MontyError, Stopped."""
         state = session.feed_start(
             code, inputs=variables, print_callback=self._printed, mount=list(mounts), cwd=workdir
         )
@@ -186,9 +175,7 @@ class Drive:
         return state.resume(due)
 
     def _count(self, args: tuple[Any, ...]) -> None:
-        """Count the names that a call may create below /out; folders are names too. Raises Stopped at the
-        limit.
-        """
+        """Count the names that a call may create below /out; folders are names too. Raises Stopped at the limit."""
         wanted = _names_below_out(str(args[0]) if args else "/")
         self._made |= wanted
         if len(self._made) <= self._bounds.out_files:
@@ -210,8 +197,7 @@ class Drive:
         self._control.output.put(stream, meter.tail)
         if len(data) > room:
             self._stop(
-                "output_exceeded",
-                f"output_exceeded: {stream} reached its limit of {self._bounds.stream_bytes} bytes.",
+                "output_exceeded", f"output_exceeded: {stream} reached its limit of {self._bounds.stream_bytes} bytes."
             )
 
     def look(self) -> None:
@@ -233,9 +219,7 @@ class Drive:
 
 
 def _names_below_out(path: str) -> set[str]:
-    """The name and its folders below /out. None if longer than the kernel accepts, because nothing will be
-    created.
-    """
+    """The name and its folders below /out. None if longer than the kernel accepts, because nothing will be created."""
     parts = os.path.normpath(path).split("/") if len(path) < limits.MONTY_PATH_CHARS else []
     if parts[:2] != ["", "out"]:
         return set()
@@ -253,17 +237,9 @@ def explain(error: pm.MontyError, ended: Ended | None, job: Job) -> tuple[Status
     if _by_limit(error):
         if re.fullmatch(_MEMORY, str(reason)):
             limit = job.limits.memory_mb
-            return (
-                "out_of_memory",
-                f"out_of_memory: the memory limit of {limit} MiB was reached.",
-                text + "\n",
-            )
+            return ("out_of_memory", f"out_of_memory: the memory limit of {limit} MiB was reached.", text + "\n")
         if re.fullmatch(r"disk write limit of .{1,40} exceeded", str(reason)):
-            return (
-                "output_exceeded",
-                f"output_exceeded: /out reached {job.limits.out_bytes} bytes.",
-                text + "\n",
-            )
+            return ("output_exceeded", f"output_exceeded: /out reached {job.limits.out_bytes} bytes.", text + "\n")
     kind = type(reason).__name__
     return "failed", f"The code raised {kind}.", text + "\n"
 

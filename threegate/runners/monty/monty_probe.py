@@ -1,7 +1,6 @@
 """Monty's probe: short code of ours that tests every restriction from inside.
 
-Invariant: what is reported as held was tested inside, in a worker started in exactly the same way as a
-request's.
+Invariant: what is reported as held was tested inside, in a worker started in exactly the same way as a request's.
 """
 
 from __future__ import annotations

@@ -36,9 +36,7 @@ RUNTIME = f"pydantic-monty {VERSION}"
 
 
 class MontyRunner:
-    """Runs monty jobs; `workers` processes are kept started ahead; with 0, each is started when it is
-    needed.
-    """
+    """Runs monty jobs; `workers` processes are kept started ahead; with 0, each is started when it is needed."""
 
     starts_late = False
 
@@ -57,9 +55,7 @@ class MontyRunner:
         return None
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        """Run the code once; see Runner.run. Never raises because of the code; raises OSError for our own
-        disk.
-        """
+        """Run the code once; see Runner.run. Never raises because of the code; raises OSError for our own disk."""
         clearance.must_cover(job)
         return self._run((clearance.approved_utc, clearance.request_sha256), job, control)
 

@@ -1,8 +1,7 @@
-"""The value of a run's last expression, as the bytes of /out/result.json or result.txt
-(docs/spec/6-runners.md, Monty).
+"""The value of a run's last expression, as the bytes of /out/result.json or result.txt (docs/spec/6-runners.md, Monty).
 
-Invariant: the work and the bytes are bounded before anything is rendered: a small value can refer to the same
-list a million times, and its rendering would not be small.
+Invariant: the work and the bytes are bounded before anything is rendered: a small value can refer to the same list a
+million times, and its rendering would not be small.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ class ValueTooLarge(Exception):
 def render_value(value: Any) -> tuple[str, bytes] | None:
     """The file name and bytes for a value, or None for None (an expression without a value leaves no file).
 
-    JSON if the value is JSON (tuples are arrays), else the text of a string or of `repr`. Raises
-    ValueTooLarge.
+    JSON if the value is JSON (tuples are arrays), else the text of a string or of `repr`. Raises ValueTooLarge.
     """
     if value is None:
         return None

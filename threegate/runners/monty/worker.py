@@ -57,7 +57,6 @@ class Isolation:
     """How a worker is started here: the words before the program, and what could not be restricted."""
 
     words: tuple[str, ...]
-    has_uid: bool
     missing: tuple[str, ...]
 
 
@@ -81,22 +80,18 @@ def _candidates() -> list[Isolation]:
     if setpriv and os.geteuid() == 0:
         own_user = (setpriv, *drop, "--reuid", "@UID@", "--regid", "@UID@", "--clear-groups", "--", *own_limit)
         if unshare:
-            found.append(Isolation((unshare, "--net", "--ipc", "--", *own_user), True, no_limit))
-        found.append(Isolation(own_user, True, ("own network and ipc namespaces", *no_limit)))
+            found.append(Isolation((unshare, "--net", "--ipc", "--", *own_user), no_limit))
+        found.append(Isolation(own_user, ("own network and ipc namespaces", *no_limit)))
     user = ("an unprivileged user of its own, with a limit of processes (needs root)",)
     if setpriv and unshare:
         words = (unshare, "--user", "--net", "--ipc", "--", setpriv, *drop, "--", *limit)
-        found.append(Isolation(words, False, (*user, *no_limit)))
+        found.append(Isolation(words, (*user, *no_limit)))
     namespaces = (*user, "own network and ipc namespaces (needs root or user namespaces)")
     if setpriv:
         words = (setpriv, "--no-new-privs", "--pdeathsig", "KILL", "--", *limit)
-        found.append(Isolation(words, False, (*namespaces, *no_limit)))
-    everything = (
-        *namespaces,
-        "no_new_privs and the end with the daemon (setpriv is not installed)",
-        *no_limit,
-    )
-    found.append(Isolation(limit, False, everything))
+        found.append(Isolation(words, (*namespaces, *no_limit)))
+    everything = (*namespaces, "no_new_privs and the end with the daemon (setpriv is not installed)", *no_limit)
+    found.append(Isolation(limit, everything))
     return found
 
 

@@ -13,26 +13,24 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal
+from typing import BinaryIO, Final, Literal
 
 from threegate.core import durable, removal
-from threegate.core.held_folder import HeldFolder, open_beneath, open_inside
+from threegate.core.held_folder import HeldFolder, open_inside
+from threegate.plugins.changes.action import ProjectPlace
 from threegate.plugins.changes.apply.apply_journal import STAGE, ApplyPlan, ApplyStep, Do, write_plan
 from threegate.plugins.changes.change_tar import ChangeSet, write_change_tar
 from threegate.plugins.changes.checks import check_project, moved_on
+from threegate.plugins.changes.commit_chain import CarriedCommit
 from threegate.plugins.changes.table import EXECUTABLE, FOLDER, LINK, ChangeSetError, Row
-from threegate.plugins.changes.trees import HeldTree, TreeChanged, read_chunks
+from threegate.plugins.changes.trees import ABSENT, HeldTree, TreeChanged, folder_inside, node_of
 
-if TYPE_CHECKING:
-    from threegate.plugins.changes.action import ProjectPlace
-    from threegate.plugins.changes.commit_chain import CarriedCommit
-
-_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY
 _FEW: Final = 8
 """Up to this many files and folders are synced one by one; for more, their whole file system is synced."""
+_MEANWHILE: Final = "changed while the change was made; nothing was changed"
 Ending = Literal["succeeded", "project_changed", "project_not_writable", "failed", "cancelled", "timed_out"]
 
 
@@ -108,8 +106,7 @@ def _line_of(error: OSError, what: str = "the project") -> str:
 
 
 def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> ApplyPlan:
-    """Check everything, keep the originals, stage what is new, write the plan. Changes no path of the
-    project.
+    """Check everything, keep the originals, stage what is new, write the plan. Changes no path of the project.
 
     Raises Stopped, ChangeSetError, OSError; then the stage folder is gone.
     """
@@ -117,10 +114,8 @@ def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> ApplyPlan:
     moved = moved_on(tree, work.change.rows)
     if moved:
         more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
-        raise ChangeStopped(
-            "project_changed",
-            f"{moved[0]}{more}: differs from what the change was made from; nothing was changed",
-        )
+        what = "differs from what the change was made from; nothing was changed"
+        raise ChangeStopped("project_changed", f"{moved[0]}{more}: {what}")
     check_project(tree, work.change, place.uid)
     if work.originals is not None:
         _keep_originals(tree, work.change, work.originals)
@@ -216,7 +211,7 @@ def _stage_one(
     mode, gid = _mode_of(project, row, work, old)
     if row.after.folder:
         durable.make_folder_at(folder, name, path)
-        descriptor = open_inside(folder, name, _FOLDER_FLAGS)
+        descriptor = open_inside(folder, name, os.O_RDONLY | os.O_DIRECTORY)
     else:
         descriptor = durable.create_at(folder, name, path, 0o600)
     try:
@@ -240,9 +235,7 @@ def _stage_one(
 
 
 def _copy_attributes(project: HeldFolder, row: Row, target: int) -> None:
-    """Keep other attributes of the replaced file. Raises Stopped for those that its owner cannot set on
-    another file.
-    """
+    """Keep other attributes of the replaced file. Raises ChangeStopped for what its owner cannot set on another."""
     if row.before is None or not row.before.file:
         return
     source = open_inside(project.fileno(), row.path)
@@ -251,10 +244,8 @@ def _copy_attributes(project: HeldFolder, row: Row, target: int) -> None:
             if name.startswith("user."):
                 os.setxattr(target, name, os.getxattr(source, name))
             elif name != "security.selinux":
-                raise ChangeStopped(
-                    "project_not_writable",
-                    f"{row.path}: has an access list or capabilities; change it by hand",
-                )
+                what = "has an access list or capabilities; change it by hand"
+                raise ChangeStopped("project_not_writable", f"{row.path}: {what}")
     finally:
         os.close(source)
 
@@ -321,10 +312,10 @@ def _sync_folders(project: HeldFolder, plan: ApplyPlan) -> None:
         return
     for folder in folders:
         try:
-            with _folder(project, folder) as descriptor:
+            with folder_inside(project.fileno(), folder) as descriptor:
                 durable.sync_folder_at(descriptor, project.path / folder)
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            if error.errno not in ABSENT:
                 raise
 
 
@@ -334,7 +325,7 @@ def _take(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> None:
     """
     above = step.path.rpartition("/")[0]
     try:
-        with _folder(project, above) as folder:
+        with folder_inside(project.fileno(), above) as folder:
             path, staged = project.path / step.path, stage.path / step.staged
             if step.do == "in":
                 durable.rename_at(stage.fileno(), staged, folder, path)
@@ -344,52 +335,24 @@ def _take(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> None:
             else:
                 durable.rename_at(folder, path, stage.fileno(), staged)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENOTEMPTY):
-            raise ChangeStopped(
-                "project_changed", f"{step.path}: changed while the change was made; nothing was changed"
-            ) from None
+        if error.errno in (*ABSENT, errno.EEXIST, errno.ENOTEMPTY):
+            raise ChangeStopped("project_changed", f"{step.path}: {_MEANWHILE}") from None
         raise ChangeStopped(_status_of(error), _line_of(error, step.path)) from None
-    if not _is_old(stage, step):
-        raise ChangeStopped("project_changed", f"{step.path}: changed while the change was made; nothing was changed")
-
-
-def _is_old(stage: HeldFolder, step: ApplyStep) -> bool:
-    """Whether what was moved out of the project matches "before" in the table."""
-    return _is(stage.fileno(), step.staged, step.old)
+    # Between the check of the whole project and this rename its owner may have written there.
+    if not _is(stage.fileno(), step.staged, step.old):
+        raise ChangeStopped("project_changed", f"{step.path}: {_MEANWHILE}")
 
 
 def _is(folder: int, name: str, wanted: tuple[str, str]) -> bool:
     """Whether a name has this mode and sha256; a folder matches only while it is empty. Raises OSError."""
-    mode, sha256 = wanted
-    facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    if mode == FOLDER:
-        return stat.S_ISDIR(facts.st_mode) and not _has_names(folder, name)
-    if mode == LINK:
-        if not stat.S_ISLNK(facts.st_mode):
-            return False
-        return hashlib.sha256(os.fsencode(os.readlink(name, dir_fd=folder))).hexdigest() == sha256
-    executable = stat.S_IXUSR if mode == EXECUTABLE else 0
-    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1 or facts.st_mode & stat.S_IXUSR != executable:
+    tree = HeldTree(folder)
+    entry = tree.look(name)
+    if entry is None or entry.kind not in ("file", "folder", "link") or entry.links != 1 or entry.mode != wanted[0]:
         return False
-    digest = hashlib.sha256()
-    descriptor = open_beneath(folder, name)
     try:
-        for chunk in read_chunks(descriptor, name):
-            digest.update(chunk)
+        return node_of(tree, name, entry).sha256 == wanted[1] and not tree.names(name)
     except TreeChanged:
         return False
-    finally:
-        os.close(descriptor)
-    return digest.hexdigest() == sha256
-
-
-def _has_names(folder: int, name: str) -> bool:
-    descriptor = open_beneath(folder, name, _FOLDER_FLAGS)
-    try:
-        with os.scandir(descriptor) as entries:
-            return next(entries, None) is not None
-    finally:
-        os.close(descriptor)
 
 
 def take_back(project: HeldFolder, plan: ApplyPlan, token: str) -> tuple[str, ...]:
@@ -431,7 +394,7 @@ def _taken_back(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> bool
     above, _, name = step.path.rpartition("/")
     path, place = project.path / step.path, stage.path / step.staged
     try:
-        with _folder(project, above) as folder:
+        with folder_inside(project.fileno(), above) as folder:
             if step.do == "out":
                 durable.rename_at(stage.fileno(), place, folder, path)
                 return True
@@ -449,11 +412,10 @@ def _taken_back(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> bool
 
 
 def forget(project: HeldFolder, token: str) -> None:
-    """Remove the stage folder with everything in it: the change stands, or none of it was made. Raises
-    OSError.
+    """Remove the stage folder with everything in it: the change stands, or none of it was made. Raises OSError.
 
-    A stage folder of another change is left alone. The token is removed last, so that a crash leaves no
-    folder without an owner.
+    A stage folder of another change is left alone. The token is removed last, so that a crash leaves no folder without
+    an owner.
     """
     try:
         stage = project.folder(STAGE)
@@ -489,15 +451,5 @@ def _empty(folder: HeldFolder, last: str = "") -> None:
 
 def _stat(project: HeldFolder, path: str) -> os.stat_result:
     above, _, name = path.rpartition("/")
-    with _folder(project, above) as folder:
+    with folder_inside(project.fileno(), above) as folder:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
-
-
-@contextmanager
-def _folder(project: HeldFolder, path: str) -> Iterator[int]:
-    """A folder of the project, opened again each time: no entry is assumed to be where it was."""
-    descriptor = open_inside(project.fileno(), path or ".", _FOLDER_FLAGS)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

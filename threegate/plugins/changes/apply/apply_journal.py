@@ -1,15 +1,14 @@
 """The journal of one change of a project: what recovery needs, and nothing that it would have to trust.
 
-Invariant: the first line names the project and is on disk before anything is created in it; the second one
-lists the steps and is on disk before the first step. Progress is not recorded: it is derived from the staged
-names, whose inodes are in the journal. So the journal explains every intermediate state.
+Invariant: the first line names the project and is on disk before anything is created in it; the second one lists the
+steps and is on disk before the first step. Progress is not recorded: it is derived from the staged names, whose inodes
+are in the journal. So the journal explains every intermediate state.
 
 A change that is delivered as a branch has no steps: its second line names the branch and the commit that it is put at,
 or, for an undo, was at. Where the branch is says whether it was done.
 
-A step is one rename between a path of the project and a name in the stage folder: `in` (the stage has the new
-entry, the path is free), `out` (the path has the old entry, the stage name is free), `swap` (both exist and
-change places).
+A step is one rename between a path of the project and a name in the stage folder: `in` (the stage has the new entry,
+the path is free), `out` (the path has the old entry, the stage name is free), `swap` (both exist and change places).
 """
 
 from __future__ import annotations
@@ -23,19 +22,16 @@ from threegate.core import canonical, durable, limits
 from threegate.plugins.changes.action import ProjectPlace
 
 STAGE: Final = ".threegate-apply"
-"""The folder in the project's root for entries being moved in or out; it exists only while a change is
-made.
-"""
+"""The folder in the project's root for entries being moved in or out; it exists only while a change is made."""
 Do = Literal["in", "out", "swap"]
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyStep:
-    """One rename. `inode` is that of the staged entry (0 for `out`): its location shows whether the step was
-    done.
+    """One rename. `inode` is that of the staged entry (0 for `out`): its location shows whether the step was done.
 
-    An entry moved out of the project must be `old`, as mode and sha256 of a table; the one moved in is `new`.
-    Both are two empty strings if there is no entry.
+    An entry moved out of the project must be `old`, as mode and sha256 of a table; the one moved in is `new`. Both are
+    two empty strings if there is no entry.
     """
 
     number: int
@@ -70,16 +66,12 @@ class ApplyPlan:
 
 
 def first_line(place: ProjectPlace, token: str) -> bytes:
-    """The journal's first line. `token` is the name of a file in the stage folder: it identifies the folder's
-    owner.
-    """
+    """The journal's first line. `token` is the name of a file in the stage folder: it identifies the folder's owner."""
     return canonical.canonical_bytes({"journal": 1, "project": place.to_json(), "token": token}) + b"\n"
 
 
 def write_plan(journal: int, plan: ApplyPlan, path: str) -> None:
-    """Append the second line to the open journal and sync it. `path` is only passed to observers. Raises
-    OSError.
-    """
+    """Append the second line to the open journal and sync it. `path` is only passed to observers. Raises OSError."""
     value = {
         "steps": [[step.number, step.do, step.path, step.inode, *step.old, *step.new] for step in plan.steps],
         "kept": {name: list(facts) for name, facts in plan.kept.items()},

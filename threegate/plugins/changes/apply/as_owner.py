@@ -1,10 +1,9 @@
-"""Which process accesses a project: one with the owner's account, either this process or a child that root
-starts.
+"""Which process accesses a project: one with the owner's account, either this process or a child that root starts.
 
-Invariant: no file of a project is opened, created or renamed with root's privileges. The child drops all
-privileges before it accesses the project, gets its files as open descriptors, and dies with its parent, so
-that a change is never made while another process reverts it. The owner may stop, slow or kill it: it is watched
-and killed by its pidfd, and nobody waits for it without a limit, or under the trail's lock.
+Invariant: no file of a project is opened, created or renamed with root's privileges. The child drops all privileges
+before it accesses the project, gets its files as open descriptors, and dies with its parent, so that a change is never
+made while another process reverts it. The owner may stop, slow or kill it: it is watched and killed by its pidfd, and
+nobody waits for it without a limit, or under the trail's lock.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -67,9 +66,8 @@ class Order:
     @property
     def descriptors(self) -> tuple[int, ...]:
         """The open descriptors."""
-        return tuple(
-            item for item in (self.project, self.journal, self.archive, self.commits, self.originals) if item >= 0
-        )
+        named = (self.project, self.journal, self.archive, self.commits, self.originals)
+        return tuple(item for item in named if item >= 0)
 
 
 def perform(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done:
@@ -92,11 +90,8 @@ def perform(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> D
         return Done("failed", done.why, halfway=order.verb == "take_back")
     back = _reverted(order)
     if back.halfway:
-        return Done(
-            done.status,
-            f"{done.why}, and what it did cannot be reverted now: the next start of the daemon does",
-            halfway=True,
-        )
+        later = "and what it did cannot be reverted now: the next start of the daemon does"
+        return Done(done.status, f"{done.why}, {later}", halfway=True)
     return Done(done.status, f"{done.why}; nothing was changed", back.left)
 
 
@@ -141,24 +136,14 @@ def obey(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> Done
                     except ChangeSetError as error:
                         return Done("failed", f"commits.tar: {error}")
             change = replace(change, rows=tuple(row for row in change.rows if row.path not in order.stays))
-            originals = None if order.originals < 0 else os.fdopen(os.dup(order.originals), "wb")
-            try:
+            with nullcontext() if order.originals < 0 else os.fdopen(os.dup(order.originals), "wb") as originals:
                 work = Work(
-                    change,
-                    archive,
-                    order.journal,
-                    order.token,
-                    originals,
-                    order.exact,
-                    lambda: stop() or ("timed_out" if time.monotonic() > until else None),
-                    commits,
-                )
+                    change, archive, order.journal, order.token, originals, order.exact,
+                    lambda: stop() or ("timed_out" if time.monotonic() > until else None), commits,
+                )  # fmt: skip
                 if order.branch:
                     return make_branch(project, order.place, work, BranchOrder.of(order.branch))
                 return carry_out(project, order.place, work)
-            finally:
-                if originals is not None:
-                    originals.close()
 
 
 def _taken_back(project: HeldFolder, order: Order) -> Done:
@@ -201,22 +186,7 @@ def _reverted(order: Order) -> Done:
 
 def _in_child(order: Order, stop: Callable[[], Ending | None]) -> Done | _Failed:
     """Do it in a child that becomes the owner. Both ways are files in memory, so nobody waits for a reader."""
-    told = {
-        "verb": order.verb,
-        "place": order.place.to_json(),
-        "project": order.project,
-        "token": order.token,
-        "journal": order.journal,
-        "archive": order.archive,
-        "commits": order.commits,
-        "originals": order.originals,
-        "sha256": order.sha256,
-        "seconds": order.seconds,
-        "exact": {path: list(facts) for path, facts in order.exact.items()},
-        "stays": list(order.stays),
-        "branch": dict(order.branch),
-        "parent": os.getpid(),
-    }
+    told = {**asdict(order), "parent": os.getpid()}
     with (
         os.fdopen(os.memfd_create("order", os.MFD_CLOEXEC), "w+b") as given,
         os.fdopen(os.memfd_create("done", os.MFD_CLOEXEC), "w+b") as written,
@@ -285,9 +255,7 @@ def _is_stopped(watch: int) -> bool:
 
 
 def become(place: ProjectPlace, parent: int) -> None:
-    """Turn this process permanently into one of the project's owner that ends with its parent. Raises
-    OSError.
-    """
+    """Turn this process permanently into one of the project's owner that ends with its parent. Raises OSError."""
     try:
         entry = pwd.getpwuid(place.uid)
         gid, groups = entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
@@ -307,9 +275,7 @@ def become(place: ProjectPlace, parent: int) -> None:
 
 
 def preload() -> None:
-    """Load what would otherwise be loaded on first use: the owner may not be able to read this installation's
-    files.
-    """
+    """Load what would otherwise be loaded on first use: the owner may not be able to read this installation's files."""
     canonical.canonical_bytes({"é": 0})  # sorts by utf-16, whose codec is a separate module
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from threegate.core import limits
+from threegate.plugins.changes.changes_section import ARCHIVE, COMMITS, check_inputs, read_change
 from threegate.request.backend import Binding, Bound, Opened, Reading
 from threegate.runners.backend import RunningBackend
 
@@ -33,40 +34,29 @@ class Apply(RunningBackend):
     waits_for = "project_not_writable"
 
     def check(self, values: Mapping[str, Any], written: Container[str], wrong: Callable[[str, str, str], None]) -> None:
-        """Its inputs are the change set, and perhaps the commits."""
-        from threegate.plugins.changes.changes_section import check_inputs
-
         check_inputs(values, written, wrong)
 
     def read(self, reading: Reading) -> ProjectChange | None:
-        """Changes."""
-        from threegate.plugins.changes.changes_section import read_change
-
         return read_change(reading.parts, reading.values, reading.findings)
 
     def bind(self, binding: Binding) -> Bound:
-        """The bytes of the change set, and its project."""
         from threegate.plugins.changes.requested_change import requested_change
 
         return requested_change(binding)
 
     def input_items(self, bound: Bound, inputs: Sequence[Opened]) -> Mapping[str, tuple[Item, ...]]:
-        """The files of the change set, and the commits."""
         from threegate.plugins.changes.change_screen import change_items, commit_items
-        from threegate.plugins.changes.changes_section import ARCHIVE, COMMITS
         from threegate.plugins.changes.requested_change import change_of
 
         change = change_of("the request", bound)
         return {ARCHIVE: change_items(change, inputs[0]), COMMITS: commit_items(change)}
 
     def make(self, settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
-        """It gets no secrets."""
         from threegate.plugins.changes.apply.runner import ApplyRunner
 
         return ApplyRunner()
 
     def rows(self, settings: RunnersSettings) -> int:
-        """A fixed number."""
         return limits.APPLY_AT_ONCE
 
 

@@ -1,8 +1,7 @@
 """Apply a cleared change set to its project, and keep what it replaced.
 
-Invariant: the trail's `finished` makes a change final. Until it is on disk, the journal in the run's folder
-lets recovery revert the whole change; after it, the stage folder is removed and the originals stay for an
-undo.
+Invariant: the trail's `finished` makes a change final. Until it is on disk, the journal in the run's folder lets
+recovery revert the whole change; after it, the stage folder is removed and the originals stay for an undo.
 """
 
 from __future__ import annotations
@@ -14,26 +13,23 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.held_folder import HeldFolder, open_beneath
-from threegate.plugins.changes.action import BoundChange
+from threegate.judgement.judge import Clearance
+from threegate.plugins.changes.action import BoundChange, JobBranch, JobChange, ProjectPlace
 from threegate.plugins.changes.apply.apply_engine import Done, Ending
 from threegate.plugins.changes.apply.apply_journal import STAGE, Journal, first_line, read_journal
 from threegate.plugins.changes.apply.as_owner import Order, not_writable, perform
 from threegate.plugins.changes.apply.branch_delivery import BranchOrder
 from threegate.plugins.changes.projects import hold_project
+from threegate.request.job import Job
 from threegate.runners.interface import EMPTY, Artifact, Control, Outcome, Status, StreamMeter
-
-if TYPE_CHECKING:
-    from threegate.judgement.judge import Clearance
-    from threegate.plugins.changes.action import JobBranch, JobChange, ProjectPlace
-    from threegate.request.job import Job
 
 JOURNAL: Final = "apply.json"
 """In the run's folder: the journal of the change, and afterwards the record of what was replaced."""
@@ -47,8 +43,6 @@ _STATUSES: Final[dict[Ending, Status]] = {
     "cancelled": "cancelled",
     "timed_out": "timed_out",
 }
-
-
 _OWN_FOLDER: Final = stat.S_IRWXU
 
 
@@ -120,32 +114,31 @@ def _order(clearance: Clearance, job: Job, change: JobChange, control: Control, 
     """What is to be done, with everything open until `opened` ends. Changes nothing in the project. Raises Refused,
     OSError.
     """
-    token = secrets.token_hex(8)
-    durable.deliver(control.run_folder / JOURNAL, first_line(change.project, token))
-    item = job.inputs[0]
+
+    def held(path: Path, flags: int) -> int:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened.callback(os.close, descriptor)
+        return descriptor
+
+    token, folder, branch = secrets.token_hex(8), control.run_folder, change.branch
+    durable.deliver(folder / JOURNAL, first_line(change.project, token))
     project = opened.enter_context(hold_project(change.project))
-    as_files = change.branch is None
-    if as_files != (change.project.deliver == "tree"):
+    if (branch is None) != (change.project.deliver == "tree"):
         raise Refused("project_changed", "the project's changes are not delivered as the job says")
-    files = opened.enter_context(_opened(control.run_folder, control.inputs_folder / item.sha256, as_files))
-    commits = -1
-    if change.branch is not None and change.branch.commits:
-        pinned = control.inputs_folder / job.inputs[1].sha256
-        commits = os.open(pinned, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        opened.callback(os.close, commits)
+    pinned = [control.inputs_folder / item.sha256 for item in job.inputs]
+    originals = commits = -1
+    if branch is None:
+        run_folder = held(folder, os.O_RDONLY | os.O_DIRECTORY)
+        originals = durable.create_at(run_folder, ORIGINALS, folder / ORIGINALS)
+        opened.callback(os.close, originals)
+        durable.sync_folder_at(run_folder, folder)
+    elif branch.commits:
+        commits = held(pinned[1], os.O_RDONLY)
     return Order(
-        "apply",
-        change.project,
-        project.fileno(),
-        token,
-        files.journal,
-        files.archive,
-        files.originals,
-        change.sha256,
-        job.limits.time_sec,
-        branch={} if change.branch is None else _branch(clearance, change.branch),
-        commits=commits,
-    )
+        "apply", change.project, project.fileno(), token, held(folder / JOURNAL, os.O_RDWR),
+        archive=held(pinned[0], os.O_RDONLY), originals=originals, sha256=change.sha256,
+        seconds=job.limits.time_sec, branch={} if branch is None else _branch(clearance, branch), commits=commits,
+    )  # fmt: skip
 
 
 def _branch(clearance: Clearance, branch: JobBranch) -> dict[str, Any]:
@@ -206,31 +199,6 @@ def _closed(place: ProjectPlace) -> str | None:
     if mode & _OWN_FOLDER != _OWN_FOLDER:
         return f"the project {place.name}: its owner may not write to {place.path}; allow it with: chmod u+rwx"
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    journal: int
-    archive: int
-    originals: int
-
-
-@contextmanager
-def _opened(run_folder: Path, archive: Path, keeps: bool) -> Iterator[_Files]:
-    """The journal, the pinned archive, and, if originals are kept, a new file for them. Raises OSError."""
-    opened: list[int] = []
-    try:
-        opened.append(os.open(run_folder / JOURNAL, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
-        opened.append(os.open(archive, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC))
-        folder = os.open(run_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        opened.append(folder)
-        if keeps:
-            opened.append(durable.create_at(folder, ORIGINALS, run_folder / ORIGINALS))
-            durable.sync_folder_at(folder, run_folder)
-        yield _Files(opened[0], opened[1], opened[3] if keeps else -1)
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
 
 
 def forget_stage(run_folder: Path, name: str = JOURNAL) -> None:

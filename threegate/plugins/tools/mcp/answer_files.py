@@ -49,11 +49,7 @@ def answer_files(answer: Answer) -> tuple[tuple[str, bytes], ...]:
             holder[FILE_KEY] = name
             blocks.append(block)
     value: dict[str, Any] = {"content": blocks, "isError": answer.is_error}
-    for key, said in (
-        ("structuredContent", answer.structured),
-        ("_meta", answer.meta),
-        ("error", answer.error),
-    ):
+    for key, said in (("structuredContent", answer.structured), ("_meta", answer.meta), ("error", answer.error)):
         if said is not None:
             value[key] = said
     return ((RESULT, json.dumps(value, ensure_ascii=False, indent=1).encode("utf-8", "replace")), *files)

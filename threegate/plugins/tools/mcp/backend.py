@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from threegate.core import limits
+from threegate.plugins.tools.call_section import check_call, read_call
 from threegate.request.backend import Binding, Bound, Reading
 from threegate.runners.backend import RunningBackend
 
@@ -34,19 +35,12 @@ class Mcp(RunningBackend):
     most_cpus = Decimal(1)
 
     def check(self, values: Mapping[str, Any], written: Container[str], wrong: Callable[[str, str, str], None]) -> None:
-        """It has its arguments only, and a tool of a server that was added."""
-        from threegate.plugins.tools.call_section import check_call
-
         check_call(values, wrong)
 
     def read(self, reading: Reading) -> ToolCall | None:
-        """Arguments (JSON)."""
-        from threegate.plugins.tools.call_section import read_call
-
         return read_call(reading, self.keys)
 
     def bind(self, binding: Binding) -> Bound:
-        """The server as it is pinned, and what it did before."""
         from threegate.plugins.tools.requested_call import requested_call
 
         with binding.trail.locked() as held:
@@ -71,13 +65,11 @@ class Mcp(RunningBackend):
         refuse_other_state(workspace, owner, action)
 
     def make(self, settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
-        """Its servers take their secrets from the settings."""
         from threegate.plugins.tools.mcp.runner import CallRunner
 
         return CallRunner(settings)
 
     def rows(self, settings: RunnersSettings) -> int:
-        """A fixed number."""
         return limits.CALLS_AT_ONCE
 
 

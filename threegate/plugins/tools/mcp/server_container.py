@@ -21,34 +21,30 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 import docker
 import docker.errors
-from docker.types import LogConfig, Mount, Ulimit
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.runners.cgroup import CgroupFiles
 from threegate.runners.era import container_engine as engine
-from threegate.runners.era.waiting_container import FRAME, attach
-from threegate.runners.seccomp import SECCOMP_JSON
+from threegate.runners.era import spec
+from threegate.runners.era.container_stream import FrameReader, attach
+from threegate.runners.era.readback import NO_INTERFACES, holds_memory, process_status
 
 NOT_STARTED: Final = 3
 """Exit code if there is no container, or its restrictions are not in force."""
 _USER: Final = "65534:65534"
 _WAITING: Final = ("/bin/sh", "-c", 'read -r go && exec "$@"', "server")
 _PIECE: Final = 1 << 16
-_PAGE: Final = 4096
-_NO_INTERFACES: Final = frozenset(("lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"))  # fmt: skip  # noqa: E501
-"""What a new network namespace contains: loopback, and tunnel templates that are down."""
 
 
 def main(descriptor: int) -> int:
-    """Serve one server until its input or ours ends; return the exit code. An error is one line on standard
-    error.
-    """
+    """Serve one server until its input or ours ends; return the exit code. An error is one line on standard error."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the parent stops us by closing our input
         signal.signal(number, signal.SIG_IGN)
     with open(descriptor, "rb") as stream:
@@ -97,42 +93,16 @@ def _serve(api: docker.APIClient, wanted: Mapping[str, Any]) -> int:
 
 def create_container(api: docker.APIClient, wanted: Mapping[str, Any], name: str, runtime: str) -> str:
     """The container, not started. Raises the engine's errors."""
-    memory = limits.TOOLS_MEMORY_MB * limits.MIB
-    host = api.create_host_config(
-        network_mode="none",
-        read_only=True,
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges:true", f"seccomp={SECCOMP_JSON}"],
-        mem_limit=memory,
-        memswap_limit=memory,
-        nano_cpus=1_000_000_000,
-        pids_limit=limits.TOOLS_PROCESSES,
-        ipc_mode="private",
-        shm_size=limits.RUN_SHM_BYTES,
-        oom_score_adj=500,
-        log_config=LogConfig(type=LogConfig.types.NONE),
-        ulimits=[
-            Ulimit(name="nofile", soft=limits.AGENT_OPEN_FILES, hard=limits.AGENT_OPEN_FILES),
-            Ulimit(name="core", soft=0, hard=0),
-            Ulimit(name="memlock", soft=0, hard=0),
-            Ulimit(name="msgqueue", soft=0, hard=0),
-        ],
-        tmpfs={"/tmp": f"rw,noexec,nosuid,nodev,size={limits.TOOLS_TMP_BYTES},nr_inodes=8192,mode=1777"},
-        mounts=[
-            Mount(
-                bind["path"],
-                bind["path"],
-                type="bind",
-                read_only=not bind["writable"],
-                propagation="rprivate",
-            )
-            for bind in wanted["binds"]
-        ],
-        restart_policy={"Name": "no"},
-        auto_remove=False,
-        init=False,
+    host = spec.bounded_host(
+        api,
+        network="none",
         runtime=runtime,
-        cgroupns="private",
+        memory_mb=limits.TOOLS_MEMORY_MB,
+        cpus=Decimal(1),
+        processes=limits.TOOLS_PROCESSES,
+        rlimits={"nofile": limits.AGENT_OPEN_FILES},
+        tmp_bytes=limits.TOOLS_TMP_BYTES,
+        mounts=[spec.bind(item["path"], item["path"], read_only=not item["writable"]) for item in wanted["binds"]],
     )
     made = api.create_container(
         image=wanted["image"],
@@ -176,16 +146,14 @@ def missing_walls(wanted: Mapping[str, Any], state: Mapping[str, Any], runtime: 
             yield f"{what} is {found}"
     if host["Privileged"] or host["CapAdd"] or host["Devices"] or host["Binds"] or host["VolumesFrom"]:
         yield "privileges, devices or volumes that were not requested"
-    files, memory = CgroupFiles.of(pid), limits.TOOLS_MEMORY_MB * limits.MIB
-    held = files.memory()
-    if held is None or not memory - _PAGE < held <= memory or not files.no_swap():
-        yield f"memory is {held}"
+    files = CgroupFiles.of(pid)
+    if not holds_memory(files, limits.TOOLS_MEMORY_MB) or not files.no_swap():
+        yield f"memory is {files.memory()}"
     if files.pids() != limits.TOOLS_PROCESSES:
         yield f"processes are {files.pids()}"
     if runtime == "runsc":  # what the host sees are gVisor's own processes
         return
-    text = Path(f"/proc/{pid}/status").read_text("utf-8", "replace")
-    status = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+    status = process_status(pid)
     if any(int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")):
         yield "capabilities are left"
     if status["NoNewPrivs"] != "1" or status["Seccomp"] != "2":
@@ -194,14 +162,19 @@ def missing_walls(wanted: Mapping[str, Any], state: Mapping[str, Any], runtime: 
         yield "it runs as our own user"
     with suppress(PermissionError):  # another user's: then the engine's answer counts
         devices = Path(f"/proc/{pid}/net/dev").read_text("ascii", "replace").splitlines()[2:]
-        if not {line.partition(":")[0].strip() for line in devices} <= _NO_INTERFACES:
+        if not {line.partition(":")[0].strip() for line in devices} <= {"lo", *NO_INTERFACES}:
             yield "it has a network"
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _relay(connection: socket.socket) -> None:
     """Forward both ways, until the server ends, or shortly after our input has ended."""
     connection.setblocking(False)
-    waiting, parts = b"", _Parts()
+    waiting, frames = b"", FrameReader()
     until: float | None = None
     with selectors.DefaultSelector() as selector:
         selector.register(0, selectors.EVENT_READ)
@@ -219,7 +192,8 @@ def _relay(connection: socket.socket) -> None:
                 else:
                     try:
                         piece = connection.recv(_PIECE)
-                        parts.write(piece)
+                        for stream, part in frames.read(piece):
+                            _write(stream, part)
                     except BlockingIOError:
                         continue
                     except (ConnectionError, BrokenPipeError):
@@ -236,32 +210,6 @@ def _relay(connection: socket.socket) -> None:
                 selector.modify(connection, selectors.EVENT_READ | (selectors.EVENT_WRITE if waiting else 0))
                 if not waiting:
                     selector.register(0, selectors.EVENT_READ)
-
-
-class _Parts:
-    """The engine's stream, split into the server's two streams."""
-
-    def __init__(self) -> None:
-        self._head = b""
-        self._left = 0
-        self._stream = 1
-
-    def write(self, data: bytes) -> None:
-        """Forward what arrived. Raises BrokenPipeError."""
-        while data:
-            if self._left == 0:
-                self._head, data = (
-                    self._head + data[: FRAME.size - len(self._head)],
-                    data[FRAME.size - len(self._head) :],
-                )
-                if len(self._head) == FRAME.size:
-                    kind, self._left = FRAME.unpack(self._head)
-                    self._stream, self._head = (2 if kind == 2 else 1), b""
-                continue
-            piece, data = data[: self._left], data[self._left :]
-            self._left -= len(piece)
-            while piece:
-                piece = piece[os.write(self._stream, piece) :]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
-"""A started container whose PID 1 waits for its run.
-
-Invariant: it contains nothing of any request; its standard input, which only we hold, is the only way to send
-it one.
+"""The streams of a started container: its standard input, which only we hold, its two outputs in one, and the line that
+PID 1 of a run writes before it gets one.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,17 +17,15 @@ import docker
 
 from threegate.core import limits
 
-FRAME: Final = struct.Struct(">BxxxL")
-"""The header of each part of the engine's stream: 1 (stdout) or 2 (stderr), and the number of bytes that
-follow.
-"""
+_FRAME: Final = struct.Struct(">BxxxL")
+"""The header of each part of the engine's stream: 1 (stdout) or 2 (stderr), and the number of bytes that follow."""
 _SEEN_SECONDS = 5.0
 """How long a started PID 1 may take to report what it sees."""
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """PID 1's report about the inside before it gets a run (keeper.seen)."""
+    """What PID 1 reports about the inside before it gets a run (keeper.seen)."""
 
     uid: int
     namespaces: Mapping[str, str]
@@ -40,11 +36,33 @@ class Greeting:
     out_used: int
 
 
-def attach(api: docker.APIClient, container: str) -> socket.socket:
-    """The container's standard input and its output, on a descriptor of our own. Raises the engine's
-    errors.
-    """
-    stream = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+class FrameReader:
+    """Splits the engine's stream into the two outputs of a container."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._left = 0
+        self._kind = 1
+
+    def read(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """The pieces in the next bytes of the connection: of 1 (stdout) or 2 (stderr)."""
+        while data:
+            if self._left == 0:
+                need = _FRAME.size - len(self._head)
+                self._head, data = self._head + data[:need], data[need:]
+                if len(self._head) == _FRAME.size:
+                    kind, self._left = _FRAME.unpack(self._head)
+                    self._kind, self._head = (2 if kind == 2 else 1), b""
+                continue
+            piece, data = data[: self._left], data[self._left :]
+            self._left -= len(piece)
+            yield self._kind, piece
+
+
+def attach(api: docker.APIClient, container: str, *, output: bool = True) -> socket.socket:
+    """The container's standard input and its outputs, on a descriptor of our own. Raises the engine's errors."""
+    outputs = {"stdout": 1, "stderr": 1} if output else {}
+    stream = api.attach_socket(container, params={"stdin": 1, "stream": 1, **outputs})
     raw = getattr(stream, "_sock", stream)
     # The client's response object may close its descriptor when it is garbage-collected.
     connection = socket.socket(fileno=os.dup(raw.fileno()))
@@ -54,13 +72,11 @@ def attach(api: docker.APIClient, container: str) -> socket.socket:
 
 
 def greeting(connection: socket.socket) -> Greeting:
-    """Read the one line that PID 1 writes first. Raises OSError, ValueError: it is not our PID 1, or does not
-    arrive.
-    """
+    """Read the one line that PID 1 writes first. Raises OSError, ValueError: not our PID 1, or it does not arrive."""
     end = time.monotonic() + _SEEN_SECONDS
     text = b""
     while not text.endswith(b"\n"):
-        kind, size = FRAME.unpack(_exactly(connection, FRAME.size, end))
+        kind, size = _FRAME.unpack(_exactly(connection, _FRAME.size, end))
         if size + len(text) > limits.KEEPER_GREETING_BYTES:
             raise ValueError("PID 1 reports more than it should")
         part = _exactly(connection, size, end)
