@@ -22,12 +22,11 @@ from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import hold_path
 from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.held_paths import parent_of
+from threegate.plugins.agents.project_ignores import read_ignoring
 from threegate.plugins.agents.project_survey import Original, Survey, is_within
-from threegate.plugins.agents.run_files import read_value
 from threegate.plugins.agents.runs import RunFacts, lock_ended
 from threegate.plugins.agents.start_bytes import start_bytes
 from threegate.plugins.agents.work_copy import NAMES, SCRATCH, WorkCopy
-from threegate.plugins.changes.ignored import Ignoring
 from threegate.plugins.changes.merge import base_name, merge_marked
 from threegate.plugins.changes.trees import HeldTree, TreeEntry
 from threegate.plugins.jail.jail import Account
@@ -59,9 +58,9 @@ def refuse_continuing(run: AgentRun, facts: RunFacts, shown: Collection[str]) ->
         raise InvalidInput(f"{run.run_id}: has no copy to go on in; start a new run: threegate agent run")
     gone = _not_any_more(Path(facts.root), facts.shown, shown)
     if gone and run.git.is_dir():
-        known = read_value(Ignoring, run.ignores, max_bytes=limits.AGENT_MANIFEST_BYTES)
+        tracked = read_ignoring(run).tracked
         for path in gone:
-            if any(is_within(item, (path,)) for item in known.tracked):
+            if any(is_within(item, (path,)) for item in tracked):
                 raise InvalidInput(
                     f"{run.run_id}: its history has {path}, which it was shown; name it again: --with {path}"
                 )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import secrets
 import shutil
@@ -32,7 +33,6 @@ from threegate.core import durable, limits, removal
 from threegate.core.secretscan.certain import find_certain
 from threegate.plugins.agents.file_findings import KEY, is_fixture
 from threegate.plugins.agents.git_repository import NoHistory, Repository, find_git, git_environment, run_git
-from threegate.plugins.agents.run_files import read_value, to_json
 from threegate.plugins.agents.secret_files import text_of
 from threegate.plugins.changes.git_objects import is_id, object_id, pack_head, packed
 
@@ -715,11 +715,12 @@ class _Scanned:
     @classmethod
     def load(cls, file: Path | None) -> _Scanned:
         """What was found before; nothing if it cannot be read."""
-        rows: dict[int, list[str]] = {}
+        known: dict[str, int] = {}
         if file is not None:
-            with suppress(OSError, ValueError):
-                rows = read_value(dict[int, list[str]], file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES)
-        return cls(file, {oid: hit for hit, oids in rows.items() for oid in oids})
+            with suppress(OSError, ValueError, TypeError, AttributeError):
+                rows = json.loads(durable.read_regular(file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES))
+                known = {oid: int(hit) for hit, oids in rows.items() for oid in oids}
+        return cls(file, known)
 
     def note(self, oid: str, hit: int) -> None:
         """Note what was found in a blob."""
@@ -733,4 +734,4 @@ class _Scanned:
         rows = {hit: [oid for oid, has in self.known.items() if has == hit] for hit in range(3)}
         with suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            durable.overwrite(self.file, to_json(rows))
+            durable.overwrite(self.file, json.dumps(rows).encode())

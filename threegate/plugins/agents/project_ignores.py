@@ -6,6 +6,7 @@ name a program.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tempfile
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from threegate.core import durable, limits
+from threegate.core.errors import Unavailable
+from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.git_repository import NoHistory, Repository, excludes_file, git_environment, run_git
 from threegate.plugins.changes.ignored import Ignoring
 
@@ -38,6 +41,22 @@ def gather(root: Path) -> Ignoring:
             break
         return Ignoring(tracked, tuple(_patterns(repository, top, root)), repository=True)
     return Ignoring(repository=False)
+
+
+def to_bytes(known: Ignoring) -> bytes:
+    """What `read_ignoring` reads."""
+    value = {"tracked": sorted(known.tracked), "patterns": known.patterns, "repository": known.repository}
+    return json.dumps(value).encode()
+
+
+def read_ignoring(run: AgentRun) -> Ignoring:
+    """What git knew of a run's project at the start. Raises Unavailable."""
+    try:
+        value = json.loads(durable.read_regular(run.ignores, max_bytes=limits.AGENT_MANIFEST_BYTES))
+        patterns = tuple((prefix, text) for prefix, text in value["patterns"])
+        return Ignoring(frozenset(value["tracked"]), patterns, value["repository"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise Unavailable(f"{run.ignores}: cannot be read; the work copy can only be inspected by hand") from None
 
 
 def _patterns(repository: Repository, top: Path, root: Path) -> Iterator[tuple[str, str]]:

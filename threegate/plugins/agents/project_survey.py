@@ -28,7 +28,6 @@ from threegate.core.user_state import UserState
 from threegate.plugins.agents.file_findings import Finding, find_in_file, may_list, without_findings
 from threegate.plugins.agents.git_repository import NoHistory, Repository, tracked_paths
 from threegate.plugins.agents.held_paths import FOLDER
-from threegate.plugins.agents.run_files import read_value, to_json
 from threegate.plugins.agents.secret_files import is_secret_path
 from threegate.plugins.changes.git_objects import object_id
 from threegate.plugins.changes.path_rules import is_workspace
@@ -216,8 +215,9 @@ class _Surveying:
         self._file = cache and cache / name
         self._known: dict[str, list[int]] = {}
         if self._file is not None:
-            with suppress(OSError, ValueError):
-                self._known = read_value(dict[str, list[int]], self._file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES)
+            with suppress(OSError, ValueError, TypeError):
+                data = durable.read_regular(self._file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES)
+                self._known = dict(json.loads(data))
         self._now: dict[str, list[int]] = {}
         self._clean: set[str] = set()
         """Files that were scanned together, have nothing, and were not looked at since."""
@@ -365,7 +365,7 @@ class _Surveying:
             return
         with suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            durable.overwrite(self._file, to_json(self._now))
+            durable.overwrite(self._file, json.dumps(self._now).encode())
 
 
 def scan_cache(workspace_id: str) -> Path:

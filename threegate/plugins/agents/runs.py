@@ -9,15 +9,16 @@ next process to check records the end of its run in the trail.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from threegate.core import durable, limits, removal
 from threegate.core.durable import disk_reserve
@@ -26,9 +27,9 @@ from threegate.core.workspace import AgentRun, Workspace
 from threegate.launch.context import Context
 from threegate.plugins.agents.held_paths import FOLDER
 from threegate.plugins.agents.kinds import AgentEnded
-from threegate.plugins.agents.run_files import read_value, to_json
-from threegate.plugins.agents.work_copy import TREE, UPPER
+from threegate.plugins.agents.work_copy import TREE, UPPER, WorkCopy
 from threegate.plugins.jail.freezer import freeze, is_frozen, remove_freezer, thaw
+from threegate.plugins.jail.jail import Account
 from threegate.plugins.jail.jail_cgroup import remove_cgroups
 from threegate.trail import moves
 
@@ -86,14 +87,16 @@ class RunFacts:
 
     def write(self, run: AgentRun) -> None:
         """Save the facts. Raises OSError."""
-        durable.overwrite(run.facts, to_json(self))
+        durable.overwrite(run.facts, json.dumps(asdict(self)).encode() + b"\n")
 
     @classmethod
     def read(cls, run: AgentRun) -> RunFacts:
         """The facts of a run. Raises Unavailable."""
         try:
-            return read_value(cls, run.facts, max_bytes=limits.USER_STATE_BYTES)
-        except (OSError, ValueError):
+            value = json.loads(durable.read_regular(run.facts, max_bytes=limits.USER_STATE_BYTES))
+            known: dict[str, Any] = {key: tuple(x) if isinstance(x, list) else x for key, x in value.items()}
+            return cls(**known)
+        except (OSError, ValueError, TypeError, AttributeError):
             raise Unavailable(f"{run.run_id}: its launcher recorded nothing; the run cannot be used") from None
 
 
@@ -162,6 +165,11 @@ def find_run(workspace: Workspace, name: str) -> tuple[AgentRun, RunFacts]:
         what = "several runs match" if found and name else "no such run"
         raise InvalidInput(f"{name}: {what}; see: threegate agent list")
     return found[0]
+
+
+def copy_of(run: AgentRun, facts: RunFacts) -> WorkCopy:
+    """The work copy of a run. Raises Unavailable."""
+    return WorkCopy.of(run, Path(facts.root), facts.copy, Account(facts.account, facts.uid, facts.gid))
 
 
 def end_dead_runs(context: Context, *, actor: str) -> list[str]:

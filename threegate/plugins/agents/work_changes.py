@@ -25,6 +25,7 @@ from threegate.core.held_folder import HeldFolder, hold_path, open_inside
 from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.held_paths import parent_of
 from threegate.plugins.agents.names_layer import NamesTree, StartTree
+from threegate.plugins.agents.project_ignores import read_ignoring
 from threegate.plugins.agents.project_survey import Original, is_within
 from threegate.plugins.agents.start_bytes import start_bytes
 from threegate.plugins.agents.work_copy import WorkCopy
@@ -52,7 +53,7 @@ def read_changes(
     Raises InvalidInput for a change that is too large, Unavailable if it cannot be read or keeps changing.
     """
     paths = tuple(path.rstrip("/") for path in paths)
-    ignoring = copy.ignoring
+    ignoring = read_ignoring(copy.run)
     try:
         with _trees(copy) as (project, work, touched):
             if instead is not None:

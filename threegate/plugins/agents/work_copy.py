@@ -25,18 +25,15 @@ from threegate.plugins.agents.git_history import make_history
 from threegate.plugins.agents.git_repository import NoHistory, Repository, config_home
 from threegate.plugins.agents.held_paths import FOLDER, read_inside
 from threegate.plugins.agents.names_layer import make_names
-from threegate.plugins.agents.project_ignores import gather
+from threegate.plugins.agents.project_ignores import gather, to_bytes
 from threegate.plugins.agents.project_survey import Original, Survey, survey
-from threegate.plugins.agents.run_files import read_value, to_json
 from threegate.plugins.agents.start_bytes import keep_index
-from threegate.plugins.changes.ignored import Ignoring
 from threegate.plugins.changes.make import utf_8
 from threegate.plugins.changes.project import ProjectError
 from threegate.plugins.jail.jail import Account, Bound, Layered
 
 UPPER, SCRATCH, NAMES, TREE = "upper", "scratch", "names", "tree"
 _GIT_OBJECTS: Final = "/run/git-objects"
-_CLOSED: Final = "cannot be read; the work copy can only be inspected by hand"
 
 CopyKind = Literal["overlay", "plain"]
 
@@ -154,26 +151,18 @@ class WorkCopy:
         try:
             start = Survey.from_bytes(durable.read_regular(run.manifest, max_bytes=limits.AGENT_MANIFEST_BYTES))
         except (OSError, ValueError, KeyError, TypeError, IndexError):
-            raise Unavailable(f"{run.manifest}: {_CLOSED}") from None
+            raise Unavailable(f"{run.manifest}: cannot be read; the work copy can only be inspected by hand") from None
         return cls(run, root, kind, account, start)
 
     def record(self) -> None:
         """Write down what git knows of the project now, and last of all the manifest. Raises OSError."""
-        durable.deliver(self.run.ignores, to_json(gather(self.root)))
+        durable.deliver(self.run.ignores, to_bytes(gather(self.root)))
         durable.deliver(self.run.manifest, b"".join(self.start.to_lines()))
 
     @property
     def top(self) -> Path:
         """The folder that the agent writes into: the copy, or the changes in an overlay."""
         return self.run.work / (UPPER if self.kind == "overlay" else TREE)
-
-    @property
-    def ignoring(self) -> Ignoring:
-        """What git knew of the project at the start. Raises Unavailable."""
-        try:
-            return read_value(Ignoring, self.run.ignores, max_bytes=limits.AGENT_MANIFEST_BYTES)
-        except (OSError, ValueError):
-            raise Unavailable(f"{self.run.ignores}: {_CLOSED}") from None
 
     @property
     def layered(self) -> tuple[Layered, ...]:
