@@ -38,16 +38,14 @@ class CallLedger:
             durable.make_folder(folder, 0o700)
         for path in sorted(folder.glob("*.json")):
             try:
-                value = canonical.loads_strict(
-                    durable.read_regular(path, max_bytes=limits.KIB * 4), max_bytes=limits.KIB * 4
-                )
-                self._made[path.stem] = MadeRequest(**value) if isinstance(value, dict) else MadeRequest("", "", "")
+                self._made[path.stem] = MadeRequest(**json.loads(durable.read_regular(path, max_bytes=4 * limits.KIB)))
             except (OSError, ValueError, TypeError):
                 continue  # derived data: at worst, a repeated call makes a new request
 
     def find(self, digest: str) -> MadeRequest | None:
-        """The last request of a call."""
-        return self._made.get(digest)
+        """The last request of a call, if the same call has to find it."""
+        made = self._made.get(digest)
+        return None if made is None or made.delivered or made.withdrawn else made
 
     def own(self, request_id: str) -> tuple[str, MadeRequest] | None:
         """The call of a request."""
@@ -59,9 +57,7 @@ class CallLedger:
         return sorted(self._made.values(), key=lambda made: made.file)
 
     def put(self, digest: str, made: MadeRequest) -> None:
-        """Store the call. An earlier one with the same digest is kept under its own request. Raises
-        OSError.
-        """
+        """Store the call. An earlier one with the same digest is kept under its own request. Raises OSError."""
         earlier = self._made.get(digest)
         if earlier is not None and earlier.request_id != made.request_id:
             self._write(canonical.sha256_hex(earlier.request_id.encode()), earlier)

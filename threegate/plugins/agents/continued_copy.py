@@ -12,26 +12,24 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from threegate.core import durable, limits, removal
 from threegate.core.errors import InvalidInput, Unavailable
-from threegate.core.held_folder import HeldFolder, hold_path, open_inside
+from threegate.core.held_folder import hold_path
 from threegate.core.workspace import AgentRun
-from threegate.plugins.agents import project_ignores
-from threegate.plugins.agents.project_survey import Original, Survey
+from threegate.plugins.agents.held_paths import parent_of
+from threegate.plugins.agents.project_ignores import read_ignoring
+from threegate.plugins.agents.project_survey import Original, Survey, is_within
 from threegate.plugins.agents.runs import RunFacts, lock_ended
 from threegate.plugins.agents.start_bytes import start_bytes
-from threegate.plugins.agents.work_copy import NAMES, SCRATCH, TREE, UPPER, WorkCopy
+from threegate.plugins.agents.work_copy import NAMES, SCRATCH, WorkCopy
 from threegate.plugins.changes.merge import base_name, merge_marked
 from threegate.plugins.changes.trees import HeldTree, TreeEntry
 from threegate.plugins.jail.jail import Account
-
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass
@@ -60,9 +58,9 @@ def refuse_continuing(run: AgentRun, facts: RunFacts, shown: Collection[str]) ->
         raise InvalidInput(f"{run.run_id}: has no copy to go on in; start a new run: threegate agent run")
     gone = _not_any_more(Path(facts.root), facts.shown, shown)
     if gone and run.git.is_dir():
-        tracked = project_ignores.from_bytes(durable.read_regular(run.ignores, max_bytes=limits.AGENT_MANIFEST_BYTES))
+        tracked = read_ignoring(run).tracked
         for path in gone:
-            if any(item == path or item.startswith(f"{path}/") for item in tracked.tracked):
+            if any(is_within(item, (path,)) for item in tracked):
                 raise InvalidInput(
                     f"{run.run_id}: its history has {path}, which it was shown; name it again: --with {path}"
                 )
@@ -80,24 +78,23 @@ def take_over_copy(
     taken: Callable[[TakenCopy], None],
 ) -> TakenCopy:
     """Move a run's copy to another one, and make the project as the survey `now` found it, with `shown` as the paths of
-    `--with`, its start. `taken` gets it before anything is
-    moved. Raises InvalidInput if the run is alive, Unavailable, OSError.
+    `--with`, its start. `taken` gets it before anything is moved. Raises InvalidInput if the run is alive, Unavailable,
+    OSError.
     """
     with lock_ended(parent) as ended:
         if not ended:
             raise InvalidInput(f"{parent.run_id}: is running; stop it first: threegate agent stop {parent.run_id}")
         before = WorkCopy.of(parent, root, facts.copy, account)
         result = TakenCopy(WorkCopy(run, root, facts.copy, account, before.start), parent)
-        moved = result.moved
         taken(result)
-        name = UPPER if facts.copy == "overlay" else TREE
         # Its top may have any mode by now; no agent can put another folder there.
-        os.chmod(parent.work / name, stat.S_IMODE(os.lstat(parent.work / name).st_mode) | 0o700)
-        _move(parent.work / name, run.work / name, moved)
+        os.chmod(before.top, stat.S_IMODE(os.lstat(before.top).st_mode) | 0o700)
         with suppress(FileNotFoundError):  # another run has it
             os.rename(parent.work / NAMES, run.work / NAMES)
-        if parent.git.is_dir():
-            _move(parent.git, run.git, moved)
+        for old, new in ((before.top, result.copy.top), (parent.git, run.git)):
+            if old.is_dir():
+                result.moved.append((old, new))  # first: what was moved is given back, whatever fails now
+                os.rename(old, new)
     (run.work / SCRATCH).mkdir(exist_ok=True)
     shutil.copytree(parent.base, run.base, dirs_exist_ok=True)
     for table in parent.proposed.glob("*"):  # under another name: this run has drafted nothing of it itself
@@ -111,8 +108,7 @@ def take_over_copy(
         rebasing.show(_inside(root, shown))
     if facts.copy == "overlay":
         result.copy.make_names()
-    durable.deliver(run.ignores, project_ignores.to_bytes(project_ignores.gather(root)))
-    durable.deliver(run.manifest, b"".join(result.copy.start.to_lines()))
+    result.copy.record()
     return result
 
 
@@ -132,11 +128,6 @@ def _inside(root: Path, shown: Collection[str]) -> list[str]:
     return found
 
 
-def _move(old: Path, new: Path, moved: list[tuple[Path, Path]]) -> None:
-    moved.append((old, new))
-    os.rename(old, new)
-
-
 class _Rebasing:
     """One copy while its start becomes the present project."""
 
@@ -145,26 +136,23 @@ class _Rebasing:
         self._start, self._now = taken.copy.start, now
         self._was_shown = was_shown
         self._overlay = self._copy.kind == "overlay"
-        self._account = self._copy.account
+        self._owner = self._copy.account.uid, self._copy.account.gid
 
     def __enter__(self) -> _Rebasing:
-        work = self._copy.run.work
-        self._project = hold_path(self._copy.root)
-        self._mine = hold_path(work / (UPPER if self._overlay else TREE))
-        self._tree = HeldTree(self._mine)
+        self._held_project, self._held = hold_path(self._copy.root), hold_path(self._copy.top)
+        self._project, self._tree = HeldTree(self._held_project), HeldTree(self._held)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._mine.close()
-        self._project.close()
+        self._held.close()
+        self._held_project.close()
 
     def hide(self) -> None:
         """Take out what is hidden now."""
         gone = [path for path in self._start.entries if self._is_hidden(path)]
         for path in reversed(gone):  # what is in a folder before the folder
-            shown = any(path == item or path.startswith(f"{item}/") for item in self._was_shown)
-            if shown or not self._touched(path):
-                self._remove(self._mine, path)
+            if is_within(path, self._was_shown) or not self._touched(path):
+                self._remove(path)
             del self._start.entries[path]
             self._start.copied.pop(path, None)
         self._start.hidden, self._start.protected = dict(self._now.hidden), self._now.protected
@@ -189,7 +177,7 @@ class _Rebasing:
                 del self._start.entries[path]
                 self._start.copied.pop(path, None)
                 if not touched:
-                    self._remove(self._mine, path)
+                    self._remove(path)
                 else:
                     self._lines.append(f"{path}: gone or replaced in the project; the copy still has the agent's")
                 continue
@@ -202,16 +190,15 @@ class _Rebasing:
     def show(self, shown: Collection[str]) -> None:
         """Put in what the new run's `--with` names and the copy does not have."""
         for path, entry in self._now.entries.items():
-            asked = any(path == item or path.startswith(f"{item}/") or item.startswith(f"{path}/") for item in shown)
+            asked = is_within(path, shown) or any(is_within(item, (path,)) for item in shown)
             if not asked or path in self._start.entries or self._look(path) is not None:
                 continue
             if self._overlay:
                 pass  # it is in the layer of names
             elif entry.kind == "folder":
-                with self._parent(path) as (folder, name):
+                with parent_of(self._held.fileno(), path) as (folder, name):
                     os.mkdir(name, 0o700, dir_fd=folder)
-                    os.chown(name, self._account.uid, self._account.gid, dir_fd=folder, follow_symlinks=False)
-                    self._note(path, folder, name)
+                    self._own(path, folder, name)
             elif entry.kind == "file":
                 self._theirs(path, entry)
             self._start.entries[path] = entry
@@ -228,7 +215,7 @@ class _Rebasing:
             self._lines.append(f"{path}: changed in the project too, and too large to merge")
             return
         try:
-            project = b"".join(HeldTree(self._project).chunks(path))
+            project = b"".join(self._project.chunks(path))
             copy = b"".join(self._tree.chunks(path))
         except OSError as error:
             self._lines.append(f"{path}: changed in the project too, and cannot be merged ({error.strerror})")
@@ -257,14 +244,13 @@ class _Rebasing:
         if self._overlay:
             return  # it is in the layer of names
         if now.kind == "file":
-            data = b"".join(HeldTree(self._project).chunks(path))
+            data = b"".join(self._project.chunks(path))
             self._write(path, data, now.mode & 0o777 | 0o600, note=True)
         else:
-            self._remove(self._mine, path)
-            with self._parent(path) as (folder, name):
-                os.symlink(os.fsdecode(HeldTree(self._project).target(path)), name, dir_fd=folder)
-                os.chown(name, self._account.uid, self._account.gid, dir_fd=folder, follow_symlinks=False)
-                self._note(path, folder, name)
+            self._remove(path)
+            with parent_of(self._held.fileno(), path) as (folder, name):
+                os.symlink(os.fsdecode(self._project.target(path)), name, dir_fd=folder)
+                self._own(path, folder, name)
 
     def _is_hidden(self, path: str) -> bool:
         parts = path.split("/")
@@ -285,31 +271,21 @@ class _Rebasing:
             above = path.rpartition("/")[0]
             return bool(above) and self._touched(above)
         try:
-            with self._parent(path) as (folder, name):
+            with parent_of(self._held.fileno(), path) as (folder, name):
                 facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
             return True
         return (facts.st_ctime_ns, facts.st_ino) != self._start.copied.get(path)
 
-    @contextmanager
-    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """The folder of a path in the copy, and its name. Raises OSError."""
-        above, _, name = path.rpartition("/")
-        descriptor = open_inside(self._mine.fileno(), above or ".", _FOLDER)
-        try:
-            yield descriptor, name
-        finally:
-            os.close(descriptor)
-
     def _write(self, path: str, data: bytes, mode: int, *, note: bool = False) -> None:
         """Replace a file of the copy with new content. Raises Unavailable."""
         aside = f".threegate-{secrets.token_hex(8)}"
         try:
-            with self._parent(path) as (folder, name):
+            with parent_of(self._held.fileno(), path) as (folder, name):
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 with open(os.open(aside, flags, 0o600, dir_fd=folder), "wb") as file:
                     file.write(data)
-                    os.fchown(file.fileno(), self._account.uid, self._account.gid)
+                    os.fchown(file.fileno(), *self._owner)
                     os.fchmod(file.fileno(), mode)
                 os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
                 if note:
@@ -319,22 +295,23 @@ class _Rebasing:
                 f"{path}: cannot be written in the copy ({error.strerror}); its folder is closed"
             ) from None
 
+    def _own(self, path: str, folder: int, name: str) -> None:
+        os.chown(name, *self._owner, dir_fd=folder, follow_symlinks=False)
+        self._note(path, folder, name)
+
     def _note(self, path: str, folder: int, name: str) -> None:
+        """Note an entry of the copy as one that the agent has not touched."""
         facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
         self._start.copied[path] = (facts.st_ctime_ns, facts.st_ino)
 
-    def _remove(self, top: HeldFolder, path: str) -> None:
-        """Remove a path below a held folder, whatever is there: out of the copy by one rename, then gone."""
-        above, _, name = path.rpartition("/")
+    def _remove(self, path: str) -> None:
+        """Remove a path of the copy, whatever is there: out of the copy by one rename, then gone."""
         aside = self._copy.run.folder / f"removed-{secrets.token_hex(8)}"
         with suppress(FileNotFoundError, NotADirectoryError):
-            folder = open_inside(top.fileno(), above or ".", _FOLDER)
-            try:
+            with parent_of(self._held.fileno(), path) as (folder, name):
                 if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                    os.chmod(name, 0o700, dir_fd=folder)
+                    os.chmod(name, 0o700, dir_fd=folder)  # a closed folder cannot be moved out of its parent
                 os.rename(name, aside, src_dir_fd=folder)
-            finally:
-                os.close(folder)
             if stat.S_ISDIR(os.lstat(aside).st_mode):
                 removal.remove_tree(aside)
             else:

@@ -1,8 +1,7 @@
-"""From a tool call to a draft: the bytes that `threegate draft` would write, checked by gate 1 before they
-are stored.
+"""From a tool call to a draft: the bytes that `threegate draft` would write, checked by gate 1 before they are stored.
 
-Invariant: a call is identified by its digest (tool, arguments, bytes of its files): the same call finds the
-same request.
+Invariant: a call is identified by its digest (tool, arguments, bytes of its files): the same call finds the same
+request.
 """
 
 from __future__ import annotations
@@ -44,47 +43,38 @@ class DoorCall:
         return sha256_hex(canonical_bytes({"tool": self.tool, "options": options, "files": files}))
 
 
-def python_call(asked: RunPython, files: list[tuple[str, bytes]], requester: str) -> DoorCall:
-    """The call of `run_python`. Raises InvalidInput."""
-    variables = None if asked.inputs is None else json.dumps(asked.inputs, ensure_ascii=False)
-    in_a_container = [(_CODE, asked.code)] if variables is None else [(_CODE, asked.code), (_INPUTS, variables)]
-    ways: dict[str, tuple[DraftOptions, list[tuple[str, str]]]] = {
-        "monty": (DraftOptions("monty", asked.purpose, code=asked.code, vars_json=variables), []),
-        "era": (DraftOptions("ERA", asked.purpose, command=f"{_PYTHON} /in/{_CODE}"), in_a_container),
-    }
-    options, own = ways[asked.where]
+def call_of(asked: RunPython | RunProgram, files: list[tuple[str, bytes]], requester: str) -> DoorCall:
+    """The call of `run_python` or `run_program`. Raises InvalidInput."""
+    if isinstance(asked, RunProgram):
+        tool, options = "run_program", _program(asked)
+    else:
+        tool, variables = "run_python", None if asked.inputs is None else json.dumps(asked.inputs, ensure_ascii=False)
+        if asked.where == "monty":
+            options = DraftOptions("monty", asked.purpose, code=asked.code, vars_json=variables)
+        else:
+            options = DraftOptions("ERA", asked.purpose, command=f"{_PYTHON} /in/{_CODE}")
+            own = {_CODE: asked.code, **({} if variables is None else {_INPUTS: variables})}
+            files = [*files, *((name, text.encode("utf-8", "surrogatepass")) for name, text in own.items())]
+    _check_names([name for name, _ in files])
     options = replace(options, time_sec=asked.time_limit_sec, requested_by=requester)
-    return DoorCall(
-        "run_python", options, _inputs([*files, *((name, text.encode("utf-8", "surrogatepass")) for name, text in own)])
-    )
+    return DoorCall(tool, options, tuple(files))
 
 
-def program_call(asked: RunProgram, files: list[tuple[str, bytes]], requester: str) -> DoorCall:
-    """The call of `run_program`. Raises InvalidInput."""
+def _program(asked: RunProgram) -> DraftOptions:
     for host in asked.hosts:
         try:
             read_target(host)
         except HostError as error:
             raise InvalidInput(f"hosts: {error}") from None
-    options = DraftOptions(
-        "ERA",
-        asked.purpose,
-        command=shlex.join(asked.argv),
-        network_allow=asked.hosts,
-        time_sec=asked.time_limit_sec,
-        requested_by=requester,
-    )
-    return DoorCall("run_program", options, _inputs(files))
+    return DraftOptions("ERA", asked.purpose, command=shlex.join(asked.argv), network_allow=asked.hosts)
 
 
-def _inputs(files: list[tuple[str, bytes]]) -> tuple[tuple[str, bytes], ...]:
-    names = [name for name, _ in files]
+def _check_names(names: list[str]) -> None:
     for name in names:
         if (wrong := check_file_name(name)) is not None:
             raise InvalidInput(f"files: the name {name!r} {wrong}; rename it")
         if names.count(name) > 1:
             raise InvalidInput(f"files: {name} is reserved for the call's own file; rename yours")
-    return tuple(files)
 
 
 def draft_of(call: DoorCall, now: datetime) -> tuple[Request, bytes]:

@@ -3,11 +3,11 @@
 Invariant: the agent's repository has exactly the objects that its references and its index reach, in a pack of its
 own. It shares nothing with the project's object store, in which unreachable objects, stashes and alternates also are.
 If no hidden blob is in the history, every object keeps its id. Otherwise a placeholder takes the place of each, the
-trees with them and the commits and tags above are written anew, and everything else keeps its bytes. Hidden files that
+trees with them and the commits and tags above are rewritten, and everything else keeps its bytes. Hidden files that
 are tracked are skipped by the index (`skip-worktree`), so nothing takes them for deleted.
 
-git never runs in the project or in the copy: it runs in a scratch repository of our own, with a configuration of our
-own, whose alternate is the project's object store.
+git never runs in the project or in the copy: it runs in a scratch repository with its own configuration, whose
+alternate is the project's object store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -32,12 +32,10 @@ from typing import Final, NamedTuple
 from threegate.core import durable, limits, removal
 from threegate.core.secretscan.certain import find_certain
 from threegate.plugins.agents.file_findings import KEY, is_fixture
-from threegate.plugins.agents.git_repository import NoHistory, Repository, find_git
+from threegate.plugins.agents.git_repository import NoHistory, Repository, find_git, git_environment, run_git
 from threegate.plugins.agents.secret_files import text_of
 from threegate.plugins.changes.git_objects import is_id, object_id, pack_head, packed
-from threegate.plugins.changes.machine_programs import PROGRAMS
 
-_SCRATCH: Final = "scratch"
 _TREE, _LINK, _REGULAR = 0o40000, 0o120000, 0o100000
 _FILE: Final = b"100644"
 _NOTHING, _SECRET, _KEYS_ONLY = range(3)
@@ -55,9 +53,24 @@ _PIECE: Final = 1 << 20
 _AT_ONCE: Final = 128
 """Objects that are asked for before the first is read; their ids fit into a pipe."""
 _QUICK: Final = ("--window=0", "--compression=0")
-"""What is in packs of the project is taken as it is, and the rest is neither compared nor compressed: for 80 MB of
-notebooks that are not yet packed, git would take half a minute.
+"""Objects in the project's packs are taken as they are, and the others are neither compared nor compressed: for 80 MB
+of loose notebooks git would take half a minute.
 """
+_BROKEN: Final = (subprocess.SubprocessError, BrokenPipeError, RecursionError, ValueError, KeyError, IndexError)
+"""What objects that git cannot read, or that were not made by git, lead to."""
+_NAMED: Final = 8
+"""References that a line names."""
+_REWRITTEN: Final = (
+    "git: {versions} versions of hidden files are placeholders in the history, so {commits} commits have other ids"
+)
+_TOO_LONG: Final = (
+    "git: one commit of what is visible, because the whole history takes more than "
+    f"{limits.AGENT_HISTORY_SECONDS} s to check"
+)
+_UNREADABLE: Final = (
+    "git: one commit of what is visible, because git cannot read all objects of the history; try: git fsck"
+)
+_GONE: Final = "git: the agent does not have {names}, because the object is missing; try: git fsck"
 
 
 class _TooLong(Exception):
@@ -66,19 +79,17 @@ class _TooLong(Exception):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What was made: HEAD, the references, the index and the shallow list as files of a `.git`, and what to say.
-
-    `index_ns` is when the project's index was written: git takes what is as old for possibly changed.
-    """
+    """What was made: HEAD, the references, the index and the shallow list as files of a `.git`, and lines about it."""
 
     head: bytes
     packed_refs: bytes
     index: bytes | None
     shallow: bytes
-    index_ns: int = 0
-    skipped: tuple[bytes, ...] = ()
+    index_ns: int
+    """When the project's index was written: git checks files that are not older for changes."""
+    skipped: tuple[bytes, ...]
     """Paths of the index that are hidden."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
 
     def write(self, repository: Repository, git: Path, objects: str) -> None:
         """Make the `.git` of a checkout, with the settings of the project's; `objects` is where its objects are in the
@@ -121,16 +132,16 @@ def make_history(
 ) -> History:
     """Make `place/objects` with what the agent may have.
 
-    `hides` says of a path, whose folders are not hidden, whether it is hidden from the agent; `shown` has the bytes of
+    `hides` reports whether a path, whose folders are not hidden, is hidden from the agent; `shown` returns the bytes of
     a visible file of the project now: they stay wherever else they are. `clean` are ids of blobs, and of beginnings of
     blobs, that were scanned just now, with the rules of this process, and have no secret. `kept` is a folder for what
-    the next run can use: which blobs have a secret, and the objects that were written anew. `progress` is called with
+    the next run can use: which blobs have a secret, and the objects that were rewritten. `progress` is called with
     the number of versions of files read and of all. Raises NoHistory, ProjectError, OSError.
     """
-    program = find_git()
+    find_git()
     if "\n" in str(repository.common):
         raise NoHistory("its path has a line break")
-    with _Making(program, repository, place, hides, shown, clean, kept, progress) as making:
+    with _Making(repository, place, hides, shown, clean, kept, progress) as making:
         try:
             return making.whole()
         except _TooLong:
@@ -139,16 +150,11 @@ def make_history(
             return making.one_commit(_UNREADABLE)
 
 
-_BROKEN: Final = (subprocess.SubprocessError, BrokenPipeError, RecursionError, ValueError, KeyError, IndexError)
-"""What objects that git cannot read, or that nobody made with git, lead to."""
-
-
 class _Making:
     """One history while it is made."""
 
     def __init__(
         self,
-        program: str,
         repository: Repository,
         place: Path,
         hides: Callable[[str], bool],
@@ -159,20 +165,19 @@ class _Making:
     ) -> None:
         self._repository, self._place = repository, place
         self._hides, self._shown = cache(hides), shown
-        self._scanned = _Scanned.load(kept, repository)
-        self._clean = clean
-        self._progress = progress
-        self._kept = _Kept(kept and kept / f"objects-{_name(repository)}")
-        self._program = program
+        self._clean, self._progress = clean, progress
+        name = hashlib.sha256(os.fsencode(repository.common)).hexdigest()[:32]
+        self._scanned = _Scanned.load(kept and kept / f"blobs-{_RULES}-{name}.json")
+        self._kept = _Kept(kept and kept / f"objects-{name}")
         self._until = time.monotonic() + limits.AGENT_HISTORY_SECONDS
-        self._scratch = place / _SCRATCH
+        self._scratch = place / "scratch"
         self._index = self._scratch / "index"
-        self._config = repository.format()
+        self._environment = git_environment(GIT_DIR=str(self._scratch))
         self._algorithm = repository.algorithm
         self._partial = ("--missing=allow-any",) if repository.is_partial else ()
         self._raw = hashlib.new(self._algorithm).digest_size
         self._read: dict[str, tuple[bytes, bytes]] = {}
-        """Commits and tags that were read, and what was written anew."""
+        """Commits and tags that were read, and what was rewritten."""
         self._new: dict[str, tuple[bytes, bytes]] = {}
         self._trees: dict[str, list[tuple[bytes, bytes, str]]] = {}
         self._walked: set[tuple[str, str]] = set()
@@ -199,11 +204,11 @@ class _Making:
             (self._place / folder).mkdir()
         for folder in ("", "objects", "objects/info", "objects/pack"):
             os.chmod(self._place / folder, 0o755)  # noqa: S103  (below a closed folder; bound read-only)
-        (self._scratch / "config").write_bytes(self._config)
+        (self._scratch / "config").write_bytes(self._repository.format())
         (self._scratch / "HEAD").write_bytes(b"ref: refs/heads/none\n")
         (self._scratch / "objects/info/alternates").write_bytes(os.fsencode(f"{self._repository.common / 'objects'}\n"))
-        with suppress(FileNotFoundError):
-            (self._scratch / "shallow").write_bytes(self._repository.read("shallow"))
+        if shallow := self._repository.shallow():
+            (self._scratch / "shallow").write_bytes(shallow)
         for index in self._kept.lend(self._scratch / "objects/pack"):
             try:
                 listed = self._git("show-index", given=index.read_bytes())
@@ -227,23 +232,18 @@ class _Making:
             self._objects.kill()
         self._objects = self._held.enter_context(
             subprocess.Popen(
-                [self._program, "cat-file", "--batch"],
-                env=self._environment(),
-                cwd=self._scratch,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                [find_git(), "cat-file", "--batch"], env=self._environment, cwd=self._scratch,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             )
-        )
+        )  # fmt: skip
 
     # ---- the two forms of a history
 
     def whole(self) -> History:
         """The whole history. Raises _TooLong."""
         references = self._references()
-        head, _ = self._repository.read_own("HEAD")
-        branch = _target(head)
-        detached = [branch] if is_id(branch) else []
+        head, name = self._head()
+        detached = [name] if is_id(name) else []
         tips = list(dict.fromkeys([*references.values(), *detached]))
         order = self._load(tips)
         staged = self._staged()
@@ -254,27 +254,29 @@ class _Making:
             self._walk_tip(tip)
         self._judge(staged)
         made = self._rewrite_commits(order)
-        renamed = {name: self._mapped(oid, made) for name, oid in references.items()}
-        top = made.get(branch if detached else references.get(branch, ""))
+        renamed = {ref: self._mapped(oid, made) for ref, oid in references.items()}
+        top = made.get(name if detached else references.get(name, ""))
         index = self._make_index(staged, top and _header(self._object(top, b"commit"), b"tree"))
-        shallow = self._shallow()
-        if shallow:
-            shallow = [made.get(oid, oid) for oid in shallow]
-            (self._scratch / "shallow").write_bytes(_lines(shallow))
+        shallow = _lines(made.get(oid, oid) for oid in self._repository.shallow().decode("ascii").split())
+        if shallow:  # git must not look for the parents of rewritten commits
+            (self._scratch / "shallow").write_bytes(shallow)
         self._pack([*renamed.values(), *(made[oid] for oid in detached), *self._visible(staged)])
         changed = sum(one != other for one, other in made.items())
-        return History(
-            f"{made[branch]}\n".encode() if detached else head,
-            b"".join(os.fsencode(f"{oid} {name}\n") for name, oid in renamed.items()),
-            index,
-            _lines(shallow),
-            self._index_ns,
-            self._skipped,
-            (*self._notes, *([_REWRITTEN.format(versions=len(self._bad), commits=changed)] if changed else ())),
-        )
+        if changed:
+            self._notes.append(_REWRITTEN.format(versions=len(self._bad), commits=changed))
+        refs = b"".join(os.fsencode(f"{oid} {ref}\n") for ref, oid in renamed.items())
+        return self._made(f"{made[name]}\n".encode() if detached else head, refs, index, shallow)
+
+    def _head(self) -> tuple[bytes, str]:
+        """HEAD, and the reference or the id that it has."""
+        head = self._repository.read_own("HEAD")
+        return head, os.fsdecode(head).strip().removeprefix("ref: ")
+
+    def _made(self, head: bytes, refs: bytes, index: bytes | None, shallow: bytes = b"") -> History:
+        return History(head, refs, index, shallow, self._index_ns, self._skipped, tuple(self._notes))
 
     def _references(self) -> dict[str, str]:
-        """The references that lead to something: of the others git itself only warns."""
+        """The references that lead to an object: git itself only warns about the others."""
         found = self._repository.references()
         objects = self._many(list(dict.fromkeys(found.values())), missing=True)
         gone = {oid for oid, kind, _ in objects if kind == _MISSING}
@@ -287,16 +289,14 @@ class _Making:
     def one_commit(self, why: str) -> History:
         """One commit with what is visible of HEAD. Raises NoHistory."""
         self._until = time.monotonic() + limits.AGENT_HISTORY_SECONDS
-        self._rewritten.clear()
+        for found in (self._rewritten, self._blobs, self._walked):
+            found.clear()
         self._restart()
-        head, _ = self._repository.read_own("HEAD")
-        name = _target(head)
+        head, name = self._head()
         oid = name if is_id(name) else self._repository.references().get(name, "")
         try:
             staged = self._staged()
             tree = _header(self._object(oid, b"commit"), b"tree")
-            self._blobs.clear()
-            self._walked.clear()
             self._walk(tree, "")
             self._judge(staged)
             stamp = b"ThreeGate <threegate@localhost> 0 +0000"
@@ -311,10 +311,10 @@ class _Making:
             if why == _UNREADABLE:
                 raise NoHistory("git cannot read its objects; try: git fsck") from None
             raise NoHistory("its repository is too large") from None
-        facts = index, b"", self._index_ns, self._skipped, (why,)
+        self._notes = [why]
         if is_id(name):
-            return History(f"{commit}\n".encode(), b"", *facts)
-        return History(head, os.fsencode(f"{commit} {name}\n"), *facts)
+            return self._made(f"{commit}\n".encode(), b"", index)
+        return self._made(head, os.fsencode(f"{commit} {name}\n"), index)
 
     def _load(self, tips: list[str]) -> list[str]:
         """Read all commits and trees, many at a time. The commits, parents before their children."""
@@ -348,11 +348,14 @@ class _Making:
             if kind == _TREE:
                 self._walk(oid, f"{path}/", below)
             elif kind is not None:
-                self._blobs[oid] = None
-                if not public:
-                    self._elsewhere.add(oid)
-                if below:
-                    self._hidden.add(oid)
+                self._note_blob(oid, public=public, hidden=below)
+
+    def _note_blob(self, oid: str, *, public: bool, hidden: bool) -> None:
+        self._blobs[oid] = None
+        if not public:
+            self._elsewhere.add(oid)
+        if hidden:
+            self._hidden.add(oid)
 
     def _walk_tip(self, oid: str) -> None:
         """The same for a reference that does not lead to a commit."""
@@ -362,17 +365,12 @@ class _Making:
         elif kind == b"tree":
             self._walk(oid, "")
         elif kind == b"blob":
-            self._blobs[oid] = None
-            self._elsewhere.add(oid)
+            self._note_blob(oid, public=False, hidden=False)
 
     def _judge(self, staged: list[_Staged]) -> None:
         """Decide which blobs the agent does not get."""
         for row in staged:
-            self._blobs[row.oid] = None
-            if not is_fixture(row.path):
-                self._elsewhere.add(row.oid)
-            if self._hides_any(row.path):
-                self._hidden.add(row.oid)
+            self._note_blob(row.oid, public=is_fixture(row.path), hidden=self._hides_any(row.path))
         self._hidden.discard(self._id(b"blob", b""))
         left = [oid for oid in self._blobs if oid not in self._hidden]
         for oid in left:
@@ -386,7 +384,8 @@ class _Making:
             elif len(data) == limits.AGENT_SCANNED_BYTES and self._id(b"blob", data) in self._clean:
                 self._scanned.note(oid, _NOTHING)
             else:
-                self._scanned.add(oid, data)
+                kinds = {found.kind for found in find_certain(text_of(data))}
+                self._scanned.note(oid, _NOTHING if not kinds else _KEYS_ONLY if kinds == {KEY} else _SECRET)
         for oid in left:
             hit = self._scanned.known.get(oid, _NOTHING)
             if hit == _SECRET or (hit == _KEYS_ONLY and oid in self._elsewhere):
@@ -403,7 +402,7 @@ class _Making:
         parts = path.split("/")
         return any(self._hides("/".join(parts[:depth])) for depth in range(1, len(parts) + 1))
 
-    # ---- writing anew
+    # ---- rewriting
 
     def _rewrite_commits(self, order: list[str]) -> dict[str, str]:
         """The new id of each commit; parents come before their children."""
@@ -444,7 +443,7 @@ class _Making:
         return self._write(b"blob", _PLACEHOLDER)
 
     def _mapped(self, oid: str, made: dict[str, str]) -> str:
-        """The new id of what a reference leads to."""
+        """The new id of the object that a reference leads to."""
         if oid in made:
             return made[oid]
         kind, data = self._any(oid)
@@ -471,10 +470,8 @@ class _Making:
     def _staged(self) -> list[_Staged]:
         """The entries of the index; none without an index that can be read."""
         try:
-            data, self._index_ns = self._repository.read_own("index")
-            self._index.write_bytes(data)
-            for name in self._repository.shared_indexes():
-                (self._scratch / name).write_bytes(self._repository.read_own(name)[0])
+            self._repository.copy_index(self._scratch)
+            self._index_ns = os.lstat(self._repository.own / "index").st_mtime_ns
             # One that is in two files, or has folders for entries, is one with all files afterwards.
             self._git("update-index", *_ONE_INDEX, index=True)
             return self._listed()
@@ -492,8 +489,8 @@ class _Making:
         return [row.oid for row in staged if row.oid not in self._bad and row.oid not in self._gone]
 
     def _make_index(self, staged: list[_Staged], tree: str | None) -> bytes | None:
-        """The index, with what `tree` has where a blob is staged that the agent does not get; hidden paths are skipped.
-        Without one that can be read it is that of `tree`.
+        """The index, with the entries of `tree` where a blob is staged that the agent does not get; hidden paths are
+        skipped. Without an index that can be read it is that of `tree`.
         """
         if not self._index.exists():
             if tree is None:
@@ -516,14 +513,14 @@ class _Making:
         return self._index.read_bytes()
 
     def _find(self, tree: str | None, parts: list[bytes]) -> tuple[bytes, bytes, str] | None:
-        """The entry at a path of a tree that was written anew; None if there is none."""
+        """The entry at a path of a rewritten tree; None if there is none."""
         for entry in self._entries(tree) if tree is not None else ():
             if entry[1] == parts[0]:
                 return entry if len(parts) == 1 else self._find(entry[2], parts[1:])
         return None
 
     def _pack(self, wanted: list[str]) -> None:
-        """Write the pack of the agent's repository: what these reach, of the project and of what was written anew."""
+        """Write the pack of the agent's repository: what these reach, of the project and of what was rewritten."""
         if self._new:
             made = hashlib.new(self._algorithm)
             place = self._scratch / "objects" / "pack" / "new.pack"
@@ -539,10 +536,9 @@ class _Making:
             return
         given, revs = _lines(dict.fromkeys(wanted)), ["--revs"]
         if self._partial:  # pack-objects itself fails for a tree that is not there
-            listed = self._git("rev-list", "--objects", *self._partial, "--stdin", given=given).splitlines(
-                keepends=True
-            )
-            given = b"".join(line for line in listed if line[: 2 * self._raw].decode() not in self._gone)
+            listed = self._git("rev-list", "--objects", *self._partial, "--stdin", given=given)
+            lines = listed.splitlines(keepends=True)
+            given = b"".join(line for line in lines if line[: 2 * self._raw].decode() not in self._gone)
             revs = []
         packs = self._place / "objects" / "pack"
         self._git("pack-objects", *revs, "-q", "--delta-base-offset", *_QUICK, str(packs / "pack"), given=given)
@@ -553,7 +549,7 @@ class _Making:
     # ---- reading
 
     def _commits(self, tips: list[str]) -> Iterator[str]:
-        """What of the references leads to a commit."""
+        """The commits that references lead to."""
         for oid in tips:
             kind, data = self._any(oid)
             while kind == b"tag":
@@ -561,11 +557,6 @@ class _Making:
                 kind, data = self._any(oid)
             if kind == b"commit":
                 yield oid
-
-    def _shallow(self) -> list[str]:
-        with suppress(FileNotFoundError):
-            return (self._scratch / "shallow").read_text().split()
-        return []
 
     def _entries(self, tree: str) -> list[tuple[bytes, bytes, str]]:
         """Mode, name and id of each entry of a tree."""
@@ -635,61 +626,24 @@ class _Making:
 
     def _git(self, *words: str, given: bytes = b"", index: bool = False) -> bytes:
         """What git prints in the scratch repository. Raises SubprocessError, _TooLong."""
-        more = {"GIT_INDEX_FILE": str(self._index), "GIT_WORK_TREE": str(self._scratch / "tree")} if index else {}
+        tree = self._scratch / "tree"
+        more = {"GIT_INDEX_FILE": str(self._index), "GIT_WORK_TREE": str(tree)} if index else {}
+        left = max(0.1, self._until - time.monotonic())
         try:
-            return subprocess.run(
-                [self._program, *words],
-                env={**self._environment(), **more}, cwd=self._scratch / "tree", input=given, capture_output=True,
-                check=True, timeout=max(0.1, self._until - time.monotonic()),
-            ).stdout  # fmt: skip
+            return run_git([*words], {**self._environment, **more}, given=given, cwd=tree, seconds=left)
         except subprocess.TimeoutExpired:
             raise _TooLong from None
-
-    def _environment(self) -> dict[str, str]:
-        return {
-            "PATH": PROGRAMS,
-            "LC_ALL": "C",
-            "HOME": "/nonexistent",
-            "GIT_DIR": str(self._scratch),
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_TERMINAL_PROMPT": "0",
-        }
 
     def _in_time(self) -> None:
         if time.monotonic() > self._until:
             raise _TooLong
 
 
-_REWRITTEN: Final = (
-    "git: {versions} versions of hidden files are placeholders in the history, so {commits} commits have other ids"
-)
-_TOO_LONG: Final = (
-    "git: one commit of what is visible, because the whole history takes more than "
-    f"{limits.AGENT_HISTORY_SECONDS} s to check"
-)
-_UNREADABLE: Final = (
-    "git: one commit of what is visible, because git cannot read all objects of the history; try: git fsck"
-)
-_GONE: Final = "git: the agent does not have {names}, because the object is missing; try: git fsck"
-_NAMED: Final = 8
-"""References that a line names."""
-
-
 @cache
 def _kind(mode: bytes) -> int | None:
-    """What an entry of a tree is to git, which old repositories have in odd forms (`040000`, `100664`); None for a
-    submodule. Raises ValueError.
-    """
-    kind = stat.S_IFMT(int(mode, 8))
+    """The kind that an entry of a tree has for git; None for a submodule. Raises ValueError."""
+    kind = stat.S_IFMT(int(mode, 8))  # old repositories have odd forms (`040000`, `100664`)
     return kind if kind in (_TREE, _LINK, _REGULAR) else None
-
-
-def _target(head: bytes) -> str:
-    """The reference or the id that HEAD has."""
-    return os.fsdecode(head).strip().removeprefix("ref: ")
 
 
 def _header(data: bytes, key: bytes) -> str:
@@ -700,18 +654,13 @@ def _header(data: bytes, key: bytes) -> str:
     return value.decode("ascii")
 
 
-def _lines(words: Iterator[str] | list[str] | dict[str, None]) -> bytes:
+def _lines(words: Iterable[str]) -> bytes:
     return "".join(f"{word}\n" for word in words).encode()
-
-
-def _name(repository: Repository) -> str:
-    """What stands for a repository in the name of a file."""
-    return hashlib.sha256(os.fsencode(repository.common)).hexdigest()[:32]
 
 
 @dataclass(slots=True)
 class _Kept:
-    """Packs of the objects that were written anew for earlier runs on a project: to write them took most of the time.
+    """Packs of the objects that were rewritten for earlier runs on a project: to write them took most of the time.
     What a run gets is decided each time; an object is taken from here only if it was made again.
     """
 
@@ -719,11 +668,9 @@ class _Kept:
     ids: set[str] = field(default_factory=set)
 
     def lend(self, place: Path) -> list[Path]:
-        """Give the packs to a repository, which they stay in whatever happens here; the paths of their indexes."""
-        if self.folder is None:
-            return []
+        """Give the packs to a repository, where they stay whatever happens here; the paths of their indexes."""
         found = []
-        for index in sorted(self.folder.glob("*.idx")):
+        for index in sorted(self.folder.glob("*.idx")) if self.folder is not None else ():
             with suppress(OSError):
                 for file in (index.with_suffix(".pack"), index):
                     _link_or_copy(file, place / f"kept-{file.name}")
@@ -762,36 +709,29 @@ class _Scanned:
     """Which blobs of a repository have a secret, by id: an id stands for its bytes."""
 
     file: Path | None
-    known: dict[str, int] = field(default_factory=dict)
-    new: int = 0
+    known: dict[str, int]
+    changed: bool = False
 
     @classmethod
-    def load(cls, folder: Path | None, repository: Repository) -> _Scanned:
+    def load(cls, file: Path | None) -> _Scanned:
         """What was found before; nothing if it cannot be read."""
-        if folder is None:
-            return cls(None)
-        file = folder / f"blobs-{_RULES}-{_name(repository)}.json"
-        found = cls(file)
-        with suppress(OSError, ValueError, TypeError, KeyError):
-            value = json.loads(durable.read_regular(file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES))
-            found.known = {oid: hit for hit in (_NOTHING, _SECRET, _KEYS_ONLY) for oid in value[str(hit)]}
-        return found
-
-    def add(self, oid: str, data: bytes) -> None:
-        """Note whether a blob has secrets of high confidence."""
-        kinds = {found.kind for found in find_certain(text_of(data))}
-        self.note(oid, _NOTHING if not kinds else _KEYS_ONLY if kinds == {KEY} else _SECRET)
+        known: dict[str, int] = {}
+        if file is not None:
+            with suppress(OSError, ValueError, TypeError, AttributeError):
+                rows = json.loads(durable.read_regular(file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES))
+                known = {oid: int(hit) for hit, oids in rows.items() for oid in oids}
+        return cls(file, known)
 
     def note(self, oid: str, hit: int) -> None:
-        """Note what a blob has."""
-        self.new += self.known.get(oid) != hit
+        """Note what was found in a blob."""
+        self.changed = self.changed or self.known.get(oid) != hit
         self.known[oid] = hit
 
     def save(self) -> None:
         """Save what is new; if that fails, it only costs time."""
-        if self.file is None or not self.new:
+        if self.file is None or not self.changed:
             return
-        rows = {str(hit): [oid for oid, has in self.known.items() if has == hit] for hit in range(3)}
+        rows = {hit: [oid for oid, has in self.known.items() if has == hit] for hit in range(3)}
         with suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             durable.overwrite(self.file, json.dumps(rows).encode())

@@ -11,17 +11,17 @@ import os
 import re
 import stat
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from threegate.core import durable, limits
-from threegate.core.held_folder import hold_path, open_inside
+from threegate.core import limits
+from threegate.core.held_folder import hold_path
 from threegate.plugins.agents.git_index import read_index
+from threegate.plugins.agents.held_paths import read_inside
 from threegate.plugins.changes.git_objects import is_id
 from threegate.plugins.changes.machine_programs import PROGRAMS, find_program
 from threegate.plugins.changes.project import Project
@@ -114,9 +114,9 @@ class Repository:
         return found
 
     def _refuse_links(self) -> None:
-        """Raises NoHistory where git would follow a link in the repository, or finds no HEAD. A link may lead to any
-        file of this account, and what is behind one that is not followed would be missing without a word.
-        """
+        """Raises NoHistory where git would follow a link in the repository, or finds no HEAD."""
+        # A link may lead to any file of this account, and what is behind one that is not followed would be missing
+        # without a word.
         for folder, names in (
             (self.own, ("HEAD", "index")),
             (self.common, ("config", "refs", "packed-refs", "shallow")),
@@ -130,7 +130,7 @@ class Repository:
         _first_line(self.own / "HEAD")
 
     def _names(self, root: Path) -> bool:
-        """Whether it says that this folder is its work tree."""
+        """Whether it names this folder as its work tree."""
         with suppress(NoHistory):
             if Path(os.path.realpath(self.own / _first_line(self.own / "gitdir"))) == root / ".git":
                 return self.own != self.common
@@ -140,10 +140,9 @@ class Repository:
         return bool(trees) and Path(os.path.realpath(self.own / trees[-1])) == root
 
     def _knows(self, root: Path) -> bool:
-        """Whether most entries of its index are files of this folder: with their inode, size and time, which nobody
-        can give to files that come from elsewhere, but git gives to those with the same bytes. So it is not enough for
-        the repository of another folder, which may have mostly public files and is still there.
-        """
+        """Whether most entries of its index are files of this folder, with their inode, size and time."""
+        # Nobody can give these to files that come from elsewhere, but git gives them to files with the same bytes. So
+        # it is not enough for the repository of another folder, which may have mostly public files and is still there.
         with suppress(NoHistory):
             if os.path.lexists(self.own / _first_line(self.own / "gitdir")):
                 return False
@@ -163,10 +162,10 @@ class Repository:
         return False
 
     def references(self) -> dict[str, str]:
-        """The references by name, with the id that each has; one that stands for another has the id of that one."""
+        """The references by name, with the id that each has, also one that stands for another."""
         found: dict[str, str] = {}
         with suppress(OSError):
-            for line in os.fsdecode(self.read("packed-refs")).split("\n"):
+            for line in os.fsdecode(_read(self.common, "packed-refs")).split("\n"):
                 oid, _, name = line.partition(" ")
                 if is_id(oid) and name.startswith(_KEPT):
                     found[name] = oid
@@ -174,23 +173,26 @@ class Repository:
             for name in names:
                 path = os.path.relpath(os.path.join(place, name), self.common)
                 with suppress(OSError):
-                    value = os.fsdecode(self.read(path)).strip()
+                    value = os.fsdecode(_read(self.common, path)).strip()
                     if path.startswith(_KEPT) and (is_id(value) or value.startswith("ref: ")):
                         found[path] = value
         named = {name: found.get(value.removeprefix("ref: "), value) for name, value in found.items()}
         return {name: oid for name, oid in sorted(named.items()) if is_id(oid)}
 
-    def read(self, path: str) -> bytes:
-        """The bytes of a file of the repository, through no link. Raises OSError."""
-        return _read(self.common, path)
+    def shallow(self) -> bytes:
+        """The list of commits whose parents are missing in a shallow clone; empty otherwise."""
+        with suppress(FileNotFoundError):
+            return _read(self.common, "shallow")
+        return b""
 
-    def read_own(self, path: str) -> tuple[bytes, int]:
-        """The bytes of a file of this checkout, through no link, and when it was written (ns). Raises OSError."""
-        return _read(self.own, path), os.lstat(self.own / path).st_mtime_ns
+    def read_own(self, path: str) -> bytes:
+        """The bytes of a file of this checkout, through no link. Raises OSError."""
+        return _read(self.own, path)
 
-    def shared_indexes(self) -> list[str]:
-        """The files that an index in two files refers to."""
-        return [name for name in os.listdir(self.own) if name.startswith("sharedindex.")]
+    def copy_index(self, folder: Path) -> None:
+        """Copy the index, and the files that an index in two files refers to. Raises OSError."""
+        for name in ("index", *(name for name in os.listdir(self.own) if name.startswith("sharedindex."))):
+            (folder / name).write_bytes(self.read_own(name))
 
     @property
     def is_partial(self) -> bool:
@@ -233,20 +235,15 @@ class Repository:
 
     @property
     def lacks_lfs(self) -> bool:
-        """Whether files of Git LFS are filtered here, and the jail has no program for it: git would end every command
-        that looks into one, also with `required` set to false.
-        """
+        """Whether files of Git LFS are filtered here, and the jail has no program for it."""
+        # git would end every command that looks into such a file, also with `required` set to false.
         return any(key.startswith("filter.lfs.") for key in self._settings) and find_program("git-lfs") is None
 
     def patterns(self, skipped: tuple[bytes, ...]) -> dict[str, bytes]:
         """The files below `info` with patterns of paths: attributes, what the person ignores besides the project's
         `.gitignore`, and what a sparse checkout has, in which `skipped` are paths that are left out too.
         """
-        person = {key: value for source in self._person for key, value in source.items()}
-        named = person.get("core.excludesfile")  # never that of the project: it could name any file
-        found = {
-            "exclude": _of_the_person(Path(named).expanduser() if named else _config_home() / "git/ignore") + b"\n"
-        }
+        found = {"exclude": _of_the_person(excludes_file()) + b"\n"}
         for folder, name in ((self.common, "exclude"), (self.common, "attributes"), (self.own, "sparse-checkout")):
             with suppress(OSError):
                 found[name] = found.get(name, b"") + _read(folder, f"info/{name}")
@@ -269,8 +266,7 @@ class Repository:
     @cached_property
     def _person(self) -> list[dict[str, str]]:
         """The configurations of the machine and the person, without what they include."""
-        places = (Path("/etc/gitconfig"), _config_home() / "git/config", Path.home() / ".gitconfig")
-        return [_parsed(_of_the_person(path)) for path in places]
+        return [_parsed(_of_the_person(path)) for path in reversed(_configurations())]
 
     @cached_property
     def _here(self) -> list[dict[str, str]]:
@@ -290,44 +286,74 @@ def find_git() -> str:
     return program
 
 
-@contextmanager
-def scratch_repository(*, sha256: bool) -> Iterator[Path]:
-    """An empty repository of our own, which is gone after the block: a `GIT_DIR` for one look at some file of git's."""
-    with tempfile.TemporaryDirectory(prefix="threegate-git-") as made:
-        place = Path(made)
-        for folder in ("objects/info", "refs"):
-            (place / folder).mkdir(parents=True)
-        (place / "HEAD").write_bytes(b"ref: refs/heads/none\n")
-        if sha256:
-            (place / "config").write_bytes(
-                b"[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
-            )
-        yield place
+def git_environment(**more: str) -> dict[str, str]:
+    """An environment in which git reads no configuration but that of its repository, and starts nothing."""
+    return {
+        "PATH": PROGRAMS,
+        "LC_ALL": "C",
+        "HOME": "/nonexistent",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        **more,
+    }
+
+
+def run_git(
+    words: list[str],
+    environment: Mapping[str, str],
+    *,
+    given: bytes = b"",
+    cwd: str | Path = "/",
+    seconds: float = limits.AGENT_HISTORY_SECONDS,
+) -> bytes:
+    """What git prints. Raises NoHistory without git, SubprocessError."""
+    return subprocess.run(
+        [find_git(), *words], env=environment, cwd=cwd, input=given, capture_output=True, check=True, timeout=seconds
+    ).stdout
+
+
+def config_home() -> Path:
+    """The folder of the person's configurations."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+
+
+def _configurations() -> tuple[Path, ...]:
+    """Git's configurations of the person and the machine; the first one wins."""
+    return Path.home() / ".gitconfig", config_home() / "git/config", Path("/etc/gitconfig")
+
+
+def excludes_file() -> Path:
+    """The `core.excludesFile` of the person's own configuration, else the usual place."""
+    # That of the project does not count: it could name any file.
+    for file in filter(Path.is_file, _configurations()):
+        words = ["config", "--file", str(file), "--includes", "--type=path", "--get", "core.excludesFile"]
+        with suppress(NoHistory, subprocess.SubprocessError):
+            if value := run_git(words, git_environment(HOME=str(Path.home()))).removesuffix(b"\n"):
+                return Path(os.fsdecode(value))
+    return config_home() / "git/ignore"
 
 
 def _parsed(text: bytes) -> dict[str, str]:
-    """Keys and values of a configuration; without a value it is `true`. Nothing of one that git cannot read."""
+    """Keys and values of a configuration; without a value it is `true`. Empty for one that git cannot read."""
     if not text:
         return {}
-    done = subprocess.run(
-        [find_git(), "config", "--no-includes", "--file", "-", "--null", "--list"],
-        env={"PATH": PROGRAMS, "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}, cwd="/", input=text,
-        capture_output=True, check=False, timeout=limits.AGENT_HISTORY_SECONDS,
-    )  # fmt: skip
-    rows = [row.partition("\n") for row in done.stdout.decode("utf-8", "replace").split("\0") if row]
-    return {key: value if equals else "true" for key, equals, value in rows} if done.returncode == 0 else {}
+    try:
+        listed = run_git(["config", "--no-includes", "--file", "-", "--null", "--list"], git_environment(), given=text)
+    except subprocess.CalledProcessError:
+        return {}
+    rows = [row.partition("\n") for row in listed.decode("utf-8", "replace").split("\0") if row]
+    return {key: value if equals else "true" for key, equals, value in rows}
 
 
 def _of_the_person(path: Path) -> bytes:
-    """The bytes of a file in the person's home, which may be a link there; none if it cannot be read."""
+    """The bytes of a file in the person's home, which may be a link there; empty if it cannot be read."""
     with suppress(OSError), open(path, "rb") as file:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return file.read(limits.MIB)
     return b""
-
-
-def _config_home() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
 
 
 def _first_line(path: Path) -> str:
@@ -340,19 +366,12 @@ def _first_line(path: Path) -> str:
 def _read(folder: Path, path: str) -> bytes:
     """The bytes of a file below a folder of a repository, through no link. Raises OSError."""
     with hold_path(folder) as held:
-        descriptor = open_inside(held.fileno(), path)
-    try:
-        return durable.read_regular_fd(descriptor, folder / path, max_bytes=limits.SNAPSHOT_BYTES)
-    finally:
-        os.close(descriptor)
+        return read_inside(held, path, max_bytes=limits.SNAPSHOT_BYTES)
 
 
 def tracked_paths(root: Path) -> frozenset[str]:
-    """The paths in the index of a checkout; none where there is no index that can be read, so that nothing is shown for
-    its sake.
-    """
+    """The paths in the index of a checkout; empty without an index that can be read."""
     try:
-        data, _ = Repository.of(root).read_own("index")
-        return frozenset(os.fsdecode(entry.path) for entry in read_index(data))
+        return frozenset(os.fsdecode(entry.path) for entry in read_index(Repository.of(root).read_own("index")))
     except (NoHistory, OSError, ValueError, IndexError):
-        return frozenset()
+        return frozenset()  # what counts only in tracked files then counts in none

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from threegate.acts.signed_acts import checked_act, sign_act
@@ -45,10 +45,7 @@ from threegate.plugins.agents.propose import register_project
 from threegate.plugins.agents.read_folders import ReadFolder
 from threegate.plugins.agents.runs import RunFacts, all_runs, end_dead_runs, lock_ended, run_lock, thaw_forgotten
 from threegate.plugins.agents.secret_answers import Answers, keep_answers
-from threegate.plugins.agents.side_processes import (
-    start_door,
-    start_model_relay,
-)
+from threegate.plugins.agents.side_processes import start_door, start_model_relay
 from threegate.plugins.agents.terminal import run_in_jail
 from threegate.plugins.agents.work_changes import keep_bases, read_changes
 from threegate.plugins.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project, typed_links
@@ -67,6 +64,30 @@ from threegate.trail import moves
 HOSTS_ACT: Final = "threegate-agent-hosts/1"
 _TERM: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}").fullmatch
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\.[a-z][a-z0-9-]{1,62}").fullmatch
+_SECRETS: Final = ("protected", "secret")
+"""Reasons for which `--with` shows a path."""
+_NOT_COPIED: Final = {
+    "git": "a repository of its own",
+    "special": "not a file, folder or link",
+    "ours": "a workspace of ThreeGate",
+}
+_INSTRUCTIONS: Final = """\
+You work in a jail on a copy of the project. The only network access is your model. In here you may read, write, build
+and test without asking. Anything outside goes through the MCP server `threegate`: `propose_changes` asks a person to
+apply your changes to the project, `run_python` and `run_program` ask to run something outside. A person reads and
+signs each request; until then a call returns `pending`, and `wait` waits for it. A refusal says what to change.
+"""
+_DISK_REASONS: Final = {
+    "disk_bytes": "it was ended: its files take more than {limits.disk_mb} MiB (agents.{name}.disk_mb)",
+    "disk_names": "it was ended: it has more than {limits.disk_files} files (agents.{name}.disk_files)",
+    "disk_unmeasured": "it was ended: its files cannot be measured (folders nested too deep, for instance)",
+    "disk_reserve": "it was ended: too little space is left on this disk; make room, for instance with: "
+    "threegate agent remove RUN",
+}
+_PROXIED: Final = {
+    **dict.fromkeys(("HTTPS_PROXY", "https_proxy"), f"http://127.0.0.1:{jails.HOSTS_PORT}"),
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +127,11 @@ class Finished:
 
 
 Propose = Callable[[Finished], str | None]
-"""Called with a run that ended, whatever it changed; returns the digest of the change set that it drafted, or
-None.
-"""
-
-
+"""Called with a run that ended, whatever it changed; returns the digest of the change set that it drafted, or None."""
 Busy = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
-"""Called with what is going on: a context manager whose value is called with how many are done, and out of how many or
-0.
+"""Called with what is going on: a context manager whose value is called with how many are done, and out of how many
+or 0.
 """
-
 Decide = Callable[[Sequence[Finding]], Mapping[str, bool]]
 """Called with findings that nobody has decided about; returns for the digests that were decided whether they hide."""
 
@@ -143,9 +159,9 @@ def run_agent(
     with ExitStack() as held:
         run = context.workspace.agent_run(new_agent_run_id(datetime.now(UTC))).make()
         held.enter_context(run_lock(run))
-        launch = _Launch(context, wanted, plan, run, actor, say, stopped)
+        launch = _Launch(context, wanted, plan, run, actor, say, busy, stopped)
         try:
-            launch.prepare(held, busy, decide)
+            launch.prepare(held, decide)
             launch.refuse_stopped()
             launch.announce()
         except BaseException:
@@ -168,36 +184,23 @@ class _Plan:
     links: tuple[tuple[str, str], ...]
     """The links on the way to these folders, as their paths were typed."""
     key: str
-    walls: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """The paths of `--with`, relative to the project, and to each folder of `--read`."""
-
-    project: tuple[str, ...]
-    read: dict[Path, list[str]]
-
-    @classmethod
-    def of(cls, paths: tuple[str, ...], plan: _Plan) -> _Shown:
-        """A path is relative to the project; an absolute one is in it or in a folder of `--read`. Raises
-        InvalidInput.
-        """
-        project, read = [], dict[Path, list[str]]()
-        for text in paths:
-            if not text.startswith("/"):
-                project.append(text)
-                continue
-            path = Path(os.path.realpath(os.path.dirname(text)), os.path.basename(text))
-            root = next((root for root in (plan.root, *plan.read) if root in path.parents), None)
-            if root is None:
-                raise InvalidInput(f"--with {text}: is neither in the project nor in a folder of --read")
-            relative = str(path.relative_to(root))
-            if root == plan.root:
-                project.append(relative)
-            else:
-                read.setdefault(root, []).append(relative)
-        return cls(tuple(project), read)
+def _by_folder(paths: tuple[str, ...], plan: _Plan) -> dict[Path, list[str]]:
+    """The paths of `--with`, relative to the project or to a folder of `--read`. A path is relative to the project; an
+    absolute one is in it or in such a folder. Raises InvalidInput.
+    """
+    found: dict[Path, list[str]] = {root: [] for root in (plan.root, *plan.read)}
+    for text in paths:
+        if not text.startswith("/"):
+            found[plan.root].append(text)
+            continue
+        path = Path(os.path.realpath(os.path.dirname(text)), os.path.basename(text))
+        above = next((folder for folder in found if folder in path.parents), None)
+        if above is None:
+            raise InvalidInput(f"--with {text}: is neither in the project nor in a folder of --read")
+        found[above].append(str(path.relative_to(above)))
+    return found
 
 
 def _plan(context: Context, wanted: Wanted) -> _Plan:
@@ -225,7 +228,7 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     key = _key(context, profile)
     jails.check_walls(account)
     links = tuple(link for folder in (wanted.project, *wanted.read) for link in typed_links(folder))
-    return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), links, key, jails.WALLS)
+    return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), links, key)
 
 
 def _rest(profile: Profile, account: Account, parent: AgentRun, facts: RunFacts) -> Profile:
@@ -300,21 +303,17 @@ class _Launch:
         run: AgentRun,
         actor: str,
         say: Callable[[str], None],
+        busy: Busy,
         stopped: Callable[[], int],
     ) -> None:
-        self._context = context
-        self._wanted = wanted
-        self._plan = plan
-        self._run = run
-        self._actor = actor
-        self._say = say
-        self._stopped = stopped
-        self._counts = -1
-        self._hosts = -1
+        self._context, self._wanted, self._plan, self._run = context, wanted, plan, run
+        self._actor, self._say, self._busy, self._stopped = actor, say, busy, stopped
+        self._counts = self._hosts = -1
         self._sides: list[SideProcess] = []
         self._process: JailProcess | None = None
         self._signed = b""
         self._about: dict[str, object] = {}
+        self._facts: RunFacts
         self._read: list[ReadFolder] = []
         self._taken: TakenCopy | None = None
         self._before: AgentRun | None = None
@@ -337,65 +336,16 @@ class _Launch:
             facts.write(parent)
         removal.remove_tree(self._run.folder)
 
-    def prepare(self, held: ExitStack, busy: Busy, decide: Decide | None) -> None:
+    def prepare(self, held: ExitStack, decide: Decide | None) -> None:
         """Everything before the agent's first instruction, except the trail's event. Raises the same as
         `run_agent`.
         """
-        plan, run = self._plan, self._run
+        plan, run, parent = self._plan, self._run, self._wanted.parent
         self._sign()
         hold_headroom(run)
-        kind: CopyKind = "plain"
-        if plan.account.is_own:
-            for name in (UPPER, SCRATCH):
-                (run.work / name).mkdir()
-            if names_work(plan.account, plan.root, run.work, run.work):
-                kind = "overlay"
-        shown = _Shown.of(self._wanted.shown, plan)
-        said: list[str] = []
-        start = self._survey(shown.project, busy, decide)
-        if self._wanted.parent is not None:
-            kind = self._take_over(*self._wanted.parent, kind, start, said)
-        else:
-            with busy("making the work copy") as progress:
-
-                def counted(done: int, of: int) -> None:
-                    self.refuse_stopped()
-                    progress(done, of)
-
-                self._copy = WorkCopy.make(
-                    run,
-                    plan.root,
-                    account=plan.account,
-                    kind=kind,
-                    plain_if_small=plan.account.is_own,
-                    shown=shown.project,
-                    cache=scan_cache(self._context.workspace_id),
-                    progress=counted,
-                    say=said.append,
-                    start=start,
-                    take_names=self._take_names,
-                )
-        for number, folder in enumerate(plan.read):
-            self.refuse_stopped()
-            self._read.append(
-                ReadFolder.make(
-                    run,
-                    number,
-                    folder,
-                    account=plan.account,
-                    shown=shown.read.get(folder, ()),
-                    cache=scan_cache(self._context.workspace_id),
-                )
-            )
-        if self._copy.kind == "overlay":
-            said.append(
-                "the copy is an overlay: rename(2) of a folder of the project fails in it (EXDEV); mv, git mv and "
-                "shutil.move copy it instead"
-            )
-        for line in said:
-            self._say(line)
-        self._facts = replace(self._first_facts(self._copy.kind), project=self._registered())
-        self._facts.write(run)
+        shown = _by_folder(self._wanted.shown, plan)
+        self._make_copy(shown, decide)
+        self._note(project=self._registered())
         if not self._wanted.fresh:
             self._before = take_over_state(self._context.workspace, run, self._facts)
         if self._before is not None:
@@ -415,15 +365,71 @@ class _Launch:
         self._freezer = make_freezer(run.run_id)
         held.callback(remove_freezer, run.run_id)
         hold_headroom(run)  # again: the copy may have taken what must stay free
-        begun = used_space(run.work, skip=(NAMES, SCRATCH), unlock=self._wanted.parent is not None)
-        if self._wanted.parent is not None and self._wanted.parent[1].start_bytes >= 0:
-            known = self._wanted.parent[1]  # what the run before added counts
-            begun = Space(known.start_bytes, known.start_names)
-        self._facts = replace(self._facts, start_bytes=begun.bytes, start_names=begun.names)
-        self._facts.write(run)
+        begun = used_space(run.work, skip=(NAMES, SCRATCH), unlock=parent is not None)
+        if parent is not None and parent[1].start_bytes >= 0:  # what the run before added counts
+            begun = Space(parent[1].start_bytes, parent[1].start_names)
+        self._note(start_bytes=begun.bytes, start_names=begun.names)
         self._most = Space(bounds.disk_mb << 20, bounds.disk_files) + begun
         if self._cgroup.missing:
             self._say(f"not limited here: {', '.join(self._cgroup.missing)} (only root can make a cgroup for that)")
+
+    def _note(self, **known: Any) -> None:
+        """Write down more of what is known of the run. Raises OSError."""
+        self._facts = replace(self._facts, **known)
+        self._facts.write(self._run)
+
+    @contextmanager
+    def _counting(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """Report progress; each report raises KeyboardInterrupt if a stop was requested."""
+        with self._busy(what) as progress:
+
+            def counted(done: int, of: int) -> None:
+                self.refuse_stopped()
+                progress(done, of)
+
+            yield counted
+
+    def _make_copy(self, shown: Mapping[Path, Sequence[str]], decide: Decide | None) -> None:
+        """The work copy, and what the agent may read besides. Raises the same as `run_agent`."""
+        plan, run = self._plan, self._run
+        cache = scan_cache(self._context.workspace_id)
+        kind: CopyKind = "plain"
+        if plan.account.is_own:
+            for name in (UPPER, SCRATCH):
+                (run.work / name).mkdir()
+            if names_work(plan.account, plan.root, run.work, run.work):
+                kind = "overlay"
+        said: list[str] = []
+        start = self._survey(shown[plan.root], decide)
+        if self._wanted.parent is not None:
+            self._take_over(*self._wanted.parent, kind, start, said)
+        else:
+            with self._counting("making the work copy") as counted:
+                self._copy = WorkCopy.make(
+                    run,
+                    plan.root,
+                    account=plan.account,
+                    kind=kind,
+                    plain_if_small=plan.account.is_own,
+                    shown=shown[plan.root],
+                    cache=cache,
+                    progress=counted,
+                    say=said.append,
+                    start=start,
+                    take_names=self._take_names,
+                )
+        for number, folder in enumerate(plan.read):
+            self.refuse_stopped()
+            made = ReadFolder.make(run, number, folder, account=plan.account, shown=shown[folder], cache=cache)
+            self._read.append(made)
+        if self._copy.kind == "overlay":
+            said.append(
+                "the copy is an overlay: rename(2) of a folder of the project fails in it (EXDEV); mv, git mv and "
+                "shutil.move copy it instead"
+            )
+        for line in said:
+            self._say(line)
+        self._facts = self._first_facts(self._copy.kind)
 
     def _first_facts(self, kind: CopyKind) -> RunFacts:
         """What is known of the run before anything of it is anywhere else."""
@@ -442,7 +448,7 @@ class _Launch:
             parent="" if self._wanted.parent is None else self._wanted.parent[0].run_id,
         )
 
-    def _take_over(self, parent: AgentRun, facts: RunFacts, kind: CopyKind, now: Survey, said: list[str]) -> CopyKind:
+    def _take_over(self, parent: AgentRun, facts: RunFacts, kind: CopyKind, now: Survey, said: list[str]) -> None:
         """Go on in the copy of another run. Raises InvalidInput, Unavailable, OSError."""
         plan, run = self._plan, self._run
         if facts.copy == "overlay" and kind != "overlay":
@@ -456,23 +462,15 @@ class _Launch:
             self._first_facts(facts.copy).write(run)
             replace(facts, continued=run.run_id).write(parent)
 
-        self._copy = take_over_copy(
-            parent,
-            facts,
-            run,
-            root=plan.root,
-            account=plan.account,
-            now=now,
-            shown=self._wanted.shown,
-            taken=taken,
-        ).copy
-        said += self._taken.lines if self._taken else []
-        return facts.copy
+        result = take_over_copy(
+            parent, facts, run, root=plan.root, account=plan.account, now=now, shown=self._wanted.shown, taken=taken
+        )
+        self._copy = result.copy
+        said += result.lines
 
     def _take_names(self, place: Path) -> None:
-        """Take the layer of names of the newest run on the project that has ended, if there is one: to change what
-        differs takes a part of the time.
-        """
+        """Take the layer of names of the newest run on the project that has ended, if there is one."""
+        # To change what differs takes a part of the time of making it.
         for run, facts in reversed(all_runs(self._context.workspace)):
             if not facts.ended or facts.root != str(self._plan.root) or facts.uid != self._plan.account.uid:
                 continue
@@ -481,23 +479,18 @@ class _Launch:
                     os.rename(run.work / NAMES, place)
                     return
 
-    def _survey(self, shown: tuple[str, ...], busy: Busy, decide: Decide | None) -> Survey:
+    def _survey(self, shown: Sequence[str], decide: Decide | None) -> Survey:
         """The project at the start; what nobody has decided about is decided now, if there is somebody."""
         context, root = self._context, self._plan.root
         answers = Answers.read(context.workspace, root)
 
         def look() -> Survey:
-            with busy("reading the project") as progress:
-
-                def counted(count: int) -> None:
-                    self.refuse_stopped()
-                    progress(count, 0)
-
+            with self._counting("reading the project") as counted:
                 return survey(
                     root,
                     shown=shown,
                     cache=scan_cache(context.workspace_id),
-                    progress=counted,
+                    progress=lambda count: counted(count, 0),
                     protected=context.policy.settings.section(AgentsSettings).protected,
                     key=answers.key,
                     answers=answers.hides,
@@ -516,18 +509,15 @@ class _Launch:
     def _say_hidden(self) -> None:
         """Name every path that the agent does not see, and what it sees although it may be a secret."""
         start = self._copy.start
-        hidden = [
-            path
-            for found in (start.hidden, *(folder.hidden for folder in self._read))
-            for path, why in found.items()
-            if why in ("protected", "secret")
+        found = [
+            item for hidden in (start.hidden, *(folder.hidden for folder in self._read)) for item in hidden.items()
         ]
-        if hidden:
+        if hidden := [path for path, why in found if why in _SECRETS]:
             self._say(f"hidden from the agent: {', '.join(hidden)}; --with PATH reveals one")
         others = [
             f"{path} ({_NOT_COPIED.get(why, why)})"
             for path, why in start.hidden.items()
-            if why not in ("protected", "secret") and path != ".git"
+            if why not in _SECRETS and path != ".git"
         ]
         if others:
             self._say(f"not in its copy: {', '.join(others)}")
@@ -550,34 +540,32 @@ class _Launch:
         return name
 
     def _start_sides(self, held: ExitStack) -> None:
-        """Start the door and the relay, each with a socket that no other process holds: if one dies, its
-        socket no longer answers.
-        """
+        """Start the door, the relay and the proxy to hosts."""
+        # Each has a socket that no other process holds: if one dies, its socket no longer answers.
         plan, run = self._plan, self._run
         with listen(run.door, plan.account) as listener:
-            door = start_door(self._context.workspace, run, listener, plan.profile.wait_sec)
-        self._keep(held, door)
+            self._keep(held, start_door(self._context.workspace, run, listener, plan.profile.wait_sec))
         if self._wanted.hosts:
             with listen(run.hosts, plan.account) as listener:
-                proxy, self._hosts = start_host_proxy(listener, self._wanted.hosts, self._cgroup.entered)
+                side, self._hosts = start_host_proxy(listener, self._wanted.hosts, self._cgroup.entered)
             held.callback(os.close, self._hosts)
-            self._keep(held, proxy)
+            self._keep(held, side)
         if not plan.profile.url:
             return
-        limits = plan.profile.limits
+        bounds = plan.profile.limits
         settings = RelaySettings(
             protocol=plan.profile.protocol,
             url=plan.profile.url.rstrip("/"),
             models=plan.profile.models,
             key=plan.key,
-            requests=limits.requests,
-            bytes=limits.megabytes << 20,
-            tokens=limits.tokens,
+            requests=bounds.requests,
+            bytes=bounds.megabytes << 20,
+            tokens=bounds.tokens,
         )
         with listen(run.model, plan.account) as listener:
-            relay, self._counts = start_model_relay(listener, settings, self._cgroup.entered)
+            side, self._counts = start_model_relay(listener, settings, self._cgroup.entered)
         held.callback(os.close, self._counts)
-        self._keep(held, relay)
+        self._keep(held, side)
 
     def _keep(self, held: ExitStack, side: SideProcess) -> None:
         self._sides.append(side)
@@ -606,16 +594,13 @@ class _Launch:
 
     def _sign(self) -> None:
         """The signature for hosts, before anything is created. Raises InvalidInput, Refused, Unavailable."""
-        self._about = {
-            "run": self._run.run_id,
-            "project": str(self._plan.root),
-            "hosts": list(self._wanted.hosts),
-        }
         if not self._wanted.hosts:
             return
+        hosts = list(self._wanted.hosts)
+        self._about = {"run": self._run.run_id, "project": str(self._plan.root), "hosts": hosts}
         if self._wanted.acting is None:
             raise Refused("signature_missing", "--allow needs an operator's signature")
-        self._say(f"you sign that this run may send anything to {', '.join(self._wanted.hosts)}")
+        self._say(f"you sign that this run may send anything to {', '.join(hosts)}")
         self._signed = sign_act(self._context, self._wanted.acting, HOSTS_ACT, self._about)
 
     def announce(self) -> None:
@@ -631,7 +616,7 @@ class _Launch:
             shown=wanted.shown or None,
             account=plan.account.name,
             requester=self._run.run_id,
-            walls=(*plan.walls, *(f"{what} limit" for what in self._cgroup.held)),
+            walls=(*jails.WALLS, *(f"{what} limit" for what in self._cgroup.held)),
             missing=self._cgroup.missing,
             model=", ".join(plan.profile.models) or None,
             endpoint=plan.profile.host or None,
@@ -644,8 +629,7 @@ class _Launch:
                 actor, act = checked_act(context, trail, self._signed, HOSTS_ACT, self._about)
                 started = replace(started, **act)
             moves.announce(trail, started, actor=actor)
-        self._facts = replace(self._facts, announced=True)
-        self._facts.write(self._run)
+        self._note(announced=True)
 
     def _jail(self) -> Jail:
         plan, run = self._plan, self._run
@@ -684,9 +668,7 @@ class _Launch:
         )
 
     def _is_stopped(self) -> bool:
-        """Called repeatedly while the agent is alive; also resumes a jail that a killed process left
-        frozen.
-        """
+        """Called repeatedly while the agent is alive; also resumes a jail that a killed process left frozen."""
         thaw_forgotten(self._run, self._facts.jail)
         if not self._stopped():
             return False
@@ -695,14 +677,13 @@ class _Launch:
 
     def _note_jail(self, process: JailProcess) -> None:
         self._process = process
-        self._facts = replace(self._facts, jail=process.pid)
         try:
-            self._facts.write(self._run)
+            self._note(jail=process.pid)
         except OSError as error:
             if not is_disk_full(error):
                 raise
             release_headroom(self._run)  # the agent has filled the disk already; the watcher ends it
-            self._facts.write(self._run)
+            self._note(jail=process.pid)
 
     def _finish(self, code: int, reason: str | None, propose: Propose) -> Finished:
         """Read the changes, propose them, and record the end in the trail."""
@@ -751,48 +732,17 @@ class _Launch:
             with disk_reserve(workspace.reserve), self._context.trail.locked() as trail:
                 moves.announce(trail, ended, actor=self._actor)
             _clean(self._run)
+            before = None if self._wanted.parent is None else self._wanted.parent[1]
             with suppress(OSError):  # the trail has the end
-                before = None if self._wanted.parent is None else self._wanted.parent[1]
-                replace(
-                    self._facts,
+                self._note(
                     ended=True,
                     exit=code,
                     jail=0,
                     used_requests=counts.requests + (max(0, before.used_requests) if before else 0),
                     used_bytes=counts.bytes_out + counts.bytes_in + (max(0, before.used_bytes) if before else 0),
                     used_tokens=counts.tokens + (max(0, before.used_tokens) if before else 0),
-                ).write(self._run)
+                )
         return finished
-
-
-_NOT_COPIED: Final = {
-    "git": "a repository of its own",
-    "special": "not a file, folder or link",
-    "ours": "a workspace of ThreeGate",
-}
-
-
-_INSTRUCTIONS: Final = """\
-You work in a jail on a copy of the project. The only network access is your model. In here you may read, write, build
-and test without asking. Anything outside goes through the MCP server `threegate`: `propose_changes` asks a person to
-apply your changes to the project, `run_python` and `run_program` ask to run something outside. A person reads and
-signs each request; until then a call returns `pending`, and `wait` waits for it. A refusal says what to change.
-"""
-
-
-_DISK_REASONS: Final = {
-    "disk_bytes": "it was ended: its files take more than {limits.disk_mb} MiB (agents.{name}.disk_mb)",
-    "disk_names": "it was ended: it has more than {limits.disk_files} files (agents.{name}.disk_files)",
-    "disk_unmeasured": "it was ended: its files cannot be measured (folders nested too deep, for instance)",
-    "disk_reserve": "it was ended: too little space is left on this disk; make room, for instance with: "
-    "threegate agent remove RUN",
-}
-
-
-_PROXIED: Final = {
-    **dict.fromkeys(("HTTPS_PROXY", "https_proxy"), f"http://127.0.0.1:{jails.HOSTS_PORT}"),
-    **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
-}
 
 
 def _clean(run: AgentRun) -> None:

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 
 class ModelRequestRefused(Exception):
-    """The request is not sent to the provider; the text says which part was refused. It never repeats a
-    value.
-    """
+    """The request is not sent to the provider; the text says which part was refused. It never repeats a value."""
 
 
 Form = Callable[[object, str], None]
 """Checks a value; the second argument is what the value is called in a refusal. Raises ModelRequestRefused."""
+Listed = Mapping[str, Form]
+"""The keys that an object may have, each with the form of its value."""
 
 BY_REFERENCE: Final = "by URL or file id"
 _REFERENCES: Final = frozenset(("file_id", "file_url", "url"))
@@ -29,19 +29,27 @@ _IMAGE_URL: Final = re.compile(r"data:image/(?!svg)[A-Za-z0-9.+-]+(;[A-Za-z0-9.+
 _REFERRING: Final = frozenset(("$ref", "$dynamicRef", "$recursiveRef"))
 
 
+def each(form: Form, names: str) -> dict[str, Form]:
+    """One form for several keys, whose names are the words of a text."""
+    return dict.fromkeys(names.split(), form)
+
+
 def text(value: object, what: str) -> None:
     """A text. The provider reads it and does nothing else with it."""
-    _refuse_unless(isinstance(value, str), what)
+    if not isinstance(value, str):
+        raise _other_form(what)
 
 
 def number(value: object, what: str) -> None:
     """A number."""
-    _refuse_unless(type(value) in (int, float), what)
+    if type(value) not in (int, float):
+        raise _other_form(what)
 
 
 def flag(value: object, what: str) -> None:
     """True or false."""
-    _refuse_unless(isinstance(value, bool), what)
+    if not isinstance(value, bool):
+        raise _other_form(what)
 
 
 def data(value: object, what: str) -> None:
@@ -65,7 +73,7 @@ def schema(value: object, what: str) -> None:
 def base64_data(value: object, what: str) -> None:
     """Bytes in base64, as they are or as a data URL."""
     if not isinstance(value, str):
-        raise ModelRequestRefused(f"{what} of this form")
+        raise _other_form(what)
     start = _DATA_URL(value)
     if not _BASE64(value, start.end() if start else 0):
         raise ModelRequestRefused(f"{what} {BY_REFERENCE}, or not in base64")
@@ -90,7 +98,8 @@ def word(*known: str) -> Form:
 
 def nothing(value: object, what: str) -> None:
     """Only null, or an empty list or object."""
-    _refuse_unless(value in (None, [], {}), what)
+    if value not in (None, [], {}):
+        raise _other_form(what)
 
 
 def list_of(form: Form) -> Form:
@@ -98,7 +107,7 @@ def list_of(form: Form) -> Form:
 
     def check(value: object, what: str) -> None:
         if not isinstance(value, list):
-            raise ModelRequestRefused(f"{what} of this form")
+            raise _other_form(what)
         for item in value:
             form(item, what)
 
@@ -135,7 +144,7 @@ def object_or(form: Form, inner: Form) -> Form:
     return check
 
 
-def fields(what: str = "", /, **listed: Form) -> Form:
+def fields(listed: Listed, what: str = "") -> Form:
     """An object with the listed keys, each of which may be missing. `what` names it, instead of its key."""
 
     def check(value: object, called: str) -> None:
@@ -144,7 +153,7 @@ def fields(what: str = "", /, **listed: Form) -> Form:
     return check
 
 
-def kinds(by: str, listed: Mapping[str, Mapping[str, Form]], *, usual: str = "", refused: str = "") -> Form:
+def kinds(by: str, listed: Mapping[str, Listed], *, usual: str = "", refused: str = "") -> Form:
     """An object of one of the kinds that `by` names, with the listed keys of its kind. `usual` is the kind of an
     object that names none; `refused` is said of another kind, instead of its name.
     """
@@ -168,7 +177,7 @@ def later(found: Callable[[], Form]) -> Form:
     return check
 
 
-def check_fields(value: Mapping[str, Any], listed: Mapping[str, Form], what: str) -> None:
+def check_fields(value: Mapping[str, Any], listed: Listed, what: str) -> None:
     """Check an object's keys and their values. Raises ModelRequestRefused."""
     for key, item in value.items():
         if item is None:
@@ -190,10 +199,9 @@ def safe_word(value: object) -> str:
 
 def _object(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ModelRequestRefused(f"{what} of this form")
+        raise _other_form(what)
     return value
 
 
-def _refuse_unless(fits: bool, what: str) -> None:
-    if not fits:
-        raise ModelRequestRefused(f"{what} of this form")
+def _other_form(what: str) -> ModelRequestRefused:
+    return ModelRequestRefused(f"{what} of this form")

@@ -1,7 +1,7 @@
 """What git knows of a project besides its `.gitignore` files: what is tracked, and what its owner's own rules ignore.
 
-Invariant: only files are read. git runs in an empty folder of our own, on a copy of the index, with no configuration
-that could name a program.
+Invariant: only files are read. git runs in an empty folder, on a copy of the index, with no configuration that could
+name a program.
 """
 
 from __future__ import annotations
@@ -9,24 +9,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from threegate.core import durable, limits
-from threegate.plugins.agents.git_repository import NoHistory, Repository, scratch_repository
+from threegate.core.errors import Unavailable
+from threegate.core.workspace import AgentRun
+from threegate.plugins.agents.git_repository import NoHistory, Repository, excludes_file, git_environment, run_git
 from threegate.plugins.changes.ignored import Ignoring
-from threegate.plugins.changes.machine_programs import find_program
 
-_ALONE: Final = {
-    "PATH": os.defpath,
-    "LC_ALL": "C",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-}
+_SHA256: Final = b"[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
 
 
 def gather(root: Path) -> Ignoring:
@@ -49,30 +44,30 @@ def gather(root: Path) -> Ignoring:
 
 
 def to_bytes(known: Ignoring) -> bytes:
-    """What `from_bytes` reads."""
+    """What `read_ignoring` reads."""
     value = {"tracked": sorted(known.tracked), "patterns": known.patterns, "repository": known.repository}
     return json.dumps(value).encode()
 
 
-def from_bytes(data: bytes) -> Ignoring:
-    """Raises ValueError, KeyError, TypeError."""
-    value = json.loads(data)
-    return Ignoring(
-        frozenset(value["tracked"]),
-        tuple((prefix, text) for prefix, text in value["patterns"]),
-        value["repository"],
-    )
+def read_ignoring(run: AgentRun) -> Ignoring:
+    """What git knew of a run's project at the start. Raises Unavailable."""
+    try:
+        value = json.loads(durable.read_regular(run.ignores, max_bytes=limits.AGENT_MANIFEST_BYTES))
+        patterns = tuple((prefix, text) for prefix, text in value["patterns"])
+        return Ignoring(frozenset(value["tracked"]), patterns, value["repository"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise Unavailable(f"{run.ignores}: cannot be read; the work copy can only be inspected by hand") from None
 
 
 def _patterns(repository: Repository, top: Path, root: Path) -> Iterator[tuple[str, str]]:
-    """The texts of rules that are not in the project, the strongest first, each with what comes before a path in it."""
+    """The texts of rules outside the project, the strongest first, each with what comes before a path in it."""
     for folder in root.parents if top != root else ():
         yield from _text(folder / ".gitignore", f"{root.relative_to(folder)}/")
         if folder == top:
             break
     prefix = "" if top == root else f"{root.relative_to(top)}/"
     yield from _text(repository.common / "info" / "exclude", prefix)
-    yield from _text(_excludes_file(), prefix)
+    yield from _text(excludes_file(), prefix)
 
 
 def _text(path: Path, prefix: str) -> Iterator[tuple[str, str]]:
@@ -81,47 +76,20 @@ def _text(path: Path, prefix: str) -> Iterator[tuple[str, str]]:
         yield prefix, data.decode("utf-8", "replace")
 
 
-def _excludes_file() -> Path:
-    """The `core.excludesFile` of the person's own configuration, else the usual place. That of the project does not
-    count, because it could name any file.
-    """
-    home = Path(os.environ.get("HOME") or Path.home())
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git"
-    for file in (home / ".gitconfig", config / "config", Path("/etc/gitconfig")):
-        if file.is_file():
-            words = ["config", "--file", str(file), "--includes", "--type=path", "--get", "core.excludesFile"]
-            value = _git(words, {"HOME": str(home)}).removesuffix(b"\n")
-            if value:
-                return Path(os.fsdecode(value))
-    return config / "ignore"
-
-
 def _index(repository: Repository) -> Iterator[str]:
-    """The paths in the index; nothing if there is none, or git cannot read it alone."""
+    """The paths in the index; none if there is no index, or git cannot read it."""
     config = b""
     with suppress(OSError):
         config = durable.read_regular(repository.common / "config", max_bytes=limits.IGNORE_FILE_BYTES)
-    with suppress(OSError), scratch_repository(sha256=b"sha256" in config) as scratch:
-        for file in (repository.own / "index", *repository.own.glob("sharedindex.*")):
-            (scratch / file.name).write_bytes(durable.read_regular(file, max_bytes=limits.SNAPSHOT_BYTES))
-        made = str(scratch)
-        listed = _git(["ls-files", "-z", "--sparse"], {"GIT_DIR": made, "GIT_WORK_TREE": made, "HOME": made})
+    with (
+        suppress(OSError, NoHistory, subprocess.SubprocessError),
+        tempfile.TemporaryDirectory(prefix="threegate-git-") as made,
+    ):
+        for folder in ("objects", "refs"):
+            Path(made, folder).mkdir()
+        Path(made, "HEAD").write_bytes(b"ref: refs/heads/none\n")
+        if b"sha256" in config:
+            Path(made, "config").write_bytes(_SHA256)
+        repository.copy_index(Path(made))
+        listed = run_git(["ls-files", "-z", "--sparse"], git_environment(GIT_DIR=made, GIT_WORK_TREE=made))
         yield from (os.fsdecode(path) for path in listed.split(b"\0") if path)
-
-
-def _git(words: list[str], environment: dict[str, str]) -> bytes:
-    """What git prints; nothing if it fails, or is not installed."""
-    program = find_program("git")
-    if program is None:
-        return b""
-    with suppress(subprocess.SubprocessError):
-        return subprocess.run(
-            [program, *words],
-            env={**_ALONE, **environment},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-            timeout=limits.AGENT_HISTORY_SECONDS,
-        ).stdout
-    return b""

@@ -20,26 +20,25 @@ from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.user_state import UserState
 from threegate.plugins.agents.file_findings import Finding, find_in_file, may_list, without_findings
 from threegate.plugins.agents.git_repository import NoHistory, Repository, tracked_paths
+from threegate.plugins.agents.held_paths import FOLDER
 from threegate.plugins.agents.secret_files import is_secret_path
 from threegate.plugins.changes.git_objects import object_id
 from threegate.plugins.changes.path_rules import is_workspace
 from threegate.plugins.changes.project import ProjectError
 from threegate.plugins.changes.protected_paths import ProtectedPaths
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PIECE: Final = 1 << 16
 _ROWS: Final = 1000
 _TOLD: Final = 16
 """Entries from one call of `progress` to the next."""
-
 _HASHED_BYTES: Final = 4096
 """From this size on a file's bytes are worth a digest, if that saves a second scan."""
 _TOGETHER_BYTES: Final = 1 << 18
@@ -64,27 +63,14 @@ class Original(NamedTuple):
     @classmethod
     def of(cls, facts: os.stat_result) -> Original | None:
         """What `lstat` returns; None if it is not a file, folder or link."""
-        kind = _kind(facts.st_mode)
+        kind = _KINDS.get(stat.S_IFMT(facts.st_mode))
         if kind is None:
             return None
-        return cls(
-            kind,
-            stat.S_IMODE(facts.st_mode),
-            facts.st_size,
-            facts.st_mtime_ns,
-            facts.st_ctime_ns,
-            facts.st_ino,
-        )
+        times = facts.st_mtime_ns, facts.st_ctime_ns
+        return cls(kind, stat.S_IMODE(facts.st_mode), facts.st_size, *times, facts.st_ino)
 
 
-def _kind(mode: int) -> str | None:
-    if stat.S_ISREG(mode):
-        return "file"
-    if stat.S_ISDIR(mode):
-        return "folder"
-    return "link" if stat.S_ISLNK(mode) else None
-
-
+_KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 _protected: Final = cache(ProtectedPaths)
 
 
@@ -113,11 +99,10 @@ class Survey:
         """
         if path in self.entries or path in self.hidden:
             return path in self.hidden
-        asked = _Shown(frozenset(shown))
-        if asked.asked(path):
+        if is_within(path, shown):
             return False
         if path.rpartition("/")[2] == ".git" or _protected(self.protected).has(path):
-            return not asked.leads(path)
+            return not _leads(path, shown)
         return is_secret_path(path)
 
     @property
@@ -149,8 +134,8 @@ class Survey:
     def from_bytes(cls, data: bytes) -> Survey:
         """Parse the output of `to_lines`. Raises ValueError, KeyError, TypeError."""
         first, *rest = data.splitlines()
-        rows = [row for line in rest for row in _rows(json.loads(line))]
         head = json.loads(first)
+        rows = [row for line in rest for row in json.loads(line)]
         return cls(
             {row[0]: Original(*row[1:7]) for row in rows},
             head["hidden"],
@@ -159,9 +144,14 @@ class Survey:
         )
 
 
-def _rows(line: list[Any]) -> list[list[Any]]:
-    """The rows in a line of the manifest; earlier versions wrote each in a line of its own."""
-    return [line] if isinstance(line[0], str) else line
+def is_within(path: str, paths: Collection[str]) -> bool:
+    """Whether a path is one of some paths, or below one."""
+    return bool(paths) and any(path == above or path.startswith(f"{above}/") for above in paths)
+
+
+def _leads(path: str, paths: Collection[str]) -> bool:
+    """Whether one of some paths is below a path."""
+    return any(below.startswith(f"{path}/") for below in paths)
 
 
 def survey(
@@ -183,125 +173,120 @@ def survey(
     entries, Unavailable for a project that cannot be read.
     """
     found = Survey(protected=tuple(protected))
-    scanned = _Scanned.load(cache, root, project)
-    scanned.key, scanned.answers, scanned.protected = key, answers, _protected(found.protected)
-    scanned.findings, scanned.clean_blobs = found.findings, found.clean_blobs
     try:
-        top = os.open(root, _FOLDER)
+        top = os.open(root, FOLDER)
     except OSError as error:
         raise Unavailable(f"{root}: cannot be opened ({error.strerror})") from None
     try:
-        _look(found, top, "", os.fstat(top).st_dev, _Shown(frozenset(shown)), scanned, progress)
+        device = os.fstat(top).st_dev
+        surveying = _Surveying(found, root, device, frozenset(shown), cache, progress, project, key, answers)
+        surveying.look(top, "")
     finally:
         os.close(top)
-    scanned.save()
+    surveying.save()
     return found
 
 
-def _look(
-    found: Survey,
-    folder: int,
-    prefix: str,
-    device: int,
-    shown: _Shown,
-    scanned: _Scanned,
-    progress: Callable[[int], None],
-) -> bool:
-    """Look at an open folder and everything below it. False, and nothing is noted, if it is a workspace of ThreeGate,
-    which has the drafts, keys and trail of a person; the top is none.
+class _Surveying:
+    """One survey. It knows from the one before which files were scanned for secrets, by path and `lstat`; a changed
+    file is scanned again.
     """
-    if prefix.count("/") > limits.AGENT_PATH_DEPTH:
-        raise InvalidInput(f"the project has folders deeper than {limits.AGENT_PATH_DEPTH}; move them elsewhere")
-    with os.scandir(folder) as entries:
-        listed = sorted(entries, key=lambda entry: entry.name)
-    if prefix and is_workspace({entry.name for entry in listed}):
-        return False
-    scanned.scan_together(prefix, listed, device, folder)
-    for entry in listed:
-        path = prefix + entry.name
-        try:
-            facts = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            continue  # removed meanwhile
-        except PermissionError:  # its folder may be listed and not entered
-            found.hidden[path] = "unreadable"
-            continue
-        original = Original.of(facts)
-        reason = _hidden(path, entry.name, facts, device, folder, shown, scanned)
-        if reason is not None or original is None:
-            found.hidden[path] = reason or "special"
-            continue
-        found.entries[path] = original
-        if len(found.entries) > limits.AGENT_COPY_ENTRIES:
-            raise InvalidInput(f"the project has more than {limits.AGENT_COPY_ENTRIES} entries; use one of its folders")
-        if len(found.entries) % _TOLD == 0:
-            progress(len(found.entries))
-        if original.kind != "folder":
-            continue
-        try:
-            below = os.open(entry.name, _FOLDER, dir_fd=folder)
-        except OSError:
-            del found.entries[path]
-            found.hidden[path] = "unreadable"
-            continue
-        try:
-            if not _look(found, below, f"{path}/", device, shown, scanned, progress):
-                del found.entries[path]
-                found.hidden[path] = "ours"
-        finally:
-            os.close(below)
-    return True
 
-
-def _hidden(
-    path: str, name: str, facts: os.stat_result, device: int, folder: int, shown: _Shown, scanned: _Scanned
-) -> Reason | None:
-    """Why a path is hidden although its folder is visible; None if it is not hidden."""
-    if facts.st_dev != device:
-        return "other file system"
-    if name == ".git":
-        return "git"  # the top-level one is copied clean (`work_copy`)
-    if shown.asked(path):
-        return None
-    if scanned.project and scanned.protected.has(path):
-        return None if shown.leads(path) else "protected"
-    if stat.S_ISLNK(facts.st_mode):
-        return "secret" if is_secret_path(path) else None
-    return scanned.reason(path, name, facts, folder) if stat.S_ISREG(facts.st_mode) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """The paths of `--with`."""
-
-    paths: frozenset[str]
-
-    def asked(self, path: str) -> bool:
-        """Whether a path is one of them, or below one."""
-        return bool(self.paths) and any(path == shown or path.startswith(f"{shown}/") for shown in self.paths)
-
-    def leads(self, path: str) -> bool:
-        """Whether one of them is below a path."""
-        return any(shown.startswith(f"{path}/") for shown in self.paths)
-
-
-class _Scanned:
-    """Which files were scanned for secrets, by path and `lstat`; a changed file is scanned again."""
-
-    def __init__(self, file: Path | None, known: Mapping[str, list[int]], root: Path, project: bool) -> None:
-        self.project = project
-        self.protected = ProtectedPaths(())
-        self.key = b""
-        self.answers: Mapping[str, bool] = {}
-        self.findings: list[Finding] = []
-        self.clean_blobs: set[str] = set()
-        self._root = root
-        self._file = file
-        self._known = known
+    def __init__(
+        self,
+        found: Survey,
+        root: Path,
+        device: int,
+        shown: frozenset[str],
+        cache: Path | None,
+        progress: Callable[[int], None],
+        project: bool,
+        key: bytes,
+        answers: Mapping[str, bool],
+    ) -> None:
+        self._found = found
+        self._root, self._device = root, device
+        self._shown, self._protected = shown, _protected(found.protected)
+        self._progress = progress
+        self._project = project
+        self._key, self._answers = key, answers
+        kind = f"{'project' if project else 'read'}-{_RULES}"
+        name = f"scanned-{kind}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
+        self._file = cache and cache / name
+        self._known: dict[str, list[int]] = {}
+        if self._file is not None:
+            with suppress(OSError, ValueError, TypeError):
+                data = durable.read_regular(self._file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES)
+                self._known = dict(json.loads(data))
         self._now: dict[str, list[int]] = {}
         self._clean: set[str] = set()
         """Files that were scanned together, have nothing, and were not looked at since."""
         self._changed = False
+
+    def look(self, folder: int, prefix: str) -> bool:
+        """Look at an open folder and everything below it. False, and nothing is noted, if it is a workspace of
+        ThreeGate, which has the drafts, keys and trail of a person; the top is none.
+        """
+        found = self._found
+        if prefix.count("/") > limits.AGENT_PATH_DEPTH:
+            raise InvalidInput(f"the project has folders deeper than {limits.AGENT_PATH_DEPTH}; move them elsewhere")
+        with os.scandir(folder) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+        if prefix and is_workspace({entry.name for entry in listed}):
+            return False
+        self._scan_together(prefix, listed, folder)
+        for entry in listed:
+            path = prefix + entry.name
+            try:
+                facts = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            except PermissionError:  # its folder may be listed and not entered
+                found.hidden[path] = "unreadable"
+                continue
+            original = Original.of(facts)
+            reason = self._reason(path, entry.name, facts, folder)
+            if reason is not None or original is None:
+                found.hidden[path] = reason or "special"
+                continue
+            found.entries[path] = original
+            if len(found.entries) > limits.AGENT_COPY_ENTRIES:
+                raise InvalidInput(
+                    f"the project has more than {limits.AGENT_COPY_ENTRIES} entries; use one of its folders"
+                )
+            if len(found.entries) % _TOLD == 0:
+                self._progress(len(found.entries))
+            if original.kind == "folder" and (why := self._look_below(entry.name, folder, path)) is not None:
+                del found.entries[path]
+                found.hidden[path] = why
+        return True
+
+    def _look_below(self, name: str, folder: int, path: str) -> Reason | None:
+        """Look at a folder in an open one; the reason why it is hidden after all."""
+        try:
+            below = os.open(name, FOLDER, dir_fd=folder)
+        except OSError:
+            return "unreadable"
+        try:
+            return None if self.look(below, f"{path}/") else "ours"
+        finally:
+            os.close(below)
+
+    def _reason(self, path: str, name: str, facts: os.stat_result, folder: int) -> Reason | None:
+        """Why a path is hidden although its folder is visible; None if it is not hidden."""
+        if facts.st_dev != self._device:
+            return "other file system"
+        if name == ".git":
+            return "git"  # the top-level one is copied clean (`work_copy`)
+        if is_within(path, self._shown):
+            return None
+        if self._project and self._protected.has(path):
+            return None if _leads(path, self._shown) else "protected"
+        if stat.S_ISLNK(facts.st_mode):
+            return "secret" if is_secret_path(path) else None
+        return self._secret(path, name, facts, folder) if stat.S_ISREG(facts.st_mode) else None
+
+    # ---- secrets
 
     @cached_property
     def _tracked(self) -> frozenset[str]:
@@ -316,39 +301,26 @@ class _Scanned:
             return ""
 
     def _note_clean(self, path: str, data: bytes) -> None:
-        """Note the id of a tracked file's bytes, those that were scanned, in which nothing was found. To hash a small
-        one takes longer than it is worth.
-        """
+        """Note the id of a tracked file's bytes, those that were scanned, in which nothing was found."""
+        # To hash a small one takes longer than to scan it again.
         if len(data) >= _HASHED_BYTES and path in self._tracked and self._algorithm:
-            self.clean_blobs.add(object_id(self._algorithm, b"blob", data))
+            self._found.clean_blobs.add(object_id(self._algorithm, b"blob", data))
 
-    @classmethod
-    def load(cls, folder: Path | None, root: Path, project: bool) -> _Scanned:
-        """The cache of a project, or of a folder that is only read; empty if it cannot be read."""
-        if folder is None:
-            return cls(None, {}, root, project)
-        kind = f"{'project' if project else 'read'}-{_RULES}"
-        file = folder / f"scanned-{kind}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
-        known: dict[str, list[int]] = {}
-        with suppress(OSError, ValueError, TypeError, AttributeError):
-            value = json.loads(durable.read_regular(file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES))
-            known = dict(value)
-        return cls(file, known, root, project)
-
-    def scan_together(self, prefix: str, entries: list[os.DirEntry[str]], device: int, folder: int) -> None:
-        """Scan the small new files of a folder together, if only what is certain counts in them. `reason` scans those
-        of which this does not show that they are clean. An entry keeps what `lstat` said first, so `reason` notes what
-        held before the bytes were read, and a file that changed since is scanned again the next time.
+    def _scan_together(self, prefix: str, entries: list[os.DirEntry[str]], folder: int) -> None:
+        """Scan the small new files of a folder together, if only what is certain counts in them. `_secret` scans those
+        of which this does not show that they are clean.
         """
+        # An entry keeps what `lstat` returned first, so `_secret` notes what was true before the bytes were read, and a
+        # file that changed since is scanned again the next time.
         files: dict[str, bytes] = {}
         left = _TOGETHER_BYTES
         for entry in entries:
             path = prefix + entry.name
-            if path in self._known or (self.project and may_list(path)):
+            if path in self._known or (self._project and may_list(path)):
                 continue
             with suppress(OSError):
                 facts = entry.stat(follow_symlinks=False)
-                if not stat.S_ISREG(facts.st_mode) or facts.st_dev != device or facts.st_size > _TOGETHER_BYTES:
+                if not stat.S_ISREG(facts.st_mode) or facts.st_dev != self._device or facts.st_size > _TOGETHER_BYTES:
                     continue
                 if facts.st_size > left:
                     self._scan(files)
@@ -363,7 +335,7 @@ class _Scanned:
             self._note_clean(path, files[path])
         files.clear()
 
-    def reason(self, path: str, name: str, facts: os.stat_result, folder: int) -> Reason | None:
+    def _secret(self, path: str, name: str, facts: os.stat_result, folder: int) -> Reason | None:
         """Whether a file is a secret, or has one in its first AGENT_SCANNED_BYTES, or cannot be read."""
         key = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
         before = self._known.get(path)
@@ -378,17 +350,17 @@ class _Scanned:
         try:
             data = _first_bytes(name, folder, facts.st_size)
         except OSError:
-            return "secret" if is_secret_path(path) else "unreadable" if self.project else None
-        found = list(find_in_file(path, data, self.key, lambda path: path in self._tracked, listing=self.project))
+            return "secret" if is_secret_path(path) else "unreadable" if self._project else None
+        found = list(find_in_file(path, data, self._key, lambda path: path in self._tracked, listing=self._project))
         self._now[path] = [*key, int(bool(found))]
         self._changed = self._changed or before != self._now[path]
-        self.findings += found
+        self._found.findings += found
         if not found:
             self._note_clean(path, data)
-        return "secret" if any(self.answers.get(item.digest, item.hides) for item in found) else None
+        return "secret" if any(self._answers.get(item.digest, item.hides) for item in found) else None
 
     def save(self) -> None:
-        """Save the results, if any are new; if that fails, it only costs time."""
+        """Save what was scanned, if anything is new; if that fails, it only costs time."""
         if self._file is None or (not self._changed and len(self._now) == len(self._known)):
             return
         with suppress(OSError):
@@ -402,9 +374,8 @@ def scan_cache(workspace_id: str) -> Path:
 
 
 def _first_bytes(name: str, folder: int, size: int) -> bytes:
-    """The first AGENT_SCANNED_BYTES of a file that had `size` bytes; to make a buffer of a MiB for each small one costs
-    more than to scan it. Raises OSError.
-    """
+    """The first AGENT_SCANNED_BYTES of a file that had `size` bytes. Raises OSError."""
+    # To make a buffer of a MiB for each small file costs more than to scan it.
     descriptor = os.open(name, _FILE, dir_fd=folder)
     try:
         left = limits.AGENT_SCANNED_BYTES

@@ -1,8 +1,7 @@
-"""A run's changes as a request: the draft of an apply request in the run's own inbox, as the door would write
-it.
+"""A run's changes as a request: the draft of an apply request in the run's own inbox.
 
-Invariant: the draft is like any other. Gate 1 reads it, a person signs it or not, and until then nothing in
-the project has changed.
+Invariant: the draft is like any other. Gate 1 reads it, a person signs it or not, and until then nothing in the project
+has changed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.plugins.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
 from threegate.plugins.agents.carried_commits import carry_commits
-from threegate.plugins.agents.runs import RunFacts, read_frozen
+from threegate.plugins.agents.runs import RunFacts, copy_of, read_frozen
 from threegate.plugins.agents.work_changes import keep_bases, read_changes, remember_proposed, was_proposed
 from threegate.plugins.agents.work_copy import WorkCopy
 from threegate.plugins.changes.change_draft import ChangeDraft, draft_change_set, left_out_lines
@@ -30,7 +29,6 @@ from threegate.plugins.changes.make import MadeChangeSet
 from threegate.plugins.changes.projects import DEFAULT, read_projects
 from threegate.plugins.changes.registered_projects import add_project
 from threegate.plugins.changes.section import ProjectSettings
-from threegate.plugins.jail.jail import Account
 
 
 def propose_again(
@@ -48,8 +46,7 @@ def propose_again(
     """
     if facts.continued:
         raise InvalidInput(f"{run.run_id}: its copy is that of the run {facts.continued} now; propose that one")
-    root = Path(facts.root)
-    copy = WorkCopy.of(run, root, facts.copy, Account(facts.account, facts.uid, facts.gid))
+    copy = copy_of(run, facts)
     made, commits = read_frozen(run, lambda: read_proposed(copy, paths))
     for path in paths:
         named = [*(row.path for row in made.rows), *(item.path for item in made.left_out)]
@@ -65,7 +62,7 @@ def propose_again(
         workspace,
         settings,
         run,
-        root,
+        copy.root,
         made,
         profile=facts.profile,
         purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
@@ -129,7 +126,7 @@ def draft_changes(
     purpose: str,
     commits: AgentCommits = NO_COMMITS,
 ) -> str:
-    """Write the draft and its changes.tar; the name of the draft. Raises InvalidInput, OSError."""
+    """Write the draft of a run's changes and its `changes.tar`; the name of the draft. Raises InvalidInput, OSError."""
     now = datetime.now(UTC)
     name = project_name(workspace, settings, root)
 
@@ -155,11 +152,10 @@ def draft_changes(
         without = f"{len(commits.messages)} commits of the agent: gate 1 refuses the words of a message"
         draft = drafted((without, *commits.left_out()))
     remember_proposed(run, made)
-    with workspace.hold(run.files) as files, suppress(FileExistsError):
-        files.deliver(sha256_hex(made.data), made.data, 0o644)
-    if commits.archive:
-        with workspace.hold(run.files) as files, suppress(FileExistsError):
-            files.deliver(sha256_hex(commits.archive), commits.archive, 0o644)
+    with workspace.hold(run.files) as files:
+        for data in filter(None, (made.data, commits.archive)):
+            with suppress(FileExistsError):
+                files.deliver(sha256_hex(data), data, 0o644)
     with workspace.hold(run.inbox) as inbox:
         inbox.deliver(draft.name, draft.data, 0o644)
     return draft.name

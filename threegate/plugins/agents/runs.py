@@ -15,19 +15,21 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from threegate.core import durable, limits, removal
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, ThreeGateError, Unavailable
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.launch.context import Context
+from threegate.plugins.agents.held_paths import FOLDER
 from threegate.plugins.agents.kinds import AgentEnded
-from threegate.plugins.agents.work_copy import TREE, UPPER
+from threegate.plugins.agents.work_copy import TREE, UPPER, WorkCopy
 from threegate.plugins.jail.freezer import freeze, is_frozen, remove_freezer, thaw
+from threegate.plugins.jail.jail import Account
 from threegate.plugins.jail.jail_cgroup import remove_cgroups
 from threegate.trail import moves
 
@@ -67,9 +69,9 @@ class RunFacts:
     """Whether the trail has its start."""
     ended: bool = False
     exit: int | None = None
-    shown: tuple[str, ...] = field(default=())
+    shown: tuple[str, ...] = ()
     """The paths of `--with`."""
-    reading: tuple[str, ...] = field(default=())
+    reading: tuple[str, ...] = ()
     """The folders of `--read`, by their real paths."""
     parent: str = ""
     """The run in whose copy this one went on."""
@@ -92,7 +94,8 @@ class RunFacts:
         """The facts of a run. Raises Unavailable."""
         try:
             value = json.loads(durable.read_regular(run.facts, max_bytes=limits.USER_STATE_BYTES))
-            return cls(**{**value, **{name: tuple(value.get(name, ())) for name in ("shown", "reading")}})
+            known: dict[str, Any] = {key: tuple(x) if isinstance(x, list) else x for key, x in value.items()}
+            return cls(**known)
         except (OSError, ValueError, TypeError, AttributeError):
             raise Unavailable(f"{run.run_id}: its launcher recorded nothing; the run cannot be used") from None
 
@@ -100,49 +103,45 @@ class RunFacts:
 @contextmanager
 def run_lock(run: AgentRun) -> Iterator[None]:
     """Be the launcher of a run until the block ends. Raises Unavailable if another process is."""
-    descriptor = _lock(run)
-    if descriptor is None:
-        raise Unavailable(f"{run.run_id}: another process is running it")
-    try:
+    with lock_ended(run) as free:
+        if not free:
+            raise Unavailable(f"{run.run_id}: another process is running it")
         yield
-    finally:
-        os.close(descriptor)
 
 
-@contextmanager
-def lock_ended(run: AgentRun) -> Iterator[bool]:
+def lock_ended(run: AgentRun) -> AbstractContextManager[bool]:
     """Keep a run from being anyone's until the block ends; the value is false if its launcher is alive. Raises
     OSError.
     """
-    descriptor = _lock(run)
-    try:
-        yield descriptor is not None
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
+    return _locked(run.folder)
 
 
 def is_alive(run: AgentRun) -> bool:
     """Whether the launcher of a run is alive."""
-    try:
-        descriptor = _lock(run)
-    except OSError:
-        return False
-    if descriptor is None:
-        return True
-    os.close(descriptor)
+    with suppress(OSError), _locked(run.folder) as free:
+        return not free
     return False
 
 
-def _lock(run: AgentRun) -> int | None:
-    """A descriptor that holds the lock; None if another process has it."""
-    descriptor = os.open(run.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+@contextmanager
+def _locked(folder: Path, seconds: float = 0) -> Iterator[bool]:
+    """Hold the lock of a folder; the value is false if another process has it for so long. Raises OSError."""
+    descriptor = os.open(folder, FOLDER)
+    until = time.monotonic() + seconds
+    try:
+        while not (free := _takes_lock(descriptor)) and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+        yield free
+    finally:
+        os.close(descriptor)
+
+
+def _takes_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+        return False
+    return True
 
 
 def all_runs(workspace: Workspace) -> list[tuple[AgentRun, RunFacts]]:
@@ -168,6 +167,11 @@ def find_run(workspace: Workspace, name: str) -> tuple[AgentRun, RunFacts]:
     return found[0]
 
 
+def copy_of(run: AgentRun, facts: RunFacts) -> WorkCopy:
+    """The work copy of a run. Raises Unavailable."""
+    return WorkCopy.of(run, Path(facts.root), facts.copy, Account(facts.account, facts.uid, facts.gid))
+
+
 def end_dead_runs(context: Context, *, actor: str) -> list[str]:
     """Record the end of each run whose launcher was killed; return their ids. One that was killed before the trail had
     its start returns the copy that it took over. Raises TrailError, Unavailable, OSError.
@@ -176,42 +180,39 @@ def end_dead_runs(context: Context, *, actor: str) -> list[str]:
     for run, facts in all_runs(context.workspace):
         if facts.ended:
             continue
-        descriptor = _lock(run)
-        if descriptor is None:
-            continue
-        try:
-            facts = RunFacts.read(run)
-            if not facts.ended and not facts.announced:
-                if not _has_begun(context, run):
-                    _close_unstarted(context.workspace, run, facts)
-                    continue
-                facts = replace(facts, announced=True)  # it was killed between the trail and its own record
-            if not facts.ended:
-                with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
-                    known = held.index.run(run.run_id)
-                    if known is None or not known.ended:  # its launcher may have had no disk space to record its end
-                        moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
-                with suppress(OSError):
-                    removal.remove_tree(run.headroom)
-                replace(facts, ended=True).write(run)
-                remove_freezer(run.run_id)
-                remove_cgroups(run.run_id)
+        with lock_ended(run) as free:
+            if free and _end_dead(context, run, actor):
                 ended.append(run.run_id)
-        finally:
-            os.close(descriptor)
     return ended
 
 
-def _has_begun(context: Context, run: AgentRun) -> bool:
-    """Whether the trail has the start of a run and not its end."""
-    with context.trail.locked() as held:
+def _end_dead(context: Context, run: AgentRun, actor: str) -> bool:
+    """The same for one run that nobody has locked; whether its end was recorded now."""
+    facts = RunFacts.read(run)
+    if facts.ended:
+        return False
+    with disk_reserve(context.workspace.reserve), context.trail.locked() as held:
         known = held.index.run(run.run_id)
-        return known is not None and not known.ended
+        begun = known is not None and not known.ended
+        # It may have been killed between the trail and its own record.
+        started = facts.announced or begun
+        # Its launcher may have had no disk space to record its end in its facts.
+        if started and (known is None or begun):
+            moves.announce(held, AgentEnded(run=run.run_id, reason="killed"), actor=actor)
+    if not started:
+        _close_unstarted(context.workspace, run, facts)
+        return False
+    with suppress(OSError):
+        removal.remove_tree(run.headroom)
+    replace(facts, announced=True, ended=True).write(run)
+    remove_freezer(run.run_id)
+    remove_cgroups(run.run_id)
+    return True
 
 
 def _close_unstarted(workspace: Workspace, run: AgentRun, facts: RunFacts) -> None:
-    """Note that a run never started. The copy that it took over is that of the run before again, as far as it was
-    taken; what was done of this once is not done again. Its HOME stays for the next run. Raises Unavailable, OSError.
+    """Note that a run never started, and give the copy that it took over back to the run before, as far as it was
+    taken. Its HOME stays for the next run. Raises Unavailable, OSError.
     """
     if facts.parent and workspace.agent_run(facts.parent).folder.is_dir():
         _return_copy(run, workspace.agent_run(facts.parent))
@@ -219,6 +220,7 @@ def _close_unstarted(workspace: Workspace, run: AgentRun, facts: RunFacts) -> No
 
 
 def _return_copy(run: AgentRun, parent: AgentRun) -> None:
+    # Every step may have been done by a process that was killed here too.
     known = RunFacts.read(parent)
     places = [(run.work / name, parent.work / name) for name in (UPPER, TREE)]
     for mine, theirs in (*places, (run.git, parent.git)):
@@ -277,13 +279,12 @@ def read_frozen(run: AgentRun, read: Callable[[], T]) -> T:
 
 @contextmanager
 def frozen(run: AgentRun) -> Iterator[Callable[[], bool]]:
-    """Keep every process of a run's jail stopped. The value says whether all of them have been so since the block
+    """Keep every process of a run's jail stopped. The value returns whether all of them have been so since the block
     began. Raises OSError, Unavailable.
-
-    Only a freezer holds processes against their will. By signals they are stopped too, but a stopped process may have
-    arranged to be resumed (a timer with SIGCONT, a child's death), to write, and to stop itself again; so each thread's
-    count of switches is compared.
     """
+    # Only a freezer holds processes against their will. By signals they are stopped too, but a stopped process may have
+    # arranged to be resumed (a timer with SIGCONT, a child's death), to write, and to stop itself again; so each
+    # thread's count of switches is compared.
     jail = _jail_of(run)
     with _freezing(run, _STOP_SECONDS):
         if freeze(run.run_id, _STOP_SECONDS):
@@ -296,15 +297,10 @@ def frozen(run: AgentRun) -> Iterator[Callable[[], bool]]:
         try:
             _stop_all(jail, stopped)
             before = _moves(jail)
-            yield lambda: _stood(jail, before)
+            yield lambda: before is not None and _moves(jail) == before
         finally:
             for pid in stopped:
                 _signal(pid, signal.SIGCONT)
-
-
-def _stood(jail: int, before: dict[tuple[int, int], str] | None) -> bool:
-    """Whether nothing of a jail ran since `_moves` returned `before`."""
-    return before is not None and _moves(jail) == before
 
 
 def _moves(jail: int) -> dict[tuple[int, int], str] | None:
@@ -358,30 +354,18 @@ def _freezing(run: AgentRun, seconds: float) -> Iterator[None]:
     """Take the exclusive right to stop and resume the processes of a run. Raises OSError, Unavailable if
     another process has it.
     """
-    descriptor = os.open(run.work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    until = time.monotonic() + seconds
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise Unavailable(f"{run.run_id}: another process is reading its changes; try again") from None
-                time.sleep(_LOOK_SECONDS)
+    with _locked(run.work, seconds) as free:
+        if not free:
+            raise Unavailable(f"{run.run_id}: another process is reading its changes; try again")
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _stop_all(jail: int, stopped: set[int]) -> None:
-    """Stop all processes of a jail; `stopped` receives those that were running. Raises Unavailable.
-
-    A process created during one pass is found by the next: it is done when two passes find the same
-    processes, all stopped. A process waiting in the kernel (D) cannot stop before that wait ends, which for
-    the parent of a stopped vfork is not before we are done; so a limited number of passes with nothing else
-    running is enough for any file operation.
-    """
+    """Stop all processes of a jail; `stopped` receives those that were running. Raises Unavailable."""
+    # A process created during one pass is found by the next: it is done when two passes find the same processes, all
+    # stopped. A process waiting in the kernel (D) cannot stop before that wait ends, which for the parent of a stopped
+    # vfork is not before we are done; so a limited number of passes with nothing else running is enough for any file
+    # operation.
     until = time.monotonic() + _STOP_SECONDS
     before: set[int] = set()
     quiet = 0
@@ -403,11 +387,9 @@ def _stop_all(jail: int, stopped: set[int]) -> None:
 
 
 def _stop_family(jail: int, stopped: set[int], until: float) -> None:
-    """Stop a jail's processes from the first to its youngest descendants, as the kernel lists each one's children.
-
-    That takes a tenth of a look at all of /proc, in which a process that only makes the next one has long gone. The
-    list of a process whose children end meanwhile may lack some, so it proves nothing.
-    """
+    """Stop a jail's processes from the first to its youngest descendants, as the kernel lists each one's children."""
+    # That takes a tenth of a look at all of /proc, in which a process that only makes the next one has long gone. The
+    # list of a process whose children end meanwhile may lack some, so it proves nothing.
     for _ in range(_CHASES):
         left, found = _children(jail)[:1], False
         while left and time.monotonic() < until:
@@ -422,16 +404,14 @@ def _stop_family(jail: int, stopped: set[int], until: float) -> None:
 
 
 def jail_processes(jail: int) -> list[int]:
-    """The processes in the pid namespace that bubblewrap (process `jail`) created, without bubblewrap
-    itself.
-    """
+    """The processes in the pid namespace that bubblewrap (process `jail`) created, without bubblewrap itself."""
     return list(_jail_states(jail))
 
 
 def _jail_states(jail: int) -> dict[int, str]:
-    """The state of each. They descend from the namespace's first process, and none can leave it; a program
-    that other accounts may not inspect still has a parent that everyone can read.
-    """
+    """The state of each of these processes."""
+    # They descend from the namespace's first process, and none can leave it; a program that other accounts may not
+    # inspect still has a parent that everyone can read.
     first = _first(jail)
     if first is None:
         return {}
@@ -448,9 +428,8 @@ def _jail_states(jail: int) -> dict[int, str]:
 
 
 def _state(pid: int) -> str:
-    """The state of a process: that of a thread that goes on, if one does. The first thread, whose state /proc has for
-    the process, may have ended long before the others.
-    """
+    """The state of a process: that of a thread that goes on, if one does."""
+    # The first thread, whose state /proc has for the process, may have ended long before the others.
     states = [_stat(pid, thread)[0] for thread in _threads(pid)]
     return next((state for state in states if state not in _STILL), states[0] if states else "X")
 
@@ -480,14 +459,10 @@ def _children(pid: int) -> list[int]:
 def _stat(pid: int, thread: int = 0) -> tuple[str, int]:
     """State and parent of a process, or of one of its threads; X and 0 if it is gone."""
     try:
-        words = (
-            Path(f"/proc/{pid}/task/{thread or pid}/stat")
-            .read_text("utf-8", "replace")
-            .rpartition(") ")[2]
-            .split(maxsplit=2)
-        )
-        return words[0], int(words[1])
-    except (OSError, IndexError):
+        line = Path(f"/proc/{pid}/task/{thread or pid}/stat").read_text("utf-8", "replace")
+        state, parent, *_ = line.rpartition(") ")[2].split(maxsplit=2)  # the program's name may have any character
+        return state, int(parent)
+    except (OSError, ValueError):
         return "X", 0
 
 

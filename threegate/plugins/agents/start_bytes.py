@@ -24,7 +24,7 @@ _SECOND: Final = 1_000_000_000
 def keep_index(repository: Repository, run: AgentRun) -> None:
     """Keep the project's index beside the objects of a run, where no agent sees it. Raises OSError."""
     if (repository.own / _INDEX).exists():
-        (run.git / _INDEX).write_bytes(repository.read_own(_INDEX)[0])
+        (run.git / _INDEX).write_bytes(repository.read_own(_INDEX))
 
 
 def start_bytes(run: AgentRun, files: Mapping[str, Original]) -> dict[str, bytes]:

@@ -21,12 +21,14 @@ from typing import Final
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
-from threegate.core.held_folder import HeldFolder, open_inside
+from threegate.core.held_folder import HeldFolder, hold_path, open_inside
 from threegate.core.workspace import AgentRun
+from threegate.plugins.agents.held_paths import parent_of
 from threegate.plugins.agents.names_layer import NamesTree, StartTree
-from threegate.plugins.agents.project_survey import Original
+from threegate.plugins.agents.project_ignores import read_ignoring
+from threegate.plugins.agents.project_survey import Original, is_within
 from threegate.plugins.agents.start_bytes import start_bytes
-from threegate.plugins.agents.work_copy import TREE, UPPER, WorkCopy
+from threegate.plugins.agents.work_copy import WorkCopy
 from threegate.plugins.changes.ignored import IgnoreRules
 from threegate.plugins.changes.make import LeftOut, MadeChangeSet, make_change_set, refuse_exhausted, utf_8
 from threegate.plugins.changes.merge import MergedFile, MergedTree, base_name, merge_files
@@ -36,7 +38,6 @@ from threegate.plugins.changes.table import ChangeSetError, Row, TableNode, read
 from threegate.plugins.changes.trees import HeldTree, OverlayTree, Tree, TreeEntry, node_of
 
 _MOVED: Final = "changed in the project too since the run began"
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_changes(
@@ -51,7 +52,8 @@ def read_changes(
 
     Raises InvalidInput for a change that is too large, Unavailable if it cannot be read or keeps changing.
     """
-    ignoring = copy.ignoring
+    paths = tuple(path.rstrip("/") for path in paths)
+    ignoring = read_ignoring(copy.run)
     try:
         with _trees(copy) as (project, work, touched):
             if instead is not None:
@@ -61,7 +63,7 @@ def read_changes(
             candidates, moved = _sorted_out(copy, project, work, touched, ours)
             if paths:
                 inner = [asked for asked in paths if any(asked.startswith(f"{path}/") for path in candidates)]
-                candidates, moved = ([path for path in some if _is_within(path, paths)] for some in (candidates, moved))
+                candidates, moved = ([path for path in some if is_within(path, paths)] for some in (candidates, moved))
                 candidates += inner
             again = _merged_once(copy, candidates, ours)
             merged = _merged(copy, project, work, [*moved, *again])
@@ -126,7 +128,7 @@ def keep_bases(copy: WorkCopy, rows: tuple[Row, ...]) -> None:
             if data is not None:
                 yield name, data
 
-    with suppress(OSError), _held(copy.root) as top:
+    with suppress(OSError), hold_path(copy.root) as top:
         durable.deliver_together(copy.run.base, bases(top))
 
 
@@ -149,22 +151,15 @@ class _Unseen(Container[str]):
 @contextmanager
 def _trees(copy: WorkCopy) -> Iterator[tuple[Tree, Tree, list[str]]]:
     """The project, the work copy, and the paths that the agent touched. Raises OSError."""
-    place = copy.run.work / (UPPER if copy.kind == "overlay" else TREE)
     if copy.account.is_own:  # its top may have any mode by now; it is the agent's alone and named by no one
-        os.chmod(place, stat.S_IMODE(os.stat(place).st_mode) | 0o700)
-    with _held(copy.root) as root, _held(place) as top:
+        os.chmod(copy.top, stat.S_IMODE(os.stat(copy.top).st_mode) | 0o700)
+    with hold_path(copy.root) as root, hold_path(copy.top) as top:
         project, mine = HeldTree(root), HeldTree(top)
         if copy.kind == "overlay":
             work = OverlayTree(mine, NamesTree(StartTree(copy.start, project), project))
             yield project, work, list(_touched_above(copy, mine))
         else:
             yield project, mine, list(_touched_in(copy, mine, top))
-
-
-@contextmanager
-def _held(path: Path) -> Iterator[HeldFolder]:
-    with HeldFolder(os.open(path, _FOLDER), path) as folder:
-        yield folder
 
 
 def _touched_above(copy: WorkCopy, upper: HeldTree) -> Iterator[str]:
@@ -358,7 +353,7 @@ def _moved_on(copy: WorkCopy, path: str) -> bool:
     compared.
     """
     try:
-        with _held(copy.root) as top:
+        with hold_path(copy.root) as top:
             facts = _facts(top, path)
     except OSError:
         return True
@@ -370,21 +365,9 @@ def _moved_on(copy: WorkCopy, path: str) -> bool:
 
 
 def _facts(top: HeldFolder, path: str) -> os.stat_result | None:
-    """The `lstat` result of a path relative to a directory descriptor; None if nothing is there. Raises
-    OSError.
-    """
-    above, _, name = path.rpartition("/")
+    """What `lstat` returns for a path below a held folder; None if nothing is there. Raises OSError."""
     try:
-        parent = open_inside(top.fileno(), above or ".", _FOLDER)
+        with parent_of(top.fileno(), path) as (folder, name):
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    try:
-        return os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    finally:
-        os.close(parent)
-
-
-def _is_within(path: str, paths: tuple[str, ...]) -> bool:
-    return any(path == asked or path.startswith(f"{asked.rstrip('/')}/") for asked in paths)

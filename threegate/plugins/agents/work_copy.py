@@ -18,25 +18,22 @@ from typing import Final, Literal
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
-from threegate.core.held_folder import hold_path, open_beneath, open_inside
+from threegate.core.held_folder import hold_path, open_beneath
 from threegate.core.user_state import UserState
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.plugins.agents import project_ignores
 from threegate.plugins.agents.git_history import make_history
-from threegate.plugins.agents.git_repository import NoHistory, Repository
+from threegate.plugins.agents.git_repository import NoHistory, Repository, config_home
+from threegate.plugins.agents.held_paths import FOLDER, read_inside
 from threegate.plugins.agents.names_layer import make_names
+from threegate.plugins.agents.project_ignores import gather, to_bytes
 from threegate.plugins.agents.project_survey import Original, Survey, survey
 from threegate.plugins.agents.start_bytes import keep_index
-from threegate.plugins.changes.ignored import Ignoring
 from threegate.plugins.changes.make import utf_8
 from threegate.plugins.changes.project import ProjectError
 from threegate.plugins.jail.jail import Account, Bound, Layered
 
 UPPER, SCRATCH, NAMES, TREE = "upper", "scratch", "names", "tree"
 _GIT_OBJECTS: Final = "/run/git-objects"
-_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PIECE: Final = 1 << 20
 
 CopyKind = Literal["overlay", "plain"]
 
@@ -53,20 +50,16 @@ def refuse_project(path: Path, workspace: Workspace, workspace_id: str, *, copie
         raise InvalidInput(f"{path}: not a folder; name the project with --project DIR")
     if utf_8(str(root)) != str(root):
         raise InvalidInput(f"{utf_8(str(root))}: its path is not UTF-8; rename it, or name a folder elsewhere")
-    home = Path.home().resolve()
-    keys = [home / ".ssh", home / ".gnupg", _config_home() / "threegate", UserState.of(workspace_id).folder]
-    own = workspace.root.resolve()
-    for folder, what in (
-        (home, "your home folder"),
-        (own, "the workspace"),
-        *((key, "a folder with keys") for key in keys),
-    ):
-        folder = folder.resolve()
-        if root == own:
-            raise InvalidInput(
-                f"{path}: is the workspace itself; make one that is a folder of its own in the project: "
-                "threegate init .threegate"
-            )
+    home, own = Path.home().resolve(), workspace.root.resolve()
+    if root == own:
+        raise InvalidInput(
+            f"{path}: is the workspace itself; make one that is a folder of its own in the project: "
+            "threegate init .threegate"
+        )
+    refused = {home: "your home folder", own: "the workspace"}
+    for key in (home / ".ssh", home / ".gnupg", config_home() / "threegate", UserState.of(workspace_id).folder):
+        refused.setdefault(key.resolve(), "a folder with keys")
+    for folder, what in refused.items():
         if root == folder or (root in folder.parents and not (copied and folder == own)):
             raise InvalidInput(f"{path}: is or contains {what}; name a folder with only the project")
         if folder != home and folder in root.parents:
@@ -93,10 +86,6 @@ def typed_links(path: Path) -> Iterator[tuple[str, str]]:
         real = os.path.realpath(at)
         if real != at:
             yield at, real
-
-
-def _config_home() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +134,10 @@ class WorkCopy:
                 copy._make_overlay()
             else:
                 copy._make_plain(progress)
-            tree = run.work / (UPPER if kind == "overlay" else TREE)
-            copy._make_git(tree, shown, cache, say, progress)
-            if not account.is_own and (tree / ".git").is_dir():
-                _give(tree / ".git", account)
-            durable.deliver(run.ignores, project_ignores.to_bytes(project_ignores.gather(root)))
-            durable.deliver(run.manifest, b"".join(start.to_lines()))
+            copy._make_git(shown, cache, say, progress)
+            if not account.is_own and (copy.top / ".git").is_dir():
+                _give(copy.top / ".git", account)
+            copy.record()
         except OSError as error:
             raise Unavailable(
                 f"{run.work}: the work copy cannot be made ({error.strerror or error}); make room, for instance with: "
@@ -167,16 +154,15 @@ class WorkCopy:
             raise Unavailable(f"{run.manifest}: cannot be read; the work copy can only be inspected by hand") from None
         return cls(run, root, kind, account, start)
 
+    def record(self) -> None:
+        """Write down what git knows of the project now, and last of all the manifest. Raises OSError."""
+        durable.deliver(self.run.ignores, to_bytes(gather(self.root)))
+        durable.deliver(self.run.manifest, b"".join(self.start.to_lines()))
+
     @property
-    def ignoring(self) -> Ignoring:
-        """What git knew of the project at the start. Raises Unavailable."""
-        try:
-            data = durable.read_regular(self.run.ignores, max_bytes=limits.AGENT_MANIFEST_BYTES)
-            return project_ignores.from_bytes(data)
-        except (OSError, ValueError, KeyError, TypeError):
-            raise Unavailable(
-                f"{self.run.ignores}: cannot be read; the work copy can only be inspected by hand"
-            ) from None
+    def top(self) -> Path:
+        """The folder that the agent writes into: the copy, or the changes in an overlay."""
+        return self.run.work / (UPPER if self.kind == "overlay" else TREE)
 
     @property
     def layered(self) -> tuple[Layered, ...]:
@@ -196,19 +182,15 @@ class WorkCopy:
 
     def _make_overlay(self) -> None:
         """The names of what is visible, and folders for the changes; `.git` is a folder among these."""
-        upper = self.run.work / UPPER
-        for folder in (upper, self.run.work / SCRATCH):
+        for folder in (self.top, self.run.work / SCRATCH):
             folder.mkdir(exist_ok=True)
-        os.chmod(upper, stat.S_IMODE(os.stat(self.root).st_mode) | 0o700)
+        os.chmod(self.top, stat.S_IMODE(os.stat(self.root).st_mode) | 0o700)
         self.make_names()
 
     def make_names(self) -> None:
         """The layer of what is visible, for an overlay. Raises OSError."""
-        source = os.open(self.root, _FOLDER)
-        try:
-            make_names(self.start, source, self.run.work / NAMES)
-        finally:
-            os.close(source)
+        with hold_path(self.root) as source:
+            make_names(self.start, source.fileno(), self.run.work / NAMES)
 
     def _make_plain(self, progress: Callable[[int, int], None]) -> None:
         free = os.statvfs(self.run.work)
@@ -221,24 +203,19 @@ class WorkCopy:
             raise InvalidInput(
                 f"{self.root}: more than {limits.AGENT_COPY_BYTES >> 30} GiB to copy; name one of its folders"
             )
-        tree = self.run.work / TREE
-        tree.mkdir(exist_ok=True)
-        source = os.open(self.root, _FOLDER)
-        try:
-            copy_entries(self.start, source, tree, self.account, progress)
-        finally:
-            os.close(source)
+        self.top.mkdir(exist_ok=True)
+        with hold_path(self.root) as source:
+            copy_entries(self.start, source.fileno(), self.top, self.account, progress)
 
     def _make_git(
         self,
-        tree: Path,
         shown: Collection[str],
         cache: Path | None,
         say: Callable[[str], None],
         progress: Callable[[int, int], None],
     ) -> None:
-        """A `.git` with what reading and committing need, without hidden files: none of the operator's configuration,
-        hooks, remotes or credentials. `say` gets what is not as in the project.
+        """A `.git` with what reading and committing need, without hidden files, hooks, remotes and credentials. `say`
+        gets what is not as in the project.
         """
         if ".git" not in self.start.hidden:
             above = next((folder for folder in self.root.parents if (folder / ".git").exists()), None)
@@ -260,7 +237,7 @@ class WorkCopy:
                 kept=cache,
                 progress=progress,
             )
-            history.write(repository, tree / ".git", _GIT_OBJECTS)
+            history.write(repository, self.top / ".git", _GIT_OBJECTS)
             keep_index(repository, self.run)
         except (NoHistory, ProjectError) as error:
             say(f"git: the agent has no repository: {error}")
@@ -277,11 +254,7 @@ class WorkCopy:
             return None
         try:
             with hold_path(self.root) as top:
-                descriptor = open_inside(top.fileno(), path)
-            try:
-                return durable.read_regular_fd(descriptor, self.root / path, max_bytes=limits.AGENT_BASE_BYTES)
-            finally:
-                os.close(descriptor)
+                return read_inside(top, path, max_bytes=limits.AGENT_BASE_BYTES)
         except OSError:
             return None
 
@@ -296,8 +269,8 @@ def copy_entries(
     """Copy what a survey of the open folder `source` found visible into an empty folder, owned by `account`, or without
     one by whom it was. What changed meanwhile is left out. Raises OSError.
     """
-    target = os.open(place, _FOLDER)
-    try:
+    with hold_path(place) as held:
+        target = held.fileno()
         for count, (path, entry) in enumerate(list(start.entries.items()), 1):
             try:
                 start.copied[path] = _copy_entry(source, target, path, entry, account)
@@ -308,8 +281,6 @@ def copy_entries(
                 progress(count, len(start.entries))
         if account is not None:
             os.fchown(target, account.uid, account.gid)
-    finally:
-        os.close(target)
 
 
 def _copy_entry(source: int, target: int, path: str, entry: Original, account: Account | None) -> tuple[int, int]:
@@ -340,7 +311,7 @@ def _below(top: int, path: str) -> Iterator[int]:
     descriptor = os.dup(top)
     try:
         for part in path.split("/") if path else ():
-            following = open_beneath(descriptor, part, _FOLDER)
+            following = open_beneath(descriptor, part, FOLDER)
             os.close(descriptor)
             descriptor = following
         yield descriptor
@@ -357,7 +328,7 @@ def _copy_file(folder: int, name: str, target: int, mode: int) -> None:
             name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=target
         )
         with open(descriptor, "wb") as copy:
-            shutil.copyfileobj(source, copy, _PIECE)
+            shutil.copyfileobj(source, copy, limits.MIB)
             os.fchmod(copy.fileno(), mode)
 
 
