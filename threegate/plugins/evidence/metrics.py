@@ -36,7 +36,7 @@ from threegate.trail.payloads import (
 )
 
 # A `_created` sample would be the time of this process: everything here survives a restart instead.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _RUN_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 3600.0)
 _WAIT_SECONDS: Final = (1.0, 5.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 86400.0, 259200.0)
