@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.daemon.listening import Manager
@@ -17,14 +18,12 @@ from tests.runners import toy_backend
 from tests.support import Place, era_draft, make_place, monty_draft, request_id
 from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
-from threegate.plugins.evidence.gauge import Gauge
-from threegate.plugins.evidence.metrics import Histogram, TrailCounts
-from threegate.plugins.evidence.metrics_text import render
+from threegate.plugins.evidence.gauge import WorkspaceGauge
+from threegate.plugins.evidence.metrics import Metrics
 from threegate.request.backend import BACKENDS
 from threegate.setup.settings_file import set_values
 from threegate.trail.event import make_event
 from threegate.trail.payloads import Observed, Rotated
-from threegate.trail.tail import TrailTail
 from threegate.trail.trail import Trail
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,6 +63,12 @@ def samples(text: str) -> dict[str, float]:
             labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
             found[f"{sample.name}{{{labels}}}"] = sample.value
     return found
+
+
+def told_by(metrics: Metrics, name: str = "") -> dict[str, float]:
+    """The samples of a name, without it, that are not 0."""
+    found = samples(generate_latest(metrics.registry).decode())
+    return {key.removeprefix(name): value for key, value in found.items() if key.startswith(name) and value}
 
 
 @pytest.mark.slow
@@ -114,44 +119,49 @@ def test_the_numbers_of_the_dashboard_and_of_the_page_exist(place: Place) -> Non
 
 
 def test_verdicts_of_other_gates_are_no_decisions_of_gate_3a() -> None:
-    counts = TrailCounts()
-    counts.decided(b'{"type":"aana_decision/1","surface":"http","route":"ask"}')
-    counts.decided(b'{"type":"contract_decision/1","surface":"http","verdict":"block"}')
-    counts.decided(b"[]")
-    assert counts.decisions == {("http", "ask"): 1, ("other", "other"): 1}
+    metrics = Metrics()
+    metrics.decided(b'{"type":"aana_decision/1","surface":"http","route":"ask"}')
+    metrics.decided(b'{"type":"contract_decision/1","surface":"http","verdict":"block"}')
+    metrics.decided(b"[]")
+    assert told_by(metrics, "threegate_decisions_total") == {
+        "{route=ask,surface=http}": 1,
+        "{route=other,surface=other}": 1,
+    }
 
 
 def test_a_second_look_reads_only_what_is_new(place: Place, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(place.root, copy)
     workspace = Workspace(copy)
-    gauge = Gauge(workspace)
-    first = gauge.look().counts.seq
-    assert gauge.look().counts.seq == first
+    gauge = WorkspaceGauge(workspace)
+
+    def events() -> dict[str, float]:
+        found = samples(gauge.text().decode())
+        return {name: value for name, value in found.items() if name.startswith("threegate_trail_events_total")}
+
+    first = events()
+    assert events() == first
     trail = Trail(workspace)
     with trail.locked() as held:
         held.append(Observed(), actor="test")
-        held.rotate(Rotated(size=first + 1, root="00"), actor="test")
+        held.rotate(Rotated(size=int(sum(first.values())) + 1, root="00"), actor="test")
         held.append(Observed(), actor="test")
     trail.close()
-    assert gauge.look().counts.seq == first + 3
-    assert Gauge(workspace).look().counts.events == gauge.look().counts.events
+    more = events()
+    assert sum(more.values()) == sum(first.values()) + 3
     with workspace.trail_file.open("ab") as file:
         file.write(b'{"half a line')
-    assert gauge.look().counts.seq == first + 3, "an unfinished line waits"
+    assert events() == more, "an unfinished line waits"
+    whole = workspace.trail_file.read_bytes()
+    workspace.trail_file.write_bytes(b"")
+    with pytest.raises(TrailError, match="shorter"):
+        gauge.text()
+    workspace.trail_file.write_bytes(whole)
+    assert events() == more, "after a look that failed everything is read from the start"
     with workspace.trail_file.open("ab") as file:
         file.write(b" that is no event\n")
     with pytest.raises(TrailError, match="after seq"):
-        gauge.look()
-    workspace.trail_file.write_bytes(b"")
-    with pytest.raises(TrailError, match="shorter"):
-        list(tail_of(workspace, gauge))
-
-
-def tail_of(workspace: Workspace, gauge: Gauge) -> Iterator[object]:
-    tail = gauge._tail
-    assert isinstance(tail, TrailTail)
-    return iter(tail.read_on())
+        gauge.text()
 
 
 def event(number: int, kind: str, moment: datetime, request: str | None, data: dict[str, object]):  # type: ignore[no-untyped-def]
@@ -167,25 +177,27 @@ def event(number: int, kind: str, moment: datetime, request: str | None, data: d
 
 
 def test_no_text_from_outside_becomes_a_label() -> None:
-    counts = TrailCounts()
+    metrics = Metrics()
     now = datetime(2026, 1, 1, tzinfo=UTC)
     hostile = ['a"} evil 1\n', "ignore previous", "x" * 500, None, 7, ["list"]]
     for number, text in enumerate(hostile, start=2):
-        counts.add(event(number, "waiting", now, f"TR-{number}", {"reason": text}))
-        counts.add(event(number, "validated", now, f"TR-{number}", {"valid": False, "rules": [str(text)]}))
-    counts.decided(b'{"surface": "<script>", "route": "accept\\n"}')
-    counts.decided(b"[]")
-    counts.decided(b"\xff")
-    assert counts.waits == {"other": len(hostile)} and counts.rules == {"other": len(hostile)}
-    assert counts.decisions == {("other", "other"): 3}
+        metrics.add(event(number, "waiting", now, f"TR-{number}", {"reason": text}))
+        metrics.add(event(number, "validated", now, f"TR-{number}", {"valid": False, "rules": [str(text)]}))
+    metrics.decided(b'{"surface": "<script>", "route": "accept\\n"}')
+    metrics.decided(b"[]")
+    metrics.decided(b"\xff")
+    assert told_by(metrics, "threegate_waits_total") == {"{reason=other}": len(hostile)}
+    assert told_by(metrics, "threegate_findings_total") == {"{rule=other}": len(hostile)}
+    assert told_by(metrics, "threegate_decisions_total") == {"{route=other,surface=other}": 3}
     for number in range(1000):
         code = "code_" + "".join(chr(97 + int(digit)) for digit in str(number))
-        counts.add(event(number, "refused", now, f"TR-{number}", {"reason": code}))
-    assert len(counts.refusals) <= 201 and sum(counts.refusals.values()) == 1000
+        metrics.add(event(number, "refused", now, f"TR-{number}", {"reason": code}))
+    refusals = told_by(metrics, "threegate_refusals_total")
+    assert len(refusals) == 201 and sum(refusals.values()) == 1000
 
 
-def test_latencies(place: Place) -> None:
-    counts = TrailCounts()
+def test_latencies() -> None:
+    metrics = Metrics()
     start = datetime(2026, 1, 1, tzinfo=UTC)
     story = [
         ("validated", 0, {"valid": True, "rules": []}),
@@ -195,26 +207,49 @@ def test_latencies(place: Place) -> None:
         ("finished", 95, {"status": "succeeded", "wall_ms": 2500}),
     ]
     for number, (kind, second, data) in enumerate(story, start=2):
-        counts.add(event(number, kind, start + timedelta(seconds=second), "TR-x", data))  # type: ignore[arg-type]
-    assert (counts.approval_seconds.sum, counts.queue_seconds.sum) == (90, 2)
-    assert counts.run_seconds["ERA"].counts[5] == 1 and counts.run_seconds["ERA"].sum == 2.5
-    assert counts.runs == {("ERA", "succeeded"): 1} and not counts._open
-    histogram = Histogram((1.0, 2.0))
-    for value in (-5.0, 1.0, 1.5, 99.0):
-        histogram.add(value)
-    assert histogram.counts == [2, 1, 1] and histogram.sum == 101.5
-    picture = Gauge(Workspace(place.root)).look()
-    assert b"threegate_build_info" in render(picture)
+        metrics.add(event(number, kind, start + timedelta(seconds=second), "TR-x", data))  # type: ignore[arg-type]
+    told = told_by(metrics)
+    assert told["threegate_approval_seconds_sum{}"] == 90 and told["threegate_queue_seconds_sum{}"] == 2
+    run = told_by(metrics, "threegate_run_seconds")
+    assert "_bucket{backend=ERA,le=1.0}" not in run and run["_bucket{backend=ERA,le=5.0}"] == 1
+    assert run["_sum{backend=ERA}"] == 2.5 and run["_count{backend=ERA}"] == 1
+    assert told_by(metrics, "threegate_runs_total") == {"{backend=ERA,status=succeeded}": 1}
+    assert not metrics._open and not [name for name in told if "_created" in name]
+
+
+def test_a_clock_that_was_set_back_counts_as_no_time() -> None:
+    metrics = Metrics()
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    metrics.add(event(2, "approved", start, "TR-x", {}))
+    metrics.add(event(3, "claimed", start - timedelta(seconds=5), "TR-x", {}))
+    told = told_by(metrics, "threegate_queue_seconds")
+    assert told["_count{}"] == 1 and told["_bucket{le=1.0}"] == 1 and "_sum{}" not in told
+
+
+def test_the_kept_head_is_a_metric_only_where_there_is_one() -> None:
+    metrics = Metrics()
+    metrics.add(event(2, "observed", datetime(2026, 1, 1, tzinfo=UTC), None, {}))
+    name = "threegate_trail_unkept_events{}"
+    assert name not in samples(generate_latest(metrics.registry).decode())
+    metrics.kept(1)
+    assert samples(generate_latest(metrics.registry).decode())[name] == 1
+    metrics.kept(9)
+    assert samples(generate_latest(metrics.registry).decode())[name] == 0
+    metrics.kept(None)
+    assert name not in samples(generate_latest(metrics.registry).decode())
 
 
 def test_a_new_backend_is_counted_under_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BACKENDS.loaded, "toy", toy_backend.BACKEND)
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    counts = TrailCounts()
+    metrics = Metrics()
     for number, backend in enumerate(("toy", "never"), start=2):
-        counts.add(event(number, "started", now, backend, {"backend": backend}))
-        counts.add(event(number, "finished", now, backend, {"status": "succeeded", "wall_ms": 1}))
-    assert counts.runs == {("toy", "succeeded"): 1, ("other", "succeeded"): 1}
+        metrics.add(event(number, "started", now, backend, {"backend": backend}))
+        metrics.add(event(number, "finished", now, backend, {"status": "succeeded", "wall_ms": 1}))
+    assert told_by(metrics, "threegate_runs_total") == {
+        "{backend=toy,status=succeeded}": 1,
+        "{backend=other,status=succeeded}": 1,
+    }
 
 
 def test_what_cannot_be_written_is_said_once_and_stops_nothing(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from fastapi.testclient import TestClient
 from tests.support import make_place
 from threegate.aana import DecisionLog
 from threegate.core.workspace import Workspace
-from threegate.plugins.evidence.gauge import SharedGauge
+from threegate.plugins.evidence.gauge import WorkspaceGauge
 from threegate.plugins.serve.http_app import HttpOptions, create_app
 
 
 def test_over_http_with_the_same_token_as_everything_else(tmp_path: Path) -> None:
     workspace = Workspace(make_place(tmp_path).root)
-    gauge = SharedGauge(workspace)
+    gauge = WorkspaceGauge(workspace)
     options = HttpOptions(token="t" * 20, log=DecisionLog(workspace.decisions_file), metrics=gauge.text)
     client = TestClient(create_app(options))
     assert client.get("/metrics").status_code == 401

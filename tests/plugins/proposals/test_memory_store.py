@@ -19,8 +19,7 @@ from threegate.core import durable
 from threegate.core.errors import Refused, ThreeGateError
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
-from threegate.plugins.proposals.memory import ProposedNote, notes, remove_note, store_note
-from threegate.plugins.proposals.proposal_finished import APPLY, FinishedProposal
+from threegate.plugins.proposals.memory import APPLY, ProposedNote, notes, remove_note, store_note
 from threegate.trail.index import TrailIndex
 from threegate.trail.payloads import Pruned
 
@@ -31,10 +30,8 @@ class Killed(BaseException):
 
 def store(bench: Bench, request_id: str) -> None:
     about = {"request_id": request_id, "approval_sha256": "a" * 64, "note_sha256": "b" * 64}
-    run = bench.workspace.run_folder(request_id)
-    finished = FinishedProposal(request_id, "memory.propose", "c" * 64, "a" * 64, {}, {}, run)
     context = bench.context
-    proposed = ProposedNote(finished, {"content": f"note of {request_id}"}, about)
+    proposed = ProposedNote({"content": f"note of {request_id}"}, about)
     store_note(context, proposed, sign_act(context, Acting("alice", bench.keys["alice"]), APPLY, about))
 
 

@@ -222,7 +222,7 @@ class Link:
 
     def _check_alive(self, worker: str, note: Mapping[str, Any]) -> None:
         """Raises Refused for a status that was sent too long ago: it was held back and replayed."""
-        seconds = 0 if note.get("time") is None else note["time"] - time.time()
+        seconds = note["time"] - time.time()
         if abs(seconds) > limits.CLUSTER_CLOCK_SECONDS:
             self._ledger.doubt(worker, f"its clock is {abs(seconds):.0f} s off this machine's; set both")
             raise Refused("not_yet_valid", "a status of another time; set both clocks")

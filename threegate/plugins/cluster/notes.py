@@ -63,8 +63,8 @@ class Status(_Part):
 
 
 class _StatusNote(_Note, Status):
-    time: _Whole | None = None
-    """Whole seconds since 1970 by the worker's clock. A worker of an earlier version does not send it."""
+    time: _Whole
+    """Whole seconds since 1970 by the worker's clock."""
 
 
 class _MayStart(_Run):

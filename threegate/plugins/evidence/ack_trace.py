@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from threegate.trail.event import Event
-from threegate.trail.payloads import (
-    Approved,
-    Claimed,
-    Covering,
-    End,
-    Rejected,
-    Validated,
-)
+from threegate.trail.payloads import Approved, Claimed, Covering, End, Rejected, Validated
 
 _VERSION: Final = 2
 _TOOL: Final = "process"
@@ -112,11 +105,7 @@ class _Action:
         return value
 
     def decided(
-        self,
-        approved: Event,
-        given: Approved,
-        draft: tuple[str, str | None],
-        grants: Mapping[str, str | None],
+        self, approved: Event, given: Approved, draft: tuple[str, str | None], grants: Mapping[str, str | None]
     ) -> Iterator[dict[str, Any]]:
         """What was proposed, what was shown, and the yes to it."""
         approval_id = _approval_id(given, self.request_id)
@@ -125,11 +114,7 @@ class _Action:
         yield self.line("action_proposed", draft[1], time=draft[0])
         yield self.line("approval_requested", shown, time=approved.time, approval_id=approval_id)
         yield self.line(
-            "approval_decision",
-            time=approved.time,
-            approval_id=approval_id,
-            decision="allow",
-            expires_at=expires,
+            "approval_decision", time=approved.time, approval_id=approval_id, decision="allow", expires_at=expires
         )
 
 

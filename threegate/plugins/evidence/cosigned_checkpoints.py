@@ -60,14 +60,7 @@ def record_cosignature(
 
 
 def record_refusal(
-    trail: Trail,
-    name: str,
-    key: WitnessKey,
-    size: int,
-    reason: str,
-    *,
-    actor: str,
-    unless: Callable[[], bool],
+    trail: Trail, name: str, key: WitnessKey, size: int, reason: str, *, actor: str, unless: Callable[[], bool]
 ) -> None:
     """Announce that a witness refused to cosign a checkpoint. Raises Unavailable (no space), TrailError."""
     with trail.locked() as held:

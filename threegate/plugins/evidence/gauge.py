@@ -11,47 +11,57 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from prometheus_client import generate_latest
+
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
-from threegate.plugins.evidence.metrics import Picture, TrailCounts
+from threegate.plugins.evidence.metrics import Metrics
 from threegate.trail.tail import TrailTail
 
 
-class Gauge:
-    """Looks again and again at one workspace; each look reads only what is new. For one thread."""
+class WorkspaceGauge:
+    """The numbers of one workspace, for any number of threads."""
 
     def __init__(self, workspace: Workspace, decisions: Path | None = None) -> None:
         self._workspace = workspace
-        self._tail = TrailTail(workspace)
         self._decisions = decisions or workspace.decisions_file
-        self._offset = 0
-        self._counts = TrailCounts()
+        self._lock = threading.Lock()
+        self._begin()
 
-    def look(self, *, daemon_runs: bool | None = None) -> Picture:
-        """The numbers now. `daemon_runs`: known to who is the daemon. Raises TrailError, OSError, Unavailable."""
+    def _begin(self) -> None:
+        self._tail = TrailTail(self._workspace)
+        self._offset = 0
+        self._metrics = Metrics()
+
+    def text(self, *, daemon_runs: bool | None = None) -> bytes:
+        """The numbers now, in Prometheus' text format. `daemon_runs`: known to who is the daemon.
+
+        Raises TrailError, OSError, Unavailable; the next call then reads everything from the start.
+        """
+        with self._lock:
+            try:
+                self._read(self._workspace.daemon_lock_held() if daemon_runs is None else daemon_runs)
+                return generate_latest(self._metrics.registry)
+            except BaseException:
+                self._begin()  # how much of it was counted is unknown
+                raise
+
+    def _read(self, daemon_runs: bool) -> None:
+        metrics = self._metrics
         for event in self._tail.read_on():
-            self._counts.add(event)
+            metrics.add(event)
         for line in self._new_decisions():
-            self._counts.decided(line)
-        folders = {
-            "inbox": self._workspace.inbox,
-            "drafts": self._workspace.drafts,
-            "approved": self._workspace.approved,
-            "running": self._workspace.running,
-            "finished": self._workspace.finished,
-            "refused": self._workspace.refused,
-        }
+            metrics.decided(line)
         now = datetime.now(UTC).timestamp()
-        requests, oldest = {}, {}
-        for state, folder in folders.items():
-            count, first = _files(folder)
-            requests[state] = count
+        for state in ("inbox", "drafts", "approved", "running", "finished", "refused"):
+            count, first = _files(getattr(self._workspace, state))
+            metrics.requests.labels(state).set(count)
             if state not in ("finished", "refused"):
-                oldest[state] = max(0.0, now - first) if count else 0.0
-        head = UserState.of(self._counts.workspace_id).read_head() if self._counts.workspace_id else None
+                metrics.oldest.labels(state).set(max(0.0, now - first) if count else 0.0)
+        head = UserState.of(metrics.workspace_id).read_head() if metrics.workspace_id else None
         kept = head.get("seq") if head else None
-        runs = self._workspace.daemon_lock_held() if daemon_runs is None else daemon_runs
-        return Picture(self._counts, requests, oldest, kept if isinstance(kept, int) else None, runs)
+        metrics.kept(kept if isinstance(kept, int) else None)
+        metrics.daemon_running.set(daemon_runs)
 
     def _new_decisions(self) -> Iterator[bytes]:
         try:
@@ -60,7 +70,7 @@ class Gauge:
             return
         with open(descriptor, "rb") as file:
             if os.fstat(descriptor).st_size < self._offset:
-                self._offset = 0  # put aside by a person: counting goes on with the new one
+                self._offset = 0  # a person moved the log away: counting goes on with the new one
             file.seek(self._offset)
             for line in file:
                 if not line.endswith(b"\n"):
@@ -69,29 +79,9 @@ class Gauge:
                 yield line
 
 
-class SharedGauge:
-    """A gauge that many threads may ask; a look that failed is begun again with the next question."""
-
-    def __init__(self, workspace: Workspace, decisions: Path | None = None) -> None:
-        self._workspace = workspace
-        self._decisions = decisions
-        self._gauge: Gauge | None = None
-        self._lock = threading.Lock()
-
-    def text(self, *, daemon_runs: bool | None = None) -> bytes:
-        """The numbers now, as Prometheus reads them. Raises TrailError, OSError, Unavailable."""
-        from threegate.plugins.evidence.metrics_text import render
-
-        with self._lock:
-            gauge, self._gauge = self._gauge or Gauge(self._workspace, self._decisions), None
-            text = render(gauge.look(daemon_runs=daemon_runs))
-            self._gauge = gauge
-        return text
-
-
 def numbers(workspace: Workspace, decisions: Path) -> Callable[[], bytes]:
     """What /metrics of `serve http` answers: the numbers at each call, of a workspace and its decision log."""
-    return SharedGauge(workspace, decisions).text
+    return WorkspaceGauge(workspace, decisions).text
 
 
 def _files(folder: Path) -> tuple[int, float]:

@@ -48,12 +48,7 @@ def check_block(log_keys: Sequence[str], operator_keys: Sequence[str]) -> str:
 
 
 def render_page(
-    *,
-    workspace_id: str,
-    requests: int,
-    whole: bool,
-    log_keys: Sequence[str],
-    operator_keys: Sequence[str],
+    *, workspace_id: str, requests: int, whole: bool, log_keys: Sequence[str], operator_keys: Sequence[str]
 ) -> bytes:
     """The page of one pack."""
     extent = (

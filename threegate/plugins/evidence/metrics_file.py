@@ -9,14 +9,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from threegate.core import durable
 from threegate.core.errors import ThreeGateError
 from threegate.core.extras import missing_extra
 from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
-from threegate.plugins.evidence.gauge import SharedGauge
 from threegate.plugins.evidence.section import MetricsSettings
+
+if TYPE_CHECKING:
+    from threegate.plugins.evidence.gauge import WorkspaceGauge
 
 _MODE = 0o644
 _IDLE_SECONDS = 5.0
@@ -26,9 +29,10 @@ class MetricsFile:
     """Writes in its own thread, as often as the current settings say; nothing while they name no file."""
 
     def __init__(self, workspace: Workspace, log: Log, settings: Callable[[], MetricsSettings]) -> None:
+        self._workspace = workspace
         self._log = log
         self._settings = settings
-        self._gauge = SharedGauge(workspace)
+        self._gauge: WorkspaceGauge | None = None
         self._reported: str | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -58,6 +62,11 @@ class MetricsFile:
         problem = missing_extra("metrics.textfile", "metrics")
         try:
             if problem is None:
+                if self._gauge is None:
+                    # Here, in this thread: prometheus-client takes 0.1 s to import, and is not there without the extra.
+                    from threegate.plugins.evidence.gauge import WorkspaceGauge
+
+                    self._gauge = WorkspaceGauge(self._workspace)
                 text = self._gauge.text(daemon_runs=running)
                 durable.overwrite(Path(settings.textfile), text, _MODE)
         except OSError as error:

@@ -36,13 +36,7 @@ from threegate.runners.backend import policy_facts
 from threegate.trail.checkpoint import TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.event import Event, format_time
 from threegate.trail.history import RequestHistory
-from threegate.trail.payloads import (
-    Approved,
-    Pruned,
-    SettingsChanged,
-    WorkspaceAdopted,
-    WorkspaceCreated,
-)
+from threegate.trail.payloads import Approved, Pruned, SettingsChanged, WorkspaceAdopted, WorkspaceCreated
 from threegate.trail.payloads.operator_events import OperatorsChanged
 from threegate.trail.trail import Trail
 from threegate.trail.verify import trail_checkpoint_folder, verify_trail
@@ -377,11 +371,7 @@ class _Pack:
         Commands only ever append lines, so an earlier state is the beginning of the file of today.
         """
         found: dict[str, bytes] = {}
-        for path in (
-            self.workspace.operators_file,
-            self.workspace.revoked_file,
-            self.workspace.passkeys_file,
-        ):
+        for path in (self.workspace.operators_file, self.workspace.revoked_file, self.workspace.passkeys_file):
             try:
                 data = durable.read_regular(path, max_bytes=limits.OPERATORS_FILE_BYTES)
             except OSError:

@@ -13,12 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-GROUPS: Final = (
-    ("succeeded", "Succeeded"),
-    ("failed", "Ended otherwise"),
-    ("refused", "Refused"),
-    ("open", "Open"),
-)
+GROUPS: Final = (("succeeded", "Succeeded"), ("failed", "Ended otherwise"), ("refused", "Refused"), ("open", "Open"))
 """The four groups of the chart, in stacking order."""
 
 _STYLE = """

@@ -88,6 +88,5 @@ def unit_needs(workspace: Workspace, settings: Settings, uid: int | None, era: b
 
     textfile = settings.section(MetricsSettings).textfile
     return UnitNeeds(
-        network=bool(settings.section(WitnessSettings).named),
-        writable=(Path(textfile).parent,) if textfile else (),
+        network=bool(settings.section(WitnessSettings).named), writable=(Path(textfile).parent,) if textfile else ()
     )

@@ -66,11 +66,7 @@ class Witness:
 
     @classmethod
     def open(
-        cls,
-        folder: Path,
-        logs: Mapping[str, Sequence[VerifierKey]],
-        clock: Callable[[], float],
-        name: str = "",
+        cls, folder: Path, logs: Mapping[str, Sequence[VerifierKey]], clock: Callable[[], float], name: str = ""
     ) -> Witness:
         """Take a witness's folder up, or make one with a new key. `name` is the key's (default: made of the key).
 

@@ -14,11 +14,7 @@ from collections.abc import Mapping
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
 from threegate.daemon.log import Log
-from threegate.plugins.evidence.cosigned_checkpoints import (
-    newest_trail_checkpoint,
-    record_cosignature,
-    record_refusal,
-)
+from threegate.plugins.evidence.cosigned_checkpoints import newest_trail_checkpoint, record_cosignature, record_refusal
 from threegate.plugins.evidence.section import WitnessReference
 from threegate.plugins.evidence.witness_client import WitnessClient
 from threegate.trail.cosignature import WitnessKey
@@ -106,13 +102,7 @@ class _Asker:
             except Refused as refusal:
                 self._refused = note.size
                 record_refusal(
-                    self._trail,
-                    self._name,
-                    self._key,
-                    note.size,
-                    str(refusal),
-                    actor=_ACTOR,
-                    unless=self.stop.is_set,
+                    self._trail, self._name, self._key, note.size, str(refusal), actor=_ACTOR, unless=self.stop.is_set
                 )
                 return f"refused to cosign {note.size} events: {refusal}"
             path = record_cosignature(

@@ -100,12 +100,7 @@ def _environment() -> Environment:
     environment.filters["meaning"] = description
     environment.filters["meaning_of_value"] = _meaning_of_value
     environment.globals.update(
-        style=_STYLE,
-        script=_SCRIPT,
-        passkey_script=_PASSKEY_SCRIPT,
-        version=__version__,
-        signing=None,
-        origin="",
+        style=_STYLE, script=_SCRIPT, passkey_script=_PASSKEY_SCRIPT, version=__version__, signing=None, origin=""
     )
     return environment
 

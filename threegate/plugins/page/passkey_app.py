@@ -241,12 +241,7 @@ class _PasskeyPage:
         with open_reviewed_draft(context, read_draft(self._workspace, place.path), compared=False) as reviewed:
             sealed = seal_as(context, reviewed, statement)
             done = promote(
-                context,
-                reviewed,
-                sealed,
-                signed,
-                actor=f"operator:{name}",
-                reading=Reading(max(0, seconds), False),
+                context, reviewed, sealed, signed, actor=f"operator:{name}", reading=Reading(max(0, seconds), False)
             )
         return JSONResponse(
             {

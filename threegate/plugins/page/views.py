@@ -233,14 +233,7 @@ def pieces_of(view: RequestView, name: str, size: int, kept: int = limits.STREAM
 
 def _part(group: str, title: str, total: int, rows: list[Line]) -> dict[str, Any]:
     listed = "drafts" if group == "others" else group
-    return {
-        "group": group,
-        "title": title,
-        "total": total,
-        "rows": rows,
-        "list": listed,
-        "empty": EMPTY[group],
-    }
+    return {"group": group, "title": title, "total": total, "rows": rows, "list": listed, "empty": EMPTY[group]}
 
 
 def _card(view: RequestView) -> list[Section]:

@@ -14,83 +14,23 @@ from typing import Final
 from threegate.core.secretscan.scan import has_secret
 from threegate.request.characters import is_hidden
 
-SUBMITTING: Final = frozenset(
-    {
-        "submit",
-        "send",
-        "pay",
-        "payment",
-        "purchase",
-        "buy",
-        "checkout",
-        "order",
-        "transfer",
-        "wire",
-        "delete",
-        "destroy",
-        "password",
-        "token",
-        "secret",
-        "credential",
-    }
+_SUBMITTING: Final = frozenset(
+    (
+        "submit send pay payment purchase buy checkout order transfer "
+        "wire delete destroy password token secret credential"
+    ).split()
 )
 
-_STRONG: Final = [
-    "password",
-    "passwd",
-    "passcode",
-    "passphrase",
-    "passwort",
-    "kennwort",
-    "contrasena",
-    "senha",
-    "motdepasse",
-    "token",
-    "secret",
-    "credential",
-    "bearer",
-    "otp",
-    "totp",
-    "onetimecode",
-    "onetimepassword",
-    "cvv",
-    "cvc",
-    "ssn",
-    "socialsecurity",
-    "securitycode",
-    "verificationcode",
-    "apikey",
-    "accesskey",
-    "privatekey",
-    "seedphrase",
-    "recoveryphrase",
-    "mnemonic",
-    "cardnumber",
-    "creditcard",
-    "debitcard",
-    "pwd",
-    "iban",
-]
+_STRONG: Final = (
+    "password passwd passcode passphrase passwort kennwort contrasena senha motdepasse token secret "
+    "credential bearer otp totp onetimecode onetimepassword cvv cvc ssn socialsecurity securitycode "
+    "verificationcode apikey accesskey privatekey seedphrase recoveryphrase mnemonic cardnumber "
+    "creditcard debitcard pwd iban"
+).split()
 """Refused in names and in typed text; words of more than three letters also inside longer words."""
 _STRONG_WORDS: Final = frozenset(form for word in _STRONG for form in (word, word + "s"))
 _STRONG_INSIDE: Final = re.compile("|".join(word for word in _STRONG if len(word) > 3))
-_WEAK: Final = frozenset(
-    {
-        "key",
-        "card",
-        "pin",
-        "tan",
-        "mfa",
-        "2fa",
-        "auth",
-        "cc",
-        "pass",
-        "sin",
-        "pan",
-        "code2fa",
-        "login2fa",
-    }
-)
+_WEAK: Final = frozenset("key card pin tan mfa 2fa auth cc pass sin pan code2fa login2fa".split())
 """Refused as a word of a field's name; in typed text only before a value."""
 
 _LOOKALIKES: Final = str.maketrans("абвгеһіјкӏмнорԛѕтυухԝүαβεικνορτυχϲԁɡıł", "abbgehijklmhopqstuyxwyabeikvoptuxcdgil")
@@ -106,7 +46,7 @@ def says_submit(text: str) -> bool:
     """Whether a click's intent, label or purpose indicates that it submits, pays, destroys or reveals a
     secret.
     """
-    return any(word in SUBMITTING or word.rstrip("s") in SUBMITTING for form in _forms(text) for word in form)
+    return any(word in _SUBMITTING or word.rstrip("s") in _SUBMITTING for form in _forms(text) for word in form)
 
 
 def names_secret(text: str) -> bool:

@@ -7,23 +7,21 @@ never repeat a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from threegate.core import canonical, limits
 from threegate.core.secretscan.scan import mask_secrets
 from threegate.plugins.proposals.formats import is_date_time, is_uri
-from threegate.plugins.proposals.tools import (
-    RISKS,
-    SCHEMA_VERSION,
-    TOOLS,
-    ProposalRisk,
-    ProposalTool,
-    ToolField,
-)
+from threegate.plugins.proposals.tools import RISKS, SCHEMA_VERSION, TOOLS, ProposalRisk, ProposalTool, ToolField
 
-_KINDS: Final = {"string": "a string", "integer": "a whole number", "boolean": "true or false"}
+_KINDS: Final[Mapping[str, tuple[Any, str]]] = {
+    "string": (str, "a string"),
+    "strings": (list, "a list of strings"),
+    "integer": (int, "a whole number"),
+    "boolean": (bool, "true or false"),
+}
 
 
 class FormProblem(NamedTuple):
@@ -32,10 +30,6 @@ class FormProblem(NamedTuple):
     path: str
     code: str
     message: str
-
-    def to_json(self) -> dict[str, str]:
-        """The problem as `{path, code, message}`."""
-        return {"path": self.path, "code": self.code, "message": self.message}
 
 
 class Proposal(NamedTuple):
@@ -72,9 +66,7 @@ _KEYS: Final[Mapping[str, _Key | None]] = {
     "reason": _TEXT,
     "risk": _Key(RISKS.__contains__, "risk", "must be low, medium, high or critical"),
     "createdAt": _Key(
-        lambda item: type(item) is str and is_date_time(item),
-        "date_time",
-        "must be a date and time of RFC 3339",
+        lambda item: type(item) is str and is_date_time(item), "date_time", "must be a date and time of RFC 3339"
     ),
 }
 """The keys besides tool and args, which `check_form` checks itself."""
@@ -86,7 +78,7 @@ def read_json(data: bytes) -> tuple[Any, FormProblem | None]:
     try:
         value = canonical.loads_strict(data, max_bytes=limits.PROPOSAL_BYTES, max_depth=limits.PROPOSAL_DEPTH)
     except canonical.StrictJSONError as error:
-        return None, FormProblem("", "json", f"no JSON with one meaning: {error}")
+        return None, FormProblem("", "json", f"not JSON with one meaning: {error}")
     return value, None
 
 
@@ -137,56 +129,36 @@ def sound_part(value: Any, problems: list[FormProblem]) -> Proposal | None:
 
 def check_arguments(tool: ProposalTool, args: dict[str, Any], found: list[FormProblem]) -> Mapping[str, Any]:
     """The arguments with whole numbers as ints; what is wrong with them is added to `found`."""
-    clean = args
-    fields = tool.fields
+    clean = dict(args)
     for key, item in args.items():
-        field = fields.get(key)
+        field = tool.fields.get(key)
         if field is None:
-            found.append(
-                FormProblem("/args" + pointer(key), "unknown_key", f"{tool.name} has no such argument; remove it")
-            )
-        elif field.kind == "string":
-            if type(item) is not str:
-                found.append(FormProblem(f"/args/{key}", "type", "must be a string"))
-            elif field.uri and not is_uri(item):
-                found.append(FormProblem(f"/args/{key}", "uri", "must be a URI of RFC 3986"))
-        elif field.kind == "strings":
-            _check_strings(key, field, item, found)
-        elif field.kind == "boolean":
-            if type(item) is not bool:
-                found.append(FormProblem(f"/args/{key}", "type", f"must be {_KINDS['boolean']}"))
-        else:
-            whole = _whole(item)
-            if whole is None:
-                found.append(FormProblem(f"/args/{key}", "type", f"must be {_KINDS['integer']}"))
-            elif not field.minimum <= whole <= field.maximum:
-                found.append(FormProblem(f"/args/{key}", "range", f"must be from {field.minimum} to {field.maximum}"))
-            elif type(item) is float:
-                clean = {**clean, key: whole}
-    for key in tool.required:
-        if key not in args:
-            found.append(FormProblem(f"/args/{key}", "missing", f"{tool.name} needs it"))
+            message = f"{tool.name} has no such argument; remove it"
+            found.append(FormProblem("/args" + pointer(key), "unknown_key", message))
+            continue
+        if field.kind == "integer" and type(item) is float and item.is_integer():
+            clean[key] = item = int(item)  # 5.0 is a whole number in JSON Schema
+        found += [FormProblem(f"/args/{key}{below}", code, text) for below, code, text in _wrong(field, item)]
+    missing = [key for key in tool.required if key not in args]
+    found += [FormProblem(f"/args/{key}", "missing", f"{tool.name} needs it") for key in missing]
     return clean
 
 
-def _check_strings(key: str, field: ToolField, item: Any, found: list[FormProblem]) -> None:
-    if type(item) is not list:
-        found.append(FormProblem(f"/args/{key}", "type", "must be a list of strings"))
-        return
-    if not field.min_items <= len(item) <= field.max_items:
-        found.append(FormProblem(f"/args/{key}", "length", f"must have {field.min_items} to {field.max_items} entries"))
-    for index, part in enumerate(item):
-        if type(part) is not str:
-            found.append(FormProblem(f"/args/{key}/{index}", "type", "must be a string"))
-
-
-def _whole(value: Any) -> int | None:
-    """A JSON number without a fraction as an int (5.0 is a whole number in JSON Schema), else None."""
-    if type(value) is int:
-        return value
-    if type(value) is float and value.is_integer():
-        return int(value)
-    return None
+def _wrong(field: ToolField, item: Any) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with one argument: where below it, the code and the message."""
+    kind, named = _KINDS[field.kind]
+    if type(item) is not kind:  # not isinstance: true is not a whole number here
+        yield "", "type", f"must be {named}"
+    elif field.uri and not is_uri(item):
+        yield "", "uri", "must be a URI of RFC 3986"
+    elif field.kind == "integer" and not field.minimum <= item <= field.maximum:
+        yield "", "range", f"must be from {field.minimum} to {field.maximum}"
+    elif field.kind == "strings":
+        if not field.min_items <= len(item) <= field.max_items:
+            yield "", "length", f"must have {field.min_items} to {field.max_items} entries"
+        for index, part in enumerate(item):
+            if type(part) is not str:
+                yield f"/{index}", "type", "must be a string"
 
 
 def pointer(key: str) -> str:

@@ -93,10 +93,7 @@ def _cleanup(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, by
 def _snapshot(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:
     git = verdict.proposal.tool.name.startswith("git.")
     snapshot = take_snapshot(sources.project(), with_git=git)
-    return {
-        "project.tar": snapshot.data,
-        "withheld.json": _json([list(item) for item in snapshot.withheld]),
-    }
+    return {"project.tar": snapshot.data, "withheld.json": _json([list(item) for item in snapshot.withheld])}
 
 
 def _notes(_verdict: AllowedProposal, sources: ProposalSources) -> dict[str, bytes]:

@@ -46,8 +46,7 @@ def check_proposal_draft(
         proposal = durable.read_regular(place, max_bytes=limits.PROPOSAL_BYTES)
     except OSError as error:
         raise Refused(
-            "proposal_changed",
-            f"{place.name}: the draft's proposal cannot be read ({error.strerror or error})",
+            "proposal_changed", f"{place.name}: the draft's proposal cannot be read ({error.strerror or error})"
         ) from None
     if canonical.sha256_hex(proposal) != recorded_sha256:
         raise Refused(

@@ -36,8 +36,7 @@ def approve(
     """
     from threegate.acts.signed_acts import sign_act
     from threegate.approval.shown.escaped_lines import quoted
-    from threegate.plugins.proposals.memory import proposed_note, store_note
-    from threegate.plugins.proposals.proposal_finished import APPLY
+    from threegate.plugins.proposals.memory import APPLY, proposed_note, store_note
 
     context = context_here()
     quiet = wants_json(json_)

@@ -26,7 +26,7 @@ from threegate.plugins.proposals.form import FormProblem
 from threegate.plugins.proposals.gather import ProposalSources, gather, primary_names
 from threegate.plugins.proposals.lanes import make_plan
 from threegate.plugins.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
-from threegate.plugins.proposals.rules import Links, judge_proposal
+from threegate.plugins.proposals.rules import judge_proposal
 from threegate.request.characters import visible
 from threegate.request.reader import read_request
 
@@ -107,8 +107,7 @@ def derive_again(draft: bytes, proposal: bytes, inputs: Mapping[str, bytes], *, 
             if again is not None and again.draft == draft and dict(again.inputs) == dict(inputs):
                 return verdict
     raise Refused(
-        "proposal_changed",
-        "the draft is not what its proposal makes today; reject it and have it proposed again",
+        "proposal_changed", "the draft is not what its proposal makes today; reject it and have it proposed again"
     )
 
 
@@ -117,8 +116,8 @@ def _primary(verdict: AllowedProposal, inputs: Mapping[str, bytes]) -> dict[str,
     return {name: data for name, data in inputs.items() if name in names}
 
 
-def links_of(settings: Settings) -> Links | None:
-    """The project in the form the rules use; None if none is set or it does not exist."""
+def links_of(settings: Settings) -> Project | None:
+    """The project in which the rules follow links; None if none is set or it does not exist."""
     try:
         return Project.open(settings.section(ProjectSettings).root)
     except ProjectError:

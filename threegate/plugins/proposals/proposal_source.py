@@ -24,9 +24,5 @@ def _proposer(workspace: Workspace, trail: Trail, say: Say, settings: Callable[[
 
 
 SOURCE: Final = DraftSource(
-    takes="AP-*.json",
-    what="proposal",
-    explain=("proposal", "explain"),
-    taker=_proposer,
-    check=check_proposal_draft,
+    takes="AP-*.json", what="proposal", explain=("proposal", "explain"), taker=_proposer, check=check_proposal_draft
 )

@@ -48,7 +48,7 @@ class ProposalVerdict(NamedTuple):
             "schema_valid": self.schema_valid,
             "risk": self.risk,
             "tool": self.proposal.tool.name if self.proposal else None,
-            "errors": [problem.to_json() for problem in self.errors],
+            "errors": [problem._asdict() for problem in self.errors],
             "reasons": list(self.reasons),
             "becomes": self.becomes,
         }

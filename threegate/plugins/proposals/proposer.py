@@ -131,6 +131,6 @@ def _verdict_file(name: str, result: DraftResult, state: State, reason: str | No
         valid=state != "invalid",
         state=state,
         reason=reason,
-        findings=tuple(problem.to_json() for problem in result.verdict.errors),
+        findings=tuple(problem._asdict() for problem in result.verdict.errors),
         judgement=judgement,
     )

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from threegate.core import limits
 from threegate.core.settings import Settings
+from threegate.plugins.changes.project import Project
 from threegate.plugins.changes.project_paths import PathBlocked, ProjectPath, read_path
 from threegate.plugins.proposals.argv import judge_argv, judge_command
 from threegate.plugins.proposals.dangerous_words import names_secret, says_submit, types_secret
@@ -33,33 +34,10 @@ _WHOLE_PROJECT: Final = read_path(".")
 _HIGH: Final = RISKS.index("high")
 
 
-class Links(Protocol):
-    """What the rules need to know of a project on disk."""
-
-    def resolve(self, path: ProjectPath, *, writing: bool) -> ProjectPath:
-        """The path with every link followed. Raises PathBlocked if it leaves the project."""
-
-
 class _Judging:
     """The findings so far about one proposal."""
 
-    __slots__ = (
-        "args",
-        "blocked",
-        "lane",
-        "links",
-        "paths",
-        "proposal",
-        "raised",
-        "reasons",
-        "rejected",
-        "risk",
-        "settings",
-        "tool",
-        "urls",
-    )
-
-    def __init__(self, proposal: Proposal, settings: Settings, links: Links | None) -> None:
+    def __init__(self, proposal: Proposal, settings: Settings, links: Project | None) -> None:
         self.proposal, self.settings, self.links = proposal, settings, links
         self.tool = tool = proposal.tool
         self.args = proposal.args
@@ -97,7 +75,7 @@ class _Judging:
         self.reasons.append(reason)
 
 
-def judge_proposal(data: bytes, *, settings: Settings, links: Links | None = None) -> ProposalVerdict:
+def judge_proposal(data: bytes, *, settings: Settings, links: Project | None = None) -> ProposalVerdict:
     """The verdict on the bytes of a proposal. Never raises because of their content.
 
     `links` resolves paths in the project; without it paths are judged only by their spelling.
@@ -122,7 +100,7 @@ def _stands_there(problem: FormProblem, part: Proposal) -> bool:
     return steps[1] != "args" or (len(steps) > 2 and steps[2] in part.args)
 
 
-def judge_form(proposal: Proposal, *, settings: Settings, links: Links | None = None) -> ProposalVerdict:
+def judge_form(proposal: Proposal, *, settings: Settings, links: Project | None = None) -> ProposalVerdict:
     """The verdict on a proposal whose form is valid: only the semantic rules."""
     at = _Judging(proposal, settings, links)
     for check in _CHECKS[at.tool.name]:
@@ -151,9 +129,9 @@ def _check_blanks(at: _Judging) -> None:
     task = at.proposal.said("task")
     if task is not None and not _says(task):
         at.reject("/task", "blank", "must say something")
-    for name in at.tool.not_blank:
-        # Only an open tool's argument can be no text here, and then it is refused for that.
-        if isinstance(at.args.get(name), str) and not _says(at.text(name)):
+    for name, field in at.tool.fields.items():
+        # Only an open tool's argument can be another type than text here, and then it is refused for that.
+        if field.not_blank and isinstance(at.args.get(name), str) and not _says(at.text(name)):
             at.reject(f"/args/{name}", "blank", "must say something")
 
 
@@ -170,7 +148,7 @@ def _check_risk(at: _Judging) -> None:
 
 def _check_paths(at: _Judging) -> None:
     writing = at.tool.name in _WRITING
-    for name in at.tool.paths:
+    for name in (name for name, field in at.tool.fields.items() if field.path):
         path = _path(at, f"/args/{name}", at.text(name), writing=writing)
         if path is not None:
             at.paths[name] = path
@@ -312,7 +290,7 @@ def _checks(tool: ProposalTool) -> Sequence[Callable[[_Judging], None]]:
     found = [_check_blanks]
     if tool.least is not None:
         found.append(_check_risk)
-    if tool.paths:
+    if any(field.path for field in tool.fields.values()):
         found.append(_check_paths)
     if "url" in tool.fields:
         found.append(_check_url)

@@ -35,14 +35,7 @@ from threegate.core.forms import FORMS, Form
 from threegate.core.plugins import Place
 from threegate.core.record import Record, schema_of
 from threegate.core.workspace import Workspace
-from threegate.plugins.serve.answers import (
-    Alive,
-    ContractDecision,
-    Decision,
-    Error,
-    Ready,
-    schema_part,
-)
+from threegate.plugins.serve.answers import Alive, ContractDecision, Decision, Error, Ready, schema_part
 from threegate.plugins.serve.docs_page import CONTENT_SECURITY_POLICY, render_docs
 from threegate.plugins.serve.event_examples import EXAMPLES
 from threegate.plugins.serve.rate_limit import RateLimit
@@ -178,11 +171,7 @@ def create_app(options: HttpOptions) -> FastAPI:
         data = await _body_of(request, options)
         try:
             result = check_bytes(
-                data,
-                now=options.now(),
-                evidence_mode=options.evidence_mode,
-                log=options.log,
-                surface="http",
+                data, now=options.now(), evidence_mode=options.evidence_mode, log=options.log, surface="http"
             )
         except OSError:
             raise _not_recorded() from None
@@ -295,12 +284,7 @@ def _judging(answer: type[Record], *statuses: int, unread: tuple[str, type[Recor
     found[503]["description"] = "The decision could not be made or recorded: do not execute."
     if unread is not None:
         found[400] |= {"description": f"{unread[0]}; or not an HTTP/1.1 request.", "model": unread[1]}
-    return {
-        "tags": ["decision"],
-        "response_model": answer,
-        "response_description": "A decision.",
-        "responses": found,
-    }
+    return {"tags": ["decision"], "response_model": answer, "response_description": "A decision.", "responses": found}
 
 
 def _body(schema: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -19,11 +19,7 @@ _KEEP_ALIVE_SECONDS = 5
 
 
 def serve(
-    listener: socket.socket,
-    app: ASGIApp,
-    *,
-    ready: Callable[[str], None],
-    certificate: tuple[Path, Path] | None = None,
+    listener: socket.socket, app: ASGIApp, *, ready: Callable[[str], None], certificate: tuple[Path, Path] | None = None
 ) -> None:
     """Serve until SIGINT or SIGTERM. `ready` is called with the URL before the first request is accepted.
 

@@ -15,22 +15,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from mcp.server import Server
-from mcp_types import (
-    CallToolResult,
-    ListToolsResult,
-    TextContent,
-    Tool,
-    ToolAnnotations,
-)
+from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 from pydantic import ConfigDict
 
 from threegate import __version__
-from threegate.aana import (
-    AANA_PRE_TOOL_CHECK_TOOL,
-    DecisionLog,
-    EvidenceMode,
-    handle_aana_pre_tool_check,
-)
+from threegate.aana import AANA_PRE_TOOL_CHECK_TOOL, DecisionLog, EvidenceMode, handle_aana_pre_tool_check
 from threegate.contracts.contract_line import ContractLine
 from threegate.core.errors import ThreeGateError
 from threegate.core.record import Record, schema_of, without_null
@@ -303,9 +292,7 @@ def server_tools(offered: Mapping[str, OfferedTool]) -> list[Tool]:
 
 def _answered(value: dict[str, Any], *, is_error: bool = False) -> CallToolResult:
     return CallToolResult(
-        content=[TextContent(type="text", text=json.dumps(value))],
-        structured_content=value,
-        is_error=is_error,
+        content=[TextContent(type="text", text=json.dumps(value))], structured_content=value, is_error=is_error
     )
 
 
@@ -316,11 +303,7 @@ def _given(result: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     if (error := result.get("error")) is not None:
         text = f"the server refused the call: {json.dumps(error)}"
         structured = {"error": error}
-        result = {
-            "content": [{"type": "text", "text": text}],
-            "structuredContent": structured,
-            "isError": True,
-        }
+        result = {"content": [{"type": "text", "text": text}], "structuredContent": structured, "isError": True}
     meta = {**result.get("_meta", {}), "threegate/request": about}
     value = {key: item for key, item in result.items() if key in ("content", "structuredContent", "isError")}
     return {**value, "_meta": meta}

@@ -21,13 +21,7 @@ class RateLimit:
     seconds.
     """
 
-    def __init__(
-        self,
-        per_minute: int,
-        *,
-        clock: Callable[[], float],
-        clients: int = limits.SERVE_CLIENTS,
-    ) -> None:
+    def __init__(self, per_minute: int, *, clock: Callable[[], float], clients: int = limits.SERVE_CLIENTS) -> None:
         """All buckets start full."""
         self._capacity = float(per_minute)
         self._clock = clock
