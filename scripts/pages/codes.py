@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
+from threegate.contracts.codes import CODES
 from threegate.contracts.reasons import REASONS
 from threegate.daemon.draft_findings import DRAFT_RULES
 from threegate.judgement.judge import WAITING_CODES
@@ -43,13 +44,9 @@ def _lines() -> Iterator[str]:
     yield "This page explains every code that a screen, a file or an exit shows, and what to do about it."
     yield ""
     yield (
-        "`threegate explain CODE` prints the same. Rules of gate 1 (TG…) are in [rules.md](rules.md), diagnostics "
-        "of contract files in"
+        "`threegate explain CODE` prints the same. Rules of gate 1 (TG…) are in [rules.md](rules.md), kinds of event in"
     )
-    yield (
-        "[contracts.md](contracts.md), kinds of event in [events.md](events.md). `scripts/generate_docs.py` makes "
-        "this page."
-    )
+    yield "[events.md](events.md). `scripts/generate_docs.py` makes this page."
     yield from _table("Exit codes of the command", "exit code", EXITS)
     known = get_args(ToolResult.model_fields["status"].annotation)
     yield from _table("Status of a result", "status", {name: STATUSES[name] for name in known})
@@ -61,6 +58,10 @@ def _lines() -> Iterator[str]:
     yield from _table("Gate 3a: the Agent Action Contract", "blocker", AANA)
     yield from _table("AANA: routes", "route", ROUTES)
     yield from _table("Gate 3b: contracts", "reason", REASONS)
+    diagnostics = {code: entry.help for code, entry in CODES.items() if entry.severity == "error"}
+    warnings = {code: entry.help for code, entry in CODES.items() if entry.severity != "error"}
+    yield from _table("Diagnostics of contract files", "error", diagnostics)
+    yield from _table("Warnings of contract files", "warning", warnings)
     yield from _table("Verdicts: states", "state", STATES)
     yield from _table("Proposals", "code", PROPOSALS)
     yield from _table("What a worker refuses (cluster.md)", "code", WORKER)

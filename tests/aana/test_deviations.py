@@ -19,7 +19,7 @@ from threegate import aana
 from threegate.aana import vocabulary
 
 NOW = datetime(2026, 5, 10, tzinfo=UTC)
-DOCS = Path(__file__).parents[2] / "docs" / "aana.md"
+DOCS = Path(__file__).parents[2] / "docs" / "spec" / "3-aana.md"
 
 
 def reference(**changes: Any) -> dict[str, Any]:
@@ -656,7 +656,7 @@ def test_what_is_malformed_for_us_alone_is_named() -> None:
 def test_every_deviation_has_its_line_in_the_docs() -> None:
     text = DOCS.read_text()
     for number in range(1, 17):
-        assert re.search(rf"^\| D{number} \| \S", text, re.M), f"docs/aana.md has no line for D{number}"
+        assert re.search(rf"^\| D{number} \| \S", text, re.M), f"docs/spec/3-aana.md has no line for D{number}"
 
 
 def test_the_events_of_this_module_are_not_changed_by_the_gate() -> None:

@@ -197,7 +197,7 @@ def explain(
     elif code in REASONS:
         severity, text = "reason of a decision", REASONS[code]
     else:
-        raise InvalidInput(f"{code}: no such code; see docs/contracts.md")
+        raise InvalidInput(f"{code}: no such code; see docs/codes.md")
     if wants_json(json_):
         emit_json({"code": code, "severity": severity, "help": text})
     else:

@@ -44,7 +44,7 @@ CODES: Final[dict[str, Code]] = {
     "UNKNOWN_FIELD": _error("No such field exists here; an unknown rule would be a rule that never holds."),
     "MISSING_FIELD": _error("A required field is not there; `threegate contracts new TOOL` shows them all."),
     "BAD_TYPE": _error("The value has another type, or is none of the allowed values."),
-    "UNKNOWN_OPERATOR": _error("This place does not know that operator; docs/contracts.md lists them by place."),
+    "UNKNOWN_OPERATOR": _error("This place does not know that operator; docs/spec/4-contracts.md lists them."),
     "NO_OPERATOR": _error("An entry without an operator checks nothing; say what must hold at the path."),
     "BAD_JSONPATH": _error(
         "The path is no JSONPath (RFC 9535) of the kind that is evaluated here: it starts with $, and filters "
@@ -56,7 +56,7 @@ CODES: Final[dict[str, Code]] = {
     ),
     "BAD_OPERAND": _error(
         "No value could ever fulfil this operand: a path, host, domain or text is written in a spelling that is never "
-        "judged. Write it plainly, as docs/contracts.md shows."
+        "judged. Write it plainly, as docs/spec/4-contracts.md shows."
     ),
     "LIMIT_NOT_POSITIVE": _error("A limit of zero or less would block everything or nothing; give a positive number."),
     "DUPLICATE_NAME": _error("Names of phases, aggregates, envelopes, checkpoints, roles and cases are unique."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _TEXT = """\
-# What the tool {tool} may do. Every field: docs/contracts.md. Check: threegate contracts check
+# What the tool {tool} may do. Every field: docs/spec/4-contracts.md. Check: threegate contracts check
 tool: {tool}
 # schema_version: "1.1"         # adds not, starts_with, ends_with, glob, under, host_in, email_domain_in,
 #                               # equals_arg, from_output
