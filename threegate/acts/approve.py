@@ -334,7 +334,7 @@ def _payload(
         **owner_fields(reviewed.owner),
         draft_sha256=reviewed.request.sha256,
         from_=reviewed.draft.path.parent.name,
-        proposal_sha256=reviewed.proposal_sha256,
+        proposal_sha256=reviewed.job.proposal_sha256,
         risk=sealed.job.effective_risk,
         reason=reason,
     )

@@ -1,9 +1,9 @@
-"""What a request asks for: one action. Each kind of action answers what differs between them; two are here, the others
-are in the folders of what they are for.
+"""What a request asks for: one action, with everything that differs between the kinds. Two kinds are here, the others
+in the folders of their plugins.
 
 Invariant: the fields of an action are exactly what its kind of request has, so no field is empty because another
-kind has it. What an action says of itself to the gates, the Job and a grant is decided by its fields alone, and each
-kind says it itself: what a gate asks has no answer here that a new kind could inherit.
+kind has it. What it says of itself to the gates, the Job and a grant depends on its fields alone, and each kind says
+it itself: what a gate asks is abstract here, so that no new kind inherits an answer.
 """
 
 from __future__ import annotations
@@ -208,6 +208,7 @@ class _Code(Action):
     """The request's own code runs in a sandbox. What it does is on the screen, or its exposure says that it is not."""
 
     __slots__ = ()
+    # Each run begins with nothing, in a sandbox that has the request's network only, and changes no project.
     runs_code: ClassVar[bool] = True
     grouped: ClassVar[bool] = True
     least_category: ClassVar[Category] = "public_read"
@@ -216,21 +217,17 @@ class _Code(Action):
     never_replayed: ClassVar[str] = ""
 
     def may_change(self, project: str | None) -> bool:
-        """It changes none."""
         return True
 
     @property
     def stateful(self) -> bool:
-        """Each run begins with nothing."""
         return False
 
     @property
     def sends_out(self) -> bool:
-        """The sandbox has the request's network only."""
         return False
 
     def risks(self) -> tuple[tuple[Risk, bool, str], ...]:
-        """None beside those of its exposure and its network."""
         return ()
 
 
@@ -243,7 +240,6 @@ class Command(_Code):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of the command."""
         return self.argv
 
     def without_open(self) -> Command:
@@ -251,14 +247,12 @@ class Command(_Code):
         return Command(())
 
     def python(self) -> tuple[str, Callable[[str], Action]] | None:
-        """The code after ``python3 -c``."""
         words = self.argv
         if len(words) > 2 and words[0] in ("python", "python3") and words[1] == "-c":
             return words[2], lambda code: Command((*words[:2], code, *words[3:]))
         return None
 
     def replaced(self, old: str, new: str) -> Command:
-        """The same with a text replaced in every word."""
         return Command(tuple(word.replace(old, new) for word in self.argv))
 
     def texts(self) -> tuple[ActionText, ...]:
@@ -267,16 +261,13 @@ class Command(_Code):
         return (ActionText("command", "\n".join(self.argv), head),)
 
     def body(self, inputs: Sequence[Input]) -> Iterator[str]:
-        """Command and Input Files."""
         yield from ("## Command", "", shlex.join(self.argv), "", "## Input Files", "")
         yield from [f"- /in/{item.name} sha256:{item.sha256}" for item in inputs] or ["none"]
 
     def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure:
-        """As the table of programs says."""
         return command_exposure(self.argv, workdir, inputs)
 
     def meaning(self) -> dict[str, Any]:
-        """The words as they are."""
         return {**NO_CODE, "argv": list(self.argv)}
 
     def gate_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,16 +287,13 @@ class Script(_Code):
 
     @property
     def source(self) -> str:
-        """The text of the code block."""
         return self.code
 
     @property
     def variables(self) -> str:
-        """The text of the Inputs (JSON) block."""
         return self.vars_json or ""
 
     def values(self) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-        """Each value of the Inputs (JSON)."""
         return (((name,), value) for name, value in json.loads(self.variables or "{}").items())
 
     def without_open(self) -> Script:
@@ -313,11 +301,9 @@ class Script(_Code):
         return Script(self.code)
 
     def python(self) -> tuple[str, Callable[[str], Action]]:
-        """The code block."""
         return self.code, lambda code: Script(code, self.vars_json)
 
     def replaced(self, old: str, new: str) -> Script:
-        """The same with a text replaced in the code."""
         return Script(self.code.replace(old, new), self.vars_json)
 
     def texts(self) -> tuple[ActionText, ...]:
@@ -330,13 +316,11 @@ class Script(_Code):
         return code, ActionText("Inputs", self.vars_json, head, listing=False)
 
     def body(self, inputs: Sequence[Input]) -> Iterator[str]:
-        """Code and Inputs (JSON)."""
         yield from ("## Code", "", *fenced(self.code, "python"))
         if self.vars_json is not None:
             yield from ("", "## Inputs (JSON)", "", *fenced(self.vars_json, "json"))
 
     def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure:
-        """All of it is on the screen."""
         return Exposure("transparent", "the code is in the request")
 
     def meaning(self) -> dict[str, Any]:

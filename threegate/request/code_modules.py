@@ -11,6 +11,12 @@ from typing import Final
 
 from threegate.request.command.programs import names
 
+_PATH: Final = names(
+    """abspath altsep basename commonpath commonprefix curdir defpath devnull dirname exists expanduser
+    expandvars extsep getatime getctime getmtime getsize isabs isdir isfile islink ismount join lexists
+    normcase normpath pardir pathsep realpath relpath samefile samestat sep split splitdrive splitext
+    supports_unicode_filenames"""
+)
 MONTY_NAMES: Final[Mapping[str, frozenset[str]]] = {
     "asyncio": names("gather run sleep"),
     "base64": names(
@@ -58,19 +64,9 @@ MONTY_NAMES: Final[Mapping[str, frozenset[str]]] = {
         """altsep chdir curdir defpath devnull extsep fspath getcwd getcwdb getenv linesep listdir makedirs
         mkdir name pardir path pathsep remove rename replace rmdir scandir sep stat unlink urandom walk"""
     ),
-    "os.path": names(
-        """abspath altsep basename commonpath commonprefix curdir defpath devnull dirname exists expanduser
-        expandvars extsep getatime getctime getmtime getsize isabs isdir isfile islink ismount join lexists
-        normcase normpath pardir pathsep realpath relpath samefile samestat sep split splitdrive splitext
-        supports_unicode_filenames"""
-    ),
+    "os.path": _PATH,
     "pathlib": names("Path"),
-    "posixpath": names(
-        """abspath altsep basename commonpath commonprefix curdir defpath devnull dirname exists expanduser
-        expandvars extsep getatime getctime getmtime getsize isabs isdir isfile islink ismount join lexists
-        normcase normpath pardir pathsep realpath relpath samefile samestat sep split splitdrive splitext
-        supports_unicode_filenames"""
-    ),
+    "posixpath": _PATH,
     "random": names(
         """Random betavariate choice choices expovariate gammavariate gauss getrandbits getstate lognormvariate
         normalvariate paretovariate randbytes randint random randrange sample seed setstate shuffle

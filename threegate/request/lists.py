@@ -26,19 +26,45 @@ def read_inputs(node: YamlNode, findings: Findings) -> tuple[InputFile, ...]:
         fields = _mapping(entry, "TG150", ("name", "sha256", "unpack"), findings)
         if fields is None:
             continue
-        name = _input_name(entry, fields, findings)
-        sha256 = _input_hash(entry, fields, findings)
-        unpack = _input_unpack(fields, name, findings)
-        if name is None or sha256 is None or unpack is None:
+        problems = list(_input_problems(entry, fields))
+        for problem in problems:
+            findings.at(*problem)
+        if problems:
             continue
-        shown = name.removesuffix(".tar") if unpack else name
-        for seen in {name, shown}:
+        name, unpack = fields["name"].value, "unpack" in fields and fields["unpack"].value
+        for seen in {name, name.removesuffix(".tar") if unpack else name}:
             if seen in taken:
                 message = f"this name is taken by the input on line {taken[seen]}; each appears once below /in"
                 findings.at("TG154", fields["name"], message)
             taken.setdefault(seen, fields["name"].line)
-        read.append(InputFile(name, sha256, unpack))
+        read.append(InputFile(name, fields["sha256"].value, unpack))
     return tuple(read)
+
+
+def _input_problems(entry: YamlNode, fields: dict[str, YamlNode]) -> Iterator[tuple[str, YamlNode, str]]:
+    """What is wrong with an entry: the rule, where, and what."""
+    name, sha256, unpack = (fields.get(key) for key in ("name", "sha256", "unpack"))
+    known: str | None = None
+    if name is None:
+        yield "TG150", entry, "an input needs a name"
+    elif not isinstance(name.value, str):
+        yield "TG151", name, "an input's name is text; put it in quotes"
+    elif (wrong := check_file_name(name.value)) is not None:
+        yield "TG151", name, f"an input's name {wrong}"
+    else:
+        known = name.value
+    if sha256 is None:
+        yield "TG152", entry, "an input needs its sha256; take it from: sha256sum FILE"
+    elif not SHA256.fullmatch(sha256.text):
+        yield "TG152", sha256, "sha256 must be 64 lower-case hex digits, from: sha256sum FILE"
+    elif not isinstance(sha256.value, str):
+        yield "TG152", sha256, "this sha256 reads as a number; put it in quotes"
+    if unpack is None:
+        return
+    if not isinstance(unpack.value, bool):
+        yield "TG153", unpack, "unpack is true or false"
+    elif unpack.value and known is not None and (not known.endswith(".tar") or known in (".tar", "..tar", "...tar")):
+        yield "TG153", unpack, "only a <stem>.tar can be unpacked"
 
 
 def read_outputs(node: YamlNode, findings: Findings) -> tuple[OutputFile, ...]:
@@ -131,44 +157,3 @@ def _mapping(entry: YamlNode, rule: str, known: tuple[str, ...], findings: Findi
         else:
             findings.at("TG120", key, f"unknown key; an entry has {', '.join(known)}")
     return fields
-
-
-def _input_name(entry: YamlNode, fields: dict[str, YamlNode], findings: Findings) -> str | None:
-    node = fields.get("name")
-    if node is None:
-        findings.at("TG150", entry, "an input needs a name")
-        return None
-    if not isinstance(node.value, str):
-        findings.at("TG151", node, "an input's name is text; put it in quotes")
-        return None
-    if (wrong := check_file_name(node.value)) is not None:
-        findings.at("TG151", node, f"an input's name {wrong}")
-        return None
-    return node.value
-
-
-def _input_hash(entry: YamlNode, fields: dict[str, YamlNode], findings: Findings) -> str | None:
-    node = fields.get("sha256")
-    if node is None:
-        findings.at("TG152", entry, "an input needs its sha256; take it from: sha256sum FILE")
-        return None
-    if not SHA256.fullmatch(node.text):
-        findings.at("TG152", node, "sha256 must be 64 lower-case hex digits, from: sha256sum FILE")
-        return None
-    if not isinstance(node.value, str):
-        findings.at("TG152", node, "this sha256 reads as a number; put it in quotes")
-        return None
-    return node.value
-
-
-def _input_unpack(fields: dict[str, YamlNode], name: str | None, findings: Findings) -> bool | None:
-    node = fields.get("unpack")
-    if node is None:
-        return False
-    if not isinstance(node.value, bool):
-        findings.at("TG153", node, "unpack is true or false")
-        return None
-    if node.value and name is not None and (not name.endswith(".tar") or name.removesuffix(".tar") in ("", ".", "..")):
-        findings.at("TG153", node, "only a <stem>.tar can be unpacked")
-        return None
-    return node.value

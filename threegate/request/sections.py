@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -26,8 +27,10 @@ from threegate.request.model import InputFile, OutputFile
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 _FENCE_OPENS = re.compile(r" {0,3}(?:(`{3,})[^`]*|(~{3,}).*)$")
 _FENCE_CLOSES = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*$")
-_RAW_HTML = re.compile(r"<[A-Za-z/!?]")
-_IMAGE = re.compile(r"!\[")
+_PROSE_RULES = (
+    ("TG208", re.compile(r"<[A-Za-z/!?]"), "this reads as raw HTML; put a blank after '<' or write it in words"),
+    ("TG210", re.compile(r"!\["), "images are not allowed; name the file in words"),
+)
 
 _MARKDOWN = MarkdownIt("commonmark")
 _MARKDOWN.core.ruler.enableOnly(["normalize", "block"])
@@ -53,7 +56,7 @@ class BodySection:
 
     def line_of(self, token: Token) -> int:
         """The line of the file that a block starts on."""
-        return self.offset + (token.map[0] if token.map else 0)
+        return self.offset + _start(token)
 
 
 def lines_outside_fences(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -81,66 +84,55 @@ def read_sections(
 ) -> dict[str, BodySection] | None:
     """Split the body into sections by name; problems go to `findings`. None where the headings cannot be trusted."""
     env: dict[str, Any] = {}
+    trusted = True
     scanned = {index for index, line in lines_outside_fences(lines) if "#" in line[:4] and _HEADING.match(line)}
     if len(scanned) > 2 * len(backend.sections):
-        findings.add(
-            "TG201",
-            first_line + min(scanned),
-            1,
-            f"{len(scanned)} headings; the sections are {_names(backend)}",
-        )
+        message = f"{len(scanned)} headings; the sections are {_names(backend)}"
+        findings.add("TG201", first_line + min(scanned), 1, message)
         return None
     tokens = _MARKDOWN.parse("\n".join(lines), env)
     for reference in (*env.get("references", {}).values(), *env.get("duplicate_refs", ())):
         line = first_line + reference["map"][0]
         findings.add("TG209", line, 1, "a link reference definition is invisible when shown; write the address out")
     headings = [token for token in tokens if token.type == "heading_open"]
-    if not _headings_agree(headings, scanned, lines, first_line, findings):
-        return None
-    return _split(tokens, lines, first_line, backend, findings)
+    for token in headings:
+        index = _start(token)
+        if token.level or token.markup != "##" or not lines[index].startswith("## "):
+            message = "headings are '## Name' at column 1: no other level, no underlines, not in lists or quotes"
+            findings.add("TG205", first_line + index, 1, message)
+            trusted = False
+    for index in sorted(scanned ^ set(map(_start, headings))):
+        message = "what looks like a heading here is none for Markdown, or the other way round; take the line out"
+        findings.add("TG207", first_line + index, 1, message)
+        trusted = False
+    return _split(tokens, lines, first_line, backend, findings) if trusted else None
+
+
+def _start(token: Token) -> int:
+    """The line of the body that a block starts on, from 0."""
+    return token.map[0] if token.map else 0
 
 
 def _names(backend: Backend) -> str:
     return ", ".join(f"## {name}" for name in backend.sections)
 
 
-def _headings_agree(
-    headings: Sequence[Token], scanned: set[int], lines: Sequence[str], first_line: int, findings: Findings
-) -> bool:
-    """Whether both readers see the same headings, all of the one form that is allowed."""
-    good = True
-    found = set()
-    for token in headings:
-        index = token.map[0] if token.map else 0
-        found.add(index)
-        if token.level or token.markup != "##" or not lines[index].startswith("## "):
-            message = "headings are '## Name' at column 1: no other level, no underlines, not in lists or quotes"
-            findings.add("TG205", first_line + index, 1, message)
-            good = False
-    for index in sorted(scanned ^ found):
-        message = "what looks like a heading here is none for Markdown, or the other way round; take the line out"
-        findings.add("TG207", first_line + index, 1, message)
-        good = False
-    return good
-
-
 def _split(
-    tokens: Sequence[Token],
-    lines: Sequence[str],
-    first_line: int,
-    backend: Backend,
-    findings: Findings,
+    tokens: Sequence[Token], lines: Sequence[str], first_line: int, backend: Backend, findings: Findings
 ) -> dict[str, BodySection]:
     expected = backend.sections
     sections: dict[str, BodySection] = {}
     starts = [number for number, token in enumerate(tokens) if token.type == "heading_open"]
     _check_blocks(tokens[: starts[0] if starts else len(tokens)], "", lines, first_line, findings)
     if tokens and (not starts or starts[0] > 0):
-        line = first_line + (tokens[0].map[0] if tokens[0].map else 0)
-        findings.add("TG206", line, 1, f"text before the first section; the body starts with ## {expected[0]}")
+        findings.add(
+            "TG206",
+            first_line + _start(tokens[0]),
+            1,
+            f"text before the first section; the body starts with ## {expected[0]}",
+        )
     last = -1
-    for number, start in enumerate(starts):
-        end = starts[number + 1] if number + 1 < len(starts) else len(tokens)
+    for start, end in pairwise((*starts, len(tokens))):
         heading_map = tokens[start].map or [0, 0]
         next_map = tokens[end].map if end < len(tokens) else None
         name = lines[heading_map[0]].removeprefix("## ").rstrip(" \t")
@@ -205,12 +197,6 @@ def _check_blocks(
                         findings.add(rule, first_line + index, match.start() + 1, message)
 
 
-_PROSE_RULES = (
-    ("TG208", _RAW_HTML, "this reads as raw HTML; put a blank after '<' or write it in words"),
-    ("TG210", _IMAGE, "images are not allowed; name the file in words"),
-)
-
-
 _BACKQUOTED = re.compile(r"`([^`]+)`(?:[ \t]+(.*))?", re.DOTALL)
 _HASH = re.compile(r"\bsha[-_]?256(?![0-9A-Za-z])", re.IGNORECASE)
 _HASH_VALUE = re.compile(r"\bsha[-_]?256[ \t:=`'\"*()]{1,8}([0-9a-f]{64})(?![0-9A-Za-z])", re.IGNORECASE)
@@ -252,6 +238,23 @@ class ListedFile:
     line: int
 
 
+_BLOCKS = {
+    "fence": "a code fence",
+    "code_block": "an indented block",
+    "bullet_list_open": "a list",
+    "ordered_list_open": "a list",
+    "blockquote_open": "a quote",
+    "html_block": "HTML",
+}
+"""What is no plain text, as a message names it."""
+_PLAIN_LIST = {
+    (f"{block}_{end}", level)
+    for level, block in enumerate(("bullet_list", "list_item", "paragraph"))
+    for end in ("open", "close")
+} | {("inline", 3)}
+"""The blocks of a list of one level, with how deep they are. In an item may be one paragraph."""
+
+
 def read_command_line(section: BodySection, findings: Findings) -> Piece | None:
     """The one line of the command."""
     kinds = [token.type for token in section.tokens]
@@ -269,17 +272,7 @@ def read_command_line(section: BodySection, findings: Findings) -> Piece | None:
 
 
 def _what(kinds: Sequence[str], lines: int) -> str:
-    for kind, words in (
-        ("fence", "a code fence"),
-        ("code_block", "an indented block"),
-        ("bullet_list_open", "a list"),
-        ("ordered_list_open", "a list"),
-        ("blockquote_open", "a quote"),
-        ("html_block", "HTML"),
-    ):
-        if kind in kinds:
-            return words
-    return f"{lines} lines"
+    return next((words for kind, words in _BLOCKS.items() if kind in kinds), f"{lines} lines")
 
 
 def read_block(section: BodySection, rule: str, info: str, findings: Findings) -> Piece | None:
@@ -317,22 +310,17 @@ def read_file_list(section: BodySection, rule: str, prefix: str, findings: Findi
     words = [line.strip(" \t") for line in section.lines if line.strip()]
     if len(words) == 1 and words[0].removeprefix("- ").strip(" .").casefold() == "none":
         return ()
-    depth = 0
-    expect = "bullet_list_open"
+    before = ""
     for token in section.tokens:
-        kind = token.type
-        if kind in ("bullet_list_close", "list_item_close", "paragraph_close"):
-            depth -= 1
-            expect = {0: "bullet_list_open", 1: "list_item_open", 2: "list_item_close"}[depth]
-            continue
-        if kind != expect:
+        if (token.type, token.level) not in _PLAIN_LIST or (before, token.type) == (
+            "paragraph_close",
+            "paragraph_open",
+        ):
             findings.add(rule, section.line_of(token), 1, f"{section.name} is a plain list: {what}")
             return None
-        if kind == "inline":
+        if token.type == "inline":
             files.append(_listed(token.content, section.line_of(token)))
-            continue
-        depth += 1
-        expect = {1: "list_item_open", 2: "paragraph_open", 3: "inline"}[depth]
+        before = token.type
     if not files:
         findings.add(rule, section.heading, 1, f"the section is empty: {what}")
         return None
@@ -370,21 +358,13 @@ def _check_input_list(
     for entry in files:
         name = entry.path.removeprefix("/in/").rstrip("/")
         if not entry.path.startswith("/in/") or not FILE_NAME.fullmatch(name) or name in (".", ".."):
-            findings.add(
-                "TG230",
-                entry.line,
-                3,
-                "an input is listed as /in/<name>, the name it has in the front matter",
-            )
+            message = "an input is listed as /in/<name>, the name it has in the front matter"
+            findings.add("TG230", entry.line, 3, message)
             continue
         found = declared.get(entry.path)
         if found is None:
-            findings.add(
-                "TG231",
-                entry.line,
-                3,
-                "this file is not among the inputs of the front matter; declare it there",
-            )
+            message = "this file is not among the inputs of the front matter; declare it there"
+            findings.add("TG231", entry.line, 3, message)
             continue
         if found.name in listed:
             findings.add("TG231", entry.line, 3, f"this input is listed twice; first on line {listed[found.name]}")
@@ -400,10 +380,7 @@ def _check_input_list(
 
 
 def merge_outputs(
-    files: Sequence[ListedFile],
-    declared: Sequence[OutputFile] | None,
-    findings: Findings,
-    section: BodySection,
+    files: Sequence[ListedFile], declared: Sequence[OutputFile] | None, findings: Findings, section: BodySection
 ) -> tuple[OutputFile, ...]:
     """The expected outputs of the body, which must be those of `outputs_expected` where that is given."""
     read: dict[str, OutputFile] = {}
@@ -440,8 +417,7 @@ def read_risk(section: BodySection, network: str | None, findings: Findings) -> 
         if section.first_line + index not in fenced and (match := _LABEL.fullmatch(text)) is not None:
             marks.append((match[1].casefold(), index, match[2]))
     answers: dict[str, tuple[int, str]] = {}
-    for number, (label, index, first) in enumerate(marks):
-        end = marks[number + 1][1] if number + 1 < len(marks) else len(section.lines)
+    for (label, index, first), (_, end, _) in pairwise((*marks, ("", len(section.lines), ""))):
         line = section.first_line + index
         if label in answers:
             findings.add("TG251", line, 1, f"'{label.capitalize()}:' stands twice; say it once")

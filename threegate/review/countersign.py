@@ -22,14 +22,13 @@ from threegate.approval.statement import Countersignature, SignedApproval, forma
 from threegate.core import durable
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError
-from threegate.judgement.judge import assess
 from threegate.launch.approved_file import Approved, Unrunnable, facts_of_approved, read_approved
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import batch_place
 from threegate.review.compare import differs_from_last
 from threegate.review.draft_group import Group, why_alone
 from threegate.review.input_copies import InputCopy
-from threegate.review.reviewed_draft import Draft, ReviewedDraft, refuse_bad_clock
+from threegate.review.reviewed_draft import Draft, ReviewedDraft, assess_on_trial, refuse_bad_clock
 from threegate.trail import moves, payloads
 
 _MODE = 0o600
@@ -161,20 +160,8 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
         request=request,
         job=job,
         inputs=copies,
-        assessment=assess(
-            request,
-            job,
-            context.policy,
-            decision,
-            authorization="confirmed",
-            approval_sha256="0" * 64,
-            approved_utc=request.approved_utc,
-            side_effect_above_read=context.contracts.write_class(context.policy, request),
-            now=now,
-        ),
-        owner=owner,
+        assessment=assess_on_trial(context, request, job, decision, now, approved_utc=request.approved_utc),
         run=run,
-        proposal_sha256=job.proposal_sha256,
         now=now,
         differs=differs_from_last(context.workspace, request),
         bound=approved.bound,

@@ -7,14 +7,15 @@ file is not read again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from threegate.contracts.reasons import PASSING
+from threegate.contracts.state import Decision
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.file_names import is_request_name
@@ -26,10 +27,10 @@ from threegate.launch.approved_file import refuse_other_project
 from threegate.launch.context import Context
 from threegate.request.backend import BACKENDS, Binding, Bound
 from threegate.request.job import Job, build_job
-from threegate.request.model import Delivery, Request
+from threegate.request.model import Delivery, InputFile, Request
 from threegate.request.reader import read_request
 from threegate.request.report import Report
-from threegate.request.shown_whole import unread_inputs
+from threegate.request.shown_whole import OpenInput, unread_inputs
 from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
 from threegate.review.compare import differs_from_last
@@ -43,13 +44,8 @@ from threegate.trail.payloads import Rejected
 from threegate.trail.payloads.payload import Owner
 from threegate.trail.trail import LockedTrail
 
-if TYPE_CHECKING:
-    pass
-
 DRAFT_EXPIRED = "draft_expired"
 """Why a draft was refused that no operator decided on within `approval.draft_ttl`."""
-_HELPED = {"contracts_do_not_compile": "check"}
-"""Reasons for which the fix is another command than `contracts explain`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +56,14 @@ class Draft:
     data: bytes
     identity: tuple[int, ...]
     owner: Owner | None
-    """Who owns the draft: the file's owner, or the run in whose inbox it is."""
-
+    """The requester: the file's owner, the run in whose inbox it is, or for a draft made from a proposal, whoever the
+    trail names.
+    """
     placed: PlacedDraft | None = None
     """Set if it is never signed; `path` is then only where it is listed, and there is no file."""
 
     def expires_utc(self, ttl: int) -> datetime:
-        """When it is refused if no operator decides: `ttl` seconds after its file last changed, by the change
-        time, which cannot be set.
-        """
+        """When it is refused if no operator decides: `ttl` seconds after its change time, which nobody can set."""
         return expiry(self.identity[-1], ttl)
 
 
@@ -87,11 +82,6 @@ class ReviewedDraft:
     job: Job
     inputs: tuple[InputCopy, ...]
     assessment: Assessment
-    owner: Owner | None
-    """Who drafted it: the owner of the draft, or for a draft made from a proposal, whoever the trail
-    names.
-    """
-    proposal_sha256: str | None
     now: datetime
     run: KnownRun | None
     """The agent run that drafted it; None if none did."""
@@ -106,16 +96,19 @@ class ReviewedDraft:
     image_has_program: bool | None = True
     """Whether the sandbox image has the program that argv starts with; None if that is not known."""
 
+    @property
+    def owner(self) -> Owner | None:
+        """Who drafted it."""
+        return self.draft.owner
+
 
 def find_draft(workspace: Workspace, which: str) -> Path:
     """The draft of an id, a file name or a path. Raises InvalidInput if none or more than one has the id."""
     given = Path(which)
     if given.parent != Path() or given.exists():
         return given
-    found = []
     placed = placed_named(workspace, which)
-    if placed is not None:
-        found.append(placed.listed(workspace))
+    found = [] if placed is None else [placed.listed(workspace)]
     for place in workspace.draft_folders():
         with workspace.hold(place) as held, held.entries() as entries:
             names = [entry.name for entry in entries if is_request_name(entry.name)]
@@ -125,9 +118,8 @@ def find_draft(workspace: Workspace, which: str) -> Path:
                 if which in (name, name.removesuffix(".md")) or which == _id_in(workspace, held, name)
             ]
     if len(found) > 1:
-        raise InvalidInput(
-            f"{which}: {len(found)} drafts have this id ({', '.join(p.name for p in found)}); name the file"
-        )
+        listed = ", ".join(path.name for path in found)
+        raise InvalidInput(f"{which}: {len(found)} drafts have this id ({listed}); name the file")
     return found[0] if found else given
 
 
@@ -155,10 +147,8 @@ def read_draft(workspace: Workspace, path: Path) -> Draft:
             data, facts = held.read(path.name, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    if placed is not None:
-        return Draft(folder / path.name, data, _identity(facts), placed.owner, placed)
-    owner = workspace.run_of(folder) or facts.st_uid
-    return Draft(folder / path.name, data, _identity(facts), owner)
+    owner = workspace.run_of(folder) or facts.st_uid if placed is None else placed.owner
+    return Draft(folder / path.name, data, _identity(facts), owner, placed)
 
 
 def _identity(facts: os.stat_result) -> tuple[int, ...]:
@@ -207,10 +197,10 @@ class ValidDraft(NamedTuple):
 
 
 def validate_draft(context: Context, draft: Draft) -> ValidDraft:
-    """Validate a draft with gate 1, as of now. Raises InvalidDraft, Refused (`not_yet_valid`,
-    `clock_went_back`), TrailError.
-    """
-    now = _now(context)
+    """Validate a draft with gate 1. Raises InvalidDraft, Refused (not_yet_valid, clock_went_back), TrailError."""
+    with context.trail.locked() as held:
+        refuse_bad_clock(held)
+        now = held.now
     report = context.read(draft.data, draft.path.name, "draft", now)
     request = report.request
     if request is None:
@@ -246,42 +236,25 @@ class InvalidDraft(InvalidInput):
         self.report = report
 
 
-def _now(context: Context) -> datetime:
-    with context.trail.locked() as held:
-        refuse_bad_clock(held)
-        return held.now
-
-
 def refuse_bad_clock(held: LockedTrail) -> None:
     """Refuse to sign while the clock is behind the trail. Raises Refused."""
     if held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS:
-        raise Refused(
-            "clock_went_back",
-            f"the clock is {held.clock_behind_seconds:.0f} s behind the trail; set it (timedatectl); nothing "
-            "is approved until then",
-        )
+        behind = f"the clock is {held.clock_behind_seconds:.0f} s behind the trail"
+        raise Refused("clock_went_back", f"{behind}; set it (timedatectl); nothing is approved until then")
 
 
 def _reviewed(
-    context: Context,
-    draft: Draft,
-    report: Report,
-    request: Request,
-    copies: tuple[InputCopy, ...],
-    compared: bool,
+    context: Context, draft: Draft, report: Report, request: Request, copies: tuple[InputCopy, ...], compared: bool
 ) -> ReviewedDraft:
     settings, contracts = context.policy.settings, context.contracts
     opened = {copy.name: copy for copy in copies}
-    _refuse_bad_tars(request, opened)
-    unread = unread_inputs(request, lambda item: opened[item.name].open())
-    bound = Binding(
-        context.workspace,
-        settings,
-        context.trail,
-        request,
-        lambda item: opened[item.name].open(),
-        draft.owner,
-    ).bound()
+
+    def open_input(item: InputFile) -> BinaryIO:
+        return opened[item.name].open()
+
+    _refuse_bad_tars(request, open_input)
+    unread = unread_inputs(request, open_input)
+    bound = Binding(context.workspace, settings, context.trail, request, open_input, draft.owner).bound()
     with context.trail.locked() as held:
         now = held.now
         history = held.index.history(request.request_id)
@@ -314,27 +287,14 @@ def _reviewed(
         run = held.index.run(draft.owner)
         refuse_other_project(request, run)
         decision = contracts.decide(held, context.policy, request, job, now, owner=draft.owner)
-    assessment = assess(
-        request,
-        job,
-        context.policy,
-        decision,
-        authorization="confirmed",
-        approval_sha256="0" * 64,
-        approved_utc=now,
-        side_effect_above_read=contracts.write_class(context.policy, request),
-        now=now,
-    )
     return ReviewedDraft(
         draft=draft,
         report=report,
         request=request,
         job=job,
         inputs=copies,
-        assessment=assessment,
-        owner=draft.owner,
+        assessment=assess_on_trial(context, request, job, decision, now, approved_utc=now),
         run=run,
-        proposal_sha256=proposal,
         now=now,
         differs=differs_from_last(context.workspace, request) if compared else None,
         bound=bound,
@@ -344,17 +304,39 @@ def _reviewed(
     )
 
 
-def _refuse_bad_tars(request: Request, copies: Mapping[str, InputCopy]) -> None:
+def assess_on_trial(
+    context: Context,
+    request: Request,
+    job: Job,
+    decision: Decision,
+    now: datetime,
+    *,
+    approved_utc: datetime | None,
+) -> Assessment:
+    """What the gates would say if an operator signed it."""
+    return assess(
+        request,
+        job,
+        context.policy,
+        decision,
+        authorization="confirmed",
+        approval_sha256="0" * 64,
+        approved_utc=approved_utc,
+        side_effect_above_read=context.contracts.write_class(context.policy, request),
+        now=now,
+    )
+
+
+def _refuse_bad_tars(request: Request, open_input: OpenInput) -> None:
     """An archive that cannot be unpacked is not signed. Raises Refused (input_unfit)."""
     for item in request.inputs:
         if item.unpack:
             try:
-                with copies[item.name].open() as stream:
+                with open_input(item) as stream:
                     read_tar(stream)
             except TarError as error:
-                raise Refused(
-                    "input_unfit", f"{item.name}: cannot be unpacked: {error}; ask for another archive"
-                ) from None
+                message = f"{item.name}: cannot be unpacked: {error}; ask for another archive"
+                raise Refused("input_unfit", message) from None
 
 
 def _is_in(path: Path, folder: Path) -> bool:
@@ -362,9 +344,7 @@ def _is_in(path: Path, folder: Path) -> bool:
 
 
 def refuse_judged(reviewed: ReviewedDraft) -> None:
-    """A request that the gates would refuse anyway is not signed (docs/spec/3-aana.md). Raises Refused with
-    the gate's code.
-    """
+    """A request that the gates would refuse anyway is not signed (docs/spec/3-aana.md). Raises Refused."""
     if reviewed.unfit is not None:
         raise reviewed.unfit
     if reviewed.image_has_program is False:
@@ -377,22 +357,15 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
     if not assessment.contract_holds and contract.verdict != "checkpoint" and not passing:
         code = contract.code or "contract_blocked"
         where = f" at {contract.reasons[0].path}" if contract.reasons and contract.reasons[0].path else ""
-        raise Refused(
-            code,
-            (
-                f"the contract gate blocks this call: {code}{where}; see: threegate contracts "
-                f"{_HELPED.get(code, f'explain {code}')}"
-            ),
-        )
+        command = "check" if code == "contracts_do_not_compile" else f"explain {code}"
+        raise Refused(code, f"the contract gate blocks this call: {code}{where}; see: threegate contracts {command}")
     if assessment.route != "accept" or assessment.gate_decision != "pass" or assessment.blockers:
         code = assessment.blockers[0] if assessment.blockers else f"aana_{assessment.route}"
         raise Refused(code, f"AANA says {assessment.route} ({code}); it would not run if approved")
 
 
 def refuse_anothers(history: RequestHistory | None, draft: Draft) -> None:
-    """An id belongs to the owner of the first file that used it; that owner is the requester. Raises Refused
-    (replayed).
-    """
+    """An id belongs to the owner of the first file that used it, who is the requester. Raises Refused (replayed)."""
     first = history.owner if history is not None else None
     if first is not None and first != draft.owner:
         raise Refused(
@@ -409,11 +382,8 @@ def who_asks(owner: Owner | None) -> str:
 
 def missing_program_text(program: str) -> str:
     """One line about a program that the sandbox image is known to lack."""
-    name = mask_secrets(program)[:60]
-    return (
-        f"the sandbox image has no program {name!r}: the run could only fail; name another, or build an image that "
-        "has it"
-    )
+    shown = f"the sandbox image has no program {mask_secrets(program)[:60]!r}"
+    return f"{shown}: the run could only fail; name another, or build an image that has it"
 
 
 def refuse_used(held: LockedTrail, request: Request) -> None:

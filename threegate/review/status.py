@@ -168,28 +168,19 @@ def status_lines(workspace: Workspace, *, ended: int = 20, reader: AskedReader |
     Pass the same `reader` again for repeated calls.
     """
     reader = reader or AskedReader(workspace)
-    closed = [*files_in(workspace, "finished"), *files_in(workspace, "refused")]
-    closed.sort(key=_age)
+    closed = sorted((*files_in(workspace, "finished"), *files_in(workspace, "refused")), key=_age)
+    folders = (*draft_folder_names(workspace), "approved", "running")
+    entries = [entry for folder in folders for entry in files_in(workspace, folder)]
+    entries += closed[max(0, len(closed) - ended) :]
     found = [
         line_of(workspace, entry, reader if number < limits.STATUS_ROWS_READ else None)
-        for number, entry in enumerate(
-            (
-                *(
-                    item
-                    for name in (*draft_folder_names(workspace), "approved", "running")
-                    for item in files_in(workspace, name)
-                ),
-                *closed[max(0, len(closed) - ended) :],
-            )
-        )
+        for number, entry in enumerate(entries)
     ]
     return sorted(grouped(found), key=lambda line: _ORDER.index(line.next))
 
 
 def grouped(lines: list[Line]) -> list[Line]:
-    """The lines, each draft with the number of drafts of its shape; which of them a group leaves out is known
-    when it is opened.
-    """
+    """The lines, each draft with the number of drafts of its shape; opening a group shows which ones it leaves out."""
     shapes = [line.asked.shape if line.asked else None for line in lines]
     counts = Counter(shapes)
     return [
@@ -202,10 +193,9 @@ def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
     """A request as rows of a list: our words first, then foreign text, each row behind the gutter."""
     asked = line.asked
     facts = [age_text(line.entry, now)]
+    under = own(line.under_grant, width=width, indent=10) if line.under_grant else []
     if line.next == "ended":
-        facts.append(line.reason or "")
-        head = f"{line.state:<9} {'  '.join(filter(None, facts))}"
-        under = own(line.under_grant, width=width, indent=10) if line.under_grant else []
+        head = f"{line.state:<9} {'  '.join(filter(None, (*facts, line.reason)))}"
         return [*own(head, width=width, indent=0), *under, _foreign(line.shown_file, width)]
     if asked is not None:
         facts += [f"risk {asked.risk}", asked.backend]
@@ -215,24 +205,20 @@ def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
     head = f"{line.state:<9} {', '.join(facts)}"
     act = "  ".join(filter(None, (line.reason, f"-> {line.for_whom}" if line.for_whom else "")))
     rows = own(head, width=width, indent=0)
-    if act:
-        rows = (
-            [f"{rows[0]}  {act}"]
-            if len(f"{rows[0]}  {act}") <= width and len(rows) == 1
-            else [*rows, *own(act, width=width, indent=10)]
-        )
+    if act and len(rows) == 1 and len(f"{rows[0]}  {act}") <= width:
+        rows = [f"{rows[0]}  {act}"]
+    elif act:
+        rows += own(act, width=width, indent=10)
     if line.group:
         rows += own(line.group, width=width, indent=10)
-    if line.under_grant:
-        rows += own(line.under_grant, width=width, indent=10)
+    rows += under
     foreign = [line.shown_file]
     if asked is not None:
         foreign.append(f"{asked.requester}: {mask_secrets(asked.purpose)}")
     if line.exposure is not None and line.exposure.reach:
         foreign.append(f"reaches {'; '.join(line.exposure.reach)}")
-    if line.output is not None:
-        return [*rows, *(_foreign(text, width) for text in foreign), output_row(line.output, width=width)]
-    return [*rows, *(_foreign(text, width) for text in foreign)]
+    output = [] if line.output is None else [output_row(line.output, width=width)]
+    return [*rows, *(_foreign(text, width) for text in foreign), *output]
 
 
 def health_rows(looked: Sequence[DoctorLine], *, width: int) -> list[str]:
@@ -269,7 +255,6 @@ def age_text(entry: RequestEntry, now: datetime) -> str:
 
 def worker_text(row: dict[str, Any]) -> str:
     """A line about a worker: whether it accepts work, how much of it is in use, and what is running."""
-
     kinds = [name.lower() for name in BACKENDS if name.lower() in row]
     load = (
         f"{row['cores_free']} of {row['cores']} cores free, {row['memory_free_mb']} of {row['memory_mb']} MiB free, "
@@ -301,9 +286,7 @@ def files_in(workspace: Workspace, folder: str) -> list[RequestEntry]:
 
 
 def draft_folder_names(workspace: Workspace) -> list[str]:
-    """The folders with drafts, as a listing names them: the inbox, the folder of proposals' drafts, and the
-    inbox of each run.
-    """
+    """The folders with drafts, as a listing names them: inbox, drafts, and the inbox of each run."""
     return [folder_name(workspace, place) for place in workspace.draft_folders()]
 
 
@@ -313,9 +296,7 @@ def is_draft_folder(folder: str) -> bool:
 
 
 def folder_name(workspace: Workspace, place: Path) -> str:
-    """The folder's name in a listing; `folder_place` is the inverse. The name of a run's inbox is the run's
-    id.
-    """
+    """The folder's name in a listing: of a run's inbox, the run's id. `folder_place` is the inverse."""
     return workspace.run_of(place) or place.name
 
 
@@ -327,11 +308,9 @@ def folder_place(workspace: Workspace, folder: str) -> Path:
 
 
 def verdict_of(workspace: Workspace, path: Path) -> Verdict | None:
-    """The verdict of a request file, from the folders of its requester. Raises InvalidInput if it cannot be
-    read.
+    """The verdict of a request file, from the folders of its requester. Raises InvalidInput if it cannot be read.
 
-    For a file that is no longer a draft, the requester is searched for: a file name is used once, in the
-    folders of one requester.
+    The requester of a file that is no longer a draft is searched for: a name is used once, in one requester's folders.
     """
     run = workspace.run_of(path.parent)
     if run is not None:
@@ -351,9 +330,7 @@ def _age(entry: RequestEntry) -> tuple[datetime, str]:
 
 
 def line_of(workspace: Workspace, entry: RequestEntry, reader: AskedReader | None = None) -> Line:
-    """One file; its verdict may know more of its state than the folder. Without `reader`, the file is not
-    read.
-    """
+    """One file; its verdict may know more of its state than the folder. Without `reader`, the file is not read."""
     folder, draft = entry.folder, is_draft_folder(entry.folder)
     state = "draft" if draft else folder
     reason = request_id = None
@@ -391,12 +368,9 @@ def _under_grant(path: Path) -> str:
         return ""
     if b'"acted_by":' not in data:
         return ""
-    from threegate.approval.ssh_wire import MalformedError  # a list without grants imports no gate
-    from threegate.approval.statement import (
-        ACT_TYPES,
-        Act,
-        SignedBytes,  # a list without grants imports no gate
-    )
+    # Tab completion lists files too, and must not wait for gate 2.
+    from threegate.approval.ssh_wire import MalformedError
+    from threegate.approval.statement import ACT_TYPES, Act, SignedBytes
     from threegate.trail.payloads import under_grant
 
     try:
@@ -408,11 +382,8 @@ def _under_grant(path: Path) -> str:
 
 
 def _for_whom(workspace: Workspace, name: str, state: str, reason: str | None) -> str:
-    """Who must act next; empty if nobody has to.
-
-    What a draft is made of is not actionable itself: its draft is, on a line of its own. Only without a draft it needs
-    someone.
-    """
+    """Who must act next; empty if nobody has to."""
+    # A proposal needs someone only if no draft was made of it: a draft has a line of its own.
     if name.endswith(".json") and state == "draft":
         if reason == "no_draft" and (source := source_of(workspace, name)) is not None:
             return f"operator: threegate {' '.join(source.explain)}"

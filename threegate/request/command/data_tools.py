@@ -10,7 +10,7 @@ are left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,196 +57,124 @@ _ARCHIVE_HOST: Final = ":"
 """tar takes ``host:file`` for an archive on another machine and starts rsh for it."""
 
 
-def _tool(flags: str = "", values: str = "", longs: str = "", *, whole: str = "", text: bool = False) -> DataTool:
-    return DataTool(flags, values, frozenset(longs.split()), frozenset(whole.split()), text=text)
+_TABLE: Final = """\
+# text
+cat AbeEnstTuv - show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting
+head,tail qvz nc lines bytes quiet silent verbose zero-terminated
+sort* bdfgiMhnRrVcCmsuz koStT ignore-leading-blanks dictionary-order ignore-case general-numeric-sort ignore-nonprinting
+    month-sort human-numeric-sort numeric-sort random-sort reverse version-sort check merge stable unique
+    zero-terminated key output buffer-size field-separator temporary-directory parallel sort
+uniq cdDiuz fsw count repeated all-repeated group ignore-case unique zero-terminated skip-fields skip-chars check-chars
+wc cmlLw - bytes chars lines max-line-length words total
+cut* nsz bcdf bytes characters delimiter fields complement only-delimited output-delimiter zero-terminated
+tr* cCdst - complement delete squeeze-repeats truncate-set1
+grep,egrep,fgrep* EFGPvioqscnHhLlrRwxyzZabTU eABCmdDf extended-regexp fixed-strings basic-regexp perl-regexp
+    invert-match ignore-case only-matching quiet silent no-messages count line-number with-filename no-filename
+    files-without-match files-with-matches recursive dereference-recursive word-regexp line-regexp null null-data binary
+    byte-offset initial-tab regexp file after-context before-context context max-count directories devices include
+    exclude exclude-from exclude-dir color colour label line-buffered no-ignore-case binary-files text
+paste* sz d serial zero-terminated delimiters
+join* iz aeotv12j header ignore-case check-order nocheck-order zero-terminated
+comm* 123z - check-order nocheck-order output-delimiter total zero-terminated
+nl* p bdfhilnsvw body-numbering number-format number-separator number-width
+fold bs w bytes spaces width
+fmt cstu gpw width uniform-spacing split-only
+column* tLxnJ cosNOSRTHE table separator output-separator table-columns json
+expand i t initial tabs
+unexpand a t all first-only tabs
+rev,tsort - -
+tac* br s before regex separator
+shuf erz ino echo input-range head-count output random-source repeat zero-terminated
+split dexz abClnt bytes lines line-bytes number suffix-length numeric-suffixes hex-suffixes additional-suffix
+    elide-empty-files separator
+csplit* kqsz fbn prefix suffix-format digits quiet keep-files elide-empty-files
+tee a - append
+iconv cls fto from-code to-code output list silent
+numfmt z d from to field delimiter format grouping header padding round suffix
+printf* any -
+echo any -
+jq* cnesrjaSRCM - compact-output null-input exit-status slurp raw-output join-output ascii-output sort-keys raw-input
+    color-output monochrome-output tab indent arg argjson slurpfile rawfile args jsonargs stream seq raw-output0
+# digests, codes and dumps
+md5sum,sha1sum,sha224sum,sha256sum,sha384sum,sha512sum bctwz - binary check text tag zero ignore-missing quiet status
+    strict warn
+b2sum bctwz l binary check text tag zero length ignore-missing quiet status strict warn
+cksum cz al algorithm check length untagged tag base64 raw zero
+sum rs - sysv
+base64,base32 di w decode ignore-garbage wrap
+od bcdfilosxv AjNStw address-radix skip-bytes read-bytes strings format output-duplicates width
+xxd abeEipru cglos
+hexdump bcCdovx ns canonical length skip no-squeezing
+strings afw net all print-file-name bytes encoding radix
+# files
+ls aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ ITw all almost-all author escape block-size ignore-backups color directory
+    classify file-type format full-time group-directories-first no-group human-readable si hide indicator-style inode
+    ignore kibibytes dereference numeric-uid-gid literal quote-name quoting-style reverse recursive size sort time
+    time-style width context zero
+find* - - -name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -size -empty -newer
+    -anewer -cnewer -mtime -mmin -atime -amin -ctime -cmin -perm -user -group -uid -gid -links -inum -samefile -maxdepth
+    -mindepth -depth -d -mount -xdev -daystart -follow -prune -quit -print -print0 -printf -ls -true -false -a -and -o
+    -or -not -readable -writable -executable -P -L -H -lname -ilname -nouser -nogroup -noleaf -warn -nowarn
+stat Lft c dereference file-system format printf terse
+du 0abcDhHklLmPsSx Bdt all apparent-size block-size bytes total dereference-args max-depth human-readable inodes null si
+    separate-dirs summarize threshold time exclude one-file-system
+df ahHiklPT Btx all block-size human-readable inodes output portability print-type total
+file bhikLN0rsv FP brief mime mime-type mime-encoding dereference separator print0 no-pad raw
+readlink femnqsvz - canonicalize canonicalize-existing canonicalize-missing no-newline zero
+realpath emLPqsz - canonicalize-existing canonicalize-missing logical physical quiet strip relative-to relative-base
+    zero
+basename,dirname any -
+cmp bls in print-bytes verbose silent quiet ignore-initial bytes
+diff abBcdeEinNpqrstTuwyZ CFIULWxX brief report-identical-files context unified ed rcs side-by-side width left-column
+    suppress-common-lines label expand-tabs recursive new-file unidirectional-new-file ignore-case ignore-tab-expansion
+    ignore-space-change ignore-all-space ignore-blank-lines text strip-trailing-cr exclude minimal color normal
+    no-dereference
+cp abdfHlLnpPrRsTuvx St archive no-clobber no-dereference recursive parents preserve update verbose
+mv bfnTuv St force no-clobber update verbose
+mkdir pv m parents verbose mode
+touch acfhm drt date no-create reference time
+tar tcxvzjJkOpha fC list create extract get file directory verbose gzip bzip2 xz zstd strip-components exclude to-stdout
+    wildcards no-wildcards no-same-owner no-same-permissions sort mtime owner group numeric-owner totals one-top-level
+    keep-old-files
+gzip cdkflnqtv - stdout decompress keep force list no-name quiet test verbose best fast
+gunzip,bunzip2,unxz cdkflqtv - stdout decompress keep force list quiet test verbose
+zcat,bzcat,xzcat - -
+bzip2 cdkqtvz - stdout decompress keep quiet test verbose compress best fast
+xz cdklqtvz T stdout decompress keep list quiet test verbose compress threads
+zip jqrvD -
+unzip CjlnopqtvZ dx
+zipinfo 12hlmstTvz -
+# the network: what it may reach is in the request, and what it does with it is on the line
+curl* fsSLiIgGvO oXHdAmTF fail silent show-error location include head globoff get verbose remote-name output request
+    header data data-raw data-binary data-urlencode json user-agent max-time connect-timeout retry retry-delay
+    upload-file form compressed fail-with-body url write-out
+# the rest
+date* uR dIrf date utc universal iso-8601 rfc-3339 rfc-email reference file
+seq w fs format separator equal-width
+expr,true,false,sleep,pwd,uname,nproc,printenv any -
+test* any -
+"""
+"""A row: names (with * where their words may be text), short options without a value, those with one, then the long
+ones and the words that are options as a whole. `any`: every word is text or a harmless switch. A row may go on.
+"""
 
 
-_GREP: Final = _tool(
-    "EFGPvioqscnHhLlrRwxyzZabTU",
-    "eABCmdDf",
-    """extended-regexp fixed-strings basic-regexp perl-regexp invert-match ignore-case only-matching quiet silent no-messages
-    count line-number with-filename no-filename files-without-match files-with-matches recursive dereference-recursive
-    word-regexp line-regexp null null-data text binary byte-offset initial-tab regexp file after-context before-context
-    context max-count directories devices include exclude exclude-from exclude-dir color colour label line-buffered
-    no-ignore-case binary-files""",  # noqa: E501
-    text=True,
-)
-_DIGEST: Final = _tool("bctwz", "", "binary check text tag zero ignore-missing quiet status strict warn")
-_UNZIPPED: Final = _tool("cdkflqtv", "", "stdout decompress keep force list quiet test verbose")
-_ANY: Final = DataTool(any_words=True)
+def _rows() -> Iterator[tuple[str, DataTool]]:
+    for row in re.findall(r"^[a-z].*(?:\n .*)*", _TABLE, re.MULTILINE):
+        names, flags, values, *options = row.split()
+        whole = frozenset(word for word in options if word.startswith("-"))
+        tool = DataTool(
+            "" if flags == "any" else flags.strip("-"),
+            values.strip("-"),
+            longs=frozenset(options) - whole,
+            whole=whole,
+            any_words=flags == "any",
+            text=names.endswith("*"),
+        )
+        yield from ((name, tool) for name in names.strip("*").split(","))
 
-TOOLS: Final[Mapping[str, DataTool]] = {
-    # text
-    "cat": _tool(
-        "AbeEnstTuv", "", "show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting"
-    ),
-    "head": _tool("qvz", "nc", "lines bytes quiet silent verbose zero-terminated"),
-    "tail": _tool("qvz", "nc", "lines bytes quiet silent verbose zero-terminated"),
-    "sort": _tool(
-        "bdfgiMhnRrVcCmsuz",
-        "koStT",
-        """ignore-leading-blanks dictionary-order ignore-case general-numeric-sort ignore-nonprinting month-sort
-        human-numeric-sort numeric-sort random-sort reverse version-sort check merge stable unique zero-terminated key output
-        buffer-size field-separator temporary-directory parallel sort""",  # noqa: E501
-        text=True,
-    ),
-    "uniq": _tool(
-        "cdDiuz",
-        "fsw",
-        """count repeated all-repeated group ignore-case unique zero-terminated skip-fields skip-chars
-        check-chars""",
-    ),
-    "wc": _tool("cmlLw", "", "bytes chars lines max-line-length words total"),
-    "cut": _tool(
-        "nsz",
-        "bcdf",
-        """bytes characters delimiter fields complement only-delimited output-delimiter
-        zero-terminated""",
-        text=True,
-    ),
-    "tr": _tool("cCdst", "", "complement delete squeeze-repeats truncate-set1", text=True),
-    "grep": _GREP,
-    "egrep": _GREP,
-    "fgrep": _GREP,
-    "paste": _tool("sz", "d", "serial zero-terminated delimiters", text=True),
-    "join": _tool("iz", "aeotv12j", "header ignore-case check-order nocheck-order zero-terminated", text=True),
-    "comm": _tool("123z", "", "check-order nocheck-order output-delimiter total zero-terminated", text=True),
-    "nl": _tool("p", "bdfhilnsvw", "body-numbering number-format number-separator number-width", text=True),
-    "fold": _tool("bs", "w", "bytes spaces width"),
-    "fmt": _tool("cstu", "gpw", "width uniform-spacing split-only"),
-    "column": _tool("tLxnJ", "cosNOSRTHE", "table separator output-separator table-columns json", text=True),
-    "expand": _tool("i", "t", "initial tabs"),
-    "unexpand": _tool("a", "t", "all first-only tabs"),
-    "rev": _tool(),
-    "tac": _tool("br", "s", "before regex separator", text=True),
-    "shuf": _tool("erz", "ino", "echo input-range head-count output random-source repeat zero-terminated"),
-    "tsort": _tool(),
-    "split": _tool(
-        "dexz",
-        "abClnt",
-        """bytes lines line-bytes number suffix-length numeric-suffixes hex-suffixes additional-suffix
-        elide-empty-files separator""",
-    ),
-    "csplit": _tool("kqsz", "fbn", "prefix suffix-format digits quiet keep-files elide-empty-files", text=True),
-    "tee": _tool("a", "", "append"),
-    "iconv": _tool("cls", "fto", "from-code to-code output list silent"),
-    "numfmt": _tool("z", "d", "from to field delimiter format grouping header padding round suffix"),
-    "printf": DataTool(any_words=True, text=True),
-    "echo": _ANY,
-    "jq": _tool(
-        "cnesrjaSRCM",
-        "",
-        """compact-output null-input exit-status slurp raw-output join-output ascii-output sort-keys raw-input
-        color-output monochrome-output tab indent arg argjson slurpfile rawfile args jsonargs stream seq raw-output0""",
-        text=True,
-    ),
-    # digests, codes and dumps
-    "md5sum": _DIGEST,
-    "sha1sum": _DIGEST,
-    "sha224sum": _DIGEST,
-    "sha256sum": _DIGEST,
-    "sha384sum": _DIGEST,
-    "sha512sum": _DIGEST,
-    "b2sum": _tool("bctwz", "l", "binary check text tag zero length ignore-missing quiet status strict warn"),
-    "cksum": _tool("cz", "al", "algorithm check length untagged tag base64 raw zero"),
-    "sum": _tool("rs", "", "sysv"),
-    "base64": _tool("di", "w", "decode ignore-garbage wrap"),
-    "base32": _tool("di", "w", "decode ignore-garbage wrap"),
-    "od": _tool("bcdfilosxv", "AjNStw", "address-radix skip-bytes read-bytes strings format output-duplicates width"),
-    "xxd": _tool("abeEipru", "cglos"),
-    "hexdump": _tool("bcCdovx", "ns", "canonical length skip no-squeezing"),
-    "strings": _tool("afw", "net", "all print-file-name bytes encoding radix"),
-    # files
-    "ls": _tool(
-        "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ",
-        "ITw",
-        """all almost-all author escape block-size ignore-backups color directory classify file-type format full-time
-        group-directories-first no-group human-readable si hide indicator-style inode ignore kibibytes dereference
-        numeric-uid-gid literal quote-name quoting-style reverse recursive size sort time time-style width context zero""",  # noqa: E501
-    ),
-    "find": _tool(
-        whole="""-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -size -empty -newer -anewer -cnewer -mtime
-        -mmin -atime -amin -ctime -cmin -perm -user -group -uid -gid -links -inum -samefile -maxdepth -mindepth -depth -d
-        -mount -xdev -daystart -follow -prune -quit -print -print0 -printf -ls -true -false -a -and -o -or -not -readable
-        -writable -executable -P -L -H -lname -ilname -nouser -nogroup -noleaf -warn -nowarn""",  # noqa: E501
-        text=True,
-    ),
-    "stat": _tool("Lft", "c", "dereference file-system format printf terse"),
-    "du": _tool(
-        "0abcDhHklLmPsSx",
-        "Bdt",
-        """all apparent-size block-size bytes total dereference-args max-depth human-readable inodes
-        null si separate-dirs summarize threshold time exclude one-file-system""",
-    ),
-    "df": _tool("ahHiklPT", "Btx", "all block-size human-readable inodes output portability print-type total"),
-    "file": _tool("bhikLN0rsv", "FP", "brief mime mime-type mime-encoding dereference separator print0 no-pad raw"),
-    "readlink": _tool("femnqsvz", "", "canonicalize canonicalize-existing canonicalize-missing no-newline zero"),
-    "realpath": _tool(
-        "emLPqsz",
-        "",
-        """canonicalize-existing canonicalize-missing logical physical quiet strip relative-to
-        relative-base zero""",
-    ),
-    "basename": _ANY,
-    "dirname": _ANY,
-    "cmp": _tool("bls", "in", "print-bytes verbose silent quiet ignore-initial bytes"),
-    "diff": _tool(
-        "abBcdeEinNpqrstTuwyZ",
-        "CFIULWxX",
-        """brief report-identical-files context unified ed rcs side-by-side width left-column
-        suppress-common-lines label expand-tabs recursive new-file unidirectional-new-file ignore-case ignore-tab-expansion
-        ignore-space-change ignore-all-space ignore-blank-lines text strip-trailing-cr exclude minimal color normal
-        no-dereference""",  # noqa: E501
-    ),
-    "cp": _tool(
-        "abdfHlLnpPrRsTuvx",
-        "St",
-        "archive no-clobber no-dereference recursive parents preserve update verbose",
-    ),
-    "mv": _tool("bfnTuv", "St", "force no-clobber update verbose"),
-    "mkdir": _tool("pv", "m", "parents verbose mode"),
-    "touch": _tool("acfhm", "drt", "date no-create reference time"),
-    "tar": _tool(
-        "tcxvzjJkOpha",
-        "fC",
-        """list create extract get file directory verbose gzip bzip2 xz zstd strip-components exclude to-stdout wildcards
-        no-wildcards no-same-owner no-same-permissions sort mtime owner group numeric-owner totals one-top-level
-        keep-old-files""",  # noqa: E501
-    ),
-    "gzip": _tool("cdkflnqtv", "", "stdout decompress keep force list no-name quiet test verbose best fast"),
-    "gunzip": _UNZIPPED,
-    "zcat": _tool(),
-    "bzip2": _tool("cdkqtvz", "", "stdout decompress keep quiet test verbose compress best fast"),
-    "bunzip2": _UNZIPPED,
-    "bzcat": _tool(),
-    "xz": _tool("cdklqtvz", "T", "stdout decompress keep list quiet test verbose compress threads"),
-    "unxz": _UNZIPPED,
-    "xzcat": _tool(),
-    "zip": _tool("jqrvD"),
-    "unzip": _tool("CjlnopqtvZ", "dx"),
-    "zipinfo": _tool("12hlmstTvz"),
-    # the network: what it may reach is in the request, and what it does with it is on the line
-    "curl": _tool(
-        "fsSLiIgGvO",
-        "oXHdAmTF",
-        """fail silent show-error location include head globoff get verbose remote-name output request header data data-raw
-        data-binary data-urlencode json user-agent max-time connect-timeout retry retry-delay upload-file form compressed
-        fail-with-body url write-out""",  # noqa: E501
-        text=True,
-    ),
-    # the rest
-    "date": _tool("uR", "dIrf", "date utc universal iso-8601 rfc-3339 rfc-email reference file", text=True),
-    "seq": _tool("w", "fs", "format separator equal-width"),
-    "expr": _ANY,
-    "test": DataTool(any_words=True, text=True),
-    "true": _ANY,
-    "false": _ANY,
-    "sleep": _ANY,
-    "pwd": _ANY,
-    "uname": _ANY,
-    "nproc": _ANY,
-    "printenv": _ANY,
-}
+
+TOOLS: Final[Mapping[str, DataTool]] = dict(_rows())
 
 
 def tool_of(program: str) -> str | None:

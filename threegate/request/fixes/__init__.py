@@ -48,23 +48,19 @@ def propose_fixes(data: bytes, report: Report, *, settings: RequestSettings, now
 
 def _proposed(text: str, report: Report, settings: RequestSettings, now: datetime) -> tuple[Fix, ...]:
     draft = Draft(split_lines(text), PurePath(report.path).name, settings, now)
-    taken: set[tuple[str, int]] = set()
+    taken: set[tuple[bool, int]] = set()
     fixes: list[Fix] = []
     fixed: list[Finding] = []
     for finding in report.findings:
         made = tuple(MAKERS[finding.rule](draft, finding)) if finding.rule in MAKERS else ()
         new = [fix for fix in made if fix not in fixes]
-        places = {(_kind(fix), fix.line) for fix in new if fix.op != "insert"}
+        places = {(fix.op == "rename", fix.line) for fix in new if fix.op != "insert"}
         if made and not places & taken:
             taken |= places
             fixes += new
             fixed.append(finding)
     solved = _solved(text, report, fixes, fixed, settings, now)
     return tuple(sorted((fix for fix in fixes if fix.rule in solved), key=lambda fix: fix.line))
-
-
-def _kind(fix: Fix) -> str:
-    return "name" if fix.op == "rename" else "line"
 
 
 def _solved(
