@@ -64,43 +64,34 @@ class QueuedFile(NamedTuple):
 
 
 class ApprovedQueue:
-    """A short queue is listed on each check; a long one, of which few can start, every _LONG_SECONDS or less
-    often.
-    """
+    """A short queue is listed on each check; a long one, of which few can start, every _LONG_SECONDS or less often."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[str, QueuedFile] = {}
+        self.waiting: list[QueuedFile] = []
+        """The waiting requests of the last listing, without those taken since."""
         self._again = 0.0
-        self.listed = 0
-        """How often the folder was listed."""
         self.backends: frozenset[str | None] = frozenset()
         """What all the listed requests seem to need; None if one of them names nothing."""
 
-    @property
-    def waiting(self) -> list[QueuedFile]:
-        """The waiting requests of the last listing, without those taken since."""
-        return list(self._known.values())
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def look(self, *, fresh: bool) -> None:
-        """List the folder; without `fresh`, a recent listing may be reused."""
+    def look(self, *, fresh: bool) -> bool:
+        """List the folder, and return True; without `fresh`, a recent listing may be reused."""
         began = time.monotonic()
-        if fresh or len(self._known) < LONG_QUEUE or began >= self._again:
-            self._known = {item.name: item for item in self._list()}
-            self.backends = frozenset(item.backend for item in self._known.values())
-            self.listed += 1
-            now = time.monotonic()
-            pause = min(_LISTING_SHARE * (now - began), _LISTED_AT_LEAST_SECONDS)
-            self._again = now + max(_LONG_SECONDS, pause)
+        if not fresh and len(self.waiting) >= LONG_QUEUE and began < self._again:
+            return False
+        self.waiting = self._list()
+        self.backends = frozenset(item.backend for item in self.waiting)
+        now = time.monotonic()
+        pause = min(_LISTING_SHARE * (now - began), _LISTED_AT_LEAST_SECONDS)
+        self._again = now + max(_LONG_SECONDS, pause)
+        return True
 
     def taken(self, name: str) -> None:
-        """This one was started or is gone: it is not returned again before the folder is listed again."""
-        self._known.pop(name, None)
+        """This one was started or is gone: it is not in `waiting` again before the folder is listed again."""
+        self.waiting = [item for item in self.waiting if item.name != name]
 
     def _list(self) -> list[QueuedFile]:
+        before = {item.name: item for item in self.waiting}
         signatures: dict[str, list[tuple[str, int]]] = {}
         listed: list[tuple[int, str, os.stat_result]] = []
         with os.scandir(self._folder) as entries:
@@ -119,7 +110,7 @@ class ApprovedQueue:
             signed = sorted(signatures.get(name, []))
             names = tuple(signature for signature, _ in signed)
             identity = (facts.st_ino, facts.st_size, changed, *(moment for _, moment in signed))
-            known = self._known.get(name)
+            known = before.get(name)
             if known is None or (known.identity, known.signatures) != (identity, names):
                 path = self._folder / name
                 known = QueuedFile(name, path, identity, names, peek_backend(path))
@@ -175,8 +166,6 @@ class Dispatcher:
     """What found no space, until that is settled."""
     _running: dict[str, _Running] = field(default_factory=dict)
     _waits: dict[str, _Wait] = field(default_factory=dict)
-    _forgotten: int = 0
-    """The number of the listing after which entries of vanished files were dropped."""
     _ends: int = 0
     """How many requests have ended."""
     _pool: ThreadPoolExecutor = field(init=False)
@@ -227,11 +216,8 @@ class Dispatcher:
         done = self.collect()
         if self.failed is not None or self.unsettled:
             return done
-        self._queue.look(fresh=not self._running)
-        if self._queue.listed != self._forgotten:
-            self._forgotten = self._queue.listed
-            names = {item.name for item in self._queue.waiting}
-            for gone in self._waits.keys() - names:
+        if self._queue.look(fresh=not self._running):
+            for gone in self._waits.keys() - {item.name for item in self._queue.waiting}:
                 del self._waits[gone]
         turn = self.budget.round()
         room = turn.room()
@@ -257,25 +243,21 @@ class Dispatcher:
                 return True
         return False
 
-    def finish(self, stop: threading.Event) -> None:
-        """Let running requests finish, until a stop is requested."""
-        while self._running and not stop.is_set():
+    def finish(self, enough: Callable[[], bool]) -> None:
+        """Let running requests finish, until it is `enough`."""
+        while self._running and not enough():
             self._collect()
             self.wake.wait(0.05)
             self.wake.clear()
 
     def stop(self, grace_seconds: float) -> bool:
-        """Let running requests finish for `grace_seconds`, then interrupt them, and wait until they are
-        recorded.
+        """Let running requests finish for `grace_seconds`, then interrupt them, and wait until they are recorded.
 
         Returns whether all are recorded. Any other after STOP_RECORD_SECONDS is left to its thread: only the
         exit of the process ends that, and the recovery of the next one ends the request.
         """
         until = time.monotonic() + grace_seconds
-        while self._running and time.monotonic() < until:
-            self._collect()
-            self.wake.wait(0.05)
-            self.wake.clear()
+        self.finish(lambda: time.monotonic() >= until)
         for entry in self._running.values():
             self.log.say("interrupting", request=entry.approved.request_id)
             entry.control.interrupted.set()
@@ -284,16 +266,9 @@ class Dispatcher:
         self._collect()
         self._output_file.write({})
         for entry in self._running.values():
-            self.log.say(
-                "stopped",
-                request=entry.approved.request_id,
-                what="gave up waiting for its end; the next start settles it",
-            )
+            what = "gave up waiting for its end; the next start settles it"
+            self.log.say("stopped", request=entry.approved.request_id, what=what)
         return not left
-
-    def close(self) -> None:
-        """Release what the runners started ahead."""
-        self.context.close()
 
     def _still_waits(self, queued: QueuedFile) -> bool:
         wait = self._waits.get(queued.name)
@@ -376,10 +351,8 @@ class Dispatcher:
                 self._stop_launches(error)
                 continue
             except OSError as error:
-                if is_disk_full(error):
-                    self._stop_launches(DiskFull(f"{error.filename or name}: {error.strerror}"))
-                else:
-                    self._stop_launches(TrailError(f"{error.filename or name}: {error.strerror or error}"))
+                kind = DiskFull if is_disk_full(error) else TrailError
+                self._stop_launches(kind(f"{error.filename or name}: {error.strerror or error}"))
                 continue
             if isinstance(answer, Waiting):
                 self._wait(entry.approved, entry.identity, answer)
@@ -399,11 +372,7 @@ class Dispatcher:
         digest = approved.policy
         name = approved.path.name
         known = self._waits.get(name)
-        same = known is not None and (known.identity, known.policy, known.code) == (
-            identity,
-            digest,
-            answer.code,
-        )
+        same = known is not None and (known.identity, known.policy, known.code) == (identity, digest, answer.code)
         after = min(known.again_after * 2, _LOOK_AGAIN_AT_MOST) if known and same else _LOOK_AGAIN_SECONDS
         self._waits[name] = _Wait(identity, digest, answer.code, time.monotonic(), after)
         if known is None or known.code != answer.code:

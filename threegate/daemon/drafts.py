@@ -34,6 +34,7 @@ from threegate.daemon.log import Log
 from threegate.daemon.plugin_work import OnDraft
 from threegate.daemon.typecheck_queue import TypecheckQueue
 from threegate.judgement.policy import Policy
+from threegate.launch.approved_file import identity_of
 from threegate.launch.results.verdict import State, Verdict, write_verdict
 from threegate.request.exposure import Exposure, secret_name
 from threegate.request.fixes import propose_fixes
@@ -43,24 +44,22 @@ from threegate.request.report import Finding, Fix, Report
 from threegate.review.draft_sources import TakeFile
 from threegate.runners.backend import running
 from threegate.runners.machine import never_fits
-from threegate.trail.index import KnownRun, TrailIndex
+from threegate.trail.index import KnownRun
 from threegate.trail.payloads import Observed, Validated
 from threegate.trail.payloads.payload import Owner, owner_fields
 from threegate.trail.trail import LockedTrail, Trail
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_Identity = tuple[int, int, int, int, int]
 _OUR_DISK: Final = frozenset((errno.EIO, errno.EROFS))
 """Errors that no single file caused: the daemon stops, as when the trail cannot be written. A full disk is none of
 them, because a requester can cause it: then the file is checked again later.
 """
 
 
-@dataclass(frozen=True)
-class Seen:
+class _Seen(NamedTuple):
     """A file that was checked: its identity, and what its inputs were."""
 
-    identity: _Identity
+    identity: tuple[int, ...]
     inputs: tuple[tuple[Path, str | None], ...] = ()
 
 
@@ -85,7 +84,6 @@ class _Owed(NamedTuple):
     facts: os.stat_result
     verdict: Verdict
     request: Request | None
-    exposure: Exposure | None
     asker: Owner | None
     run: KnownRun | None
 
@@ -117,7 +115,7 @@ class Inbox:
     """
     valid: set[Path] = field(default_factory=set)
     """The valid drafts in inboxes."""
-    _seen: dict[str, Seen] = field(default_factory=dict)
+    _seen: dict[str, _Seen] = field(default_factory=dict)
     _looks: Counter[str] = field(default_factory=Counter)
     """How often each file was checked, for bounded waiting."""
     _hashes: InputHashes = field(init=False)
@@ -193,7 +191,12 @@ class Inbox:
                 break
         else:
             self._pass = None
-            self._forget_gone()
+            for key in self._seen.keys() - self._present:
+                del self._seen[key]
+            self.valid = {path for path in self.valid if str(path) in self._present}
+            # A waiting draft's inputs must stay known until all are hashed: otherwise it would wait for ever.
+            named = {place for seen in self._seen.values() for place, _ in seen.inputs}
+            self._hashes.keep_only(named | self._awaited)
         if reports:
             self._record(reports)
         return looked
@@ -217,10 +220,7 @@ class Inbox:
 
     def _folders(self) -> list[tuple[Path, KnownRun | None]]:
         """The folders to scan: those of the workspace, and of each run in the trail."""
-        own: list[tuple[Path, KnownRun | None]] = [
-            (self.workspace.inbox, None),
-            (self.workspace.drafts, None),
-        ]
+        own: list[tuple[Path, KnownRun | None]] = [(self.workspace.inbox, None), (self.workspace.drafts, None)]
         if not self.workspace.agents.is_dir():
             return own
         with self.trail.locked() as held:
@@ -234,14 +234,6 @@ class Inbox:
             return inbox.stat().st_mtime_ns != self._quiet.get(inbox)
         except OSError:
             return False
-
-    def _forget_gone(self) -> None:
-        for key in self._seen.keys() - self._present:
-            del self._seen[key]
-        self.valid = {path for path in self.valid if str(path) in self._present}
-        # A waiting draft's inputs must stay known until all are hashed: otherwise it would wait for ever.
-        seen = {place for seen in self._seen.values() for place, _ in seen.inputs}
-        self._hashes.keep_only(seen | self._awaited)
 
     def _step(self, folder: HeldFolder, run: KnownRun | None, name: str, policy: Policy) -> _Looked | bool | None:
         """Check one file: None if there was nothing to do, True if it is done, or its finding."""
@@ -264,7 +256,7 @@ class Inbox:
                 raise
             if isinstance(error, OSError) and error.errno in _OUR_DISK:
                 raise
-            self._seen[key] = Seen(_identity(facts))
+            self._seen[key] = _Seen(identity_of(facts))
             problem = f"internal error: {place_of(error)}; please report it"
             try:
                 self._quarantine(folder.path / name, facts, _owner(run, facts), problem)
@@ -288,7 +280,7 @@ class Inbox:
 
     def _is_new(self, key: str, facts: os.stat_result) -> bool:
         seen = self._seen.get(key)
-        if seen is None or seen.identity != _identity(facts):
+        if seen is None or seen.identity != identity_of(facts):
             return True
         now = [(self._hashes.sha256(place), digest) for place, digest in seen.inputs]
         if any(found is PENDING for found, _ in now):
@@ -301,7 +293,10 @@ class Inbox:
     ) -> _Looked | bool | None:
         """Read and check one file; None if it must be checked again."""
         key = f"{folder.path}/{name}"
-        taken = {} if folder.path == self.workspace.drafts else self._taken(policy)
+        taken: dict[str, TakeFile] = {}
+        if folder.path != self.workspace.drafts:  # what the daemon drafted itself is a request
+            off = policy.settings.plugins.off
+            taken = {pattern: take for plugin, (pattern, take) in self.takers.items() if plugin not in off}
         take = next((take for pattern, take in taken.items() if fnmatchcase(name, pattern)), None)
         problem = _unreadable(name, facts, None if take or is_request_name(name) else tuple(taken))
         if take is not None and not self._budget.has_room(_owner(run, facts)):
@@ -319,11 +314,11 @@ class Inbox:
                     self.log.say("changing", file=name, what="is being written; will be checked again")
                     return None
         if problem is not None:
-            self._seen[key] = Seen(_identity(facts))
+            self._seen[key] = _Seen(identity_of(facts))
             self._quarantine(folder.path / name, facts, _owner(run, facts), problem)
             return True
         if take is not None:
-            self._seen[key] = Seen(_identity(facts))
+            self._seen[key] = _Seen(identity_of(facts))
             self._budget.take(_owner(run, facts))
             take(folder.path / name, data, _owner(run, facts))
             return True
@@ -337,39 +332,29 @@ class Inbox:
             self._awaited.update(found.values())
             return None
         places = [(place, digests[item]) for item, place in found.items()]
-        self._seen[key] = Seen(_identity(facts), tuple(places))
+        self._seen[key] = _Seen(identity_of(facts), tuple(places))
         report = replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
-        request = report.request
-        known = (
-            running(request.backend).has_program(policy.settings.runners, request.action.program)
-            if request is not None
-            else True
-        )
-        never = None if request is None else never_fits(self.workspace, policy.settings, request)
-        if request is not None:
+        known: bool | None = True
+        never = None
+        if (request := report.request) is not None:
+            known = running(request.backend).has_program(policy.settings.runners, request.action.program)
+            never = never_fits(self.workspace, policy.settings, request)
             report = replace(report, findings=(*report.findings, *off_findings(policy.settings, request)))
         return _Looked(folder.path / name, run, report, facts, digests, known, never)
-
-    def _taken(self, policy: Policy) -> dict[str, TakeFile]:
-        off = policy.settings.plugins.off
-        return {pattern: take for plugin, (pattern, take) in self.takers.items() if plugin not in off}
 
     def _quarantine(self, path: Path, facts: os.stat_result, owner: Owner, problem: str) -> None:
         """Something that is not a readable request: one line, one event, nothing else. Raises DiskFull."""
         name = path.name
         self.log.say("unreadable", file=name, what=problem)
         if self._budget.take(owner):
-            self._observed(name, owner, problem)
+            with self.trail.locked() as held:
+                seen = Observed(file=name, reason="unreadable", what=problem, **owner_fields(owner))
+                held.append(seen, actor="daemon")
+                held.sync()
         if _PLAIN_NAME.fullmatch(name):
             finding = Finding("TG101", "error", 1, 1, problem, "put one regular file there, by rename")
             verdict = _verdict(name, "", None, "invalid", "unreadable", [finding])
-            self._deliver(_Owed(path, facts, verdict, None, None, owner, None))
-
-    def _observed(self, name: str, owner: Owner, problem: str) -> None:
-        with self.trail.locked() as held:
-            seen = Observed(file=name, reason="unreadable", what=problem, **owner_fields(owner))
-            held.append(seen, actor="daemon")
-            held.sync()
+            self._deliver(_Owed(path, facts, verdict, None, owner, None))
 
     def _record_suppressed(self) -> None:
         """One event for everything that the budget kept out of the trail in the past minute."""
@@ -411,36 +396,32 @@ class Inbox:
             return None
         findings, fixes, exposure = list(report.findings), report.fixes, report.exposure
         from_inbox = path.parent != self.workspace.drafts
+        # An id that gate 1 refuses may be of any type.
+        history = held.index.history(report.request_id) if isinstance(report.request_id, str) else None
         owner = _owner(run, facts) if from_inbox else None
         if report.request is not None:
             if held.index.id_used(report.request.request_id) and not _is_there(path, facts):
                 return None  # decided since it was read: its status is the decision's
             findings += workspace_findings(
-                report.request,
-                held.index,
-                digests,
-                owner=owner,
-                has_program=known,
-                never_fits=never,
+                report.request, held.index, digests, owner=owner, has_program=known, never_fits=never
             )
             findings += action_findings(self.workspace, held.index, report.request)
             fixes += workspace_fixes(report.request, held.index, owner=owner)
-            exposure = _with_secret(report.request, exposure, held.index)
+            if exposure is not None and history is not None:  # only the trail knows which draft has a proposal
+                exposure = exposure.with_secret(secret_name(report.request.tool, history.proposal_sha256))
         valid = all(finding.severity != "error" for finding in findings)
         rules = sorted({finding.rule for finding in findings})
         if self._budget.take(_owner(run, facts)):
-            held.append(
-                Validated(
-                    file=path.name,
-                    sha256=report.sha256,
-                    valid=valid,
-                    rules=tuple(rules),
-                    **owner_fields(owner),
-                    from_=path.parent.name,
-                ),
-                request_id=report.request.request_id if report.request else None,
-                actor="daemon",
+            validated = Validated(
+                file=path.name,
+                sha256=report.sha256,
+                valid=valid,
+                rules=tuple(rules),
+                **owner_fields(owner),
+                from_=path.parent.name,
             )
+            request_id = report.request.request_id if report.request else None
+            held.append(validated, request_id=request_id, actor="daemon")
         verdict = _verdict(
             path.name,
             report.sha256,
@@ -451,11 +432,12 @@ class Inbox:
             fixes,
             exposure,
         )
-        asker = owner if from_inbox else _proposer(held.index, report.request_id)
+        # Who made the proposal, for a draft in tool-exec/drafts/, which the daemon itself wrote.
+        asker = owner if from_inbox else history.owner if history is not None else None
         if valid and from_inbox:
             self.valid.add(path)
             self.on_valid(path)
-        return _Owed(path, facts, verdict, report.request, exposure, asker, held.index.run(asker))
+        return _Owed(path, facts, verdict, report.request, asker, held.index.run(asker))
 
     def _deliver(self, owed: _Owed) -> bool:
         """Write a verdict and tell whom it concerns; False if the disk is full: then it is owed. Raises OSError."""
@@ -474,9 +456,9 @@ class Inbox:
             self.log.say("verdict", file=verdict.file, what=verdict.state)
         if owed.request is not None:
             self.types.add(folders, verdict, owed.request)
-        if verdict.state == "draft" and owed.request is not None and owed.exposure is not None:
+        if verdict.state == "draft" and owed.request is not None and verdict.exposure is not None:
             changed = owed.facts.st_ctime_ns
-            self.on_draft(verdict.file, owed.request, owed.exposure, owed.asker, owed.run, changed)
+            self.on_draft(verdict.file, owed.request, verdict.exposure, owed.asker, owed.run, changed)
         return True
 
     def _write_owed(self) -> None:
@@ -507,7 +489,7 @@ class Inbox:
 def _is_there(path: Path, facts: os.stat_result) -> bool:
     """Whether a draft that was read is unchanged."""
     try:
-        return _identity(path.lstat()) == _identity(facts)
+        return identity_of(path.lstat()) == identity_of(facts)
     except OSError:
         return False
 
@@ -521,26 +503,6 @@ def _may_be_read(name: str) -> bool:
 def _owner(run: KnownRun | None, facts: os.stat_result) -> Owner:
     """The requester of a file: the run in whose inbox it is, whoever owns it; otherwise the file's owner."""
     return facts.st_uid if run is None else run.run
-
-
-def _proposer(index: TrailIndex, request_id: str | None) -> Owner | None:
-    """Who made the proposal from which a draft in tool-exec/drafts/ was made."""
-    history = index.history(request_id) if request_id is not None else None
-    return history.owner if history is not None else None
-
-
-def _identity(facts: os.stat_result) -> _Identity:
-    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-
-
-def _with_secret(request: Request, exposure: Exposure | None, index: TrailIndex) -> Exposure | None:
-    """The reach of a draft whose proposal's tool gets a secret: only the trail knows which draft has a
-    proposal.
-    """
-    history = index.history(request.request_id)
-    if exposure is None or history is None:
-        return exposure
-    return exposure.with_secret(secret_name(request.tool, history.proposal_sha256))
 
 
 def _unreadable(name: str, facts: os.stat_result, unlike: tuple[str, ...] | None) -> str | None:

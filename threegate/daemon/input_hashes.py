@@ -21,9 +21,9 @@ from typing import Any, Final
 
 from threegate.core import limits
 from threegate.core.workspace import Workspace
+from threegate.launch.approved_file import identity_of
 
 _READ_BYTES: Final = 1 << 20
-_Identity = tuple[int, int, int, int, int]
 
 
 class HashPending(Enum):
@@ -38,13 +38,11 @@ PENDING: Final = HashPending.PENDING
 
 @dataclass
 class _Job:
-    """A file that is being hashed: the descriptor, the file's identity when it was opened, and the hash so
-    far.
-    """
+    """A file that is being hashed: its descriptor, its identity when it was opened, and the hash so far."""
 
     place: Path
     descriptor: int
-    identity: _Identity
+    identity: tuple[int, ...]
     left: int
     digest: Any = field(default_factory=hashlib.sha256)
 
@@ -59,11 +57,11 @@ class InputHashes:
         self._most = most
         self._times: Counter[Path] = Counter()
         """How often each file was queued for hashing, if that is bounded."""
-        self._known: dict[Path, tuple[_Identity, str | None]] = {}
+        self._known: dict[Path, tuple[tuple[int, ...], str | None]] = {}
         self._lock = threading.Condition()
         self._waiting: dict[tuple[Path, int], deque[_Job]] = {}
         """By folder and owner, the files to be hashed: each run of an agent has a folder."""
-        self._asked: dict[Path, _Identity] = {}
+        self._asked: dict[Path, tuple[int, ...]] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -76,7 +74,7 @@ class InputHashes:
                 descriptor, facts = folder.open_regular(place.name)
         except OSError:
             return None
-        identity = _identity(facts)
+        identity = identity_of(facts)
         with self._lock:
             known = self._known.get(place)
             stale = known is None or known[0] != identity
@@ -154,7 +152,7 @@ def hash_now(workspace: Workspace, place: Path) -> str | None:
             descriptor, facts = folder.open_regular(place.name)
     except OSError:
         return None
-    job = _Job(place, descriptor, _identity(facts), facts.st_size)
+    job = _Job(place, descriptor, identity_of(facts), facts.st_size)
     while facts.st_size <= limits.INPUT_FILE_BYTES and not _hash_piece(job):
         pass
     return _finished(job)
@@ -176,11 +174,7 @@ def _hash_piece(job: _Job) -> bool:
 def _finished(job: _Job) -> str | None:
     """The digest, or None if the file changed since it was opened. Closes it."""
     try:
-        same = _identity(os.fstat(job.descriptor)) == job.identity and not job.left
+        same = identity_of(os.fstat(job.descriptor)) == job.identity and not job.left
         return job.digest.hexdigest() if same else None
     finally:
         os.close(job.descriptor)
-
-
-def _identity(facts: os.stat_result) -> _Identity:
-    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)

@@ -7,7 +7,6 @@ which anyone who may write can cause, never ends it: what finds no space is left
 
 from __future__ import annotations
 
-import gc
 import os
 import secrets
 import signal
@@ -31,7 +30,6 @@ from threegate.core.errors import (
     Unavailable,
     is_disk_full,
 )
-from threegate.core.plugins import Plugin
 from threegate.core.settings import SECTIONS, Settings
 from threegate.core.workspace import Workspace
 from threegate.daemon.dispatcher import Dispatcher
@@ -55,11 +53,9 @@ _NAMES_SHOWN = 8
 _TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
 _RESERVE_LOOK_SECONDS = 1.0
 _FOLDERS_LOOK_SECONDS = 0.1
+"""While requests run and end, which wakes the daemon each time, its folders are scanned at most this often."""
 _TRIAL = "trial"
 """Whose result gets space, and gives it back, after a full disk."""
-"""While requests run and end, which wakes the daemon each time, its folders are scanned at most this
-often.
-"""
 
 
 @dataclass
@@ -74,7 +70,6 @@ class Daemon:
     reload: threading.Event = field(default_factory=threading.Event)
     """Set to have settings and contracts reloaded whether or not their files were touched."""
     supervisor: Supervisor = field(default_factory=Supervisor)
-    on_ready: Callable[[], None] = lambda: None
     abandon: Callable[[int], None] = lambda code: None
     """Exits the process if a request's thread does not end: the workspace stays locked until the whole
     process is gone.
@@ -86,8 +81,6 @@ class Daemon:
     _full: str | None = None
     """What found no space on the disk in the last turn; None if there was space for everything."""
     _reported_full: bool = False
-    _reserve_at: float = 0.0
-    """When the disk reserve was last filled up, by the monotonic clock."""
     _unrecorded: bool = True
     """Whether the contracts that the daemon starts with are still to be recorded."""
     _boot_nonce: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -116,13 +109,21 @@ class Daemon:
         with self.workspace.daemon_lock():
             try:
                 refuse_open(self.workspace, self._trail, self._policy_reload.policy.settings)
-                self._works = self._new_works()
+                parts = DaemonParts(
+                    self.workspace,
+                    self._trail,
+                    self.log,
+                    lambda: self._policy_reload.policy.settings,
+                    self._draft_waits,
+                    lambda: self._inbox.valid,
+                )
+                self._works = {name: make(parts) for name, make in WORK.given().items()}
                 self._dispatcher = self._new_dispatcher(self._policy_reload.policy)
                 try:
                     return self._work()
                 finally:
                     self._close_works()
-                    self._dispatcher.close()
+                    self._dispatcher.context.close()
             finally:
                 self._trail.close()
 
@@ -140,24 +141,13 @@ class Daemon:
         budget, threads = machine.budget(policy.settings, context.runners), machine.threads(policy.settings)
         return Dispatcher(context, budget, self.log, self.wake, threads, beat=self.supervisor.turned)
 
-    def _new_works(self) -> dict[str, Work]:
-        parts = DaemonParts(
-            self.workspace,
-            self._trail,
-            self.log,
-            lambda: self._policy_reload.policy.settings,
-            self._draft_waits,
-            lambda: self._inbox.valid,
-        )
-        return {name: make(parts) for name, make in WORK.given().items()}
-
     def _close_works(self) -> None:
         works, self._works = self._works, {}
         for work in works.values():
             work.close(wait=self.once and not self.stop.is_set())
 
     def _work(self) -> int:
-        self._fill_reserve()
+        fill_reserve(self.workspace.reserve)
         problem = self._begin()
         for line in self._trail.fixed:
             self.log.say("fixed", what=line)
@@ -173,19 +163,13 @@ class Daemon:
             wake=self.wake.set,
             once=self.once,
         )
-        hinted = [
-            self.workspace.inbox,
-            self.workspace.drafts,
-            self.workspace.approved,
-            self.workspace.control,
-        ]
+        hinted = [self.workspace.inbox, self.workspace.drafts, self.workspace.approved, self.workspace.control]
         self._watch = FolderWatch([] if self.once else hinted, self.wake)
         if self._watch.problem:
             self.log.say("watching", what=self._watch.problem)
         self._draft_expiry = DraftExpiry(self.log)
         self.log.say("ready", path=str(self.workspace.root))
         self.supervisor.ready()
-        self.on_ready()
         try:
             problem = self._turns(inbox, problem)
         except OSError as error:
@@ -200,7 +184,7 @@ class Daemon:
             self._watch.close()
             inbox.close()
             if self.once:
-                self._dispatcher.finish(self.stop)
+                self._dispatcher.finish(self.stop.is_set)
             stopped = self._dispatcher.stop(limits.STOP_GRACE_SECONDS)
             self._close_works()
             if not stopped:
@@ -242,12 +226,8 @@ class Daemon:
     def _settle(self) -> int:
         """Recover; then requests may start. Raises TrailError, Unavailable, OSError."""
         dispatcher = self._dispatcher
-        recover(
-            dispatcher.context,
-            self.log,
-            self._works.values(),
-            DISK_WAS_FULL if dispatcher.full is not None else None,
-        )
+        why = DISK_WAS_FULL if dispatcher.full is not None else None
+        recover(dispatcher.context, self.log, self._works.values(), why)
         self._keep_trail_checkpoint(complete_trail_checkpoint)
         if self._unrecorded:
             self._policy_reload.record_contracts()
@@ -260,9 +240,7 @@ class Daemon:
         return 0
 
     def _unless_full(self, part: Callable[[], int]) -> int:
-        """Do a part of a turn, and return what it returns; 0 if the disk is full: the next turn tries it again. Raises
-        everything else.
-        """
+        """Do a part of a turn, and return what it returns; 0 if the disk is full: the next turn tries it again."""
         try:
             return part()
         except (OSError, ThreeGateError) as error:
@@ -276,15 +254,9 @@ class Daemon:
         line = f"{name}{error.strerror}" if isinstance(error, OSError) else str(error)
         self._full = self._full or line
 
-    def _fill_reserve(self) -> None:
-        """Make the spare files that were used, now and then."""
-        now = time.monotonic()
-        if now - self._reserve_at >= _RESERVE_LOOK_SECONDS:
-            self._reserve_at = now
-            fill_reserve(self.workspace.reserve)
-
     def _turns(self, inbox: Inbox, problem: str | None) -> str | None:
         """Turn after turn; return why launches had to stop, or None."""
+        reserve_at = time.monotonic()
         while not self.stop.is_set():
             self.wake.clear()
             self.supervisor.turned()
@@ -301,7 +273,9 @@ class Daemon:
             did = 0
             if looked:
                 self._looked_through = now
-                self._fill_reserve()
+                if now - reserve_at >= _RESERVE_LOOK_SECONDS:
+                    reserve_at = now
+                    fill_reserve(self.workspace.reserve)
                 for work in self._works.values():
                     work.look()
                 did += self._unless_full(partial(inbox.scan, context.policy))
@@ -370,20 +344,17 @@ class Daemon:
             dispatcher.context = replace(dispatcher.context, policy=policy)
             self._outdated = _of_dispatcher(policy.settings) != _of_dispatcher(dispatcher.settings)
         if self._outdated and not dispatcher.running and dispatcher.failed is None:
-            self._replace_dispatcher(policy)
+            new = self._new_dispatcher(policy)
+            new.unsettled, new.full = dispatcher.unsettled, dispatcher.full
+            self._dispatcher, self._outdated = new, False
+            dispatcher.stop(0.0)
+            dispatcher.context.close()
         return 0
 
     def _report_contracts(self) -> None:
         wrong = contracts_problem(self._policy_reload.policy)
         if wrong is not None:
             self.log.say("contracts", code="contracts_do_not_compile", what=wrong)
-
-    def _replace_dispatcher(self, policy: Policy) -> None:
-        old, new = self._dispatcher, self._new_dispatcher(policy)
-        new.unsettled, new.full = old.unsettled, old.full
-        self._dispatcher, self._outdated = new, False
-        old.stop(0.0)
-        old.close()
 
     def _report(self, problem: str | None) -> None:
         """Say once that the disk is full, or that it no longer is; and one line for the service manager: numbers, or
@@ -465,12 +436,12 @@ def _of_dispatcher(settings: Settings) -> tuple[Any, ...]:
         settings.runners,
         settings.secrets,
         settings.plugins,
-        {name: table for name, table in settings.sections.items() if _makes_runners(listed[name])},
+        {
+            name: table
+            for name, table in settings.sections.items()
+            if (plugin := listed[name]) in MACHINES.plugins() or plugin.named("backend")
+        },
     )
-
-
-def _makes_runners(plugin: Plugin) -> bool:
-    return plugin in MACHINES.plugins() or bool(plugin.named("backend"))
 
 
 def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:
@@ -483,7 +454,6 @@ def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:
         once=once,
         supervisor=Supervisor.of(os.environ),
         abandon=os._exit,
-        on_ready=gc.freeze,  # objects loaded so far are permanent: scanning them for garbage is wasted time
     )
     from_terminal = os.isatty(0)
 

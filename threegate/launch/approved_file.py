@@ -5,6 +5,7 @@ Invariant: judgement, run and result refer only to the bytes in an `Approved`; t
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -213,7 +214,11 @@ def _read_signatures(path: Path, names: Sequence[str]) -> dict[str, bytes]:
 
 def file_identity(path: Path) -> tuple[int, ...]:
     """Distinguishes a file from another one with its name. Raises FileNotFoundError."""
-    facts = path.lstat()
+    return identity_of(path.lstat())
+
+
+def identity_of(facts: os.stat_result) -> tuple[int, ...]:
+    """The same of a file whose facts are known."""
     return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 

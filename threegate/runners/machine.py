@@ -168,10 +168,10 @@ class Round:
         """A lease if it is this job's turn, else None."""
         budget = self._budget
         with budget.lock:
-            if self._waits or budget.never(job) is not None or not budget._has_row(job):
-                return None
-            lease = budget.try_take(job)
-            self._waits = lease is None
+            lease = None if self._waits else budget.try_take(job)
+            # Only a job that lacks nothing but memory or cores keeps its place before younger ones.
+            if lease is None and budget._has_row(job) and budget.never(job) is None:
+                self._waits = True
             return lease
 
 
