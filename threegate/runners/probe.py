@@ -1,4 +1,4 @@
-"""A short run of ours that tests every restriction and reports which ones held: for `threegate doctor` and
+"""Our short run, which tests every restriction and reports which ones held: for `threegate doctor` and
 `sandbox check`.
 
 Invariant: a probe without a readable report counts as a restriction that did not hold.

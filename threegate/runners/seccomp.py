@@ -1,4 +1,4 @@
-"""The system calls that a container may make: an allowlist of ours, narrower than Docker's default.
+"""The system calls that a container may make: our allowlist, narrower than Docker's default.
 
 Invariant: calls that are not listed are refused with EPERM; clone3 with ENOSYS so that the C library falls back to
 clone, whose flags can be checked. In addition to Docker's exclusions, these are not allowed: io_uring, ptrace and the

@@ -117,7 +117,7 @@ def test_a_folder_that_passes_its_group_on_does_so(tmp_path: Path) -> None:
     (change.project / "d").chmod(0o2775)
     refused = change.apply()
     assert refused.status == "project_not_writable"
-    said = "d/new could not be changed (its owner is no member of the group 12345); nothing was changed"
+    said = "d/new could not be changed (its owner is not a member of the group 12345); nothing was changed"
     assert refused.message == said
     assert not (change.project / STAGE).exists()
     os.chown(change.project / "d", OWNER, OWNER)

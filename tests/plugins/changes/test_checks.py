@@ -109,7 +109,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     refused("case or Unicode", ("Dir", None, node(None)), ("Dir/x", None, NEW))
     refused("stays", ("full", node(None), None), ("full/x", node("1"), None))
     refused("stays", ("full", node(None), NEW), ("full/x", node("1"), None))
-    refused("would be a repository", ("bare/objects", None, node(None)))
+    refused("would make its folder a repository", ("bare/objects", None, node(None)))
     refused("another link", ("l", None, node("to/x", LINK)), content={"l": "to/x"})
     refused("another link", ("l", None, node("to", LINK)), content={"l": "to"})
     refused(

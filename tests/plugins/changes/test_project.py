@@ -106,7 +106,7 @@ def test_repositories_that_cannot_be_taken_are_named(project: Project, tmp_path:
     config.unlink()
     refused("config cannot be read")
     (project.root / ".git").rename(tmp_path / "git")
-    refused("no git repository")
+    refused("not a git repository")
     (project.root / ".git").write_text("gitdir: /elsewhere\n")
     refused("cannot be opened")
 

@@ -309,7 +309,7 @@ def test_what_the_project_does_not_have_is_said(
             "file.read",
             {"path": "x"},
             Settings(sections={"project": ProjectSettings(root="/nowhere/at/all")}),
-            "no absolute path",
+            "not the absolute path",
         ),
         ("web.search", {"query": "x"}, Settings(), "search_url"),
         (
@@ -490,7 +490,7 @@ def test_a_cleanup_says_what_stays_and_why(place: tuple[Settings, Workspace]) ->
         ({"a": "1", "b": ("twin", "a")}, "has a file with several names in it"),
         ({"a": ("suid",)}, "top/a: has a set-user-id or set-group-id bit"),
         ({"\u200bx": "1"}, "hidden characters"),
-        ({"/".join("d" * limits.TAR_DEPTH) + "/x": "1"}, "deeper than"),
+        ({"/".join("d" * limits.TAR_DEPTH) + "/x": "1"}, "folders deep"),
         (None, "is protected"),
     ],
 )

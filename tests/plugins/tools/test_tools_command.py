@@ -97,7 +97,7 @@ def test_a_server_is_added_shown_changed_and_removed(somebody: Person, folder: P
         (["notes", "--in", "era", "--account", "nobody"], "runs as nobody"),
         (["notes", "--allow", "https://x.org"], "not a host name"),
         (["notes", "--bind", "/no/such"], "no such folder"),
-        (["notes", "--bind", "/"], "holds"),
+        (["notes", "--bind", "/"], "contains"),
         (["notes", "--env", "LD_PRELOAD=/x"], "how programs are started"),
         (["notes", "--env", "X"], "NAME=VALUE"),
         (["notes", "--secret", "a b"], "not the name of a variable"),

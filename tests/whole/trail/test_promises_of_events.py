@@ -65,7 +65,7 @@ PROMISES: dict[str, tuple[str, str]] = {
         "plugins/agents/test_agent_run_command.py::test_a_kill_leaves_nothing",
     ),
     "undone": (
-        "did not take the change back",
+        "did not revert the change",
         "plugins/changes/end_to_end/test_change_sets.py::test_an_undo_changes_nothing_where_somebody_went_on",
     ),
     "pruned": ("nothing needs", "audit/test_adopt_and_prune.py::test_prune_keeps_inputs_that_something_else_names"),

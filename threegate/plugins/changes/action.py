@@ -100,7 +100,7 @@ class JobChange:
     run_later: int
     """Paths of files that something runs later by itself (changes/run_later.py)."""
     unseen: int
-    """Paths whose new bytes are no text, so that the screen has their size and digest only."""
+    """Paths whose new bytes are not text, so that the screen has their size and digest only."""
     hidden: int = 0
     """Paths whose new text has characters that cannot be seen, or names another encoding (request/shown_whole.py)."""
     branch: JobBranch | None = None

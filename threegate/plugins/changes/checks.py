@@ -68,7 +68,7 @@ def project_problems(
         try:
             problem = _row_problem(project, row, targets, uid, after)
         except OSError as error:
-            problem = f"cannot be looked at in the project ({error.strerror or error})"
+            problem = f"cannot be read in the project ({error.strerror or error})"
         if problem is not None:
             yield row.path, problem
     for folder, added in folders.items():
@@ -106,7 +106,7 @@ def _folder_problems(project: Tree, folder: str, added: Sequence[str], after: _A
     if looks_bare(names) and not looks_bare(project.names(folder)):
         for path in added:
             if collision_key(path.rpartition("/")[2]) in BARE:
-                yield path, "is what would be a repository afterwards, with the names beside it"
+                yield path, "would make its folder a repository, with the names beside it"
 
 
 def _place_problem(project: Tree, row: Row, uid: int, after: _After) -> str | None:
@@ -151,7 +151,7 @@ class _After:
         self._project = project
         self.changed = {row.path: row for row in rows}
         self.seen: dict[str, str | None] = {}
-        """Folders of the project that were looked at, with what is wrong with what is in them."""
+        """Folders of the project that were checked, with what is wrong with the paths in them."""
         self._closed: dict[str, str | None] = {}
         self._below: dict[str, list[Row]] = {}
         for row in rows:

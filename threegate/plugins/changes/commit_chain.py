@@ -81,7 +81,7 @@ def _commit(number: int, message: bytes, change: bytes) -> CarriedCommit:
     if len(text) > limits.COMMIT_MESSAGE_CHARS:
         raise ChangeSetError(f"commit {number}: its message has more than {limits.COMMIT_MESSAGE_CHARS} characters")
     if find_secrets(text):
-        raise ChangeSetError(f"commit {number}: its message has what looks like a secret")
+        raise ChangeSetError(f"commit {number}: its message seems to contain a secret")
     try:
         read = read_change_set(change)
     except ChangeSetError as error:

@@ -59,7 +59,7 @@ def one_message(text: str, *, run: str, request_id: str) -> str:
 
 
 def message_warnings(message: str) -> Iterator[str]:
-    """What in a message a forge, a CI or git could act on, one line each; our own paragraph is not looked at."""
+    """What in a message a forge, a CI or git could act on, one line each; our own paragraph is not checked."""
     text = message.rpartition("\n\n")[0]
     if found := _SKIPS.search(text):
         yield f"the message makes CI skip the commit: {found[0].strip()}"

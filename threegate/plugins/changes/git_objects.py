@@ -30,7 +30,7 @@ def object_id(algorithm: str, kind: bytes, data: bytes) -> str:
 
 
 def tree_entries(data: bytes, raw: int) -> dict[bytes, Entry]:
-    """The entries of a tree by name; `raw` is the size of an id in it. Raises ValueError for bytes that are no tree."""
+    """The entries of a tree by name; `raw` is the size of an id in it. Raises ValueError for other bytes."""
     found: dict[bytes, Entry] = {}
     at = 0
     while at < len(data):
@@ -38,7 +38,7 @@ def tree_entries(data: bytes, raw: int) -> dict[bytes, Entry]:
         mode, name = data[at:end].split(b" ", 1)
         at = end + 1 + raw
         if b"/" in name or name in (b"", b".", b".."):
-            raise ValueError("a tree has a name that is none")
+            raise ValueError("a tree has an invalid name")
         found[name] = mode, data[end + 1 : at].hex()
     return found
 

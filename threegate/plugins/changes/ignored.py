@@ -80,7 +80,7 @@ class IgnoreRules:
         self._holding: set[str] | None = None
         """Folders with something tracked in them, once it is asked."""
         self._entered: set[str] = set()
-        """Ignored folders that are looked into, because something in them is tracked."""
+        """Ignored folders that are entered, because something in them is tracked."""
 
     def why(self, path: str, *, folder: bool) -> Kind | None:
         """Why a path, whose folders are not left out, is left out; None if it is not.
@@ -159,7 +159,7 @@ class IgnoreRules:
 
 
 def _spec(text: str) -> GitIgnoreSpec:
-    """The rules of a text. As in git, its lines end with a line feed and nothing else, and one that is no pattern
+    """The rules of a text. As in git, its lines end with a line feed and nothing else, and one that is not a pattern
     matches nothing.
     """
     from pathspec import GitIgnoreSpec
@@ -191,7 +191,7 @@ def _is_pattern(line: str) -> bool:
 
 
 _NO_PATTERN: Final = (ValueError, re.error, re2.error)
-"""What is raised for a line that is no pattern, such as `!`, a backslash at the end, or `[z-a]`."""
+"""What is raised for a line that is not a pattern, such as `!`, a backslash at the end, or `[z-a]`."""
 
 
 def _matchable(path: str) -> str:

@@ -23,7 +23,7 @@ class UndoStarted(SignedAct):
     """Which undo of this request it is."""
 
     def sentence(self) -> str:
-        return f"began to take the change of {self.project or 'its project'} back"
+        return f"began to revert the change of {self.project or 'its project'}"
 
 
 @frozen_fields
@@ -41,8 +41,8 @@ class Undone(Payload):
 
     def sentence(self) -> str:
         if self.status == "succeeded":
-            return "took the change back"
-        return f"did not take the change back{because(self.status, self.message)}"
+            return "reverted the change"
+        return f"did not revert the change{because(self.status, self.message)}"
 
 
 @frozen_fields

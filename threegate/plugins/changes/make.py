@@ -385,7 +385,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def _wanted(candidates: Iterable[str]) -> dict[str, set[str] | None]:
-    """For each folder on the way to a candidate the names to look at; a folder that is not named is looked at whole."""
+    """For each folder on the way to a candidate the names to compare; a folder that is not named is compared whole."""
     wanted: dict[str, set[str]] = {"": set()}
     whole = set()
     for path in candidates:

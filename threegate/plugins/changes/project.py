@@ -58,7 +58,7 @@ class Project:
             raise ProjectError("no project is set; put its absolute path into project.root of threegate.toml")
         path = Path(root)
         if not path.is_absolute() or not path.is_dir():
-            raise ProjectError("project.root of threegate.toml is no absolute path of a folder; fix it")
+            raise ProjectError("project.root of threegate.toml is not the absolute path of a folder; fix it")
         return cls(path.resolve())
 
     def resolve(self, path: ProjectPath, *, writing: bool = False) -> ProjectPath:

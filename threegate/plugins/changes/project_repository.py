@@ -1,7 +1,7 @@
 """The git repository of a project: where it is, and how git is run for it.
 
 Invariant: git starts no program here. Hooks, monitors, pagers and transports are off, and objects are read and written
-in a scratch repository with a configuration of our own, whose object store is the project's. The person's own settings
+in a scratch repository with our own configuration, whose object store is the project's. The person's own settings
 are only read, as values. No work tree and no index of the project is read or written. Source: docs/spec/8-agents.md,
 "A branch".
 """
@@ -217,7 +217,7 @@ def _run(
 
 
 class ObjectStore:
-    """The objects of a project's repository, through a scratch repository in a folder of our own."""
+    """The objects of a project's repository, through a scratch repository in our own folder."""
 
     def __init__(self, repository: ProjectRepository, oid: str, settings: Mapping[str, str]) -> None:
         """`oid` is any id of the repository: its length tells the algorithm. Changes nothing until it is entered."""

@@ -34,7 +34,7 @@ def render_projects(projects: Iterable[ProjectPlace]) -> bytes:
 
 
 def read_projects(workspace: Workspace) -> tuple[ProjectPlace, ...]:
-    """The registered projects, without `default`. Raises InvalidInput for a file that is none of ours."""
+    """The registered projects, without `default`. Raises InvalidInput for a file that we did not write."""
     path = workspace.projects_file
     try:
         data = durable.read_regular(path, max_bytes=limits.PROJECTS_FILE_BYTES)
@@ -54,9 +54,9 @@ def read_projects(workspace: Workspace) -> tuple[ProjectPlace, ...]:
 def look_at_project(name: str, path: str, deliver: Deliver = "tree") -> ProjectPlace:
     """A folder as a project, as it is now. Raises InvalidInput."""
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"{name!r}: is no name of a project; use 1 to 64 of A-Z a-z 0-9 . _ -")
+        raise InvalidInput(f"{name!r}: not a project name; use 1 to 64 of A-Z a-z 0-9 . _ -")
     if not Path(path).is_absolute():
-        raise InvalidInput(f"{path}: is no absolute path")
+        raise InvalidInput(f"{path}: is not an absolute path")
     real = os.path.realpath(path)
     shown = os.fsencode(real).decode("utf-8", "backslashreplace")
     if shown != real:
@@ -64,9 +64,9 @@ def look_at_project(name: str, path: str, deliver: Deliver = "tree") -> ProjectP
     try:
         facts = os.lstat(real)
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be looked at ({error.strerror})") from None
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror})") from None
     if not stat.S_ISDIR(facts.st_mode):
-        raise InvalidInput(f"{path}: is no folder")
+        raise InvalidInput(f"{path}: is not a folder")
     return ProjectPlace(name, real, facts.st_dev, facts.st_ino, facts.st_uid, deliver)
 
 
@@ -87,7 +87,7 @@ def find_project(workspace: Workspace, settings: Settings, name: str) -> Project
             return look_at_project(name, settings.section(ProjectSettings).root)
         registered = next((item for item in read_projects(workspace) if item.name == name), None)
         if registered is None:
-            raise Refused("project_unknown", f"{name}: is no registered project; see: threegate project list")
+            raise Refused("project_unknown", f"{name}: not a registered project; see: threegate project list")
         present = look_at_project(name, registered.path, registered.deliver)
     except InvalidInput as error:
         raise Refused("project_unknown", str(error)) from None
@@ -129,4 +129,4 @@ def check_new(workspace: Workspace, place: ProjectPlace) -> None:
         raise InvalidInput(f"{real}: is in the workspace; a project is a folder elsewhere")
     home = Path(os.path.realpath(Path.home()))
     if real == home or real in home.parents:
-        raise InvalidInput(f"{real}: is or holds the home folder; a project is a folder below it")
+        raise InvalidInput(f"{real}: is or contains the home folder; a project is a folder below it")

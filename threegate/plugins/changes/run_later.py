@@ -166,7 +166,7 @@ _PROGRAMS: Final = (b"#!", b"\x7fELF", b"MZ", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xe
 
 
 def why_runs_later(path: str, *, executable: bool, head: bytes) -> str | None:
-    """Why a file runs by itself, in words of ours; None for one that does not. `head` are its first
+    """Why a file runs by itself, in our words; None for one that does not. `head` are its first
     CHANGE_HEAD_BYTES bytes.
     """
     name = collision_key(path)
@@ -267,7 +267,7 @@ _Patterns = tuple[str, re.Pattern[str], re.Pattern[str], re.Pattern[str]]
 
 @cache
 def _patterns() -> tuple[_Patterns, ...]:
-    """The table compiled, once and only where a change set is looked at: why, and what a file's own name, the name of a
+    """The table compiled, once and only when a change set is read: why, and what a file's own name, the name of a
     folder above it, and its whole path look like.
     """
     return tuple(_compiled(why, names.split()) for why, names in _TABLE)

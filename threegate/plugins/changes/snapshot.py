@@ -94,7 +94,7 @@ def _add_git(archive: tarfile.TarFile, project: Project, sizes: Counter[str], co
     """Add what reading a repository needs, and a configuration of our own."""
     with project.folder(()) as top:
         if ".git" not in os.listdir(top):
-            raise ProjectError("the project is no git repository of its own; git proposals need one")
+            raise ProjectError("the project is not a git repository of its own; git proposals need one")
     folders = [ProjectEntry((".git",), "folder", 0, False)]
     _add(archive, folders[0], -1, sizes, count + 1)
     for number, (entry, folder) in enumerate(project.walk((".git",), into_protected=True), start=count + 2):

@@ -33,7 +33,7 @@ _KEYS: Final = frozenset({"path", "change", "before_sha256", "after_sha256", "be
 
 
 class ChangeSetError(ValueError):
-    """The bytes are no change set that may be applied; the message says which path and why, in one visible line."""
+    """The bytes are not a change set that may be applied; the message says which path and why, in one visible line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(visible(message.replace("\n", "\\n")))
@@ -116,7 +116,7 @@ def read_table(data: bytes) -> tuple[Row, ...]:
     rows = tuple(_row(number, line) for number, line in enumerate(lines, 1))
     for one, other in pairwise(rows):
         if not _order(one) < _order(other):
-            raise ChangeSetError(f"{other.path}: its rows are not sorted, or the path is there twice")
+            raise ChangeSetError(f"{other.path}: its rows are not sorted, or the path occurs twice")
     if render_table(rows) != data:
         raise ChangeSetError("its table is not the canonical form of its rows")
     return rows
@@ -142,7 +142,7 @@ def _row(number: int, line: bytes) -> Row:
     try:
         value = canonical.loads_strict(line, max_bytes=limits.CHANGE_TABLE_BYTES, max_depth=2)
     except ValueError as error:
-        raise ChangeSetError(f"row {number} of its table is no JSON object: {error}") from None
+        raise ChangeSetError(f"row {number} of its table is not a JSON object: {error}") from None
     if not isinstance(value, dict) or value.keys() != _KEYS or not isinstance(value["path"], str):
         raise ChangeSetError(f"row {number} of its table does not have exactly the keys {', '.join(sorted(_KEYS))}")
     before, after = _node(number, value, "before"), _node(number, value, "after")
@@ -150,7 +150,7 @@ def _row(number: int, line: bytes) -> Row:
         raise ChangeSetError(f"row {number} of its table changes nothing")
     row = Row(value["path"], before, after)
     if row.change != value["change"]:
-        raise ChangeSetError(f"row {number} of its table is no {str(value['change'])[:20]!r} but {row.change!r}")
+        raise ChangeSetError(f"row {number} of its table is not {str(value['change'])[:20]!r} but {row.change!r}")
     return row
 
 

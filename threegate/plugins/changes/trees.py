@@ -37,7 +37,7 @@ class TreeChanged(OSError):
 
 
 class TreeTooLarge(Exception):
-    """A tree has more names than are looked at."""
+    """A tree has more names than are searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Tree(Protocol):
     """What the maker needs of a project or a work copy. Paths are relative, with `/`; the root is the empty path."""
 
     def names(self, path: str) -> Mapping[str, TreeEntry]:
-        """The entries of a folder by name; empty where it is none. Raises OSError."""
+        """The entries of a folder by name; empty if it is not one. Raises OSError."""
         ...
 
     def look(self, path: str) -> TreeEntry | None:
-        """One entry, None where nothing is, or where a part of the path is no folder. Raises OSError."""
+        """One entry, None if nothing is there, or a part of the path is not a folder. Raises OSError."""
         ...
 
     def chunks(self, path: str) -> Iterator[bytes]:
@@ -223,7 +223,7 @@ class OverlayTree:
 
 
 def read_chunks(descriptor: int, path: str) -> Iterator[bytes]:
-    """The bytes of an open regular file. Raises TreeChanged when it is none, or changed meanwhile; OSError."""
+    """The bytes of an open regular file. Raises TreeChanged if it is not one, or changed meanwhile; OSError."""
     before = os.fstat(descriptor)
     if not stat.S_ISREG(before.st_mode):
         raise TreeChanged(errno.EINVAL, "is not a regular file", path)

@@ -45,7 +45,7 @@ def freeze(name: str, seconds: float) -> bool:
 
 
 def thaw(name: str) -> None:
-    """Let a run go on."""
+    """Let a run continue."""
     _set(_folder(name), frozen=False)
 
 

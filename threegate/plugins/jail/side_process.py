@@ -111,5 +111,5 @@ def start_side_process(
     except OSError as error:
         process.kill()
         process.wait()
-        raise Unavailable(f"{file}: a process beside the jail cannot enter it ({error.strerror})") from None
+        raise Unavailable(f"{file}: a helper process of the jail cannot enter it ({error.strerror})") from None
     return process

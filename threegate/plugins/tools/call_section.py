@@ -50,9 +50,9 @@ def check_arguments(text: str) -> tuple[Problem, ...]:
     try:
         value = loads_strict(data, max_bytes=limits.TOOL_ARGUMENTS_BYTES)
     except StrictJSONError as error:
-        return (Problem("TG225", 1, 1, f"the arguments are no JSON that can be sent: {error}"),)
+        return (Problem("TG225", 1, 1, f"the arguments are not JSON that can be sent: {error}"),)
     if not isinstance(value, dict):
-        return (Problem("TG225", 1, 1, "the arguments are no object; write {…}, or {} for none"),)
+        return (Problem("TG225", 1, 1, "the arguments are not an object; write {…}, or {} for none"),)
     if canonical_bytes(value) + b"\n" != data:
         return (Problem("TG225", 1, 1, f"the arguments are not in canonical form; {_CANONICAL}"),)
     return ()

@@ -25,7 +25,7 @@ _LOCAL: Final = Path("/usr/local")
 _SHARED: Final = frozenset(
     map(Path, ("/", "/tmp", "/var/tmp", "/dev/shm", "/etc", "/opt", "/srv", "/home", "/var", "/run"))
 )
-"""Folders that are no server's own."""
+"""Folders that do not belong to one server."""
 _LINES: Final = (".pth", ".egg-link")
 """Files of site-packages whose lines are folders, or code."""
 _SITES: Final = frozenset(("site-packages", "dist-packages"))
@@ -56,7 +56,7 @@ def places_of(named: Named) -> Iterator[Path]:
 
 
 def refuse_shared(place: Path) -> None:
-    """Refuse a folder that is no server's own. Raises Refused `tools_unsafe`."""
+    """Refuse a folder that does not belong to one server. Raises Refused `tools_unsafe`."""
     home = Path.home().resolve()
     if place.is_dir() and (holds_home(place, home) or place == home / ".local" or place in _SHARED):
         raise Refused(

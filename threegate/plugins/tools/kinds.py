@@ -50,7 +50,7 @@ class ToolsRefreshed(ToolsChanged):
 
     def sentence(self) -> str:
         changed = f": {', '.join(self.changed)}" if self.changed else ""
-        return f"took up the server{named(self.server)} as it is now{changed}"
+        return f"accepted the server{named(self.server)} as it is now{changed}"
 
 
 @frozen_fields

@@ -1,7 +1,7 @@
 """Masks values that are known, such as the secrets that a process was given, in everything that it says.
 
 Invariant: what `KnownValues` returns contains none of its values in any of these forms, in text, keys, numbers,
-and text that goes on in the next field of the same name: plain, with JSON escapes, percent-encoded, hexadecimal,
+and text that continues in the next field of the same name: plain, with JSON escapes, percent-encoded, hexadecimal,
 base64 (standard and URL-safe, wrapped, at each alignment), and base64 of any of these. The time is linear in the
 text. Other encodings pass: masking prevents accidents, it does not confine a process that wants to tell its secret.
 """
@@ -57,7 +57,7 @@ class KnownValues:
         found: dict[str, list[str]] = {}
         for key, text in _leaves(value, ""):
             found.setdefault(key, []).append(text)
-        # Texts of one key are searched as one text, because a value may go on in the next block.
+        # Texts of one key are searched as one text, because a value may continue in the next block.
         masked = {key: iter(self._texts(texts)) for key, texts in found.items()}
         return self._rebuilt(value, "", masked, scanned=scanned)
 

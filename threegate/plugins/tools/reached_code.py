@@ -221,7 +221,7 @@ def _variable(name: str, value: str) -> Iterator[Named]:
 
 
 def _arguments(words: list[str], depth: int) -> Iterator[Named]:
-    """The words of a program that is no interpreter, or behind a script. A folder that is a word of its own is what
+    """The words of a program that is not an interpreter, or after a script. A folder that is a word of its own is what
     the program works on; one that an option names may be a folder of code.
     """
     option = False

@@ -59,7 +59,7 @@ def difference_section(changed: Iterable[Difference]) -> Section:
 def process_kind(manifest: Manifest) -> str:
     """How many calls one process of the server answers."""
     if manifest.stateful:
-        return "one for each run of an agent (or account): what a call leaves in it meets the calls after it"
+        return "one for each run of an agent (or account): what a call leaves in it is there for the calls after it"
     return "a fresh one for each call"
 
 

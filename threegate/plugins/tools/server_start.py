@@ -107,7 +107,7 @@ def secret_values(settings: Settings, names: tuple[str, ...]) -> dict[str, str]:
 
 
 def refuse_changed_program(manifest: Manifest) -> None:
-    """Compare the program's files with the signed ones. Raises Refused (`tools_changed`, `tools_unsafe`), Unavailable."""
+    """Compare the program with the signed one. Raises Refused (`tools_changed`, `tools_unsafe`), Unavailable."""
     changed = differences(manifest, program=program_digests(manifest))
     if changed:
         what = f"its program changed since it was signed ({changed[0].what})"

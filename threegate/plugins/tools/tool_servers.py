@@ -315,13 +315,13 @@ def _folder(workspace: Workspace, text: str, place: Place) -> ServerFolder:
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111
     for kept, what in ((ours, "the workspace"), (home, "the home folder")):
         if kept == real or f"{kept}/".startswith(f"{real.rstrip('/')}/"):
-            raise InvalidInput(f"--bind {path}: holds {what}; bind the folder that the server needs")
+            raise InvalidInput(f"--bind {path}: contains {what}; bind the folder that the server needs")
     if f"{real}/".startswith(f"{ours}/"):
         raise InvalidInput(f"--bind {path}: is in the workspace, which servers must not see")
     if real in _HOMES or real.startswith(tuple(f"{folder}/." for folder in _HOMES)):
         raise InvalidInput(f"--bind {path}: is a server's home folder, from where programs load code; bind another one")
     if (writable or place == "era") and real.split("/")[1] in _SYSTEM:
-        raise InvalidInput(f"--bind {path}: holds the system's programs; bind the folder that the server needs")
+        raise InvalidInput(f"--bind {path}: contains the system's programs; bind the folder that the server needs")
     return ServerFolder(real, writable)
 
 

@@ -152,7 +152,7 @@ def remove_container(api: docker.APIClient, container: str) -> bool:
     except docker.errors.NotFound:
         return True
     except docker.errors.APIError as error:
-        # An earlier attempt of ours is already removing it.
+        # Our earlier attempt is already removing it.
         return "in progress" in reason(error) and _gone(api, container)
     except FAULTS:
         return False

@@ -150,7 +150,7 @@ class EraRun:
             self._finished = datetime.now(UTC)
 
     def settle(self) -> None:
-        """If PID 1 did not report how the run ended: make sure that nothing is running any more, and ask the engine."""
+        """If PID 1 did not report how the run ended: ensure that nothing is running any more, and ask the engine."""
         if self._watch is None or self._watch.streams.closing is not None:
             return
         self._watch.kill()

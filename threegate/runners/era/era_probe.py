@@ -1,4 +1,4 @@
-"""The container's probe: a short script of ours that tests every restriction from inside.
+"""The container's probe: our short script, which tests every restriction from inside.
 
 Invariant: what is reported as held was tested inside, in a container created in exactly the same way as a request's.
 """

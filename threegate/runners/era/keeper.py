@@ -100,7 +100,7 @@ def end_all() -> None:
         except ChildProcessError:
             if alone:
                 return
-            time.sleep(0.001)  # not a child of ours: it joined from outside
+            time.sleep(0.001)  # not our child: it joined from outside
 
 
 def main() -> None:

@@ -82,13 +82,13 @@ class RunWatch:
                 for run in self._runs:
                     try:
                         run.look()
-                    except Exception:  # noqa: BLE001, S112 - the others must be looked at, and this one again at the next beat
+                    except Exception:  # noqa: BLE001, S112 - the others must be checked, and this one again at the next beat
                         continue
             time.sleep(BEAT)
 
 
 class DriveStopped(Exception):
-    """A limit of ours was reached between two calls; `Drive.ended` says which."""
+    """One of our limits was reached between two calls; `Drive.ended` says which."""
 
 
 class Drive:

@@ -1,4 +1,4 @@
-"""Monty's probe: short code of ours that tests every restriction from inside.
+"""Monty's probe: our short code, which tests every restriction from inside.
 
 Invariant: what is reported as held was tested inside, in a worker started in exactly the same way as a request's.
 """

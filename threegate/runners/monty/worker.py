@@ -1,7 +1,7 @@
 """Monty's worker processes: started ahead, each behind a wrapper that drops its privileges, used once; and each seen
 from outside, to kill it, to measure it, and to read its real limits back.
 
-Invariants: a worker never serves two requests, its program is named by an absolute path of ours (never MONTY_BIN or
+Invariants: a worker never serves two requests, its program is named by our absolute path (never MONTY_BIN or
 PATH), and what this machine cannot restrict is listed in `Isolation.missing`. A signal goes through a pidfd, so it
 never hits another process that got the same number.
 """

@@ -147,4 +147,4 @@ def test_no_folder_takes_the_place_of_a_part_of_the_image(folder: Path) -> None:
 def test_the_images_system_is_never_covered(tmp_path: Path, bound: str) -> None:
     place = make_place(tmp_path, settings={"runners.era.engine": ENGINE, "runners.era.image": IMAGE})
     words = ("--bind", bound, "--as", "operator", "--key", str(place.key), "--yes", "--", PYTHON, "-c", "1")
-    assert "holds the system's programs" in place.run("tools", "add", "mind", "--in", "era", *words, expect=2).err
+    assert "contains the system's programs" in place.run("tools", "add", "mind", "--in", "era", *words, expect=2).err

@@ -225,7 +225,7 @@ def _stage_one(
             try:
                 os.fchown(descriptor, -1, gid)
             except PermissionError:
-                raise PermissionError(errno.EPERM, f"its owner is no member of the group {gid}") from None
+                raise PermissionError(errno.EPERM, f"its owner is not a member of the group {gid}") from None
         os.fchmod(descriptor, mode)
         if settled:
             durable.sync_fd(descriptor, path)

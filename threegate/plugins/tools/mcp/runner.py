@@ -54,7 +54,7 @@ class CallRunner:
         self._kept = KeptServers(settings)
 
     def available(self, job: Job | None = None) -> str | None:
-        """None: a server's needs are known when it is started, and one that cannot be started is no call."""
+        """None: a server's needs are known when it is started, and if it cannot be started, nothing was called."""
         return None
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:

@@ -217,4 +217,4 @@ if __name__ == "__main__":
     try:
         code = main(int(sys.argv[1]))
     finally:
-        os._exit(code)  # no text of ours among the server's
+        os._exit(code)  # nothing of our own among the server's output

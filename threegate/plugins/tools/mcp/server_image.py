@@ -39,7 +39,7 @@ def image_digest(url: str, name: str) -> str:
 
 
 def refuse_hiding(url: str, digest: str, folders: Sequence[str], workspace: str) -> None:
-    """Refuse folders of this machine that would take the place of code of the image. `workspace` is the id of ours.
+    """Refuse folders of this machine that would take the place of code of the image. `workspace` is our id.
     Raises InvalidInput, Unavailable.
     """
     from threegate.runners.era import container_engine as engine
@@ -65,7 +65,7 @@ def _refuse_searched(folder: str, config: Mapping[str, Any]) -> None:
     """Refuse a folder that the image works in, or that its variables name for code. Raises InvalidInput."""
     bound, working = PurePosixPath(folder), PurePosixPath(config.get("WorkingDir") or "/")
     if bound == working or bound in working.parents:
-        raise InvalidInput(f"--bind {folder}: holds the image's working folder, where programs look for code")
+        raise InvalidInput(f"--bind {folder}: contains the image's working folder, where programs look for code")
     for variable in config.get("Env") or ():
         name, _, value = variable.partition("=")
         if not (CODE_VARIABLE.fullmatch(name) or UNPINNABLE_VARIABLE.fullmatch(name)):
