@@ -1,10 +1,9 @@
-"""What an agent changed in its work copy, as the change set of a request. Called only while it is frozen or
-gone.
+"""What an agent changed in its work copy, as the change set of a request. Called only while it is frozen or gone.
 
-Invariant: entries in the copy are opened relative to directory descriptors and through no link
-(`changes/trees.py`); nothing of it is run, and git never reads it. Only paths that the agent touched are
-compared, so changes that others make in the project meanwhile are not attributed to the agent. If the project
-already has what this run proposed, the agent's further changes are compared with that.
+Invariant: entries in the copy are opened relative to directory descriptors and through no link (`changes/trees.py`);
+nothing of it is run, and git never reads it. Only paths that the agent touched are compared, so changes that others
+make in the project meanwhile are not attributed to the agent. If the project already has what this run proposed, the
+agent's further changes are compared with that.
 """
 
 from __future__ import annotations
@@ -251,9 +250,7 @@ def _proposed(run: AgentRun) -> _Proposed:
 def _sorted_out(
     copy: WorkCopy, project: Tree, work: Tree, touched: list[str], ours: _Proposed
 ) -> tuple[list[str], list[str]]:
-    """Of the touched paths: those that can be compared, and those that others changed in the project. Raises
-    OSError.
-    """
+    """Of the touched paths those that can be compared, and those that changed in the project. Raises OSError."""
     candidates, moved = [], []
     left = touched
     while left:
@@ -349,9 +346,7 @@ def _merged(copy: WorkCopy, project: Tree, work: Tree, moved: list[str]) -> dict
 
 
 def _moved_on(copy: WorkCopy, path: str) -> bool:
-    """Whether the project's entry at a path differs from the one at the start; a folder's own entry is not
-    compared.
-    """
+    """Whether the project's entry at a path differs from the one at the start; a folder's own entry is not compared."""
     try:
         with hold_path(copy.root) as top:
             facts = _facts(top, path)
