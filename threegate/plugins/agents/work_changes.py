@@ -154,51 +154,19 @@ def _trees(copy: WorkCopy) -> Iterator[tuple[Tree, Tree, list[str]]]:
         os.chmod(copy.top, stat.S_IMODE(os.stat(copy.top).st_mode) | 0o700)
     with hold_path(copy.root) as root, hold_path(copy.top) as top:
         project, mine = HeldTree(root), HeldTree(top)
+        touched = list(_touched(copy, mine, top))
         if copy.kind == "overlay":
-            work = OverlayTree(mine, NamesTree(StartTree(copy.start, project), project))
-            yield project, work, list(_touched_above(copy, mine))
+            yield project, OverlayTree(mine, NamesTree(StartTree(copy.start, project), project)), touched
         else:
-            yield project, mine, list(_touched_in(copy, mine, top))
+            yield project, mine, touched
 
 
-def _touched_above(copy: WorkCopy, upper: HeldTree) -> Iterator[str]:
-    """The entries in the upper folder of an overlay: copied up, created or whited out. A folder counts only
-    if it is new or hides the project's.
+def _touched(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str]:
+    """In an overlay every entry of the upper folder, which was copied up, created or whited out; a folder counts only
+    if it is new or hides the project's. In a plain copy the entries that are not the copied ones, or are gone.
     """
-    left = [""]
-    while left:
-        folder = left.pop()
-        try:
-            found = upper.names(folder)
-        except OSError as error:  # the folder itself is what is left out, by name
-            refuse_exhausted(error)
-            yield folder
-            continue
-        for name, entry in found.items():
-            path = f"{folder}/{name}" if folder else name
-            if path == ".git" or (is_repository(name) and path in copy.start.hidden):
-                continue
-            known = copy.start.entries.get(path)
-            if entry.kind != "folder" or known is None or known.kind != "folder" or _hides(upper, path):
-                yield path
-            else:
-                left.append(path)
-
-
-def _hides(upper: HeldTree, path: str) -> bool:
-    """Whether a folder hides the project's; one that cannot be read counts as one."""
-    try:
-        return upper.opaque(path)
-    except OSError as error:
-        refuse_exhausted(error)
-        return True
-
-
-def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str]:
-    """For a plain copy: entries that are not the copied ones, and entries that are gone."""
-    seen = set()
-    closed: list[str] = []
-    left = [""]
+    start, overlay = copy.start, copy.kind == "overlay"
+    seen, closed, left = {""}, list[str](), [""]
     while left:
         folder = left.pop()
         try:
@@ -210,24 +178,36 @@ def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str
             continue
         for name, entry in found.items():
             path = f"{folder}/{name}" if folder else name
-            if path == ".git" or (is_repository(name) and path in copy.start.hidden):
+            if path == ".git" or (is_repository(name) and path in start.hidden):
                 continue
             seen.add(path)
-            known = copy.start.entries.get(path)
-            if known is None:
-                yield path
-            elif entry.kind == "folder" and known.kind == "folder":
+            known = start.entries.get(path)
+            if known is not None and entry.kind == known.kind == "folder" and not (overlay and _hides(tree, path)):
                 left.append(path)
-            else:
-                try:
-                    facts = _facts(top, path)
-                except OSError as error:
-                    refuse_exhausted(error)
-                    facts = None
-                if facts is None or (facts.st_ctime_ns, facts.st_ino) != copy.start.copied.get(path):
-                    yield path
-    gone = (path for path in copy.start.entries if path not in seen)
-    yield from (path for path in gone if _above(path) in seen | {""} and not path.startswith(tuple(closed)))
+            elif overlay or known is None or not _is_copied(copy, top, path):
+                yield path
+    if not overlay:
+        gone = (path for path in start.entries if path not in seen)
+        yield from (path for path in gone if _above(path) in seen and not path.startswith(tuple(closed)))
+
+
+def _hides(upper: HeldTree, path: str) -> bool:
+    """Whether a folder hides the project's; one that cannot be read counts as one."""
+    try:
+        return upper.opaque(path)
+    except OSError as error:
+        refuse_exhausted(error)
+        return True
+
+
+def _is_copied(copy: WorkCopy, top: HeldFolder, path: str) -> bool:
+    """Whether an entry of a plain copy is the one that was copied; one that cannot be read is not."""
+    try:
+        facts = _facts(top, path)
+    except OSError as error:
+        refuse_exhausted(error)
+        return False
+    return facts is not None and (facts.st_ctime_ns, facts.st_ino) == copy.start.copied.get(path)
 
 
 def _above(path: str) -> str:
