@@ -1,9 +1,9 @@
 """The commits that an agent made in its copy: their messages, and which of them its files do not have.
 
-Invariant: git never reads the copy. References and objects are read by ourselves (`copy_objects.py`), below a held
+Invariant: git never reads the copy. References and objects are read without it (`copy_objects.py`), below a held
 descriptor and through no link, while the agent is frozen or gone; sizes and numbers are bounded. What was in the
 repository at the start is in the index of the pack that the launcher made, which the agent cannot write. A commit that
-cannot be read so is counted.
+cannot be read this way is counted.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from threegate.core import durable, limits
-from threegate.core.held_folder import HeldFolder, open_inside
+from threegate.core.held_folder import HeldFolder, hold_path
 from threegate.core.workspace import AgentRun
-from threegate.plugins.agents.copy_objects import CopyObjects
-from threegate.plugins.agents.work_copy import TREE, UPPER, WorkCopy
+from threegate.plugins.agents.copy_objects import Commit, CopyObjects
+from threegate.plugins.agents.held_paths import opened, read_inside
+from threegate.plugins.agents.work_copy import WorkCopy
 from threegate.plugins.changes.git_objects import PACK_INDEX, is_id
 from threegate.request.characters import visible
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HEADS: Final = "refs/heads/"
 _NAMED: Final = 8
 """Branches that a line names."""
@@ -109,20 +109,11 @@ def _many(count: int) -> str:
 
 def read_commits(copy: WorkCopy) -> AgentCommits:
     """The commits of a copy; none without a repository, or one that cannot be read."""
-    place = copy.run.work / (UPPER if copy.kind == "overlay" else TREE)
     try:
-        with HeldFolder(os.open(place, _FOLDER), place) as top, CopyObjects(top) as objects:
+        with hold_path(copy.top) as top, CopyObjects(top) as objects:
             return _Reading(top, objects, known_objects(copy.run)).commits()
     except OSError:
         return NO_COMMITS
-
-
-def _bytes(top: HeldFolder, path: str, most: int) -> bytes:
-    descriptor = open_inside(top.fileno(), f".git/{path}")
-    try:
-        return durable.read_regular_fd(descriptor, top.path / path, max_bytes=most)
-    finally:
-        os.close(descriptor)
 
 
 class _Reading:
@@ -163,10 +154,9 @@ class _Reading:
             if data is None:
                 self._unread.add(oid)
                 continue
-            head, _, message = data.partition(b"\n\n")
-            found[oid] = AgentCommit(oid, message.decode("utf-8", "replace"))
-            lines = head.decode("ascii", "replace").split("\n")
-            left += [line.removeprefix("parent ") for line in lines if line.startswith("parent ")]
+            commit = Commit.of(data)
+            found[oid] = AgentCommit(oid, commit.message)
+            left += commit.parents
         return found
 
     def _references(self) -> dict[str, str]:
@@ -186,25 +176,22 @@ class _Reading:
         left, count = [folder], 0
         while left:
             at = left.pop()
-            with suppress(OSError):
-                descriptor = open_inside(self._top.fileno(), f".git/{at}", _FOLDER)
-                try:
-                    with os.scandir(descriptor) as entries:
-                        for entry in entries:
-                            count += 1
-                            if count > limits.COMMITS_READ:
-                                return
-                            path = f"{at}/{entry.name}"
-                            if not entry.is_dir(follow_symlinks=False):
-                                yield path
-                            elif path.count("/") < limits.AGENT_PATH_DEPTH:
-                                left.append(path)
-                finally:
-                    os.close(descriptor)
+            with suppress(OSError), opened(self._top.fileno(), f".git/{at}") as held, os.scandir(held) as entries:
+                for entry in entries:
+                    count += 1
+                    if count > limits.COMMITS_READ:
+                        return
+                    path = f"{at}/{entry.name}"
+                    if not entry.is_dir(follow_symlinks=False):
+                        yield path
+                    elif path.count("/") < limits.AGENT_PATH_DEPTH:
+                        left.append(path)
 
     def _text(self, path: str) -> str:
         with suppress(OSError):
-            return _bytes(self._top, path, limits.COMMIT_OBJECT_BYTES).decode("utf-8", "replace")
+            return read_inside(self._top, f".git/{path}", max_bytes=limits.COMMIT_OBJECT_BYTES).decode(
+                "utf-8", "replace"
+            )
         return ""
 
 

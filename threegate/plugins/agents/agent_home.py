@@ -1,9 +1,7 @@
-"""The agent's HOME: its configuration, rewritten for each run, and what it kept of earlier runs on the same
-project.
+"""The agent's HOME: its configuration, rewritten for each run, and what it kept of earlier runs on the same project.
 
-Invariant: an agent may have left links, FIFOs and folders of any name in its HOME, so a file is written
-relative to open directory descriptors, under a name that was removed before, and never through an existing
-entry.
+Invariant: an agent may have left links, FIFOs and folders of any name in its HOME, so a file is written relative to
+open directory descriptors, under a name that was removed before, and never through an existing entry.
 """
 
 from __future__ import annotations
@@ -12,17 +10,14 @@ import os
 import secrets
 import stat
 from contextlib import suppress
-from typing import Final
 
 from threegate.core import durable
 from threegate.core.errors import InvalidInput, Unavailable
-from threegate.core.held_folder import HeldFolder
+from threegate.core.held_folder import HeldFolder, hold_path
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.plugins.agents.profile import Filled
 from threegate.plugins.agents.runs import RunFacts, all_runs, is_alive
 from threegate.plugins.jail.jail import Account
-
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def take_over_state(workspace: Workspace, run: AgentRun, facts: RunFacts) -> AgentRun | None:
@@ -61,7 +56,7 @@ def write_files(run: AgentRun, filled: Filled, account: Account) -> None:
     Unavailable.
     """
     try:
-        with HeldFolder(os.open(run.state, _FOLDER), run.state) as home:
+        with hold_path(run.state) as home:
             os.fchown(home.fileno(), account.uid, account.gid)
             for file in filled.profile.files:
                 _write(home, file.path, filled.text(file.text).encode(), account, once=file.once)

@@ -1,6 +1,6 @@
 """All objects of an agent's repository: those that it made, and those that it was given.
 
-Invariant: what the agent made is read by ourselves (`copy_objects.py`), the pack that the launcher made by git in a
+Invariant: what the agent made is read without git (`copy_objects.py`), the pack that the launcher made by git in a
 scratch repository. Numbers and sizes are bounded.
 """
 
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from threegate.core import limits
 from threegate.core.held_folder import hold_path
 from threegate.plugins.agents.agent_commits import known_objects
-from threegate.plugins.agents.copy_objects import CopyObjects
-from threegate.plugins.agents.work_copy import TREE, UPPER, WorkCopy
+from threegate.plugins.agents.copy_objects import Commit, CopyObjects
+from threegate.plugins.agents.work_copy import WorkCopy
 from threegate.plugins.changes.git_objects import Entry, tree_entries
 from threegate.plugins.changes.project_repository import ObjectStore, ProjectRepository
 
@@ -24,17 +24,8 @@ FILE_MODES: Final = (b"100644", b"100755")
 LINK_MODE: Final = b"120000"
 
 
-class Commit(NamedTuple):
-    """A commit as its object says. `known` says that the agent was given it."""
-
-    tree: str
-    parents: tuple[str, ...]
-    message: str
-    known: bool
-
-
 class Difference(NamedTuple):
-    """A path that two trees have otherwise: the entry of each, a folder's left away."""
+    """A path at which two trees differ: the entry of each; None for a folder, and where there is none."""
 
     path: str
     old: Entry | None
@@ -44,9 +35,8 @@ class Difference(NamedTuple):
 @contextmanager
 def agent_objects(copy: WorkCopy, oid: str) -> Iterator[AgentObjects]:
     """The objects of a copy's repository; `oid` is any of its ids. Raises BranchRefused, OSError."""
-    place = copy.run.work / (UPPER if copy.kind == "overlay" else TREE)
     repository = ProjectRepository.at(copy.run.git)
-    with hold_path(place) as top, CopyObjects(top) as own, ObjectStore(repository, oid, {}) as store:
+    with hold_path(copy.top) as top, CopyObjects(top) as own, ObjectStore(repository, oid, {}) as store:
         yield AgentObjects(own, store, known_objects(copy.run))
 
 
@@ -54,12 +44,12 @@ class AgentObjects:
     """Reads objects by id. Every method raises ValueError for what cannot be read, BranchRefused, OSError."""
 
     def __init__(self, own: CopyObjects, store: ObjectStore, known: frozenset[str]) -> None:
-        self._own, self._store, self._known = own, store, known
+        self._own, self._store, self.known = own, store, known
         self._left = limits.CHANGE_WALK_ENTRIES
 
     def read(self, oid: str, kind: bytes, most: int) -> bytes:
         """The bytes of an object of a kind."""
-        if oid in self._known:
+        if oid in self.known:
             found, data = self._store.read(oid, most)
             if found.encode() != kind:
                 raise ValueError(f"{oid} is another kind of object")
@@ -73,13 +63,10 @@ class AgentObjects:
 
     def commit(self, oid: str) -> Commit:
         """A commit."""
-        head, _, message = self.read(oid, b"commit", limits.COMMIT_OBJECT_BYTES).partition(b"\n\n")
-        lines = head.decode("ascii", "replace").split("\n")
-        parents = tuple(line.removeprefix("parent ") for line in lines if line.startswith("parent "))
-        return Commit(lines[0].removeprefix("tree "), parents, message.decode("utf-8", "replace"), oid in self._known)
+        return Commit.of(self.read(oid, b"commit", limits.COMMIT_OBJECT_BYTES))
 
     def differences(self, old: str | None, new: str | None, prefix: str = "") -> Iterator[Difference]:
-        """What two trees have otherwise."""
+        """The paths at which two trees differ, without folders."""
         if prefix.count("/") > limits.AGENT_PATH_DEPTH:
             raise ValueError(f"has folders deeper than {limits.AGENT_PATH_DEPTH}")
         before, after = self._entries(old), self._entries(new)

@@ -1,7 +1,7 @@
 """The files that a branch of the agent's has and its copy does not, as if the agent had checked it out.
 
-Invariant: git never reads the copy (`agent_objects.py`). What comes out is compared, named
-and left out like any other change.
+Invariant: git never reads the copy (`agent_objects.py`). The outcome is compared, named and left out like any other
+change.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ def read_branch(copy: WorkCopy, tip: AgentCommit) -> MadeChangeSet:
 
 
 def _changed(objects: AgentObjects, commit: str) -> dict[str, _Leaf | None]:
-    """Each path that the commit has otherwise than the nearest commit of the start. Raises ValueError."""
-    tree = ""
+    """Each path at which the commit differs from the nearest commit of the start. Raises ValueError."""
     before: str | None = None
     left, seen = [commit], set[str]()
     while left and before is None:
@@ -53,16 +52,16 @@ def _changed(objects: AgentObjects, commit: str) -> dict[str, _Leaf | None]:
             continue
         seen.add(oid)
         found = objects.commit(oid)
-        tree = tree or found.tree
-        before = found.tree if found.known else None
+        before = found.tree if oid in objects.known else None
         left += found.parents
     if before is None:
         raise ValueError("it has no commit of the project below it, so nothing says what it changed")
-    return {
-        path: new if new is not None and new[0] in (*FILE_MODES, LINK_MODE) else None
-        for path, old, new in objects.differences(before, tree)
-        if old is not None or (new is not None and new[0] in (*FILE_MODES, LINK_MODE))
-    }
+    changed: dict[str, _Leaf | None] = {}
+    for path, old, new in objects.differences(before, objects.commit(commit).tree):
+        leaf = new if new is not None and new[0] in (*FILE_MODES, LINK_MODE) else None
+        if old is not None or leaf is not None:  # a new submodule is nothing to propose
+            changed[path] = leaf
+    return changed
 
 
 class _BranchTree:

@@ -17,7 +17,8 @@ from typing import Final
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.plugins.agents.agent_commits import AgentCommits
-from threegate.plugins.agents.agent_objects import FILE_MODES, LINK_MODE, AgentObjects, Commit, agent_objects
+from threegate.plugins.agents.agent_objects import FILE_MODES, LINK_MODE, AgentObjects, agent_objects
+from threegate.plugins.agents.copy_objects import Commit
 from threegate.plugins.agents.work_copy import WorkCopy
 from threegate.plugins.changes.change_tar import change_tar, read_change_set
 from threegate.plugins.changes.commit_chain import commits_tar, read_commits_tar
@@ -78,19 +79,16 @@ class _Carrying:
 
     def _chain(self, tip: str) -> list[Commit]:
         """The commit of the start, and those of the agent on it, oldest first."""
-        found: list[Commit] = []
-        oid = tip
-        while not found or not found[0].known:
-            commit = self._objects.commit(oid)
-            found.insert(0, commit)
-            if commit.known:
-                break
+        found, oid = [self._objects.commit(tip)], tip
+        while oid not in self._objects.known:
+            commit = found[0]
             if len(commit.parents) != 1:
                 what = "is a merge" if commit.parents else "has no commit of the project below it"
                 raise ValueError(f"the commit {oid[:12]} {what}")
             if len(found) > limits.COMMITS_CARRIED:
                 raise ValueError(f"they are more than {limits.COMMITS_CARRIED}")
             oid = commit.parents[0]
+            found.insert(0, self._objects.commit(oid))
         return found
 
     def _rows(self, old: str, new: str) -> list[Row]:

@@ -1,8 +1,7 @@
-"""The MCP entry in an agent's own configuration, for people who run it without the jail: planned, written,
-undone.
+"""The MCP entry in an agent's own configuration, for people who run it without the jail: planned, written, undone.
 
-Invariant: existing settings keep their meaning, and the old bytes are kept next to the file; another entry
-with the same name is never replaced. Undoing restores the old bytes or changes nothing.
+Invariant: existing settings keep their meaning, and the old bytes are kept next to the file; another entry with the
+same name is never replaced. Undoing restores the old bytes or changes nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +22,7 @@ _KEPT: Final = ".before-threegate"
 
 @dataclass(frozen=True, slots=True)
 class ClientEntry:
-    """The file before and after. `before` is None if there is no file; `after` equals it if there is nothing
-    to do.
-    """
+    """The file before and after. `before` is None if there is no file; `after` equals it if there is nothing to do."""
 
     file: Path
     before: bytes | None
@@ -33,9 +30,7 @@ class ClientEntry:
 
     @classmethod
     def plan(cls, file: Path, entry: str) -> ClientEntry:
-        """The file with the entry. Raises InvalidInput, with what to do, if it cannot be added without
-        loss.
-        """
+        """The file with the entry. Raises InvalidInput, with what to do, if it cannot be added without loss."""
         file = _place(file)
         before = _read(file)
         return cls(file, before, _with_entry(file, before, entry))
@@ -47,9 +42,7 @@ class ClientEntry:
         return "".join(f"{line}\n" for line in (*heads, *changed))
 
     def write(self) -> Path | None:
-        """Write it; return where the old bytes are kept, None if there was no file. Raises InvalidInput,
-        OSError.
-        """
+        """Write it; return where the old bytes are kept, None if there was no file. Raises InvalidInput, OSError."""
         if _read(self.file) != self.before:
             raise InvalidInput(f"{self.file}: changed meanwhile; check it and try again")
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -64,9 +57,7 @@ class ClientEntry:
 
 
 def take_back(file: Path, entry: str) -> bool:
-    """Undo `write`; False if the entry is not there. Raises InvalidInput if the file has changed since,
-    OSError.
-    """
+    """Undo `write`; False if the entry is not there. Raises InvalidInput if the file has changed since, OSError."""
     file = _place(file)
     now, kept = _read(file), _kept(file)
     before = _read(kept)

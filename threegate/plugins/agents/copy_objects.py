@@ -1,25 +1,28 @@
-"""The objects in the repository of a copy, loose and packed, read by ourselves.
+"""The objects in the repository of a copy, loose and packed, read without git.
 
-Invariant: git never reads the copy. Everything is opened below a held descriptor and through no link, while the agent
-is frozen or gone. Sizes, numbers, lengths of chains and all bytes together are bounded, and an object that is returned
-has the bytes that its id says. Source: git, Documentation/gitformat-pack.
+Invariant: git never reads the copy, in which an agent may have put anything. Everything is opened below a held
+descriptor and through no link, while the agent is frozen or gone. Sizes, numbers, lengths of chains and all bytes
+together are bounded, and an object that is returned has the bytes of its id. Source: git,
+Documentation/gitformat-pack.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
-from threegate.core import durable, limits
+from threegate.core import limits
 from threegate.core.held_folder import HeldFolder, open_inside
+from threegate.plugins.agents.held_paths import FOLDER, read_inside
 from threegate.plugins.changes.git_objects import PACK_INDEX, is_id, object_id
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FAN: Final = 256
+_FAN: Final = struct.Struct(">256I")
+"""For each first byte of an id, how many objects have one up to it."""
 _KINDS: Final = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 _BY_OFFSET, _BY_ID = 6, 7
 _LOOSE_MORE: Final = 1 << 16
@@ -33,14 +36,28 @@ _FARTHEST: Final = 1 << 62
 """No file is so long, and the system takes no offset from twice this on."""
 
 
+class Commit(NamedTuple):
+    """A commit as its object has it."""
+
+    tree: str
+    parents: tuple[str, ...]
+    message: str
+
+    @classmethod
+    def of(cls, data: bytes) -> Commit:
+        """The commit in the bytes of an object; what is not one has odd parts."""
+        head, _, message = data.partition(b"\n\n")
+        lines = head.decode("ascii", "replace").split("\n")
+        parents = tuple(line.removeprefix("parent ") for line in lines if line.startswith("parent "))
+        return cls(lines[0].removeprefix("tree "), parents, message.decode("utf-8", "replace"))
+
+
 class _Malformed(Exception):
     """A pack or an index that cannot be read."""
 
 
 class CopyObjects:
-    """The objects of a copy's own repository; `top` is the held folder of the copy. Its packs are open until it is
-    closed.
-    """
+    """The objects of a copy's own repository; `top` is the held folder of the copy."""
 
     def __init__(self, top: HeldFolder) -> None:
         self._top = top
@@ -61,17 +78,12 @@ class CopyObjects:
         data = self._loose(oid, kind, most)
         if data is None:
             data = self._packed(oid, kind, most)
-        if data is None or object_id("sha1" if len(oid) == 40 else "sha256", kind, data) != oid:
-            return None
-        return data
+        algorithm = "sha1" if len(oid) == 40 else "sha256"
+        return data if data is not None and object_id(algorithm, kind, data) == oid else None
 
     def _loose(self, oid: str, kind: bytes, most: int) -> bytes | None:
         with suppress(OSError, zlib.error, _Malformed):
-            descriptor = open_inside(self._top.fileno(), path := f".git/objects/{oid[:2]}/{oid[2:]}")
-            try:
-                packed = durable.read_regular_fd(descriptor, self._top.path / path, max_bytes=most + _LOOSE_MORE)
-            finally:
-                os.close(descriptor)
+            packed = read_inside(self._top, f".git/objects/{oid[:2]}/{oid[2:]}", max_bytes=most + _LOOSE_MORE)
             unpacking = zlib.decompressobj()
             head, _, body = unpacking.decompress(packed, most + _LOOSE_MORE).partition(b"\0")
             self._spend(len(body))
@@ -101,7 +113,7 @@ class CopyObjects:
         """The packs, the first PACKS_READ of them by name, with ids of so many bytes."""
         names: list[str] = []
         with suppress(OSError):
-            folder = open_inside(self._top.fileno(), ".git/objects/pack", _FOLDER)
+            folder = open_inside(self._top.fileno(), ".git/objects/pack", FOLDER)
             self._held.callback(os.close, folder)
             with os.scandir(folder) as entries:
                 for number, entry in enumerate(entries):
@@ -128,12 +140,11 @@ class _Pack:
 
     def __init__(self, index: int, pack: int, raw: int) -> None:
         self._index, self._pack, self._raw = index, pack, raw
-        head = os.pread(index, len(PACK_INDEX) + _FAN * 4, 0)
-        if not head.startswith(PACK_INDEX) or len(head) != len(PACK_INDEX) + _FAN * 4:
+        self._ids = len(PACK_INDEX) + _FAN.size
+        head = os.pread(index, self._ids, 0)
+        if not head.startswith(PACK_INDEX) or len(head) != self._ids:
             raise _Malformed
-        fan = head[len(PACK_INDEX) :]
-        self._fan = [int.from_bytes(fan[at : at + 4], "big") for at in range(0, len(fan), 4)]
-        self._ids = len(head)
+        self._fan = _FAN.unpack_from(head, len(PACK_INDEX))
 
     def place(self, oid: bytes) -> int | None:
         """Where an object is in the pack; None if it is not in it."""

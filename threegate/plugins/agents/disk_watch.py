@@ -16,13 +16,12 @@ from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from threegate.core import limits, removal
 from threegate.core.durable import fill_reserve
 from threegate.core.errors import Unavailable
-from threegate.core.held_folder import open_inside
+from threegate.core.held_folder import hold_path, open_inside
 from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.runs import frozen
 from threegate.plugins.agents.work_copy import NAMES, SCRATCH
@@ -70,14 +69,12 @@ def used_space(folder: Path, *, skip: Collection[str] = (), unlock: bool = False
     """
     used = Space(0, 0)
     counted: set[tuple[int, int]] = set()
-    with ExitStack() as held:
-        top = os.open(folder, _FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC)
-        held.callback(os.close, top)
+    with hold_path(folder) as top, ExitStack() as held:
         left = [""]
         while left:
             here = left.pop()
             try:
-                descriptor = _listed(top, here, held if unlock else None)
+                descriptor = _listed(top.fileno(), here, held if unlock else None)
             except OSError as error:
                 if error.errno in _GONE:
                     continue
@@ -158,7 +155,7 @@ class DiskWatch:
     def __enter__(self) -> DiskWatch:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self._over.set()
         if self._thread is not None:
             self._thread.join()

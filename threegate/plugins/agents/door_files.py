@@ -6,22 +6,17 @@ once, from the descriptor that was checked. What is hidden from the agent is hid
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import Final
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
-from threegate.core.held_folder import HeldFolder
+from threegate.core.held_folder import hold_path
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.plugins.agents.names_layer import NamesTree
 from threegate.plugins.agents.runs import RunFacts
 from threegate.plugins.agents.work_copy import NAMES, TREE, UPPER
 from threegate.plugins.changes.trees import HeldTree, OverlayTree, Tree
-
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_files(workspace: Workspace, run: AgentRun | None, paths: tuple[str, ...]) -> list[tuple[str, bytes]]:
@@ -73,6 +68,5 @@ def _tree(workspace: Workspace, run: AgentRun | None) -> Iterator[Tree]:
             yield HeldTree(held.enter_context(workspace.hold(run.work / TREE)))
             return
         upper, names = (HeldTree(held.enter_context(workspace.hold(run.work / part))) for part in (UPPER, NAMES))
-        root = Path(facts.root)
-        base = HeldFolder(os.open(root, _FOLDER), root)
-        yield OverlayTree(upper, NamesTree(names, HeldTree(held.enter_context(base))))
+        base = HeldTree(held.enter_context(hold_path(facts.root)))
+        yield OverlayTree(upper, NamesTree(names, base))

@@ -113,9 +113,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A run that ended. `changes` lists the differences, None if they could not be read (`problem` has the
-    reason).
-    """
+    """A run that ended. `changes` lists the differences, None if they could not be read (`problem` has the reason)."""
 
     run: AgentRun
     exit: int
@@ -337,9 +335,7 @@ class _Launch:
         removal.remove_tree(self._run.folder)
 
     def prepare(self, held: ExitStack, decide: Decide | None) -> None:
-        """Everything before the agent's first instruction, except the trail's event. Raises the same as
-        `run_agent`.
-        """
+        """Everything before the agent's first instruction, except the trail's event. Raises the same as `run_agent`."""
         plan, run, parent = self._plan, self._run, self._wanted.parent
         self._sign()
         hold_headroom(run)

@@ -47,12 +47,17 @@ _QUERIES: Final[Mapping[str, frozenset[str]]] = {
     "messages": frozenset(("", "beta=true")),
     "gemini": frozenset(("", "alt=sse")),
 }
+_KEY_HEADERS: Final[Mapping[str, tuple[str, str]]] = {
+    "responses": ("authorization", "Bearer {}"),
+    "chat": ("authorization", "Bearer {}"),
+    "messages": ("x-api-key", "{}"),
+    "gemini": ("x-goog-api-key", "{}"),
+}
 _BETA: Final = re.compile(
     r"(claude-code|interleaved-thinking|fine-grained-tool-streaming|prompt-caching|context-1m|token-efficient-tools"
     r"|extended-cache-ttl|output-128k|effort|structured-outputs)-[0-9a-z-]{1,40}"
 ).fullmatch
-"""Betas of Anthropic's API that change how the model answers; those that let the provider reach out are not
-forwarded.
+"""Betas of Anthropic's API that change how the model answers; those that let the provider reach out are not forwarded.
 """
 _PASSED_BACK: Final = frozenset(("content-type", "retry-after", "request-id", "x-request-id"))
 _TOTALS: Final = (b"total_tokens", b"totalTokenCount")
@@ -73,7 +78,6 @@ class Relay:
             timeout=httpx.Timeout(limits.AGENT_MODEL_SECONDS, connect=20),
         )
         self.counts = ModelCounts()
-
         self._key = KnownValues([settings.key])
         self._held = 0
         self._room = asyncio.Condition()
@@ -81,7 +85,6 @@ class Relay:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         counts = self.counts
-        size = 0
         try:
             heads = self._head(scope)
             size = _declared(heads)
@@ -92,7 +95,7 @@ class Relay:
         except ModelRequestRefused as error:
             await self._refuse(send, error)
             return
-        self.counts.write(self._file)
+        counts.write(self._file)
         async with AsyncExitStack() as held:
             try:
                 if self._settings.tokens:
@@ -112,9 +115,7 @@ class Relay:
 
     def _head(self, scope: dict[str, Any]) -> dict[str, str]:
         """The headers. Raises ModelRequestRefused."""
-        heads: dict[str, str] = {}
-        for name, value in scope["headers"]:
-            heads[name.decode("latin-1")] = value.decode("latin-1")
+        heads = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if scope["method"] != "POST" or "upgrade" in heads or "content-encoding" in heads:
             raise ModelRequestRefused("this kind of request")
         if scope["query_string"].decode("latin-1") not in _QUERIES[self._settings.protocol]:
@@ -214,9 +215,7 @@ class Relay:
         return self._key.text(data.decode("latin-1")).encode("latin-1") if self._settings.key else data
 
     def _headers(self, heads: Mapping[str, str]) -> dict[str, str]:
-        """Headers of our own. Of the agent's headers, only the accepted content type and the listed Anthropic
-        betas are used.
-        """
+        """Our headers. Of the agent's, only the accepted content type and the listed Anthropic betas are used."""
         stream = "text/event-stream" in heads.get("accept", "")
         made = {
             "content-type": "application/json",
@@ -224,22 +223,19 @@ class Relay:
             "accept-encoding": "identity",
             "user-agent": "threegate",
         }
-        key = self._settings.key
         if self._settings.protocol == "messages":
             made["anthropic-version"] = "2023-06-01"
             betas = [name.strip() for name in heads.get("anthropic-beta", "").split(",")]
             if known := [name for name in betas if _BETA(name)]:
                 made["anthropic-beta"] = ",".join(known)
-            return {**made, "x-api-key": key} if key else made
-        if self._settings.protocol == "gemini":
-            return {**made, "x-goog-api-key": key} if key else made
-        return {**made, "authorization": f"Bearer {key}"} if key else made
+        if self._settings.key:
+            header, form = _KEY_HEADERS[self._settings.protocol]
+            made[header] = form.format(self._settings.key)
+        return made
 
 
 class _Usage:
-    """Tokens of one answer: the largest number of each kind that the provider reported, because streams
-    repeat them.
-    """
+    """Tokens of one answer: the largest number of each kind that the provider reported, because streams repeat them."""
 
     def __init__(self) -> None:
         self._said: dict[bytes, int] = {}
@@ -318,7 +314,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     listener, counts = int(sys.argv[1]), int(sys.argv[2])
     line = b""
-    while not line.endswith(b"\n"):
+    while not line.endswith(b"\n"):  # byte by byte: the end of stdin is watched by its descriptor afterwards
         if not (piece := os.read(0, 1)):
             return
         line += piece

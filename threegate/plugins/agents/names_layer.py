@@ -14,12 +14,13 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
 from threegate.core import removal
 from threegate.core.held_folder import hold_path, open_inside
+from threegate.plugins.agents.held_paths import FOLDER, opened
 from threegate.plugins.agents.project_survey import Original, Survey
 from threegate.plugins.changes.trees import HeldTree, TreeEntry
 from threegate.plugins.jail.jail import Account, Layered, layers_work
@@ -28,7 +29,6 @@ METACOPY: Final = "user.overlay.metacopy"
 REDIRECT: Final = "user.overlay.redirect"
 _KINDS: Final = {"file": TreeEntry("file"), "folder": TreeEntry("folder"), "link": TreeEntry("link")}
 _CLOSED: Final = Original("folder", 0o700, 0, 0, 0, 0)
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_names(start: Survey, source: int, layer: Path, *, exact: bool = False) -> None:
@@ -88,14 +88,13 @@ class _Source:
 
     def _open(self) -> int:
         if self._descriptor is None:
-            self._descriptor = open_inside(self._top, self._path or ".", _FOLDER)
+            self._descriptor = open_inside(self._top, self._path or ".", FOLDER)
         return self._descriptor
 
 
 def _make_folder(top: int, above: str, wanted: Mapping[str, Original], source: _Source, exact: bool) -> None:
     """Give a folder of the layer exactly the entries that are wanted. Raises OSError."""
-    held = open_inside(top, above or ".", _FOLDER)
-    try:
+    with closing(source), opened(top, above) as held:
         kept = set()
         with os.scandir(held) as found:
             for there in list(found):
@@ -109,9 +108,6 @@ def _make_folder(top: int, above: str, wanted: Mapping[str, Original], source: _
             if exact:
                 with suppress(OSError):
                     _alike(name, source.facts(name), exact, held)
-    finally:
-        source.close()
-        os.close(held)
 
 
 def _make(held: int, path: str, name: str, entry: Original, source: _Source) -> None:
@@ -147,11 +143,8 @@ def _remove(held: int, name: str) -> None:
     try:
         os.unlink(name, dir_fd=held)
     except IsADirectoryError:
-        inner = open_inside(held, name, _FOLDER)
-        try:
+        with opened(held, name) as inner:
             removal.empty_folder(inner)
-        finally:
-            os.close(inner)
         os.rmdir(name, dir_fd=held)
 
 
@@ -187,13 +180,11 @@ def names_work(account: Account, folder: Path, place: Path, work: Path | None = 
         names.mkdir()
         data.mkdir()
         (data / probe).write_text(probe)
-        held = os.open(names, _FOLDER)
         try:
-            make_stub(held, probe, probe, size=len(probe), mode=0o644, mtime_ns=0)
+            with hold_path(names) as held:
+                make_stub(held.fileno(), probe, probe, size=len(probe), mode=0o644, mtime_ns=0)
         except OSError:
             return False  # a file system without extended attributes
-        finally:
-            os.close(held)
         for path in (made, names, data):
             os.chmod(path, 0o755)  # noqa: S103  (empty but for the probe, and below a closed folder)
         return layers_work(account, Layered(names, (folder, data), "/mnt/tree", work), probe)
@@ -241,15 +232,12 @@ class NamesTree:
         return now if _same(known, now) else None
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        self._check(path)
+        if self._names.look(path) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self._data.chunks(path)
 
     def target(self, path: str) -> bytes:
         return self._names.target(path)
-
-    def _check(self, path: str) -> None:
-        if self._names.look(path) is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def _same(known: TreeEntry, now: TreeEntry | None) -> bool:

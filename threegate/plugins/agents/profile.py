@@ -1,8 +1,7 @@
-"""Profiles of agents: data that says how a program is started in the jail, and which files are written for
-it.
+"""Profiles of agents: data that says how a program is started in the jail, and which files are written for it.
 
-Invariant: a profile is package data, changed only by the operator's settings. It contains no secret: what an
-agent uses as its key is a placeholder that is worthless outside the jail.
+Invariant: a profile is package data, changed only by the operator's settings. It contains no secret: what an agent uses
+as its key is a placeholder that is worthless outside the jail.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Where an agent's program is, and which folders the jail needs to run it.
 
-Invariant: folders bound for a program are read-only, and are never the home folder or a folder that contains
-it.
+Invariant: folders bound for a program are read-only, and are never the home folder or a folder that contains it.
 """
 
 from __future__ import annotations
@@ -31,9 +30,7 @@ class Program:
 
 
 def find_program(profile: Profile, arguments: Sequence[str]) -> tuple[Program, tuple[str, ...]]:
-    """The program of a profile and its arguments. Raises InvalidInput, Unavailable with the command that
-    installs it.
-    """
+    """The program of a profile, and its arguments. Raises InvalidInput, Unavailable with how to install it."""
     if profile.program:
         name, rest = profile.program, tuple(arguments)
     elif arguments:

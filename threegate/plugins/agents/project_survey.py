@@ -1,10 +1,9 @@
-"""What a project contains when a run starts: each entry according to `lstat`, and what is hidden from the
-agent.
+"""What a project contains when a run starts: each entry according to `lstat`, and what is hidden from the agent.
 
-Invariant: every name is opened relative to the descriptor of its folder, no link is followed, and no other
-file system is entered. Hidden are what the setting `agents.protected` names, files that are secrets by their name,
-files with a secret of high confidence unless somebody decided otherwise, every `.git` below the top, unreadable
-entries, and entries that are not a file, folder or link; what was hidden is never part of a change set.
+Invariant: every name is opened relative to the descriptor of its folder, no link is followed, and no other file system
+is entered. Hidden are what the setting `agents.protected` names, files that are secrets by their name, files with a
+secret of high confidence unless somebody decided otherwise, every `.git` below the top, unreadable entries, and entries
+that are not a file, folder or link; what was hidden is never part of a change set.
 """
 
 from __future__ import annotations
@@ -81,8 +80,7 @@ class Survey:
     entries: dict[str, Original] = field(default_factory=dict)
     hidden: dict[str, Reason] = field(default_factory=dict)
     copied: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """For a plain copy: ctime (ns) and inode of each copied entry; the agent can set neither, so equal means
-    untouched.
+    """For a plain copy: ctime (ns) and inode of each copied entry; the agent can set neither, so equal means untouched.
     """
     protected: tuple[str, ...] = ()
     """The setting `agents.protected` at the start."""

@@ -11,16 +11,14 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from threegate.core.errors import Unavailable
+from threegate.core.held_folder import hold_path
 from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.names_layer import make_names, names_work
 from threegate.plugins.agents.project_survey import Reason, Survey, survey
 from threegate.plugins.agents.work_copy import copy_entries
 from threegate.plugins.jail.jail import Account, Bound, Layered
-
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +51,13 @@ class ReadFolder:
             layered = names_work(account, folder, run.work)
             # A program that this account may run and not read cannot come through an overlay or a copy.
             programs = [path for path in start.entries if _only_run(start, folder, path)]
-            source = os.open(folder, _FOLDER)
-            try:
+            with hold_path(folder) as source:
                 if layered:
-                    make_names(start, source, place, exact=not account.is_own)
+                    make_names(start, source.fileno(), place, exact=not account.is_own)
                 else:
-                    copy_entries(start, source, place)
+                    copy_entries(start, source.fileno(), place)
                     for path in programs:
                         (place / path).touch()
-            finally:
-                os.close(source)
         except OSError as error:
             raise Unavailable(
                 f"{folder}: cannot be made readable for the agent ({error.strerror or error}); make room, or leave out "

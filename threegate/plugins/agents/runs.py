@@ -1,9 +1,8 @@
-"""The runs of agents in a workspace: what their launchers recorded, whether they are alive, and how they are
-stopped.
+"""The runs of agents in a workspace: what their launchers recorded, whether they are alive, and how they are stopped.
 
-Invariant: a run is alive exactly as long as its launcher holds the lock of its folder, which the kernel
-releases with the process. `run.json` is derived; the trail has start and end. If a launcher was killed, the
-next process to check records the end of its run in the trail.
+Invariant: a run is alive exactly as long as its launcher holds the lock of its folder, which the kernel releases with
+the process. `run.json` is derived; the trail has start and end. If a launcher was killed, the next process to check
+records the end of its run in the trail.
 """
 
 from __future__ import annotations
@@ -110,9 +109,7 @@ def run_lock(run: AgentRun) -> Iterator[None]:
 
 
 def lock_ended(run: AgentRun) -> AbstractContextManager[bool]:
-    """Keep a run from being anyone's until the block ends; the value is false if its launcher is alive. Raises
-    OSError.
-    """
+    """Keep a run from being anyone's until the block ends; false if its launcher is alive. Raises OSError."""
     return _locked(run.folder)
 
 
@@ -235,9 +232,7 @@ def _return_copy(run: AgentRun, parent: AgentRun) -> None:
 
 
 def stop_run(run: AgentRun, facts: RunFacts) -> bool:
-    """Ask a run's launcher to stop it, and wait; False if it had already ended. Raises Unavailable if it does
-    not stop.
-    """
+    """Ask a run's launcher to stop, and wait; False if it had ended before. Raises Unavailable if it does not stop."""
     try:
         launcher = os.pidfd_open(facts.launcher)
     except OSError:  # gone, or about to be

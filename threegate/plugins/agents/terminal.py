@@ -1,9 +1,9 @@
-"""The streams between a person and a jailed agent: a pty of our own on a terminal, otherwise pipes.
+"""The streams between a person and a jailed agent: a separate pty on a terminal, otherwise pipes.
 
-Invariant: the agent never has a descriptor of ours. Its output to a terminal goes through `TerminalFilter`;
-what a person types goes only to its pty, so Ctrl-C stops the program inside and nothing of ours. The main thread, which
-checks for a stop, waits for no peer that may not read: it writes to the agent's pty only as much as that takes at once,
-and each output is forwarded by a thread of its own. At the end every terminal that the agent wrote to is reset, and
+Invariant: the agent never has a descriptor of the launcher. Its output to a terminal goes through `TerminalFilter`;
+what a person types goes only to its pty, so Ctrl-C stops the program inside and not the launcher. The main thread,
+which checks for a stop, waits for no peer that may not read: it writes to the agent's pty only as much as that takes at
+once, and each output has a thread that forwards it. At the end every terminal that the agent wrote to is reset, and
 unread input is discarded before any question.
 """
 
@@ -97,9 +97,7 @@ class _Forwarding(threading.Thread):
         return os.read(self._source, _PIECE)
 
     def finish(self, process: JailProcess) -> bool:
-        """Wait for the last output, briefly, then end whatever still holds the stream; whether all of it was
-        written.
-        """
+        """Wait briefly for the last output, then end whatever still holds the stream; whether all of it was written."""
         self.join(_LAST_OUTPUT_SECONDS)
         with suppress(Unavailable):  # reported when the run's changes are read
             process.wait_empty()

@@ -1,10 +1,9 @@
-"""What an agent changed in its work copy, as the change set of a request. Called only while it is frozen or
-gone.
+"""What an agent changed in its work copy, as the change set of a request. Called only while it is frozen or gone.
 
-Invariant: entries in the copy are opened relative to directory descriptors and through no link
-(`changes/trees.py`); nothing of it is run, and git never reads it. Only paths that the agent touched are
-compared, so changes that others make in the project meanwhile are not attributed to the agent. If the project
-already has what this run proposed, the agent's further changes are compared with that.
+Invariant: entries in the copy are opened relative to directory descriptors and through no link (`changes/trees.py`);
+nothing of it is run, and git never reads it. Only paths that the agent touched are compared, so changes that others
+make in the project meanwhile are not attributed to the agent. If the project already has what this run proposed, the
+agent's further changes are compared with that.
 """
 
 from __future__ import annotations
@@ -155,51 +154,19 @@ def _trees(copy: WorkCopy) -> Iterator[tuple[Tree, Tree, list[str]]]:
         os.chmod(copy.top, stat.S_IMODE(os.stat(copy.top).st_mode) | 0o700)
     with hold_path(copy.root) as root, hold_path(copy.top) as top:
         project, mine = HeldTree(root), HeldTree(top)
+        touched = list(_touched(copy, mine, top))
         if copy.kind == "overlay":
-            work = OverlayTree(mine, NamesTree(StartTree(copy.start, project), project))
-            yield project, work, list(_touched_above(copy, mine))
+            yield project, OverlayTree(mine, NamesTree(StartTree(copy.start, project), project)), touched
         else:
-            yield project, mine, list(_touched_in(copy, mine, top))
+            yield project, mine, touched
 
 
-def _touched_above(copy: WorkCopy, upper: HeldTree) -> Iterator[str]:
-    """The entries in the upper folder of an overlay: copied up, created or whited out. A folder counts only
-    if it is new or hides the project's.
+def _touched(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str]:
+    """In an overlay every entry of the upper folder, which was copied up, created or whited out; a folder counts only
+    if it is new or hides the project's. In a plain copy the entries that are not the copied ones, or are gone.
     """
-    left = [""]
-    while left:
-        folder = left.pop()
-        try:
-            found = upper.names(folder)
-        except OSError as error:  # the folder itself is what is left out, by name
-            refuse_exhausted(error)
-            yield folder
-            continue
-        for name, entry in found.items():
-            path = f"{folder}/{name}" if folder else name
-            if path == ".git" or (is_repository(name) and path in copy.start.hidden):
-                continue
-            known = copy.start.entries.get(path)
-            if entry.kind != "folder" or known is None or known.kind != "folder" or _hides(upper, path):
-                yield path
-            else:
-                left.append(path)
-
-
-def _hides(upper: HeldTree, path: str) -> bool:
-    """Whether a folder hides the project's; one that cannot be read counts as one."""
-    try:
-        return upper.opaque(path)
-    except OSError as error:
-        refuse_exhausted(error)
-        return True
-
-
-def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str]:
-    """For a plain copy: entries that are not the copied ones, and entries that are gone."""
-    seen = set()
-    closed: list[str] = []
-    left = [""]
+    start, overlay = copy.start, copy.kind == "overlay"
+    seen, closed, left = {""}, list[str](), [""]
     while left:
         folder = left.pop()
         try:
@@ -211,24 +178,36 @@ def _touched_in(copy: WorkCopy, tree: HeldTree, top: HeldFolder) -> Iterator[str
             continue
         for name, entry in found.items():
             path = f"{folder}/{name}" if folder else name
-            if path == ".git" or (is_repository(name) and path in copy.start.hidden):
+            if path == ".git" or (is_repository(name) and path in start.hidden):
                 continue
             seen.add(path)
-            known = copy.start.entries.get(path)
-            if known is None:
-                yield path
-            elif entry.kind == "folder" and known.kind == "folder":
+            known = start.entries.get(path)
+            if known is not None and entry.kind == known.kind == "folder" and not (overlay and _hides(tree, path)):
                 left.append(path)
-            else:
-                try:
-                    facts = _facts(top, path)
-                except OSError as error:
-                    refuse_exhausted(error)
-                    facts = None
-                if facts is None or (facts.st_ctime_ns, facts.st_ino) != copy.start.copied.get(path):
-                    yield path
-    gone = (path for path in copy.start.entries if path not in seen)
-    yield from (path for path in gone if _above(path) in seen | {""} and not path.startswith(tuple(closed)))
+            elif overlay or known is None or not _is_copied(copy, top, path):
+                yield path
+    if not overlay:
+        gone = (path for path in start.entries if path not in seen)
+        yield from (path for path in gone if _above(path) in seen and not path.startswith(tuple(closed)))
+
+
+def _hides(upper: HeldTree, path: str) -> bool:
+    """Whether a folder hides the project's; one that cannot be read counts as one."""
+    try:
+        return upper.opaque(path)
+    except OSError as error:
+        refuse_exhausted(error)
+        return True
+
+
+def _is_copied(copy: WorkCopy, top: HeldFolder, path: str) -> bool:
+    """Whether an entry of a plain copy is the one that was copied; one that cannot be read is not."""
+    try:
+        facts = _facts(top, path)
+    except OSError as error:
+        refuse_exhausted(error)
+        return False
+    return facts is not None and (facts.st_ctime_ns, facts.st_ino) == copy.start.copied.get(path)
 
 
 def _above(path: str) -> str:
@@ -251,9 +230,7 @@ def _proposed(run: AgentRun) -> _Proposed:
 def _sorted_out(
     copy: WorkCopy, project: Tree, work: Tree, touched: list[str], ours: _Proposed
 ) -> tuple[list[str], list[str]]:
-    """Of the touched paths: those that can be compared, and those that others changed in the project. Raises
-    OSError.
-    """
+    """Of the touched paths those that can be compared, and those that changed in the project. Raises OSError."""
     candidates, moved = [], []
     left = touched
     while left:
@@ -349,9 +326,7 @@ def _merged(copy: WorkCopy, project: Tree, work: Tree, moved: list[str]) -> dict
 
 
 def _moved_on(copy: WorkCopy, path: str) -> bool:
-    """Whether the project's entry at a path differs from the one at the start; a folder's own entry is not
-    compared.
-    """
+    """Whether the project's entry at a path differs from the one at the start; a folder's own entry is not compared."""
     try:
         with hold_path(copy.root) as top:
             facts = _facts(top, path)
