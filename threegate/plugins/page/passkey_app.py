@@ -6,7 +6,6 @@ its page was sent with, recreated from the current draft; being logged in only a
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import Callable
@@ -38,6 +37,7 @@ from threegate.plugins.page.page_login import enrolling, leave_passkey
 from threegate.plugins.page.page_templates import render
 from threegate.plugins.page.passkeys import read_made_passkey
 from threegate.plugins.page.views import Missing, Views
+from threegate.plugins.serve.connections import read_body
 from threegate.plugins.serve.rate_limit import RateLimit
 from threegate.review.draft_sources import placed_at
 from threegate.review.overview import GROUPS
@@ -147,14 +147,11 @@ class _PasskeyPage:
         async def answer(request: Request) -> Response:
             if request.headers.get("content-type") != "application/json":
                 return JSONResponse({"error": "send JSON"}, 415)
-            data = bytearray()
             try:
-                async with asyncio.timeout(limits.PASSKEY_REQUEST_SECONDS):
-                    async for chunk in request.stream():
-                        data += chunk
-                        if len(data) > limits.PASSKEY_REQUEST_BYTES:
-                            return JSONResponse({"error": "this is too long"}, 413, {"Connection": "close"})
-                return await run_in_threadpool(act, request, bytes(data))
+                data = await read_body(request, limits.PASSKEY_REQUEST_BYTES, limits.PASSKEY_REQUEST_SECONDS)
+                if data is None:
+                    return JSONResponse({"error": "this is too long"}, 413, {"Connection": "close"})
+                return await run_in_threadpool(act, request, data)
             except TimeoutError:
                 return JSONResponse({"error": "this arrived too slowly"}, 408, {"Connection": "close"})
             except (MalformedError, canonical.StrictJSONError, KeyError, TypeError):
