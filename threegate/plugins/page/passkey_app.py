@@ -71,20 +71,12 @@ class _PasskeyViews(Views):
         super().__init__(workspace)
         self._origin, self._sessions = origin, sessions
 
-    def context(self) -> Context:
-        """Current settings and trail. Raises InvalidInput, TrailError."""
-        return self._context()
-
-    def entry(self, request: Request) -> RequestEntry:
-        """The file that an address identifies. Raises Missing."""
-        return self._entry(request)
-
     def _entries(self, group: str) -> list[RequestEntry]:
         """Operators who sign with a passkey get no drafts that are never signed."""
         return [entry for entry in super()._entries(group) if placed_at(self._workspace, entry.path) is None]
 
-    def _entry(self, request: Request) -> RequestEntry:
-        entry = super()._entry(request)
+    def entry(self, request: Request) -> RequestEntry:
+        entry = super().entry(request)
         if placed_at(self._workspace, entry.path) is not None:
             raise Missing("it is no longer in this folder: find it in the lists")
         return entry
@@ -92,7 +84,7 @@ class _PasskeyViews(Views):
     def _render(self, request: Request, template: str, **values: Any) -> str:
         view = request.path_params["view"]
         try:
-            _entry_of(self._context(), self._sessions.whose(view).split(" ")[0], self._origin)
+            _entry_of(self.context(), self._sessions.whose(view).split(" ")[0], self._origin)
         except Refused:
             self._sessions.end(view)  # revoked since, or removed from operators
             raise
@@ -103,7 +95,7 @@ class _PasskeyViews(Views):
         signing: dict[str, str] = {}
 
         def seen(reviewed: ReviewedDraft) -> None:
-            statement = seal(self._context(), reviewed, name).statement.to_bytes()
+            statement = seal(self.context(), reviewed, name).statement.to_bytes()
             signing.update(
                 who=name,
                 rp=parse_origin(self._origin)[0],
