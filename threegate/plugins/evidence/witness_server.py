@@ -7,7 +7,6 @@ beyond its limit or its timeout; every answer is one line in the log.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from starlette.applications import Starlette
@@ -18,6 +17,7 @@ from starlette.routing import Route
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.plugins.evidence.witness import Witness
+from threegate.plugins.serve.connections import read_body
 
 
 def create_witness_app(witness: Witness, say: Callable[[int, str], None]) -> Starlette:
@@ -25,7 +25,7 @@ def create_witness_app(witness: Witness, say: Callable[[int, str], None]) -> Sta
 
     async def add_checkpoint(request: Request) -> Response:
         try:
-            body = await _read_body(request)
+            body = await read_body(request, limits.WITNESS_BODY_BYTES, limits.SERVE_BODY_SECONDS)
         except (TimeoutError, ClientDisconnect):
             return _no(say, 400, "the body did not arrive in time")
         if body is None:
@@ -55,16 +55,3 @@ def create_witness_app(witness: Witness, say: Callable[[int, str], None]) -> Sta
 def _no(say: Callable[[int, str], None], status: int, line: str) -> Response:
     say(status, line)
     return PlainTextResponse(f"{line}\n", status)
-
-
-async def _read_body(request: Request) -> bytes | None:
-    """The body; None if it exceeds the limit. The Content-Length header is not trusted. Raises
-    TimeoutError.
-    """
-    data = bytearray()
-    async with asyncio.timeout(limits.SERVE_BODY_SECONDS):
-        async for chunk in request.stream():
-            data += chunk
-            if len(data) > limits.WITNESS_BODY_BYTES:
-                return None
-    return bytes(data)

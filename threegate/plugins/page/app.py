@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -159,18 +160,10 @@ def _too_many(seconds: int) -> Response:
 
 def _page(request: Request, body: str) -> Response:
     """The page, or 304 if the browser already has it."""
-    response = HTMLResponse(body)
-    tag = f'"{_digest(body)}"'
-    response.headers["ETag"] = tag
+    tag = f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"'
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"ETag": tag})
-    return response
-
-
-def _digest(body: str) -> str:
-    import hashlib
-
-    return hashlib.sha256(body.encode()).hexdigest()[:32]
+    return HTMLResponse(body, headers={"ETag": tag})
 
 
 def not_logged_in(origin: str = "") -> Response:

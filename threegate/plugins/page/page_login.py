@@ -85,9 +85,7 @@ def _new_code(workspace: Workspace, purpose: str, text: bytes) -> str:
                     old.unlink(missing_ok=True)
         durable.deliver(_place(workspace, code, purpose), text)
     except OSError as error:
-        raise Unavailable(
-            f"{workspace.control}: cannot be written ({error.strerror}); run this as the workspace's operator"
-        ) from None
+        raise _unusable(workspace, "written", error) from None
     return code
 
 
@@ -99,9 +97,7 @@ def serving_at(workspace: Workspace, port: int) -> Iterator[None]:
     try:
         descriptor = os.open(workspace.control / _SERVER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise Unavailable(
-            f"{workspace.control}: cannot be written ({error.strerror}); run this as the workspace's operator"
-        ) from None
+        raise _unusable(workspace, "written", error) from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -123,9 +119,7 @@ def served_port(workspace: Workspace) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Unavailable(
-            f"{workspace.control}: cannot be read ({error.strerror}); run this as the workspace's operator"
-        ) from None
+        raise _unusable(workspace, "read", error) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -143,6 +137,12 @@ def take_code(workspace: Workspace, code: str) -> bool:
         return False
     place = _place(workspace, code, _LOGIN)
     return _fresh(place) and _taken(place)
+
+
+def _unusable(workspace: Workspace, what: str, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"{workspace.control}: cannot be {what} ({error.strerror}); run this as the workspace's operator"
+    )
 
 
 def _taken(place: Path) -> bool:

@@ -6,7 +6,6 @@ its page was sent with, recreated from the current draft; being logged in only a
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import Callable
@@ -38,6 +37,7 @@ from threegate.plugins.page.page_login import enrolling, leave_passkey
 from threegate.plugins.page.page_templates import render
 from threegate.plugins.page.passkeys import read_made_passkey
 from threegate.plugins.page.views import Missing, Views
+from threegate.plugins.serve.connections import read_body
 from threegate.plugins.serve.rate_limit import RateLimit
 from threegate.review.draft_sources import placed_at
 from threegate.review.overview import GROUPS
@@ -71,20 +71,12 @@ class _PasskeyViews(Views):
         super().__init__(workspace)
         self._origin, self._sessions = origin, sessions
 
-    def context(self) -> Context:
-        """Current settings and trail. Raises InvalidInput, TrailError."""
-        return self._context()
-
-    def entry(self, request: Request) -> RequestEntry:
-        """The file that an address identifies. Raises Missing."""
-        return self._entry(request)
-
     def _entries(self, group: str) -> list[RequestEntry]:
         """Operators who sign with a passkey get no drafts that are never signed."""
         return [entry for entry in super()._entries(group) if placed_at(self._workspace, entry.path) is None]
 
-    def _entry(self, request: Request) -> RequestEntry:
-        entry = super()._entry(request)
+    def entry(self, request: Request) -> RequestEntry:
+        entry = super().entry(request)
         if placed_at(self._workspace, entry.path) is not None:
             raise Missing("it is no longer in this folder: find it in the lists")
         return entry
@@ -92,7 +84,7 @@ class _PasskeyViews(Views):
     def _render(self, request: Request, template: str, **values: Any) -> str:
         view = request.path_params["view"]
         try:
-            _entry_of(self._context(), self._sessions.whose(view).split(" ")[0], self._origin)
+            _entry_of(self.context(), self._sessions.whose(view).split(" ")[0], self._origin)
         except Refused:
             self._sessions.end(view)  # revoked since, or removed from operators
             raise
@@ -103,7 +95,7 @@ class _PasskeyViews(Views):
         signing: dict[str, str] = {}
 
         def seen(reviewed: ReviewedDraft) -> None:
-            statement = seal(self._context(), reviewed, name).statement.to_bytes()
+            statement = seal(self.context(), reviewed, name).statement.to_bytes()
             signing.update(
                 who=name,
                 rp=parse_origin(self._origin)[0],
@@ -147,14 +139,11 @@ class _PasskeyPage:
         async def answer(request: Request) -> Response:
             if request.headers.get("content-type") != "application/json":
                 return JSONResponse({"error": "send JSON"}, 415)
-            data = bytearray()
             try:
-                async with asyncio.timeout(limits.PASSKEY_REQUEST_SECONDS):
-                    async for chunk in request.stream():
-                        data += chunk
-                        if len(data) > limits.PASSKEY_REQUEST_BYTES:
-                            return JSONResponse({"error": "this is too long"}, 413, {"Connection": "close"})
-                return await run_in_threadpool(act, request, bytes(data))
+                data = await read_body(request, limits.PASSKEY_REQUEST_BYTES, limits.PASSKEY_REQUEST_SECONDS)
+                if data is None:
+                    return JSONResponse({"error": "this is too long"}, 413, {"Connection": "close"})
+                return await run_in_threadpool(act, request, data)
             except TimeoutError:
                 return JSONResponse({"error": "this arrived too slowly"}, 408, {"Connection": "close"})
             except (MalformedError, canonical.StrictJSONError, KeyError, TypeError):

@@ -119,7 +119,7 @@ class Views:
 
     def request(self, request: Request) -> str:
         """One request in full."""
-        entry = self._entry(request)
+        entry = self.entry(request)
         view, added = self._looked(request, entry)
         streams = []
         if view.facts is not None:
@@ -151,7 +151,7 @@ class Views:
     def stream(self, request: Request) -> str:
         """stdout or stderr of a run, page by page."""
         name = request.path_params["name"]
-        entry = self._entry(request)
+        entry = self.entry(request)
         view = self._view(entry)
         pieces = pieces_of(view, name, limits.PAGE_STREAM_CHARS) if name in _STREAMS else None
         if pieces is None:
@@ -190,7 +190,8 @@ class Views:
         """The files of a group that are listed."""
         return entries(self._workspace, group)
 
-    def _entry(self, request: Request) -> RequestEntry:
+    def entry(self, request: Request) -> RequestEntry:
+        """The file that an address identifies. Raises Missing."""
         folder, key = request.path_params["folder"], request.path_params["key"]
         entry = find_entry(self._workspace, folder, key)
         if entry is None:
@@ -202,7 +203,7 @@ class Views:
         showing it.
         """
         try:
-            return view_request(self._context(), entry, **more)
+            return view_request(self.context(), entry, **more)
         except InvalidInput:
             if entry.path.exists():
                 raise
@@ -212,7 +213,8 @@ class Views:
                 self._trail = None
             raise
 
-    def _context(self) -> Context:
+    def context(self) -> Context:
+        """Current settings and trail. Raises InvalidInput, TrailError."""
         with self._lock:
             if self._trail is None:
                 self._trail = Trail(self._workspace)

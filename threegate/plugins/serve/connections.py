@@ -4,7 +4,7 @@ Invariant: no connection lives on what its client does not send or read. The fir
 so the TLS handshake counts; an answer has one to be read, and with the next head to follow. A new
 connection always finds room, unless all those of its address are being answered: otherwise the one closes that has
 been waiting longest for its client's bytes, first among those of its address, then among those of the address that has
-most. An application has its own deadline for a body.
+most. An application reads a body with `read_body`, which has a deadline of its own.
 """
 
 from __future__ import annotations
@@ -16,12 +16,24 @@ from collections import Counter
 from typing import Any
 
 import uvicorn
+from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from threegate.core import limits
 from threegate.plugins.serve.rate_limit import client_of
 
 _PAUSE_SECONDS = 0.1
+
+
+async def read_body(request: Request, most: int, seconds: float) -> bytes | None:
+    """The body of a request; None if it has more than `most` bytes. Raises TimeoutError, ClientDisconnect."""
+    data = bytearray()
+    async with asyncio.timeout(seconds):
+        async for chunk in request.stream():  # counted as it arrives: a client may lie in Content-Length
+            data += chunk
+            if len(data) > most:
+                return None
+    return bytes(data)
 
 
 class Connection:

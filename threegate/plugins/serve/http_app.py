@@ -36,6 +36,7 @@ from threegate.core.plugins import Place
 from threegate.core.record import Record, schema_of
 from threegate.core.workspace import Workspace
 from threegate.plugins.serve.answers import Alive, ContractDecision, Decision, Error, Ready, schema_part
+from threegate.plugins.serve.connections import read_body
 from threegate.plugins.serve.docs_page import CONTENT_SECURITY_POLICY, render_docs
 from threegate.plugins.serve.event_examples import EXAMPLES
 from threegate.plugins.serve.rate_limit import RateLimit
@@ -168,7 +169,7 @@ def create_app(options: HttpOptions) -> FastAPI:
     )
     async def pre_tool_check(request: Request) -> Response:
         """Decides on one Agent Action Contract v1 event. Execute only when execution_allowed is true."""
-        data = await _body_of(request, options)
+        data = await _body_of(request, options.body_seconds)
         try:
             result = check_bytes(
                 data, now=options.now(), evidence_mode=options.evidence_mode, log=options.log, surface="http"
@@ -181,7 +182,7 @@ def create_app(options: HttpOptions) -> FastAPI:
     def judging(form: Form) -> Callable[[Request], Awaitable[Response]]:
         async def judge(request: Request) -> Response:
             judged = partial(gates.judge_document, form)
-            return await _verdict(judged, await _body_of(request, options), options.now())
+            return await _verdict(judged, await _body_of(request, options.body_seconds), options.now())
 
         return judge
 
@@ -214,7 +215,7 @@ def create_app(options: HttpOptions) -> FastAPI:
 
         Execute only when verdict is allow and there is no reason.
         """
-        return await _verdict(gates.decide_call, await _body_of(request, options), options.now())
+        return await _verdict(gates.decide_call, await _body_of(request, options.body_seconds), options.now())
 
     @app.get("/health", operation_id="health", summary="Is the process alive?", **_state())
     async def health() -> Alive:
@@ -305,10 +306,20 @@ def _state(*statuses: int, content: dict[str, Any] | None = None) -> dict[str, A
     }
 
 
-async def _body_of(request: Request, options: HttpOptions) -> bytes:
-    """The JSON body."""
-    _require_json(request)
-    return await _read_body(request, options.body_seconds)
+async def _body_of(request: Request, seconds: float) -> bytes:
+    """The JSON body, if it arrives in time."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        # A page in a browser can send other types to any address without permission.
+        raise _Refusal(415, "unsupported_media_type", "send Content-Type: application/json")
+    most, close = limits.AANA_EVENT_BYTES, {"Connection": "close"}
+    try:
+        data = await read_body(request, most, seconds)
+    except TimeoutError:
+        raise _Refusal(408, "body_too_slow", f"the body did not arrive within {seconds:g} s", close) from None
+    if data is None:
+        raise _Refusal(413, "body_too_large", f"an event may have at most {most} bytes", close)
+    return data
 
 
 async def _verdict(judge: Callable[[bytes, datetime], dict[str, Any]], data: bytes, now: datetime) -> Response:
@@ -360,31 +371,3 @@ def _has_token(request: HTTPConnection, token: str) -> bool:
     scheme, _, credentials = (given[0] if len(given) == 1 else "").partition(" ")
     right = hmac.compare_digest(credentials.strip().encode("latin-1"), token.encode())
     return scheme.lower() == "bearer" and right
-
-
-def _require_json(request: Request) -> None:
-    """Accept JSON only: a page in a browser can send other types to any address without permission."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise _Refusal(415, "unsupported_media_type", "send Content-Type: application/json")
-
-
-async def _read_body(request: Request, seconds: float) -> bytes:
-    """The body, up to the limit, within `seconds`; the Content-Length header is not trusted."""
-    data = bytearray()
-    try:
-        async with asyncio.timeout(seconds):
-            async for chunk in request.stream():
-                data += chunk
-                if len(data) > limits.AANA_EVENT_BYTES:
-                    raise _Refusal(
-                        413,
-                        "body_too_large",
-                        f"an event may have at most {limits.AANA_EVENT_BYTES} bytes",
-                        {"Connection": "close"},
-                    )
-    except TimeoutError:
-        raise _Refusal(
-            408, "body_too_slow", f"the body did not arrive within {seconds:g} s", {"Connection": "close"}
-        ) from None
-    return bytes(data)
