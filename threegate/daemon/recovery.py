@@ -25,13 +25,13 @@ from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.daemon.plugin_work import Work
-from threegate.launch.completion import close_from_trail, interrupt, unsettled
+from threegate.launch.completion import close_from_trail, interrupt
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
 from threegate.launch.status_file import write_void
 from threegate.runners.backend import remove_orphans
 from threegate.trail import moves
-from threegate.trail.history import RequestHistory
+from threegate.trail.history import RequestHistory, unsettled
 from threegate.trail.payloads import ApprovalAbandoned, Approved, Claimed
 
 DISK_WAS_FULL: Final = (
