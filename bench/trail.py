@@ -185,7 +185,7 @@ def main() -> None:
             request_id = json.loads(line)["request_id"]
             tell("audit show --request", lines, measured(root, "audit", "show", "--request", request_id))
             tell("audit checkpoint, reading all", lines, measured(root, "audit", "checkpoint"))
-            tell("audit checkpoint, from the kept index", lines, measured(root, "audit", "checkpoint"))
+            tell("audit checkpoint, from the index", lines, measured(root, "audit", "checkpoint"))
             tell("audit report", lines, measured(root, "audit", "report", "--out", str(base / "report.html")))
             out = str(base / "statements")
             command = ("audit", "export", "--format", "in-toto", "--out", out, "--request", request_id)

@@ -27,12 +27,11 @@ from threegate.launch.completion import (
     interrupt,
     refuse,
     refuse_unrunnable,
-    still_open,
-    unsettled,
 )
 from threegate.launch.context import Context
 from threegate.launch.pipeline import claim, judge_now
 from threegate.launch.results.verdict import read_verdict
+from threegate.trail.history import still_open, unsettled
 from threegate.trail.payloads import Claimed, End
 
 NO = NotCleared("refuse", "policy_changed", "settings changed since")

@@ -77,7 +77,6 @@ def test_a_taken_name_gets_a_number_and_the_event_names_it(made) -> None:
             )
             assert moved.name == f"TR-x{number}.md" and moved.read_bytes() == number.encode()
             assert (workspace.refused / f"TR-x{number}.md.sig.bob").exists()
-            assert held.index.announced("refused", moved.name)
 
 
 def test_several_files_get_the_same_number(made) -> None:

@@ -57,7 +57,6 @@ def test_the_index_knows_what_was_used(tmp_path: Path) -> None:
         after = held.index.history("r-1")
         assert after is not None and (after.end, after.state) == before
         assert (history.last.type, after.last.type) == ("finished", "quarantined"), "a history is a value"
-        assert held.index.announced("refused", "TR-x.2.md")
 
 
 def test_an_abandoned_approval_frees_id_and_name(tmp_path: Path) -> None:

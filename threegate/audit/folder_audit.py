@@ -36,6 +36,7 @@ from threegate.launch.results.space import reserved_place
 from threegate.trail import moves, payloads
 from threegate.trail.chain import SEGMENT
 from threegate.trail.event import Event
+from threegate.trail.history import result_name
 from threegate.trail.reserved import reserved
 from threegate.trail.truncation_check import trail_seq_of
 from threegate.trail.verify_report import Verification
@@ -538,8 +539,6 @@ class FolderAudit:
         """The result that names this event, under its own name or a numbered one, and its bytes; without bytes, where
         it should be: the first name that is free.
         """
-        from threegate.launch.results.result_facts import result_name
-
         first = Path("results") / result_name(event.when, request_id)
         number = 1
         while self._files.is_there(path := str(moves.numbered(first, number))):

@@ -81,7 +81,7 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
     with disk_reserve(workspace.reserve), trail.locked() as held:  # it is what makes room on a full disk
         if not dry_run:
             _remove_leftovers(workspace)
-        index = held.whole_index()
+        index = held.index
         old = [history for history in index.histories() if _ended_before(history, before)]
         plugins = FILES.given().values()
         there = [history for history in old if workspace.run_folder(history.request_id).is_dir()]

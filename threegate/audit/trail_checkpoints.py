@@ -11,25 +11,22 @@ from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
-from threegate.launch.completion import still_open
 from threegate.trail import tree
 from threegate.trail.checkpoint import LineProof, TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.payloads import Rotated, TrailCheckpointSigned
 from threegate.trail.trail import LockedTrail, Trail
 from threegate.trail.verify import trail_checkpoint_folder
-from threegate.trail.workspace_key import SigningKey, load_key
+from threegate.trail.workspace_key import load_key
 
 
 def write_trail_checkpoint(held: LockedTrail, *, actor: str) -> tuple[Path, TrailCheckpoint]:
     """Sign the tree as it is now and keep the note in ``audit/checkpoints/<size>``. Raises Unavailable, TrailError,
     OSError.
     """
-    key, note = _signed_now(held)
+    note = _signed_now(held)
     held.append(TrailCheckpointSigned(size=note.size, root=note.root.hex()), actor=actor)
     held.keep_head()
-    path = _keep(held, note)
-    held.keep_index(key, lambda history: still_open(held.workspace, history))
-    return path, note
+    return _keep(held, note), note
 
 
 def complete_trail_checkpoint(trail: Trail) -> Path | None:
@@ -73,7 +70,7 @@ def trail_checkpoint_when_due(trail: Trail, every: int, *, actor: str) -> Path |
 
 def rotate(held: LockedTrail, *, actor: str) -> tuple[Path, TrailCheckpoint]:
     """Close the trail's file with a checkpoint and begin the next one. Raises Unavailable, TrailError, OSError."""
-    _, note = _signed_now(held)
+    note = _signed_now(held)
     held.rotate(Rotated(size=note.size, root=note.root.hex()), actor=actor)
     held.keep_head()
     return _keep(held, note), note
@@ -101,11 +98,11 @@ def prove_line(trail: Trail, seq: int, *, note: TrailCheckpoint | None = None) -
     return LineProof(line, seq - 1, tuple(tree.inclusion_proof(seq - 1, leaves[: note.size])), note)
 
 
-def _signed_now(held: LockedTrail) -> tuple[SigningKey, TrailCheckpoint]:
-    """The tree as it is now, signed, and the key. Raises Unavailable, TrailError."""
+def _signed_now(held: LockedTrail) -> TrailCheckpoint:
+    """The tree as it is now, signed. Raises Unavailable, TrailError."""
     held.refuse_mismatch()
-    key = load_key(held.index.workspace_id)
-    return key, sign_trail_checkpoint(key, held.index.frontier.size, held.index.frontier.root())
+    frontier = held.index.frontier
+    return sign_trail_checkpoint(load_key(held.index.workspace_id), frontier.size, frontier.root())
 
 
 def trail_checkpoint_path(held: LockedTrail, size: int) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -160,12 +159,11 @@ def checkpoint(
     """
     from threegate.audit.trail_checkpoints import write_trail_checkpoint
     from threegate.core import durable
-    from threegate.launch.completion import still_open
     from threegate.setup.init import account
     from threegate.trail.trail import Trail
 
     workspace = workspace_here()
-    with Trail(workspace, spill=partial(still_open, workspace)).locked() as held:
+    with Trail(workspace).locked() as held:
         path, note = write_trail_checkpoint(held, actor=account())
     if out is not None:
         durable.overwrite(out.absolute(), note.render(), 0o644)

@@ -209,8 +209,7 @@ FOLDER_DEPTH: Final = 64
 SINGLE_FILE_BYTES: Final = 64 * MIB
 """Of a file that the trail announces as a whole (operators, notes, a torn end of the trail), when it is verified."""
 TRAIL_INDEX_LINES: Final = 10_000
-"""So many new lines, and a twentieth of what is there, before the index of a long trail is kept again."""
-TRAIL_INDEX_BYTES: Final = 2048 * MIB
+"""So many new lines before the index of a long trail is saved again."""
 TRAIL_EVENTS_PER_OWNER_MINUTE: Final = 600
 REPORT_REQUESTS: Final = 10_000
 """So many requests, the newest ones, are listed in a report with their stories; all are counted."""

@@ -27,6 +27,8 @@ class UserState:
         """The workspace's Ed25519 private key (raw 32 bytes, hex)."""
         self.head_file = folder / "head.json"
         """JSON {id, path, epoch, seq, hash}."""
+        self.index_file = folder / "index.sqlite"
+        """What the first events of a long trail said (`trail.index_file`)."""
 
     @classmethod
     def of(cls, workspace_id: str) -> UserState:

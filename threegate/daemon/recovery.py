@@ -30,14 +30,14 @@ from threegate.core.workspace import STATES, Workspace
 from threegate.daemon.log import Log
 from threegate.daemon.plugin_work import Work
 from threegate.launch.approved_file import named_backend
-from threegate.launch.completion import close_from_trail, interrupt, unsettled
+from threegate.launch.completion import close_from_trail, interrupt
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
 from threegate.launch.results.verdict import read_verdict, write_status
 from threegate.request.backend import BACKENDS, why_off
 from threegate.runners.backend import remove_orphans
 from threegate.trail import moves
-from threegate.trail.history import RequestHistory
+from threegate.trail.history import RequestHistory, unsettled
 from threegate.trail.payloads import ApprovalAbandoned, Approved, Claimed, Started
 from threegate.trail.trail import Trail
 

@@ -29,7 +29,7 @@ from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
 from threegate.launch.results.released import deliver_released, released_there, stage_released
 from threegate.launch.results.render import deliver_result, render_result, show_streams
-from threegate.launch.results.result_facts import ResultFacts, read_record, result_name, write_record
+from threegate.launch.results.result_facts import ResultFacts, read_record, write_record
 from threegate.launch.results.space import reserve_result
 from threegate.launch.results.verdict import write_status
 from threegate.request.backend import DEFAULT_BACKEND
@@ -380,23 +380,3 @@ def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:
 def _state(ended: payloads.End | None) -> Literal["finished", "refused"]:
     """The final folder of the request's file."""
     return "finished" if isinstance(ended, payloads.Finished) else "refused"
-
-
-def unsettled(workspace: Workspace, history: RequestHistory) -> bool:
-    """Whether a request is not where the trail says, or lacks its result. Cheap: it only checks names."""
-    if history.abandoned or (history.approved is None and history.promoted is None and history.end is None):
-        return False
-    if history.end is None:
-        if history.claimed is not None:
-            return True
-        return history.file is not None and durable.is_gone(workspace.approved / history.file)
-    if history.state is None or history.file is None:
-        return False
-    there = (workspace.state_folder(history.state) / history.file).exists()
-    return not there or not (workspace.results / result_name(history.end.when, history.request_id)).exists()
-
-
-def still_open(workspace: Workspace, history: RequestHistory) -> bool:
-    """Whether something still has to happen to a request: it is waiting, running, or `unsettled`."""
-    waits = history.end is None and (history.approved or history.promoted or history.claimed)
-    return bool(waits) or unsettled(workspace, history)

@@ -241,3 +241,16 @@ def _owner(path: Path) -> int | None:
         return path.lstat().st_uid
     except OSError:
         return None
+
+
+def line_at(path: Path, offset: int, descriptor: int | None = None) -> bytes:
+    """The line that starts at a byte of a file, without its newline. Raises OSError, TrailError."""
+    opened = open_segment(path) if descriptor is None else descriptor
+    try:
+        data = os.pread(opened, 4096, offset)
+        if b"\n" not in data:
+            data = os.pread(opened, limits.TRAIL_LINE_BYTES + 1, offset)
+    finally:
+        if descriptor is None:
+            os.close(opened)
+    return data.partition(b"\n")[0]

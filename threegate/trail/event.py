@@ -281,22 +281,6 @@ def parse_line(line: bytes) -> Event:
     return Event(seq, time, kind, request_id, actor, data, prev, digest, line)
 
 
-def event_of_line(line: bytes) -> Event:
-    """The event of a line that was verified before; nothing is checked again."""
-    value = orjson.loads(line)
-    return Event(
-        value["seq"],
-        value["time"],
-        value["type"],
-        value["request_id"],
-        value["actor"],
-        value["data"],
-        value["prev"],
-        value["hash"],
-        line,
-    )
-
-
 def check_values(data: dict[str, Any]) -> None:
     """Only whole numbers, strings, booleans and null: with floats orjson and RFC 8785 would differ."""
     for item in data.values():

@@ -1,4 +1,4 @@
-"""What the trail says about one request, and the compact form for one that has ended.
+"""What the trail says about one request, and the form in which the index file has it.
 
 Invariant: a history is a pure function of the events of its request, in order; storing and loading it changes
 nothing.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
 
+from threegate.core import durable
 from threegate.core.errors import Refused
-from threegate.trail.event import Event, event_of_line
+from threegate.core.workspace import Workspace
+from threegate.trail.event import Event
 from threegate.trail.payloads.payload import Owner
 
 UNKNOWN_EVENT: Final = "unknown_event"
@@ -85,7 +88,33 @@ def unknown_event_text(kind: str) -> str:
     )
 
 
+def result_name(moment: datetime, request_id: str) -> str:
+    """The file name of the result of a request that ended at `moment`, before a number is added."""
+    return f"TS-{moment.astimezone(UTC):%Y%m%d-%H%M%SZ}-{request_id}.md"
+
+
+def unsettled(workspace: Workspace, history: RequestHistory) -> bool:
+    """Whether a request is not where the trail says, or lacks its result. Cheap: it only checks names."""
+    if history.abandoned or (history.approved is None and history.promoted is None and history.end is None):
+        return False
+    if history.end is None:
+        if history.claimed is not None:
+            return True
+        return history.file is not None and durable.is_gone(workspace.approved / history.file)
+    if history.state is None or history.file is None:
+        return False
+    there = (workspace.state_folder(history.state) / history.file).exists()
+    return not there or not (workspace.results / result_name(history.end.when, history.request_id)).exists()
+
+
+def still_open(workspace: Workspace, history: RequestHistory) -> bool:
+    """Whether something still has to happen to a request: it is waiting, running, or `unsettled`."""
+    waits = history.end is None and (history.approved or history.promoted or history.claimed)
+    return bool(waits) or unsettled(workspace, history)
+
+
 _EVENTS: Final = (
+    "last",
     "approved",
     "promoted",
     "cleared",
@@ -98,75 +127,30 @@ _EVENTS: Final = (
     "end",
 )
 """The fields that hold one event or none."""
-
-
-class Settled:
-    """The history of an ended request in little memory: the lines of its events instead of the events."""
-
-    __slots__ = ("countersigned", "facts", "last", "lines")
-
-    def __init__(self, history: RequestHistory) -> None:
-        events: list[Event | None] = [getattr(history, name) for name in _EVENTS]
-        self.last = history.last.line
-        self.lines = tuple(None if event is None else event.line for event in events)
-        self.countersigned = tuple(event.line for event in history.countersigned)
-        self.facts = _facts(history)
-
-    def history(self, request_id: str) -> RequestHistory:
-        """The history again, as it was."""
-        known = {line: event_of_line(line) for line in {self.last, *self.lines} if line is not None}
-        events: dict[str, Any] = {
-            name: None if line is None else known[line] for name, line in zip(_EVENTS, self.lines, strict=True)
-        }
-        signed = [event_of_line(line) for line in self.countersigned]
-        facts = dict(zip(_FACTS, self.facts, strict=True))
-        return RequestHistory(request_id, known[self.last], countersigned=signed, **facts, **events)
-
-
-class Record:
-    """A history as it is kept outside of memory: the numbers of its events, and what is not in them."""
-
-    __slots__ = ("_value", "request_id")
-
-    def __init__(self, request_id: str, data: bytes) -> None:
-        self.request_id = request_id
-        self._value = orjson.loads(data)
-
-    @staticmethod
-    def of(history: RequestHistory) -> bytes:
-        """The record of a history, as bytes."""
-        events: list[Event | None] = [getattr(history, name) for name in _EVENTS]
-        return orjson.dumps(
-            [
-                [history.last.seq, *(event and event.seq for event in events)],
-                [event.seq for event in history.countersigned],
-                _facts(history),
-            ]
-        )
-
-    @property
-    def taken(self) -> bool:
-        """Whether the id is taken: approved and not abandoned, claimed, or ended."""
-        seqs = dict(zip(_EVENTS, self._value[0][1:], strict=True))
-        return bool(seqs["approved"] or seqs["claimed"] or seqs["end"])
-
-    def history(self, event_at: Callable[[int], Event]) -> RequestHistory:
-        """The history, its events fetched by their numbers."""
-        (last, *seqs), countersigned, facts = self._value
-        known = {seq: event_at(seq) for seq in {last, *filter(None, seqs), *countersigned}}
-        events: dict[str, Any] = {name: known[seq] if seq else None for name, seq in zip(_EVENTS, seqs, strict=True)}
-        return RequestHistory(
-            self.request_id,
-            known[last],
-            countersigned=[known[seq] for seq in countersigned],
-            **dict(zip(_FACTS, facts, strict=True)),
-            **events,
-        )
-
-
 _FACTS: Final = ("abandoned", "state", "file", "owner", "proposal_sha256", "unknown")
 """The fields that hold no event."""
 
 
-def _facts(history: RequestHistory) -> tuple[Any, ...]:
-    return tuple(getattr(history, name) for name in _FACTS)
+def to_record(history: RequestHistory) -> bytes:
+    """A history as it is kept outside of memory: the numbers of its events, and what is not in them."""
+    events: list[Event | None] = [getattr(history, name) for name in _EVENTS]
+    return orjson.dumps(
+        [
+            [event and event.seq for event in events],
+            [event.seq for event in history.countersigned],
+            [getattr(history, name) for name in _FACTS],
+        ]
+    )
+
+
+def from_record(request_id: str, record: bytes, event_at: Callable[[int], Event]) -> RequestHistory:
+    """The history again, its events fetched by their numbers. Raises what `event_at` does."""
+    seqs, countersigned, facts = orjson.loads(record)
+    known = {seq: event_at(seq) for seq in {*filter(None, seqs), *countersigned}}
+    events: dict[str, Any] = {name: known.get(seq) for name, seq in zip(_EVENTS, seqs, strict=True)}
+    return RequestHistory(
+        request_id,
+        countersigned=[known[seq] for seq in countersigned],
+        **dict(zip(_FACTS, facts, strict=True)),
+        **events,
+    )

@@ -11,26 +11,30 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import TrailError
+from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.trail.chain import (
+    WORKSPACE_ID,
     Chain,
     ChainError,
+    line_at,
     open_segment,
     read_blocks,
     read_lines,
     segment_path,
     segment_paths,
 )
-from threegate.trail.event import Event, LineError, format_time, make_event, parse_line
-from threegate.trail.history import RequestHistory
+from threegate.trail.event import Event, LineError, format_time, make_event, parse_line, plugin_kinds
+from threegate.trail.history import still_open
 from threegate.trail.index import TrailIndex
-from threegate.trail.kept_index import KeptIndex, line_at, resume
 from threegate.trail.payloads import Payload, Quarantined
 from threegate.trail.tree import leaf_hash
 
@@ -45,22 +49,16 @@ def system_clock() -> datetime:
 class TrailOnDisk:
     """What `Trail` does to its files."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        *,
-        clock: Clock = system_clock,
-        spill: Callable[[RequestHistory], bool] | None = None,
-    ) -> None:
-        """With `spill` a long trail without a kept index is read in bounded memory; it says which requests are open."""
+    def __init__(self, workspace: Workspace, *, clock: Clock = system_clock) -> None:
         self.workspace = workspace
         self.clock = clock
-        self._spill = spill
         self.fixed: list[str] = []
         """One line for each torn end that was set aside since this object was made."""
         self._folder = workspace.audit
         self._path = workspace.trail_file
         self._index = TrailIndex()
+        self._save_at = limits.TRAIL_INDEX_LINES
+        """The number of the event after which the index is saved next."""
         self._chain = Chain()
         self._descriptor: int | None = None
         self._offset = 0
@@ -98,19 +96,6 @@ class TrailOnDisk:
             return line_at(path, position - start)
         except OSError as error:
             raise TrailError(f"{self._folder}: cannot be read ({error.strerror or error})") from None
-
-    def _whole_index(self) -> TrailIndex:
-        """The index of every event; if a kept index is in use, the trail is read from its first line. Raises
-        TrailError.
-        """
-        if self._index.kept is None:
-            return self._index
-        whole = TrailIndex()
-        for event in self._stream(self._parts()):
-            whole.add(event)
-            if event.seq == self._chain.seq:
-                break
-        return whole
 
     def _refuse_failed(self) -> None:
         if self._failed:
@@ -174,12 +159,7 @@ class TrailOnDisk:
 
     def _open_first(self) -> None:
         paths = segment_paths(self._folder)
-        resumed = resume(paths, self._path)
-        skipped, offset = 0, 0
-        if resumed is not None:
-            skipped, offset = resumed.segments, resumed.offset
-            self._chain.follow(resumed.event)
-            self._index = TrailIndex(resumed.kept, self._read_line)
+        skipped, offset = self._resume(paths)
         for number, path in enumerate(paths):
             descriptor = open_segment(path)
             try:
@@ -195,8 +175,59 @@ class TrailOnDisk:
             ):
                 raise TrailError(f"{path}: does not end where its name says; restore the segment")
         self._open_current()
-        if resumed is not None and skipped == len(paths):
+        if skipped == len(paths):
             self._offset = offset
+
+    def _resume(self, paths: list[Path]) -> tuple[int, int]:
+        """Begin behind the last event that the index file has, if it fits this trail: the plugins are the same, the
+        first and the last of its lines are, byte for byte, where they were, and the closed segments (`paths`) have
+        their names and sizes. The lines between are not read again; `threegate audit verify` reads all of them.
+
+        Returns how many segments are completely before that event, and where the line after it starts in the file after
+        those; (0, 0) for the beginning of the trail.
+        """
+        index = TrailIndex()
+        try:
+            first = parse_line(line_at([*paths, self._path][0], 0))
+            if not WORKSPACE_ID.fullmatch(first.prev) or not (path := UserState.of(first.prev).index_file).exists():
+                return 0, 0
+            from threegate.trail.index_file import IndexFile  # here: short trails need no sqlite
+
+            if (opened := IndexFile.open(path)) is None:
+                return 0, 0
+            header = opened[1]
+            index = TrailIndex(*opened, self._read_line)
+            before = [(str(name), int(size)) for name, size in header["segments"]]
+            start = opened[0].row(index.saved)[0] - sum(size for _, size in before)
+            last = parse_line(line_at([*paths, self._path][len(before)], start))
+            if (
+                header["kinds"] == sorted(plugin_kinds())  # otherwise the same events say something else
+                and index.hash_at(1) == first.hash
+                and (last.seq, last.hash, index.hash_at(last.seq)) == (index.saved, index.head.hash, last.hash)
+                and before == [(path.name, path.lstat().st_size) for path in paths[: len(before)]]
+            ):
+                self._chain.follow(last)
+                self._index = index
+                self._save_at = index.saved + limits.TRAIL_INDEX_LINES
+                return len(before), start + len(last.line) + 1
+        except (OSError, TrailError, LookupError, TypeError, ValueError):
+            pass  # it is missing or wrong: everything is read, and what is wrong with the trail itself is found there
+        index.close()
+        return 0, 0
+
+    def _save_index(self, descriptor: int, path: Path) -> None:
+        """Put the file of the trail that was read or written last on disk, and then the index. Raises TrailError."""
+        self._save_at = self._index.head.seq + limits.TRAIL_INDEX_LINES
+        state = UserState.of(self._index.workspace_id)
+        if not state.key_file.exists():
+            return  # another user's workspace: there is no place where only who may sign can write
+        try:
+            durable.sync_fd(descriptor, path)
+        except OSError as error:
+            raise self._fail("writing", error) from error
+        ends = [start for start, _ in self._closed[1:]] + [self._base]
+        segments = [(closed.name, end - start) for (start, closed), end in zip(self._closed, ends, strict=False)]
+        self._index.save(state.index_file, segments, partial(still_open, self.workspace), self._read_line)
 
     def _close_segment(self, path: Path, size: int) -> None:
         self._closed.append((self._base, path))
@@ -263,13 +294,8 @@ class TrailOnDisk:
             self._index.add(event, base + raw.start)
             if current:
                 self._offset = raw.start + len(raw.data) + 1
-            if self._spill is not None and self._index.unkept >= limits.TRAIL_INDEX_LINES:
-                self._spill_index(self._spill)
-
-    def _spill_index(self, is_open: Callable[[RequestHistory], bool]) -> None:
-        """Move the index to disk, unless there is a kept index, which is in memory anyway."""
-        if not isinstance(self._index.kept, KeptIndex):
-            self._index = self._index.spilled(is_open, self._read_line)
+            if self._index.head.seq >= self._save_at:
+                self._save_index(descriptor, path)
 
     def _set_aside(self, descriptor: int, start: int, end: int, problem: str) -> None:
         """Cut a torn end (power loss, full disk) off, unless something proves that whole events are missing."""
@@ -286,7 +312,8 @@ class TrailOnDisk:
                 raise TrailError(f"{place}, and whole lines follow it: this is no torn end; nothing is started")
         from threegate.trail.truncation_check import evidence_of_truncation
 
-        if evidence := evidence_of_truncation(self.workspace, self._whole_index()):
+        events = islice(self._stream(self._parts()), self._chain.seq)
+        if evidence := evidence_of_truncation(self.workspace, self._index, events):
             raise TrailError(f"{place}, and {evidence[0]} is ahead of what remains; nothing is started")
         name = f"torn-{self._chain.seq:012d}-{secrets.token_hex(4)}"
         durable.deliver(self._folder / name, tail, 0o600)

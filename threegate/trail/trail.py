@@ -20,7 +20,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
@@ -33,9 +33,8 @@ from threegate.core.workspace import Workspace
 from threegate.trail import tree, workspace_key
 from threegate.trail.chain import WORKSPACE_ID, Chain, segment_paths
 from threegate.trail.event import Event, format_time, make_event, parse_time
-from threegate.trail.history import RequestHistory, refuse_unknown_event
+from threegate.trail.history import refuse_unknown_event
 from threegate.trail.index import TrailIndex
-from threegate.trail.kept_index import KeptIndex, read_kept_index, write_kept_index
 from threegate.trail.on_disk import Clock, TrailOnDisk, system_clock
 from threegate.trail.payloads import (
     Approved,
@@ -48,8 +47,6 @@ from threegate.trail.payloads import (
     Started,
     WorkspaceCreated,
 )
-from threegate.trail.spilled_index import SpilledIndex
-from threegate.trail.workspace_key import SigningKey
 
 _LETS_RUN: Final = (Approved, Claimed, Cleared, Countersigned, Promoted, Started)
 
@@ -57,14 +54,8 @@ _LETS_RUN: Final = (Approved, Claimed, Cleared, Countersigned, Promoted, Started
 class Trail(TrailOnDisk):
     """A workspace's trail. One object may serve many threads; each process has its own."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        *,
-        clock: Clock = system_clock,
-        spill: Callable[[RequestHistory], bool] | None = None,
-    ) -> None:
-        super().__init__(workspace, clock=clock, spill=spill)
+    def __init__(self, workspace: Workspace, *, clock: Clock = system_clock) -> None:
+        super().__init__(workspace, clock=clock)
         self._lock_path = self._folder / "lock"
         self._thread = threading.Lock()
         self._holder: int | None = None
@@ -105,8 +96,9 @@ class Trail(TrailOnDisk):
         """Give back the descriptor; the trail can be used again afterwards."""
         with self._thread:
             self._leave_file()
+            self._index.close()
             self._index, self._chain, self._offset, self._reserved = TrailIndex(), Chain(), 0, 0
-            self._closed, self._base = [], 0
+            self._closed, self._base, self._save_at = [], 0, limits.TRAIL_INDEX_LINES
 
     @contextmanager
     def locked(self) -> Iterator[LockedTrail]:
@@ -130,6 +122,8 @@ class Trail(TrailOnDisk):
                 held._open = False
                 if held._pending and not self._failed:
                     held.sync()
+                if self._index.head.seq >= self._save_at and not held._pending and not self._failed:
+                    self._save_index(self._current, self._path)
 
     def announce(self, payload: Payload, *, request_id: str | None = None, actor: str) -> Event:
         """One event that no change of state hangs on but what the caller does next; on disk when this returns.
@@ -311,45 +305,6 @@ class LockedTrail:
         problem = self.outside_problem()
         if problem is not None:
             raise Unavailable(f"{problem}; when this is as it should be: threegate workspace adopt")
-
-    def whole_index(self) -> TrailIndex:
-        """The index of all events, for who asks about every request; reads the whole trail when it is a long one.
-        Raises TrailError.
-        """
-        self.sync()
-        return self._trail._whole_index()
-
-    def keep_index(self, key: SigningKey, is_open: Callable[[RequestHistory], bool]) -> bool:
-        """Store the signed index outside if enough events were added; later readers start there. False: not
-        due, or no space for it.
-
-        `is_open` says for which requests something may still have to be done (`TrailIndex.open_histories`).
-        Raises TrailError.
-        """
-        index, trail = self.index, self._trail
-        before = index.kept.seq if isinstance(index.kept, KeptIndex) else 0
-        if index.head.seq - before < max(limits.TRAIL_INDEX_LINES, before // 20):
-            return False
-        self.sync()
-        sizes = [start for start, _ in trail._closed[1:]] + [trail._base]
-        header = {
-            **index.to_header(),
-            "segments": [(path.name, end - start) for (start, path), end in zip(trail._closed, sizes, strict=False)],
-            "open": index.open_requests(is_open),
-        }
-        rows = index.to_rows()
-        if rows is None:
-            return False
-        try:
-            write_kept_index(key, header, rows, index.kept.items if index.kept else tuple, index.to_table())
-        except OSError:
-            return False  # it only spares time
-        if isinstance(index.kept, SpilledIndex):
-            return True  # read to sign this checkpoint; who comes next begins from the file
-        kept = read_kept_index(index.workspace_id, key.public)
-        if kept is not None:
-            self.index = trail._index = TrailIndex(kept, trail._read_line)
-        return kept is not None
 
     def outside_problem(self) -> str | None:
         """None when the head kept outside agrees with this trail, else one line that says what does not.

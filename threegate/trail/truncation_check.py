@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from threegate.core import durable, limits
 from threegate.core.errors import Unavailable
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES, Workspace
+from threegate.trail.event import Event
 from threegate.trail.index import TrailIndex
+from threegate.trail.payloads import Placed
 
 _TRAIL_SEQ = re.compile(rb"^trail_seq: ([1-9][0-9]{0,15})$", re.MULTILINE)
 
 
-def evidence_of_truncation(workspace: Workspace, index: TrailIndex) -> list[str]:
-    """What proves that events after the last one of `index` were cut off, one phrase each."""
-    return [*_outside(index), *_states(workspace, index), *_results(workspace, index)]
+def evidence_of_truncation(workspace: Workspace, index: TrailIndex, events: Iterable[Event]) -> list[str]:
+    """What proves that events after the last one of `index` were cut off, one phrase each. `events` are all
+    that there are.
+    """
+    return [*_outside(index), *_states(workspace, events), *_results(workspace, index)]
 
 
 def result_trail_seq(path: Path) -> int | None:
@@ -55,13 +60,14 @@ def _names(folder: Path, suffix: str) -> list[str]:
         return []
 
 
-def _states(workspace: Workspace, index: TrailIndex) -> list[str]:
-    found = []
-    for state in STATES:
-        for name in _names(workspace.state_folder(state), ".md"):
-            if not index.announced(state, name):
-                found.append(f"{state}/{name}")
-    return found
+def _states(workspace: Workspace, events: Iterable[Event]) -> list[str]:
+    """The files that no event led into the state folder where they are."""
+    found = {(state, name): None for state in STATES for name in _names(workspace.state_folder(state), ".md")}
+    for event in events if found else ():
+        payload = event.payload
+        if isinstance(payload, Placed):
+            found.pop((payload.state or "", payload.file or ""), None)
+    return [f"{state}/{name}" for state, name in found]
 
 
 def _results(workspace: Workspace, index: TrailIndex) -> list[str]:

@@ -25,12 +25,12 @@ from threegate.launch.results.result_facts import (
     ResultFacts,
     read_record,
     render_record,
-    result_name,
     write_record,
 )
 from threegate.launch.results.validate import validate_result
 from threegate.runners.egress.egress import read_access_log
 from threegate.runners.interface import Artifact, Destination, Outcome, Stream
+from threegate.trail.history import result_name
 
 SHA = "a" * 64
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

@@ -153,13 +153,13 @@ def test_a_kept_index_knows_the_last_cosignature(signed: Workspace, monkeypatch:
     trail = Trail(signed)
     with trail.locked() as held:
         write_trail_checkpoint(held, actor="me")
-        assert held.index.kept is not None
+        assert held.index.saved
     good = path.read_bytes()
     path.unlink()
     again = Trail(signed)
     complete_cosignature(again)
     with again.locked() as held:
-        assert held.index.kept is not None
+        assert held.index.saved
     assert path.read_bytes() == good
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.runners.interface import Artifact, Destination, Outcome, Status, Stream
+from threegate.trail.history import result_name
 
 RECORD_SCHEMA: Final = "threegate.record/1"
 ResultStatus = Literal[Status, "refused"]
@@ -91,11 +92,6 @@ class ResultFacts:
             retry_after_sec=outcome.retry_after_sec,
             kept=outcome.kept,
         )
-
-
-def result_name(moment: datetime, request_id: str) -> str:
-    """The file name of the result of a request that ended at `moment`, before a number is added."""
-    return f"TS-{moment.astimezone(UTC):%Y%m%d-%H%M%SZ}-{request_id}.md"
 
 
 def render_record(facts: ResultFacts) -> bytes:

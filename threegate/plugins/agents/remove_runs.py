@@ -103,7 +103,7 @@ def _unneeded(trail: Trail, runs: list[AgentRun], before: datetime) -> list[Agen
     with trail.locked() as held:
         needed = {
             history.owner
-            for history in held.whole_index().histories()
+            for history in held.index.histories()
             if (history.approved or history.claimed or history.end)
             and (history.end is None or history.end.when >= before)
         }

@@ -21,12 +21,12 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.secretscan.scan import has_secret, mask_secrets
 from threegate.core.workspace import STATES, Workspace
-from threegate.launch.results.result_facts import ResultFacts, read_record, result_name
+from threegate.launch.results.result_facts import ResultFacts, read_record
 from threegate.plugins.evidence.export import attest
 from threegate.plugins.evidence.pack_writer import PackWriter
 from threegate.trail import moves
 from threegate.trail.event import Event
-from threegate.trail.history import RequestHistory
+from threegate.trail.history import RequestHistory, result_name
 from threegate.trail.payloads import Approved, Claimed, Countersigned, End, Finished, Promoted, under_grant
 from threegate.trail.truncation_check import trail_seq_of
 from threegate.trail.workspace_key import SigningKey
