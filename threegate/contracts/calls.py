@@ -7,15 +7,17 @@ another tool's only if that contract states that it is what this request is.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from threegate.contracts.state import Call, Decision, block
 from threegate.contracts.tool_names import resolve
-from threegate.contracts.tool_plan import Rules, ToolPlan
 
-Asked = list[tuple[ToolPlan, Any]]
+if TYPE_CHECKING:
+    from threegate.contracts.rules import Rules, ToolRules
+
+Asked = list[tuple["ToolRules", Any]]
 """Each plan that applies to a call, with the arguments as it sees them."""
 
 
@@ -40,13 +42,13 @@ def plans_of(rules: Rules, call: Call) -> Asked | Decision:
     return [(base, _root(base, call)), (plan, _root(plan, call))]
 
 
-def _root(plan: ToolPlan, call: Call) -> Any:
+def _root(plan: ToolRules, call: Call) -> Any:
     if plan.contract.arguments_from == "vars":
         return call.arguments.get("vars", {})
     return call.arguments
 
 
-def _implements(plan: ToolPlan, call: Call) -> bool:
+def _implements(plan: ToolRules, call: Call) -> bool:
     """Whether a request is what the contract states about the tool."""
     said = plan.contract.implements
     if said is None or (said.image is not None and said.image != call.image):

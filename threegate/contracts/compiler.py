@@ -6,27 +6,26 @@ order of the files; a single error makes the whole folder unusable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
-from threegate.contracts.assemble import build_rules
-from threegate.contracts.build import Scope, build_tool
 from threegate.contracts.compiled import NO_CONTRACTS, SESSION_FILE, Compiled
 from threegate.contracts.diagnostics import Diagnostic, error
 from threegate.contracts.document import Document, read_document
 from threegate.contracts.graph import analyse
-from threegate.contracts.links import check_links
 from threegate.contracts.load import load_model
+from threegate.contracts.model_common import Model, Operators, Terms
 from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.model_workflow import WorkflowContract
+from threegate.contracts.rules import Rules, Tool, apply
 from threegate.contracts.schema_derived import Derived, derive, read_parameters
-from threegate.contracts.tool_plan import ToolParts
-from threegate.contracts.workflow_check import check_workflow
+from threegate.contracts.session_check import check_session, check_tools
 from threegate.core import limits
 from threegate.core.canonical import StrictJSONError, digest, loads_strict, sha256_hex
 
+M = TypeVar("M", bound=Model)
 WORKFLOW_FILE = "workflow.yaml"
 _IGNORED = frozenset({"README.md"})
 
@@ -80,32 +79,28 @@ class _Compilation:
 
     def run(self) -> Compiled:
         """Compile everything."""
-        workflow, workflow_scope = self._workflow()
-        session_files = (
-            {SESSION_FILE, *(role.session_contract for role in workflow.roles)} if workflow else {SESSION_FILE}
-        )
-        parts = {folder: self._tools(folder, session_files) for folder in sorted(map(folder_of, session_files))}
+        found = self._load(WORKFLOW_FILE, WorkflowContract) if WORKFLOW_FILE in self.files else None
+        workflow = None if found is None else found[1]
+        names = {SESSION_FILE, *(role.session_contract for role in (workflow.roles if workflow else ()))}
+        parts = {folder: self._tools(folder, names) for folder in sorted(map(folder_of, names))}
         own = parts[""]
-        tools = {name: {**own, **parts[folder_of(name)]} for name in session_files}
-        sessions = {}
-        scopes = {}
-        for name in sorted(session_files):
-            loaded = self._session(name)
-            if loaded is not None:
-                scopes[name], contract = loaded
-                sessions[name] = build_rules(scopes[name], contract, tools[name])
-        if workflow is not None and workflow_scope is not None:
-            check_workflow(workflow_scope, workflow, sessions, set(self.files))
-            self.diagnostics.extend(workflow_scope.diagnostics)
+        tools = {name: {**own, **parts[folder_of(name)]} for name in names}
+        sessions = {name: loaded for name in sorted(names) if (loaded := self._session(name)) is not None}
+        for name, (document, contract) in sessions.items():
+            self.diagnostics.extend(check_session(document, contract, tools[name]))
+        if found is not None:
+            self.diagnostics.extend(self._roles(*found, [contract for _, contract in sessions.values()]))
         case_inputs = self._case_inputs([item for found in parts.values() for item in found.values()])
-        self._strays()
-        for scope in scopes.values():
-            self._take(scope)
-        for found in tools.values():
-            self.diagnostics.extend(check_links(found))
-        if not any(item.severity == "error" for item in self.diagnostics):
-            for name, rules in sessions.items():
-                self.diagnostics.extend(analyse(scopes[name].document, rules, tools[name]))
+        for name in self.files:
+            if name not in self.used and not name.endswith(".test.yaml"):
+                self.diagnostics.append(error("UNEXPECTED_FILE", name, "belongs to no contract"))
+        for named in tools.values():
+            self.diagnostics.extend(check_tools(named))
+        rules: dict[str, Rules] = {}
+        if all(item.severity != "error" for item in self.diagnostics):
+            for name, (document, contract) in sessions.items():
+                rules[name] = apply(name, contract, tools[name])
+                self.diagnostics.extend(analyse(document, rules[name], tools[name]))
         every = sorted(set(self.diagnostics))
         kept = tuple(every[: limits.CONTRACT_DIAGNOSTICS])
         errors = [item for item in every if item.severity == "error"]
@@ -117,7 +112,7 @@ class _Compilation:
         return Compiled(
             kept,
             {name: item.contract for found in (*parts.values(), own) for name, item in found.items()},
-            sessions,
+            rules,
             workflow,
             scenario_files=tuple(name for name in self.files if name.endswith(".test.yaml")),
             variables=tuple(sorted(self.variables)),
@@ -135,65 +130,66 @@ class _Compilation:
             }
         )
 
-    def _read(self, name: str) -> Document | None:
+    def _load(self, name: str, kind: type[M]) -> tuple[Document, M] | None:
+        """A file's content and its model; None if its fields are wrong. Reports what is wrong with either."""
         self.used.add(name)
         document = read_document(name, self.files[name])
-        if isinstance(document, Diagnostic):
-            self.diagnostics.append(document)
+        loaded = [document] if isinstance(document, Diagnostic) else load_model(document, kind, self.environment)
+        if isinstance(document, Diagnostic) or isinstance(loaded, list):
+            self.diagnostics.extend(loaded if isinstance(loaded, list) else ())
             return None
-        return document
+        version = loaded.schema_version if isinstance(loaded, ToolContract) else "1.0"
+        terms = Terms(version, self.permit)
+        for where, part in loaded.parts():
+            self.diagnostics.extend(
+                document.error(code, (*where, *at), text) for code, at, text in part.problems(terms)
+            )
+            if isinstance(part, Operators) and part.equals_env is not None:
+                self.variables.add(part.equals_env)
+        return document, loaded
 
-    def _scope(self, document: Document) -> Scope:
-        return Scope(document, self.environment, permit_timeout_allow=self.permit)
-
-    def _take(self, scope: Scope) -> None:
-        self.diagnostics.extend(scope.diagnostics)
-        self.variables |= scope.variables
-
-    def _workflow(self) -> tuple[WorkflowContract | None, Scope | None]:
-        document = self._read(WORKFLOW_FILE) if WORKFLOW_FILE in self.files else None
-        if document is None:
-            return None, None
-        loaded = load_model(document, WorkflowContract)
-        if isinstance(loaded, list):
-            self.diagnostics.extend(loaded)
-            return None, None
-        return loaded, self._scope(document)
-
-    def _session(self, name: str) -> tuple[Scope, SessionContract] | None:
+    def _session(self, name: str) -> tuple[Document, SessionContract] | None:
         """The session contract of a file; without a session.yaml, one without rules."""
-        if name not in self.files:
-            if name != SESSION_FILE:
-                return None
-            return self._scope(Document(SESSION_FILE, {})), SessionContract(schema_version="1.0", agent="default")
-        document = self._read(name)
-        if document is None:
+        if name in self.files:
+            return self._load(name, SessionContract)
+        if name != SESSION_FILE:
             return None
-        loaded = load_model(document, SessionContract)
-        if isinstance(loaded, list):
-            self.diagnostics.extend(loaded)
-            return None
-        return self._scope(document), loaded
+        return Document(SESSION_FILE, {}), SessionContract(schema_version="1.0", agent="default")
 
-    def _tools(self, folder: str, session_files: set[str]) -> dict[str, ToolParts]:
+    def _roles(
+        self, document: Document, workflow: WorkflowContract, sessions: list[SessionContract]
+    ) -> Iterator[Diagnostic]:
+        """What a workflow names in the folder: session files, and resources that a session declares."""
+        for index, role in enumerate(workflow.roles):
+            path = PurePosixPath(role.session_contract)
+            if role.session_contract not in self.files or path.suffix != ".yaml" or ".." in path.parts:
+                message = f"{role.session_contract!r} is no session file of this folder"
+                yield document.error("SESSION_CONTRACT_MISSING", ("roles", index, "session_contract"), message)
+        aliases = {alias for session in sessions for alias in session.resources}
+        for index, resource in enumerate(workflow.shared_resources):
+            if resource.alias not in aliases:
+                message = f"no session declares the resource {resource.alias!r}"
+                yield document.error("UNKNOWN_RESOURCE", ("shared_resources", index, "alias"), message)
+
+    def _tools(self, folder: str, session_files: set[str]) -> dict[str, Tool]:
         """The tools of one folder: of the contracts folder itself, or of a role next to its session file."""
-        tools: dict[str, ToolParts] = {}
+        tools: dict[str, Tool] = {}
         for name in self.files:
             if folder_of(name) != folder or not name.endswith(".yaml") or name.endswith(".test.yaml"):
                 continue
             if name in session_files or name == WORKFLOW_FILE:
                 continue
-            document = self._read(name)
-            loaded = [] if document is None else load_model(document, ToolContract)
-            if document is None or isinstance(loaded, list):
-                self.diagnostics.extend(loaded if isinstance(loaded, list) else [])
+            loaded = self._load(name, ToolContract)
+            if loaded is None:
                 continue
-            scope = self._scope(document)
-            parts = build_tool(scope, loaded, self._schema(folder, loaded))
-            self._take(scope)
-            if loaded.tool in tools:
-                self.diagnostics.append(document.error("DUPLICATE_TOOL", ("tool",), f"{loaded.tool!r} is in two files"))
-            tools[loaded.tool] = parts
+            document, contract = loaded
+            if name != f"{folder}{contract.tool}.yaml":
+                message = f"{contract.tool!r} belongs into {contract.tool}.yaml"
+                self.diagnostics.append(document.error("TOOL_NAME_MISMATCH", ("tool",), message))
+            if contract.tool in tools:
+                message = f"{contract.tool!r} is in two files"
+                self.diagnostics.append(document.error("DUPLICATE_TOOL", ("tool",), message))
+            tools[contract.tool] = Tool(contract, document, self._schema(folder, contract))
         return tools
 
     def _schema(self, folder: str, contract: ToolContract) -> Derived | None:
@@ -210,27 +206,22 @@ class _Compilation:
         self.diagnostics.extend(found)
         return derived
 
-    def _case_inputs(self, tools: Iterable[ToolParts]) -> dict[str, Any]:
+    def _case_inputs(self, tools: Iterable[Tool]) -> dict[str, Any]:
         """The JSON objects that golden cases name."""
         inputs: dict[str, Any] = {}
-        for parts in tools:
-            for index, case in enumerate(parts.contract.golden_cases):
+        for tool in tools:
+            for index, case in enumerate(tool.contract.golden_cases):
                 if case.input_ref is None:
                     continue
                 value = read_case(self.files.get(case.input_ref))
                 if value is None:
                     where = ("golden_cases", index, "input_ref")
                     message = f"{case.input_ref!r} is no JSON object in the folder"
-                    self.diagnostics.append(parts.document.error("BAD_CASE_INPUT", where, message))
+                    self.diagnostics.append(tool.document.error("BAD_CASE_INPUT", where, message))
                 else:
                     inputs[case.input_ref] = value
                 self.used.add(case.input_ref)
         return inputs
-
-    def _strays(self) -> None:
-        for name in self.files:
-            if name not in self.used and not name.endswith(".test.yaml"):
-                self.diagnostics.append(error("UNEXPECTED_FILE", name, "belongs to no contract"))
 
 
 def read_case(data: bytes | None) -> dict[str, Any] | None:

@@ -16,7 +16,6 @@ from threegate.core import canonical
 
 if TYPE_CHECKING:
     from threegate.contracts.calls import Asked
-    from threegate.contracts.tool_plan import CheckpointPlan
 
 
 def call_sha256(call: Call) -> str:
@@ -36,22 +35,15 @@ def demands_of(asked: Asked) -> list[CheckpointDemand]:
     """The checkpoints that this call triggers, in the order of the contracts, each once."""
     demands: dict[str, CheckpointDemand] = {}
     for plan, arguments in asked:
-        for checkpoint in plan.checkpoints:
-            if _triggered(checkpoint, plan.contract.side_effect, arguments):
-                demands[checkpoint.name] = CheckpointDemand(
-                    checkpoint.name,
-                    checkpoint.timeout_seconds,
+        for name, checkpoint in plan.checkpoints:
+            if checkpoint.triggered(plan.contract.side_effect, arguments):
+                demands[name] = CheckpointDemand(
+                    name,
+                    float(checkpoint.timeout_seconds),
                     checkpoint.on_timeout,
-                    tuple((label, _shown(path, arguments)) for label, path in checkpoint.context),
+                    tuple((item.label, _shown(item.at, arguments)) for item in checkpoint.context),
                 )
     return list(demands.values())
-
-
-def _triggered(checkpoint: CheckpointPlan, side_effect: str, arguments: Any) -> bool:
-    if checkpoint.always or checkpoint.side_effect == side_effect:
-        return True
-    matches = [entry.matches(arguments) for entry in checkpoint.conditions]
-    return bool(matches) and (all(matches) if checkpoint.match_all else any(matches))
 
 
 def _shown(path: Any, arguments: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 from threegate.contracts.compiled import Compiled
-from threegate.contracts.tool_plan import Rules
+from threegate.contracts.rules import Rules
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 190, 44, 70, 26, 30
 
@@ -25,9 +25,9 @@ def edges_of(rules: Rules) -> tuple[list[str], list[tuple[str, str, str]]]:
         if plan.advances_to is not None:
             edges.append((f"tool:{name}", f"phase:{plan.advances_to}", "advances to"))
         edges += [
-            (f"tool:{item.tool}", f"tool:{name}", "before")
-            for item in plan.parts.preconditions
-            if item.tool is not None
+            (f"tool:{item.requires_prior_tool}", f"tool:{name}", "before")
+            for item in plan.contract.preconditions
+            if item.requires_prior_tool is not None
         ]
         edges += [(f"tool:{name}", f"tool:{other}", "forbids") for other in plan.contract.forbids_after]
     return nodes, edges

@@ -19,8 +19,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from threegate.contracts import contract_checkpoints, totals
 from threegate.contracts.calls import loop_key, plans_of
 from threegate.contracts.json_paths import MISSING, PathTooWide, selected
-from threegate.contracts.state import ALLOW, Call, Decision, OutputValues, Reason, Session, Total, block
-from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
+from threegate.contracts.state import (
+    ALLOW,
+    EXACT,
+    Call,
+    Decision,
+    OutputValues,
+    Reason,
+    Session,
+    Total,
+    block,
+    exact,
+)
 from threegate.contracts.transitions import (
     Effect,
     close,
@@ -36,7 +46,9 @@ from threegate.core.json_operators import is_number, json_equal
 from threegate.request.strict_texts import negation
 
 if TYPE_CHECKING:
-    from threegate.contracts.comparisons import CompiledEntry
+    from threegate.contracts.comparisons import Entry
+    from threegate.contracts.model_tool import ToolContract
+    from threegate.contracts.rules import Rules, ToolRules
 
 __all__ = [
     "Effect",
@@ -89,6 +101,7 @@ def _decide(
     workflow: WorkflowView | None,
 ) -> Decision:
     rules = session.rules
+    contract = rules.contract
     if session.killed is not None:
         return block(0, session.killed, "the session was ended; only the operator opens a new one")
     asked = plans_of(rules, call)
@@ -118,31 +131,31 @@ def _decide(
             )
         if plan.name in session.delayed and now < datetime.fromisoformat(session.delayed[plan.name]):
             reasons.append(Reason(0, "rate_limited", "rate_limits", f"{plan.name} waits for its service after a 429"))
-    if rules.limited:
+    if contract.session_limits.counted:
         totals.limit_reasons(reasons, session, call, asked, others)
-    if rules.loop_threshold:
+    if contract.loop_threshold:
         key = loop_key(call)
-        if session.window.count(key) + 1 >= rules.loop_threshold:
+        if session.window.count(key) + 1 >= contract.loop_threshold:
             reasons.append(
-                Reason(0, "loop_detected", "arguments", "the same call again and again", rules.loop_threshold)
+                Reason(0, "loop_detected", "arguments", "the same call again and again", contract.loop_threshold)
             )
     if workflow is not None:
         reasons.extend(workflow.reasons(session, call))
     if reasons:
-        left = allowed_tools(session, others) if rules.narrow and _at_call_limit(reasons) else None
+        narrow = contract.session_limits.max_tool_calls_mode == "narrow" and _at_call_limit(reasons)
+        left = allowed_tools(session, others) if narrow else None
         return Decision("block", tuple(reasons), allowed_tools=left)
     for plan, arguments in asked:
         _layer_1(reasons, session, call, plan, arguments)
     if reasons:
         return Decision("block", tuple(reasons))
     for plan, arguments in asked:
-        if plan.parts.refs:
-            _refs(reasons, session, plan, arguments)
-        if plan.parts.output_rules:
-            _output_rules(reasons, session, plan, arguments)
+        if plan.contract.argument_value_invariants:
+            _refs(reasons, session, plan.contract, arguments)
+            _output_rules(reasons, session, plan.contract, arguments)
     if reasons:
         return Decision("block", tuple(reasons))
-    if rules.aggregates:
+    if contract.aggregates:
         totals.aggregate_reasons(reasons, session, asked, others)
     for plan, arguments in asked:
         if plan.envelopes:
@@ -172,7 +185,7 @@ def allowed_tools(session: Session, others: Sequence[Total] = ()) -> tuple[str, 
     return tuple(left)
 
 
-def _layer_1(reasons: list[Reason], session: Session, call: Call, plan: ToolPlan, arguments: Any) -> None:
+def _layer_1(reasons: list[Reason], session: Session, call: Call, plan: ToolRules, arguments: Any) -> None:
     """Risk gate, policy, label gates, preconditions, argument rules."""
     if not plan.risk_allowed:
         reasons.append(_risk(plan))
@@ -182,18 +195,18 @@ def _layer_1(reasons: list[Reason], session: Session, call: Call, plan: ToolPlan
         for label, why in plan.label_gates:
             if label in session.labels or label in call.labels:
                 reasons.append(Reason(1, "label_gate", "labels", why, None, label))
-    if plan.parts.preconditions:
+    if plan.contract.preconditions:
         _preconditions(reasons, session, plan, arguments)
     if plan.checks:
         _checks(reasons, plan, arguments)
 
 
-def _risk(plan: ToolPlan) -> Reason:
+def _risk(plan: ToolRules) -> Reason:
     effect = plan.contract.side_effect
     return Reason(1, "risk_blocked", "side_effect", f"{plan.name} is {effect}, which is not let through")
 
 
-def _checks(reasons: list[Reason], plan: ToolPlan, arguments: Any) -> None:
+def _checks(reasons: list[Reason], plan: ToolRules, arguments: Any) -> None:
     for check in plan.checks:
         failure = check.entry.failure(arguments)
         if failure is not None:
@@ -202,7 +215,7 @@ def _checks(reasons: list[Reason], plan: ToolPlan, arguments: Any) -> None:
             reasons.append(Reason(1, check.code, check.entry.path.text, message, expected, found))
 
 
-def _policy(reasons: list[Reason], plan: ToolPlan, principal: Mapping[str, Any] | None) -> None:
+def _policy(reasons: list[Reason], plan: ToolRules, principal: Mapping[str, Any] | None) -> None:
     """Deny takes precedence over allow; without a principal, nothing is allowed."""
     if principal is None:
         reasons.append(Reason(1, "policy_denied", "principal", "there is a policy, and the call names no principal"))
@@ -219,39 +232,42 @@ def _policy(reasons: list[Reason], plan: ToolPlan, principal: Mapping[str, Any] 
             return
 
 
-def _without(entries: Sequence[CompiledEntry], principal: Mapping[str, Any]) -> str:
+def _without(entries: Sequence[Entry], principal: Mapping[str, Any]) -> str:
     """The attributes that the rules require and the principal lacks, as the end of a message."""
     paths = [entry.path for entry in entries if not entry.absent]
     missing = dict.fromkeys(path.text for path in paths if selected(path, principal) == [])
     return f", which has no {', no '.join(missing)}" if missing else ""
 
 
-def _preconditions(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:
-    for condition in plan.parts.preconditions:
-        if condition.steps is not None:
-            if session.tally.steps < condition.steps:
-                message = f"{condition.steps} steps must come first"
+def _preconditions(reasons: list[Reason], session: Session, plan: ToolRules, arguments: Any) -> None:
+    for key, condition in plan.contract.keyed:
+        if condition.requires_step_count is not None:
+            steps = condition.requires_step_count.gte
+            if session.tally.steps < steps:
+                message = f"{steps} steps must come first"
                 reasons.append(
                     Reason(
                         1,
                         "precondition_not_met",
                         "requires_step_count",
                         message,
-                        condition.steps,
+                        steps,
                         session.tally.steps,
                     )
                 )
             continue
-        fulfilled = session.fulfilled.get(condition.key)
+        fulfilled = session.fulfilled.get(key)
         met = bool(fulfilled)
         if fulfilled and condition.resource is not None:
-            values = condition.resource.select(arguments)
+            values = condition.resource.at.select(arguments)
             met = bool(values) and all(totals.canonical_text(value) in fulfilled for value in values)
         if not met:
-            message = f"{condition.tool} must have succeeded before" + (
+            message = f"{condition.requires_prior_tool} must have succeeded before" + (
                 " for the same resource" if condition.resource is not None else ""
             )
-            reasons.append(Reason(1, "precondition_not_met", "requires_prior_tool", message, condition.tool))
+            reasons.append(
+                Reason(1, "precondition_not_met", "requires_prior_tool", message, condition.requires_prior_tool)
+            )
 
 
 def check_alone(
@@ -273,37 +289,37 @@ def check_alone(
     return reasons
 
 
-def _refs(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:
+def _refs(reasons: list[Reason], session: Session, contract: ToolContract, arguments: Any) -> None:
     """Layer 2: arguments that must repeat what was bound."""
-    for ref in plan.parts.refs:
-        bound = session.binds.get(ref.slot, MISSING)
+    for item in contract.refs:
+        bound = session.binds.get(item.ref or "", MISSING)
         if bound is MISSING:
-            reasons.append(Reason(2, "ref_unbound", ref.path.text, f"nothing was bound to {ref.slot} yet"))
+            reasons.append(Reason(2, "ref_unbound", item.path, f"nothing was bound to {item.ref} yet"))
             continue
-        values = ref.path.select(arguments)
-        found = next((value for value in values if not _near(value, bound, ref.tolerance)), MISSING)
+        values = item.at.select(arguments)
+        found = next((value for value in values if not _near(value, bound, item.near)), MISSING)
         if found is not MISSING or not values:
-            message = f"{ref.path.text} is not what was bound to {ref.slot}"
-            reasons.append(Reason(2, "ref_mismatch", ref.path.text, message, bound, found))
+            message = f"{item.path} is not what was bound to {item.ref}"
+            reasons.append(Reason(2, "ref_mismatch", item.path, message, bound, found))
 
 
-def _output_rules(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:
+def _output_rules(reasons: list[Reason], session: Session, contract: ToolContract, arguments: Any) -> None:
     """Layer 2: arguments that earlier outputs had, or must not have had. An unknown value satisfies
     neither.
     """
-    for rule in plan.parts.output_rules:
-        kept = session.outputs.get(rule.source.key)
-        if kept is None:
-            message = f"no call of {rule.source.tool} ended yet"
-            reasons.append(Reason(2, "ref_unbound", rule.path.text, message))
-            continue
-        known = partial(_given, kept)
-        test = negation([known]) if rule.negated else known
-        values = rule.path.select(arguments)
-        found = next((value for value in values if not test(value)), MISSING)
-        if found is not MISSING or not values:
-            message = f"{rule.path.text} does not fulfil {'not ' * rule.negated}from_output of {rule.source.tool}"
-            reasons.append(Reason(2, "ref_mismatch", rule.path.text, message, rule.source.key, found))
+    for item in contract.output_rules:
+        for source, denied in item.sources:
+            kept = session.outputs.get(source.key)
+            if kept is None:
+                reasons.append(Reason(2, "ref_unbound", item.path, f"no call of {source.tool} ended yet"))
+                continue
+            known = partial(_given, kept)
+            test = negation([known]) if denied else known
+            values = item.at.select(arguments)
+            found = next((value for value in values if not test(value)), MISSING)
+            if found is not MISSING or not values:
+                message = f"{item.path} does not fulfil {'not ' * denied}from_output of {source.tool}"
+                reasons.append(Reason(2, "ref_mismatch", item.path, message, source.key, found))
 
 
 def _given(kept: OutputValues, value: Any) -> bool | None:
@@ -322,12 +338,12 @@ def _near(value: Any, bound: Any, tolerance: Any) -> bool:
     return bool(abs(EXACT.subtract(exact(value), reference)) <= EXACT.multiply(tolerance, abs(reference)))
 
 
-def _envelopes(reasons: list[Reason], session: Session, plan: ToolPlan, arguments: Any) -> None:
+def _envelopes(reasons: list[Reason], session: Session, plan: ToolRules, arguments: Any) -> None:
     """Layer 3: values that earlier calls bound, the pending ones included."""
-    for stage in plan.envelopes:
-        values = stage.path.select(arguments)
+    for envelope, stage in plan.envelopes:
+        values = stage.at.select(arguments)
         if len(values) != 1 or not is_number(values[0]) or values[0] - values[0] != 0:
-            message = f"{stage.name}: {stage.path.text} is not one number"
-            reasons.append(Reason(3, "envelope_unmeasurable", stage.path.text, message))
+            message = f"{envelope.name}: {stage.path} is not one number"
+            reasons.append(Reason(3, "envelope_unmeasurable", stage.path, message))
         elif stage.role == "constrained":
-            totals.envelope_reasons(reasons, session, stage, values[0])
+            totals.envelope_reasons(reasons, session, envelope, stage, values[0])

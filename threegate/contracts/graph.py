@@ -10,12 +10,12 @@ from typing import Any
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document
 from threegate.contracts.phases import reachable
-from threegate.contracts.tool_plan import Rules, ToolParts
+from threegate.contracts.rules import Rules, Tool
 from threegate.core.json_operators import Test, is_number
 from threegate.request.strict_texts import OPERATORS
 
 
-def analyse(document: Document, rules: Rules, tools: Mapping[str, ToolParts]) -> list[Diagnostic]:
+def analyse(document: Document, rules: Rules, tools: Mapping[str, Tool]) -> list[Diagnostic]:
     """All graph diagnostics of one session, less the suppressed ones."""
     found: list[tuple[str, Diagnostic]] = []
     found.extend(_phases(document, rules, tools))
@@ -39,9 +39,9 @@ def analyse(document: Document, rules: Rules, tools: Mapping[str, ToolParts]) ->
     return result
 
 
-def _phases(document: Document, rules: Rules, tools: Mapping[str, ToolParts]) -> list[tuple[str, Diagnostic]]:
+def _phases(document: Document, rules: Rules, tools: Mapping[str, Tool]) -> list[tuple[str, Diagnostic]]:
     """Tools valid nowhere, phases without a tool."""
-    if rules.initial is None:
+    if rules.contract.initial is None:
         return []
     open_phases = _walkable(rules, tools)
     found = []
@@ -63,7 +63,7 @@ def _phases(document: Document, rules: Rules, tools: Mapping[str, ToolParts]) ->
     return found
 
 
-def _walkable(rules: Rules, tools: Mapping[str, ToolParts]) -> set[str]:
+def _walkable(rules: Rules, tools: Mapping[str, Tool]) -> set[str]:
     """Phases that are really reachable: an edge counts only if some tool advances along it."""
     edges: dict[str, set[str]] = {}
     for name in tools:
@@ -71,13 +71,16 @@ def _walkable(rules: Rules, tools: Mapping[str, ToolParts]) -> set[str]:
         if plan.advances_to is not None:
             for phase in plan.phases if plan.phases is not None else rules.contract.transitions:
                 edges.setdefault(phase, set()).add(plan.advances_to)
-    return reachable([rules.initial or ""], edges)
+    return reachable([rules.contract.initial or ""], edges)
 
 
-def _preconditions(rules: Rules, tools: Mapping[str, ToolParts]) -> list[tuple[str, Diagnostic]]:
+def _preconditions(rules: Rules, tools: Mapping[str, Tool]) -> list[tuple[str, Diagnostic]]:
     """Requirements that nothing can fulfil."""
     needs = {
-        name: [item.tool for item in parts.preconditions if item.tool is not None] for name, parts in tools.items()
+        name: [
+            item.requires_prior_tool for item in parts.contract.preconditions if item.requires_prior_tool is not None
+        ]
+        for name, parts in tools.items()
     }
     found = []
     in_circle = {name for name in needs if name in reachable(needs[name], needs)}
@@ -85,11 +88,12 @@ def _preconditions(rules: Rules, tools: Mapping[str, ToolParts]) -> list[tuple[s
         if name in in_circle:
             message = f"{name} requires itself, by way of {', '.join(needs[name])}"
             found.append((name, parts.document.error("precondition_cycle", ("preconditions",), message)))
-        for index, item in enumerate(parts.preconditions):
-            if item.tool is None or item.tool in in_circle:
+        for index, item in enumerate(parts.contract.preconditions):
+            first = item.requires_prior_tool
+            if first is None or first in in_circle:
                 continue
-            if not _can_precede(rules, item.tool, name):
-                message = f"{item.tool} cannot run before {name}"
+            if not _can_precede(rules, first, name):
+                message = f"{first} cannot run before {name}"
                 where = ("preconditions", index, "requires_prior_tool")
                 found.append((name, parts.document.error("unreachable_precondition", where, message)))
     return found
@@ -100,10 +104,10 @@ def _can_precede(rules: Rules, first: str, then: str) -> bool:
     before, after = rules.plans[first], rules.plans[then]
     if not before.risk_allowed or then in before.contract.forbids_after:
         return False
-    if rules.initial is None:
+    if rules.contract.initial is None:
         return True
     transitions = rules.contract.transitions
-    starts = reachable([rules.initial], transitions)
+    starts = reachable([rules.contract.initial], transitions)
     valid = starts if before.phases is None else before.phases & starts
     if not valid:
         return False
@@ -111,10 +115,10 @@ def _can_precede(rules: Rules, first: str, then: str) -> bool:
     return after.phases is None or bool(after.phases & follow)
 
 
-def _tools(rules: Rules, tools: Mapping[str, ToolParts]) -> list[tuple[str, Diagnostic]]:
+def _tools(rules: Rules, tools: Mapping[str, Tool]) -> list[tuple[str, Diagnostic]]:
     """Tools that forbid themselves, slots that are never read, invariants that contradict each other."""
     read = {item.ref for parts in tools.values() for item in parts.contract.argument_value_invariants}
-    read |= {override.binding for item in rules.aggregates for override in item.overrides}
+    read |= {override.binding for item in rules.contract.aggregates for override in item.when}
     found = []
     for name, parts in tools.items():
         report = parts.document.error
@@ -122,14 +126,14 @@ def _tools(rules: Rules, tools: Mapping[str, ToolParts]) -> list[tuple[str, Diag
             if other == name:
                 message = f"{name} runs once and then never again"
                 found.append((name, report("self_forbidding", ("forbids_after", index), message)))
-        for index, bind in enumerate(parts.binds):
+        for index, bind in enumerate(parts.contract.binds):
             if bind.name not in read:
                 found.append((name, report("unused_bind", ("binds", index), f"nothing reads {bind.name!r}")))
         found.extend((name, item) for item in _contradictions(parts))
     return found
 
 
-def _contradictions(parts: ToolParts) -> list[Diagnostic]:
+def _contradictions(parts: Tool) -> list[Diagnostic]:
     """Pairs of argument rules for one path that no value satisfies."""
     found = []
     by_path: dict[str, list[tuple[int, dict[str, Any]]]] = {}

@@ -1,12 +1,11 @@
-"""A compiled JSONPath and its possible results; `path_compiler.py` makes one. Using it needs no library."""
+"""What using a compiled JSONPath needs, without the library that compiles one (`path_compiler.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
-Absence = Literal["empty list", "no such key", "other"]
-"""Why a path selects nothing: it goes through lists that are empty, objects on its way lack a key, or anything else."""
+if TYPE_CHECKING:
+    from threegate.contracts.path_compiler import Path
 
 
 class _Missing:
@@ -27,31 +26,6 @@ class PathTooWide(ValueError):
 
 class BadPath(ValueError):
     """The text is not a path that is supported here."""
-
-
-class Path:
-    """A compiled path. `get` exists for singular paths; `select` always works and raises PathTooWide. Where it selects
-    nothing, `absence` says why.
-    """
-
-    __slots__ = ("absence", "get", "keys", "normal", "select", "text")
-
-    def __init__(
-        self,
-        text: str,
-        keys: tuple[str | int, ...] | None,
-        normal: Any,
-        get: Callable[[Any], Any] | None,
-        select: Callable[[Any], list[Any]],
-        absence: Callable[[Any], Absence],
-    ) -> None:
-        self.text = text
-        self.keys = keys
-        self.normal = normal
-        """Equal for two spellings of one path."""
-        self.get = get
-        self.select = select
-        self.absence = absence
 
 
 def selected(path: Path, root: Any) -> list[Any] | None:

@@ -6,6 +6,7 @@ Invariant: there is a model only if every field is known and has its type, and n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -31,8 +32,8 @@ _OPERATOR_LISTS = frozenset(
 _FREE = frozenset({"equals", "one_of", "output"})
 
 
-def load_model(document: Document, model: type[M]) -> M | list[Diagnostic]:
-    """Validate a document. Returns the model, or every error."""
+def load_model(document: Document, model: type[M], environment: Mapping[str, str]) -> M | list[Diagnostic]:
+    """Validate a document. Returns the model, or every error; `environment` has the values for `equals_env`."""
     if not isinstance(document.value, dict):
         return [document.error("BAD_TYPE", (), "the file is a mapping of fields to values")]
     empty = [
@@ -40,7 +41,7 @@ def load_model(document: Document, model: type[M]) -> M | list[Diagnostic]:
         for path in _empty(document.value, ())
     ]
     try:
-        loaded = model.model_validate(document.value)
+        loaded = model.model_validate(document.value, context=environment)
     except ValidationError as error:
         items = [
             (item, *_locate(document.value, item["loc"]))

@@ -1,10 +1,13 @@
 """What schema_version 1.1 of a tool's contract adds to its conditions and argument rules.
 
-Invariant: an entry of version 1.0 has none of these fields set; `SINCE_1_1` names them, and the compiler refuses them.
+Invariant: an entry of version 1.0 has none of these fields set; `SINCE_1_1` names them, and `newer` refuses them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -14,12 +17,17 @@ from threegate.contracts.model_common import (
     Checkpoint,
     Condition,
     JsonPath,
+    Located,
     Model,
     Operators,
+    Problem,
+    Terms,
     ToolPattern,
     TriggerCondition,
     ValueInvariant,
+    said,
 )
+from threegate.contracts.state import exact
 
 Text = Annotated[str, Field(min_length=1)]
 Listed = Annotated[list[Text], Field(min_length=1)]
@@ -68,11 +76,16 @@ class ToolCheckpoint(Checkpoint):
     when: Literal["always"] | list[ToolTrigger] | None = Field(default=None, description=WHEN)
 
 
-class OutputSource(Model):
+class OutputSource(Located):
     """Values of the outputs that earlier calls of a tool gave in this session."""
 
     tool: ToolPattern = Field(description="a tool that has a contract")
     path: JsonPath = Field(description="where in its outputs the values are, for example $.items[*].id")
+
+    @cached_property
+    def key(self) -> str:
+        """The name under which the session remembers these values."""
+        return f"{self.tool} {self.path}"
 
 
 class NegatedArgument(Negated):
@@ -104,10 +117,33 @@ class ToolInvariant(ValueInvariant, _Extended):
     )
     contains: str | None = Field(default=None, description="1.1: text within a text, or an entry of a list")
 
+    @cached_property
+    def sources(self) -> tuple[tuple[OutputSource, bool], ...]:
+        """Earlier outputs that must have had the value, or with True must not have had it."""
+        denied = None if self.negated is None else self.negated.from_output
+        return tuple((source, no) for source, no in ((self.from_output, False), (denied, True)) if source is not None)
 
-def said(model: Model, without: frozenset[str]) -> dict[str, Any]:
-    """The operators that an entry really says, by name and sorted; what is in `not` as such a mapping."""
-    found = {name: getattr(model, name) for name in sorted(model.model_fields_set - without)}
-    if "negated" in found:
-        found["not"] = said(found.pop("negated"), frozenset())
-    return found
+    @cached_property
+    def operators(self) -> dict[str, Any]:
+        """The operators that need no session: without `ref`, and without `from_output` and the `not` around one."""
+        beside = {"path", "ref", "tolerance", "from_output"}
+        if any(denied for _, denied in self.sources):
+            beside.add("negated")
+        return said(self, frozenset(beside))
+
+    @cached_property
+    def near(self) -> Decimal | None:
+        """The tolerance as it is written."""
+        return None if self.tolerance is None else exact(self.tolerance)
+
+    def problems(self, terms: Terms) -> Iterator[Problem]:
+        """As every entry's; what only the session decides may be the whole rule."""
+        if self.tolerance is not None and self.ref is None:
+            yield "TOLERANCE_WITHOUT_REF", ("tolerance",), "there is no ref beside it"
+        elif self.operators or not (self.sources or self.ref is not None):
+            yield from super().problems(terms)
+        else:
+            yield from [*self.newer(terms)] or Located.problems(self, terms)
+        if self.negated is not None and self.negated.from_output is not None and len(self.negated.model_fields_set) > 1:
+            message = "stands alone in its `not`; give the others an entry each"
+            yield "BAD_OPERAND", ("not", "from_output"), message

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
-from threegate.contracts.model_common import Model, Name, Number
+from threegate.contracts.model_common import Model, Name, Number, Problem, Terms, repeated
 
 ClosePolicy = Literal["request_cancel", "terminate", "abandon"]
 
@@ -35,6 +36,10 @@ class WorkflowLimits(Model):
     max_total_steps: int | None = None
     max_total_cost: Number | None = None
     max_open_handoffs: int | None = None
+
+    def problems(self, terms: Terms) -> Iterator[Problem]:
+        """Limits that let nothing through."""
+        return self.not_positive(*type(self).model_fields)
 
 
 class SharedResource(Model):
@@ -68,3 +73,13 @@ class WorkflowContract(Model):
     shared_resources: list[SharedResource] = []
     cancellation: Cancellation = Cancellation()
     parent_close_policy: ParentClosePolicy = ParentClosePolicy()
+
+    def problems(self, terms: Terms) -> Iterator[Problem]:
+        """Names that occur twice, and handoffs between roles that do not exist."""
+        roles = [role.name for role in self.roles]
+        yield from repeated(roles, ("roles",))
+        yield from repeated([item.alias for item in self.shared_resources], ("shared_resources",), "alias")
+        for index, handoff in enumerate(self.handoffs):
+            for key, name in (("from", handoff.from_), ("to", handoff.to)):
+                if name not in roles:
+                    yield "ROLE_UNDECLARED", ("handoffs", index, key), f"{name!r} is no declared role"

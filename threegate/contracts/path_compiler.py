@@ -7,10 +7,11 @@ value is counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, Literal
 
-from jsonpath_rfc9535 import JSONPathEnvironment
+from jsonpath_rfc9535 import JSONPathEnvironment, JSONPathQuery
 from jsonpath_rfc9535.exceptions import JSONPathError
 from jsonpath_rfc9535.filter_expressions import Expression, FilterContext, FilterQuery
 from jsonpath_rfc9535.segments import JSONPathRecursiveDescentSegment
@@ -21,8 +22,11 @@ from jsonpath_rfc9535.selectors import (
     SliceSelector,
 )
 
-from threegate.contracts.json_paths import MISSING, Absence, BadPath, Path, PathTooWide
+from threegate.contracts.json_paths import MISSING, BadPath, PathTooWide
 from threegate.core import limits
+
+Absence = Literal["empty list", "no such key", "other"]
+"""Why a path selects nothing: it goes through lists that are empty, objects on its way lack a key, or anything else."""
 
 
 class _Environment(JSONPathEnvironment):
@@ -36,31 +40,44 @@ class _Environment(JSONPathEnvironment):
 _ENVIRONMENT = _Environment()
 
 
-def segments_of(path: Path) -> Iterable[Any]:
-    """The segments of a compiled path, as the library has them."""
-    return _ENVIRONMENT.compile(path.text).segments
+class Path:
+    """A compiled path. `get` exists for singular paths; `select` always works and raises PathTooWide."""
+
+    __slots__ = ("get", "normal", "query", "text")
+
+    def __init__(self, text: str, query: JSONPathQuery) -> None:
+        self.text = text
+        self.query = query
+        self.get: Callable[[Any], Any] | None = None
+        self.normal: Any = str(query)
+        """Equal for two spellings of one path."""
+        if query.singular_query():
+            selectors: list[Any] = [segment.selectors[0] for segment in query.segments]
+            self.normal = tuple(item.name if isinstance(item, NameSelector) else item.index for item in selectors)
+            self.get = _getter(self.normal)
+
+    def select(self, root: Any) -> list[Any]:
+        """All values at the path, in document order."""
+        if self.get is None:
+            return _walk(self.query, root)
+        value = self.get(root)
+        return [] if value is MISSING else [value]
+
+    def absence(self, root: Any) -> Absence:
+        """Why the path selects nothing, judged where its walk ends. Only for a path that selects nothing."""
+        return _absence(self.query, root)
 
 
+@lru_cache(maxsize=4096)
 def compile_path(text: str) -> Path:
     """Compile a path. Raises BadPath with one line that says why."""
+    # Contracts name the same few arguments again and again, so one compiled path serves all that are spelled alike.
     if len(text) > limits.CONTRACT_JSONPATH_CHARS:
         raise BadPath(f"a path has at most {limits.CONTRACT_JSONPATH_CHARS} characters")
     try:
         query = _ENVIRONMENT.compile(text)
     except (JSONPathError, RecursionError) as error:
         raise BadPath(f"no JSONPath: {str(error).partition(chr(10))[0]}") from None
-    if query.singular_query():
-        selectors: list[Any] = [segment.selectors[0] for segment in query.segments]
-        keys = tuple(item.name if isinstance(item, NameSelector) else item.index for item in selectors)
-        get = _getter(keys)
-        return Path(
-            text,
-            keys,
-            keys,
-            get,
-            lambda root: [] if (value := get(root)) is MISSING else [value],
-            lambda root: _absence(query, root),
-        )
     try:
         simple = all(
             _simple(selector.expression)
@@ -72,7 +89,7 @@ def compile_path(text: str) -> Path:
         raise BadPath("no JSONPath: nested too deeply") from None
     if not simple:
         raise BadPath("a query inside a filter selects one value (no *, .., slices or filters)")
-    return Path(text, None, str(query), None, lambda root: _walk(query, root), lambda root: _absence(query, root))
+    return Path(text, query)
 
 
 def _simple(expression: Expression) -> bool:
@@ -106,7 +123,6 @@ def _getter(keys: tuple[str | int, ...]) -> Callable[[Any], Any]:
 
 
 def _absence(query: Any, root: Any) -> Absence:
-    """Why a query selects nothing, judged where its walk ends. Only for a query that selects nothing."""
     segments = iter(query.segments)
     below = [root]
     while below:

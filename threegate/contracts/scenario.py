@@ -18,9 +18,9 @@ from threegate.contracts.engine import check_alone
 from threegate.contracts.json_paths import MISSING
 from threegate.contracts.model_tool import GoldenCase
 from threegate.contracts.play import Play
+from threegate.contracts.rules import Rules, ToolRules
 from threegate.contracts.state import Reason
 from threegate.contracts.tool_names import resolve
-from threegate.contracts.tool_plan import Rules, ToolPlan
 from threegate.core.errors import InvalidInput
 
 EXPECT_KEYS = frozenset({"expect", "code", "codes", "outcome_is", "why"})
@@ -179,30 +179,28 @@ def rules_in(compiled: Compiled) -> set[tuple[str, str, str]]:
     return found
 
 
-def _rules_of(rules: Rules, plan: ToolPlan) -> Iterator[tuple[str, str, str]]:
+def _rules_of(rules: Rules, plan: ToolRules) -> Iterator[tuple[str, str, str]]:
     for check in plan.checks:
         yield plan.name, check.code, check.entry.path.text
-    for ref in plan.parts.refs:
-        yield plan.name, "ref_mismatch", ref.path.text
-    for rule in plan.parts.output_rules:
-        yield plan.name, "ref_mismatch", rule.path.text
+    for item in (*plan.contract.refs, *plan.contract.output_rules):
+        yield plan.name, "ref_mismatch", item.path
     for aggregate in plan.aggregates:
         if aggregate.lte is not None:
             yield plan.name, "aggregate_exceeded", aggregate.name
         if aggregate.gte is not None:
             yield plan.name, "aggregate_below", aggregate.name
-    for stage in plan.envelopes:
+    for _, stage in plan.envelopes:
         if stage.role == "constrained":
-            yield plan.name, "envelope_violated", stage.path.text
-    for checkpoint in plan.checkpoints:
-        yield plan.name, "checkpoint_required", checkpoint.name
+            yield plan.name, "envelope_violated", stage.path
+    for name, _ in plan.checkpoints:
+        yield plan.name, "checkpoint_required", name
     for code, there in (
         ("risk_blocked", not plan.risk_allowed),
         ("policy_denied", plan.contract.policy is not None and bool(plan.contract.policy.deny)),
         ("policy_not_allowed", plan.contract.policy is not None and bool(plan.contract.policy.allow)),
-        ("precondition_not_met", bool(plan.parts.preconditions)),
+        ("precondition_not_met", bool(plan.contract.preconditions)),
         ("wrong_phase", plan.phases is not None and len(plan.phases) < len(rules.contract.phases)),
-        ("output_invariant", bool(plan.parts.outputs)),
+        ("output_invariant", bool(plan.contract.assertions.output_invariants)),
     ):
         if there:
             yield plan.name, code, ""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from threegate.contracts.comparisons import CompiledEntry
+from threegate.contracts.comparisons import Entry
 from threegate.contracts.diagnostics import Diagnostic, error
 from threegate.contracts.json_paths import BadPath
 from threegate.contracts.path_compiler import compile_path
@@ -35,7 +35,7 @@ _NOT_DERIVED = ("anyOf", "oneOf", "not", "if", "patternProperties", "prefixItems
 class Derived:
     """The entries that one schema implies, and the schema of the arguments."""
 
-    entries: tuple[CompiledEntry, ...]
+    entries: tuple[Entry, ...]
     parameters: Any
 
 
@@ -98,7 +98,7 @@ class _Walk:
     def __init__(self, file: str, root: Any) -> None:
         self.file = file
         self.root = root
-        self.entries: list[CompiledEntry] = []
+        self.entries: list[Entry] = []
         self.diagnostics: list[Diagnostic] = []
 
     def visit(self, schema: Any, path: str, *, required: bool, depth: int) -> None:
@@ -112,7 +112,7 @@ class _Walk:
             return
         operators = dict(_operators(schema, path))
         if operators:
-            self.entries.append(CompiledEntry(compile_path(path), operators, {}, optional=not required))
+            self.entries.append(Entry(compile_path(path), operators, optional=not required))
             if len(self.entries) > limits.CONTRACT_SCHEMA_RULES:
                 raise _Bad(f"more than {limits.CONTRACT_SCHEMA_RULES} rules")
         for word in _NOT_DERIVED:

@@ -12,8 +12,7 @@ from typing import Any
 from jsonpath_rfc9535.segments import JSONPathRecursiveDescentSegment
 from jsonpath_rfc9535.selectors import NameSelector
 
-from threegate.contracts.json_paths import Path
-from threegate.contracts.path_compiler import segments_of
+from threegate.contracts.path_compiler import Path
 
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 _CONDITIONS = ("if", "then", "else", "not")
@@ -32,7 +31,7 @@ def has_path(schema: Any, path: Path) -> bool:
     """Whether a tool whose arguments have this schema may have a value at a path."""
     found = [schema]
     try:
-        for segment in segments_of(path):
+        for segment in path.query.segments:
             if isinstance(segment, JSONPathRecursiveDescentSegment):
                 found = _everything(schema, found)
             names = [item.name if isinstance(item, NameSelector) else None for item in segment.selectors]

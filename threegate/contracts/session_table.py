@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threegate.contracts import call_json, engine
 from threegate.contracts.compiled import SESSION_FILE, Compiled
 from threegate.contracts.state import (
+    EXACT,
     Answer,
     Call,
     CallOutcome,
@@ -27,13 +28,15 @@ from threegate.contracts.state import (
     Total,
     block,
 )
-from threegate.contracts.tool_plan import EXACT, AggregatePlan
 from threegate.contracts.transitions import note_blocked_key, seen_key
 from threegate.contracts.workflow import Member, Workflow, WorkflowGuard, closed_children
 from threegate.core.errors import Refused
 
+if TYPE_CHECKING:
+    from threegate.contracts.model_session import Aggregate
 
-def merge(aggregates: Iterable[AggregatePlan], tallies: Iterable[Tally]) -> Tally:
+
+def merge(aggregates: Iterable[Aggregate], tallies: Iterable[Tally]) -> Tally:
     """One tally that merges several."""
     total = Tally()
     metrics = {item.name: item.metric for item in aggregates}
@@ -137,7 +140,7 @@ class SessionTable:
     def _tally(self, scope: tuple[str, str | None]) -> Tally:
         if scope not in self._merged:
             sessions = self._governed(scope)
-            aggregates = sessions[0].rules.aggregates if sessions else ()
+            aggregates = sessions[0].rules.contract.aggregates if sessions else ()
             self._merged[scope] = merge(aggregates, [session.tally for session in sessions])
         return self._merged[scope]
 

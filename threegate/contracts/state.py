@@ -11,16 +11,22 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from threegate.contracts.json_paths import MISSING
 from threegate.core import limits
 
 if TYPE_CHECKING:
-    from threegate.contracts.tool_plan import Rules
+    from threegate.contracts.rules import Rules
 
-Path = tuple[str | int, ...]
+EXACT: Final = Context(prec=1200)
+"""Enough digits that the sum of doubles is never rounded: totals do not depend on the order of calls."""
+
+
+def exact(number: int | float) -> Decimal:
+    """A JSON number as the decimal that is written."""
+    return Decimal(number) if isinstance(number, int) else Decimal(repr(number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +303,8 @@ class Session:
                 for key, kept in value["outputs"].items()
             },
             references=dict(value["references"]),
-            window=deque((bytes.fromhex(key) for key in value["window"]), maxlen=rules.window_size or None)
-            if rules.window_size
+            window=deque((bytes.fromhex(key) for key in value["window"]), maxlen=rules.contract.window_size or None)
+            if rules.contract.window_size
             else deque(maxlen=0),
             blocks=value["blocks"],
             errors=value["errors"],

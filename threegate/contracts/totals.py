@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from threegate.contracts.calls import Asked, plans_of
 from threegate.contracts.json_paths import selected
-from threegate.contracts.state import Call, PendingCall, Reason, Session, Tally, Total
+from threegate.contracts.state import EXACT, Call, PendingCall, Reason, Session, Tally, Total, exact
 from threegate.contracts.tool_names import resolve
-from threegate.contracts.tool_plan import EXACT, AggregatePlan, EnvelopePlan, exact, measure
 from threegate.core import canonical
 from threegate.core.json_operators import is_number
+
+if TYPE_CHECKING:
+    from threegate.contracts.model_session import Aggregate, Envelope, Stage
+    from threegate.contracts.rules import ToolRules
 
 
 def canonical_text(value: Any) -> str:
@@ -47,22 +50,22 @@ def _around(session: Session, others: Sequence[Total]) -> list[tuple[str, Tally,
 
 def limit_reasons(reasons: list[Reason], session: Session, call: Call, asked: Asked, others: Sequence[Total]) -> None:
     """Append a reason for every session limit that this call would exceed."""
-    rules = session.rules
+    rules, bounds = session.rules, session.rules.contract.session_limits
     for scope, tally, pending in _around(session, others):
         waiting = [item for item in pending if not item.moved] if pending else pending
         steps = tally.steps + len(waiting)
         found: list[tuple[str, int | str, int | str]] = []
-        if rules.max_steps is not None and steps >= rules.max_steps:
-            found.append(("max_steps", rules.max_steps, steps))
-        if rules.max_calls is not None and steps >= rules.max_calls:
-            found.append(("max_tool_calls", rules.max_calls, steps))
-        if rules.max_cost is not None:
+        if bounds.max_steps is not None and steps >= bounds.max_steps:
+            found.append(("max_steps", bounds.max_steps, steps))
+        if bounds.max_tool_calls is not None and steps >= bounds.max_tool_calls:
+            found.append(("max_tool_calls", bounds.max_tool_calls, steps))
+        if bounds.max_cost is not None:
             cost = tally.cost
             for item in waiting:
                 cost = EXACT.add(cost, exact(item.call.cost))
             after = EXACT.add(cost, exact(call.cost))
-            if cost >= rules.max_cost or after > rules.max_cost:
-                found.append(("max_cost_per_session", str(rules.max_cost), str(after)))
+            if cost >= bounds.max_cost or after > bounds.max_cost:
+                found.append(("max_cost_per_session", str(bounds.max_cost), str(after)))
         for plan, _ in asked:
             if plan.call_limit is not None:
                 calls = tally.calls.get(plan.name, 0)
@@ -86,18 +89,40 @@ def limit_reasons(reasons: list[Reason], session: Session, call: Call, asked: As
             )
 
 
-def measured(asked: Asked) -> list[tuple[AggregatePlan, list[Any]]]:
+def measure(aggregate: Aggregate, plan: ToolRules, arguments: Any) -> list[Any] | Literal["unmeasurable", "outside"]:
+    """The values that one call adds to an aggregate. A call is outside of an aggregate over all tools if it has no such
+    value and its tool knows none.
+    """
+    path = aggregate.at
+    if path is None:
+        return [1]
+    values = selected(path, arguments)
+    if values == []:
+        absence = path.absence(arguments)
+        if absence == "no such key" and aggregate.name in plan.lacking:
+            return "outside"
+        return [] if absence == "empty list" and aggregate.metric == "sum" else "unmeasurable"
+    if values is None:
+        return "unmeasurable"
+    if aggregate.metric in ("sum", "max", "min"):
+        for value in values:
+            if not is_number(value) or value - value != 0:  # infinities and NaN
+                return "unmeasurable"
+    return values
+
+
+def measured(asked: Asked) -> list[tuple[Aggregate, list[Any]]]:
     """What a call adds to each aggregate; the named tool comes last. What adds nothing is left out."""
-    by_name: dict[str, tuple[AggregatePlan, list[Any]]] = {}
+    by_name: dict[str, tuple[Aggregate, list[Any]]] = {}
     for plan, arguments in asked:
         for aggregate in plan.aggregates:
-            values = measure(aggregate, plan.name, arguments)
+            values = measure(aggregate, plan, arguments)
             if values and isinstance(values, list):
                 by_name[aggregate.name] = (aggregate, values)
     return list(by_name.values())
 
 
-def add(aggregate: AggregatePlan, current: Any, values: Iterable[Any]) -> Any:
+def add(aggregate: Aggregate, current: Any, values: Iterable[Any]) -> Any:
     """The total after `values`. A distinct set is changed in place."""
     metric = aggregate.metric
     if metric == "count":
@@ -117,28 +142,25 @@ def add(aggregate: AggregatePlan, current: Any, values: Iterable[Any]) -> Any:
     return current
 
 
-def effective_bounds(aggregate: AggregatePlan, session: Session) -> tuple[Decimal | None, Decimal | None]:
+def effective_bounds(aggregate: Aggregate, session: Session) -> tuple[Decimal | None, Decimal | None]:
     """(gte, lte) after the first override that matches."""
-    for override in aggregate.overrides:
+    for override in aggregate.when:
         if override.binding in session.binds and override.entry.failure(session.binds[override.binding]) is None:
-            return (
-                aggregate.gte if override.gte is None else override.gte,
-                aggregate.lte if override.lte is None else override.lte,
-            )
-    return aggregate.gte, aggregate.lte
+            return override.bounds(aggregate)
+    return aggregate.bounds
 
 
 def aggregate_reasons(reasons: list[Reason], session: Session, asked: Asked, others: Sequence[Total]) -> None:
     """Append a reason for every aggregate that this call could take beyond a bound, or that cannot be measured."""
-    seen: dict[str, tuple[AggregatePlan, list[Any] | str]] = {}
+    seen: dict[str, tuple[Aggregate, list[Any] | str]] = {}
     for plan, arguments in asked:
         for aggregate in plan.aggregates:
-            values = measure(aggregate, plan.name, arguments)
+            values = measure(aggregate, plan, arguments)
             if values != "outside":
                 seen[aggregate.name] = (aggregate, values)
     for aggregate, found in seen.values():
         if isinstance(found, str):
-            path = "" if aggregate.path is None else aggregate.path.text
+            path = aggregate.path or ""
             message = f"{aggregate.name}: there is no number at {path}"
             reasons.append(Reason(3, "aggregate_unmeasurable", path, message))
             continue
@@ -160,11 +182,11 @@ def aggregate_reasons(reasons: list[Reason], session: Session, asked: Asked, oth
                 reasons.append(_beyond("aggregate_exceeded", aggregate, scope, upper, most))
 
 
-def _beyond(code: str, aggregate: AggregatePlan, scope: str, bound: Decimal, after: Any) -> Reason:
+def _beyond(code: str, aggregate: Aggregate, scope: str, bound: Decimal, after: Any) -> Reason:
     return Reason(3, code, aggregate.name, f"{aggregate.reason} ({scope})", str(bound), str(after))
 
 
-def _most(aggregate: AggregatePlan, current: Any, values: list[Any], waiting: list[Any]) -> Any:
+def _most(aggregate: Aggregate, current: Any, values: list[Any], waiting: list[Any]) -> Any:
     """The highest total that can result from this call, whatever the outcome of the pending ones."""
     if aggregate.metric == "sum":
         waiting = [value for value in waiting if value > 0]
@@ -173,7 +195,7 @@ def _most(aggregate: AggregatePlan, current: Any, values: list[Any], waiting: li
     return _total(aggregate, current, [*values, *waiting])
 
 
-def _least(aggregate: AggregatePlan, current: Any, values: list[Any], waiting: list[Any]) -> Any:
+def _least(aggregate: Aggregate, current: Any, values: list[Any], waiting: list[Any]) -> Any:
     """The lowest total that can result from this call, whatever the outcome of the pending ones."""
     if aggregate.metric == "sum":
         waiting = [value for value in waiting if value < 0]
@@ -182,7 +204,7 @@ def _least(aggregate: AggregatePlan, current: Any, values: list[Any], waiting: l
     return _total(aggregate, current, [*values, *waiting])
 
 
-def _total(aggregate: AggregatePlan, current: Any, values: list[Any]) -> Any:
+def _total(aggregate: Aggregate, current: Any, values: list[Any]) -> Any:
     """The number that a total is after `values`; `current` stays as it is."""
     if aggregate.metric == "count_distinct":
         known: set[str] = current or set()
@@ -191,51 +213,52 @@ def _total(aggregate: AggregatePlan, current: Any, values: list[Any]) -> Any:
     return 0 if after is None else after
 
 
-def captured(stage: EnvelopePlan, arguments: Any, references: Mapping[str, Any]) -> dict[str, Any]:
+def captured(envelope: Envelope, stage: Stage, arguments: Any, references: Mapping[str, Any]) -> dict[str, Any]:
     """The reference that a call of this stage sets, beside those that are set: {} if it sets none, or the value is not
     one number.
     """
-    key = stage.captures
-    values = selected(stage.path, arguments) or []
+    key = envelope.captures(stage)
+    values = selected(stage.at, arguments) or []
     if key is None or len(values) != 1 or not is_number(values[0]):
         return {}
     if key in references:
         # A tool that bounds itself does so once. Of calls that end in another order than they began, the strictest
         # value stays the last one.
-        later = stage.role == "constrained" and _inside(stage, "last", exact(values[0]), exact(references[key]))
-        again = stage.role != "constrained" and not stage.own
+        constrained = stage.role == "constrained"
+        later = constrained and _inside(envelope, "last", exact(values[0]), exact(references[key]))
+        again = not constrained and stage.tool not in envelope.own
         return {key: values[0]} if later or again else {}
     return {key: values[0]}
 
 
-def envelope_reasons(reasons: list[Reason], session: Session, stage: EnvelopePlan, value: Any) -> None:
+def envelope_reasons(reasons: list[Reason], session: Session, envelope: Envelope, stage: Stage, value: Any) -> None:
     """Append a reason if a constrained value is outside its envelope."""
-    candidates = {key: [session.references[key]] for key in stage.needs if key in session.references}
-    if not stage.own and len(candidates) < len(stage.needs):
-        message = f"{stage.name}: what bounds the value did not happen yet"
-        reasons.append(Reason(3, "envelope_unset", stage.path.text, message))
+    candidates = {key: [session.references[key]] for key in envelope.needs if key in session.references}
+    if stage.tool not in envelope.own and len(candidates) < len(envelope.needs):
+        message = f"{envelope.name}: what bounds the value did not happen yet"
+        reasons.append(Reason(3, "envelope_unset", stage.path, message))
         return
     for item in session.pending.values():
         planned = plans_of(session.rules, item.call)
         for plan, arguments in planned if isinstance(planned, list) and not item.moved else ():
             for other in plan.envelopes:
-                for key, reference in captured(other, arguments, session.references).items():
-                    if key in stage.needs:
+                for key, reference in captured(*other, arguments, session.references).items():
+                    if key in envelope.needs:
                         candidates.setdefault(key, []).append(reference)
     number = exact(value)
     for key, bounds in candidates.items():
         for reference in bounds:
-            if not _inside(stage, key.rpartition("/")[2], number, exact(reference)):
-                reasons.append(Reason(3, "envelope_violated", stage.path.text, stage.reason, reference, value))
+            if not _inside(envelope, key.rpartition("/")[2], number, exact(reference)):
+                reasons.append(Reason(3, "envelope_violated", stage.path, envelope.reason, reference, value))
                 return
 
 
-def _inside(stage: EnvelopePlan, role: str, value: Decimal, reference: Decimal) -> bool:
+def _inside(envelope: Envelope, role: str, value: Decimal, reference: Decimal) -> bool:
     """Whether a value is within one reference."""
     if role == "ceiling":
         return value <= reference
     if role == "floor":
         return value >= reference
     if role == "anchor":
-        return abs(EXACT.subtract(value, reference)) <= EXACT.multiply(stage.band, abs(reference))
-    return value <= reference if stage.constraint == "monotonic_decrease" else value >= reference
+        return abs(EXACT.subtract(value, reference)) <= EXACT.multiply(envelope.exact_band, abs(reference))
+    return value <= reference if envelope.constraint == "monotonic_decrease" else value >= reference

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from threegate.contracts.calls import Asked, loop_key, plans_of
 from threegate.contracts.json_paths import MISSING, selected
 from threegate.contracts.state import (
+    EXACT,
     Call,
     CallOutcome,
     Decision,
@@ -25,14 +26,15 @@ from threegate.contracts.state import (
     Reason,
     Session,
     Tally,
+    exact,
 )
-from threegate.contracts.tool_plan import EXACT, Rules, ToolPlan, exact
 from threegate.contracts.totals import add, canonical_text, captured, effective_bounds, measured, value_digest
 from threegate.core import limits
 from threegate.request.strict_texts import all_clear
 
 if TYPE_CHECKING:
     from threegate.contracts.model_tool import ToolContract
+    from threegate.contracts.rules import Rules, ToolRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,8 @@ def open_session(rules: Rules, session_id: str = "default", requester: str = "")
         rules=rules,
         session_id=session_id,
         requester=requester,
-        phase=rules.initial,
-        window=deque(maxlen=rules.window_size),
+        phase=rules.contract.initial,
+        window=deque(maxlen=rules.contract.window_size),
     )
 
 
@@ -62,11 +64,12 @@ def note_block(session: Session, call: Call) -> None:
 
 def note_blocked_key(session: Session, key: bytes) -> None:
     """As `note_block`, for a call of which only the key is known (from the trail)."""
-    rules = session.rules
-    if rules.loop_threshold:
+    contract = session.rules.contract
+    if contract.loop_threshold:
         session.window.append(key)
     session.blocks += 1
-    if rules.max_blocks is not None and session.blocks >= rules.max_blocks and session.killed is None:
+    limit = contract.breaker.consecutive_blocks
+    if limit is not None and session.blocks >= limit and session.killed is None:
         session.killed = "circuit_open"
 
 
@@ -82,7 +85,7 @@ def seen_key(call: Call) -> bytes:
 
 def _see(session: Session, call: Call) -> None:
     """Put a call into the loop window."""
-    if session.rules.loop_threshold:
+    if session.rules.contract.loop_threshold:
         session.window.append(seen_key(call))
 
 
@@ -142,7 +145,7 @@ def commit(
         _unobserved(session, asked)
     if outcome.status != "unavailable" and (violations or not _expected(asked, outcome)):
         session.errors += 1
-        limit = session.rules.max_errors
+        limit = session.rules.contract.breaker.consecutive_errors
         if limit is not None and session.errors >= limit and session.killed is None:
             session.killed = "circuit_open"
     return Effect("contract_violated" if violations else "failed", early, tuple(violations))
@@ -185,15 +188,15 @@ def _violations(asked: Asked, outcome: CallOutcome) -> list[Reason]:
     return reasons
 
 
-def output_reasons(plan: ToolPlan, output: Any) -> list[Reason]:
+def output_reasons(plan: ToolRules, output: Any) -> list[Reason]:
     """The output_invariants that an output violates."""
     reasons = []
-    for entry in plan.parts.outputs:
-        failure = entry.failure(output)
+    for item in plan.contract.assertions.output_invariants:
+        failure = item.entry.failure(output)
         if failure is not None:
             operator, expected, found = failure
-            message = f"the output's {entry.path.text} does not fulfil {operator}"
-            reasons.append(Reason(1, "output_invariant", entry.path.text, message, expected, found))
+            message = f"the output's {item.path} does not fulfil {operator}"
+            reasons.append(Reason(1, "output_invariant", item.path, message, expected, found))
     return reasons
 
 
@@ -210,7 +213,7 @@ def _count(session: Session, asked: Asked, outcome: CallOutcome | None, call: Ca
             tally.aggregates[aggregate.name] = add(aggregate, tally.aggregates.get(aggregate.name), found)
     for plan, arguments in asked:
         for stage in plan.envelopes:
-            session.references.update(captured(stage, arguments, session.references))
+            session.references.update(captured(*stage, arguments, session.references))
 
 
 def _advance(session: Session, asked: Asked) -> None:
@@ -225,10 +228,10 @@ def _advance(session: Session, asked: Asked) -> None:
         _bind(session, plan, "arguments", arguments)
 
 
-def _bind(session: Session, plan: ToolPlan, source: str, root: Any) -> None:
-    for bind in plan.parts.binds:
+def _bind(session: Session, plan: ToolRules, source: str, root: Any) -> None:
+    for bind in plan.contract.binds:
         if bind.source == source:
-            values = selected(bind.path, root)
+            values = selected(bind.at, root)
             if values is None:
                 session.binds.pop(bind.name, None)  # too wide to be a value: anything that refers to it is blocked
             elif values:
@@ -244,26 +247,25 @@ def _succeed(session: Session, asked: Asked, outcome: CallOutcome) -> None:
         if observed and outcome.output is not MISSING:
             _bind(session, plan, "output", outcome.output)
         _remember(session, plan, outcome.output)
-        for condition in plan.fulfils:
-            if condition.with_output and not (
-                observed and all(entry.failure(outcome.output) is None for entry in condition.with_output)
-            ):
+        for key, condition in plan.fulfils:
+            wanted = condition.with_output
+            if wanted and not (observed and all(item.entry.failure(outcome.output) is None for item in wanted)):
                 continue
             if condition.resource is None:
-                session.fulfilled.setdefault(condition.key, set()).add("")
+                session.fulfilled.setdefault(key, set()).add("")
                 continue
-            if condition.bind_from == "output" and not observed:
+            if condition.resource.bind_from == "output" and not observed:
                 continue
-            root = arguments if condition.bind_from == "arguments" else outcome.output
-            values = selected(condition.resource, root) or []
-            session.fulfilled.setdefault(condition.key, set()).update(canonical_text(value) for value in values)
+            root = arguments if condition.resource.bind_from == "arguments" else outcome.output
+            values = selected(condition.resource.at, root) or []
+            session.fulfilled.setdefault(key, set()).update(canonical_text(value) for value in values)
 
 
-def _remember(session: Session, plan: ToolPlan, output: Any) -> None:
+def _remember(session: Session, plan: ToolRules, output: Any) -> None:
     """Store digests of the values that some tool's `from_output` refers to."""
     for source in plan.remembered:
         kept = session.outputs.setdefault(source.key, OutputValues())
-        values = None if output is MISSING else selected(source.path, output)
+        values = None if output is MISSING else selected(source.at, output)
         digests = [value_digest(value) for value in values or ()]
         if values is None or None in digests or not all(map(all_clear, values)):
             kept.complete = False  # another value may be, or resemble, one that is not remembered
@@ -279,21 +281,17 @@ def _unobserved(session: Session, asked: Asked) -> None:
 
 def _expected(asked: Asked, outcome: CallOutcome) -> bool:
     """Whether a contract expects this failure."""
-    for plan, _ in asked:
-        for failure in plan.parts.expected_failures:
-            if (
-                failure.status in (None, outcome.status)
-                and failure.exit_code in (None, outcome.exit_code)
-                and (failure.stderr is None or failure.stderr(outcome.stderr) is not None)
-            ):
-                return True
-    return False
+    return any(
+        failure.expects(outcome.status, outcome.exit_code, outcome.stderr)
+        for plan, _ in asked
+        for failure in plan.contract.allowed_errors
+    )
 
 
 def close(session: Session) -> tuple[Reason, ...]:
     """Close a session: check the lower bounds, and let nothing run any more."""
     reasons = []
-    for aggregate in session.rules.aggregates:
+    for aggregate in session.rules.contract.aggregates:
         lower, _ = effective_bounds(aggregate, session)
         if lower is None:
             continue

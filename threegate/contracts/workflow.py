@@ -12,8 +12,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from threegate.contracts.calls import plans_of
-from threegate.contracts.state import Call, Reason, Session
-from threegate.contracts.tool_plan import EXACT, exact
+from threegate.contracts.state import EXACT, Call, Reason, Session, exact
 from threegate.contracts.totals import canonical_text
 from threegate.core.errors import Refused
 
@@ -253,7 +252,7 @@ def _resources(session: Session, call: Call) -> Iterator[tuple[str, str]]:
     """(alias, resource id) of everything that a call affects."""
     asked = plans_of(session.rules, call)
     roots = [arguments for _, arguments in asked] if isinstance(asked, list) else []
-    for alias, kind, path in session.rules.resources:
+    for alias, resource in sorted(session.rules.contract.resources.items()):
         for root in roots:
-            for value in path.select(root):
-                yield alias, f"{kind}:{canonical_text(value)}"
+            for value in resource.extract_from.at.select(root):
+                yield alias, f"{resource.type}:{canonical_text(value)}"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contracts.material import call, codes, compiled, opened
 from threegate.contracts import engine
-from threegate.contracts.comparisons import CompiledEntry
+from threegate.contracts.comparisons import Entry
 from threegate.contracts.path_compiler import compile_path
 from threegate.contracts.state import Session
 from threegate.core import limits
@@ -265,7 +265,7 @@ def test_a_million_characters_are_judged_at_once(operator: str, operand: Any, un
 def test_an_argument_that_is_held_against_another_one_holds_nothing_back_by_being_unclear() -> None:
     """What would hold something back matches on an argument that cannot be compared, and on one that is equal."""
     for operators in ({"equals_arg": "$.b"}, {"equals_arg": "$.b", "type": "string"}):
-        entry = CompiledEntry(compile_path("$.a"), operators, {})
+        entry = Entry(compile_path("$.a"), operators)
         assert entry.matches({"a": "x", "b": "x"}) and entry.matches({"a": "x"}) and entry.matches({"b": "x"})
         assert entry.matches({"a": "x", "b": "x\u200b"}) and not entry.matches({"a": "x", "b": "y"})
 
