@@ -59,12 +59,10 @@ class VaryingValue:
 
 
 def shape_of(request: Request, owner: Owner | None) -> str | None:
-    """The shape of a draft in 64 hex digits; None for a draft that can be in no group. `owner` is the draft's
-    owner.
-    """
+    """The shape of a draft of this owner, in 64 hex digits; None for a draft that can be in no group."""
     if not request.action.grouped:
         return None
-    template = [*_argument_kinds(request), *_variable_kinds(request)]
+    template = [*_argument_kinds(request), *((path, kind) for path, _, kind in _variables(request))]
     same = replace(
         request,
         **_SAME,
@@ -78,9 +76,7 @@ def shape_of(request: Request, owner: Owner | None) -> str | None:
 
 
 def job_shape(job: Job) -> Job:
-    """A job without the parts that may differ between drafts of a shape; it is the same for the whole
-    group.
-    """
+    """A job without the parts that may differ between drafts of a shape; it is the same for the whole group."""
     inputs = job.inputs
     if BACKENDS[job.backend].data_inputs:
         inputs = tuple(replace(item, sha256="", size=0) for item in inputs)
@@ -88,9 +84,7 @@ def job_shape(job: Job) -> Job:
 
 
 def values_of(request: Request) -> list[VaryingValue]:
-    """Everything that may differ from another draft of the shape, except id, name, time and input files, in a
-    fixed order.
-    """
+    """Everything that may differ from another draft of the shape, but id, name, time and input files, in order."""
     found = [
         VaryingValue("purpose", request.purpose),
         # Tools that write drafts for an agent repeat the purpose here, and it is never empty.
@@ -175,15 +169,9 @@ def _argument_kinds(request: Request) -> list[_Kind]:
     return kinds
 
 
-def _variable_kinds(request: Request) -> list[tuple[_Path, _Kind]]:
-    return [(path, kind) for path, _, kind in _variables(request)]
-
-
 def _variables(request: Request) -> Iterator[tuple[_Path, Any, _Kind]]:
-    """Each entry of Inputs (JSON), or each leaf of a call's arguments, and what it is: a literal, a declared
-    output, or a plain value of some kind.
-
-    The paths of all leaves are the structure: an empty object or list is a leaf.
+    """Each entry of Inputs (JSON), or each leaf of a call's arguments, and what it is: a literal, a declared output, or
+    a plain value of some kind. The paths of all leaves are the structure: an empty object or list is a leaf.
     """
     outputs = [item.path for item in request.outputs]
     for path, item in request.action.values():
