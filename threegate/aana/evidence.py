@@ -64,9 +64,6 @@ class EvidenceFindings(NamedTuple):
     warnings: tuple[str, ...]
 
 
-_WARNING_FREE: Final[tuple[str, ...]] = ()
-
-
 def examine(
     ref: dict[str, Any] | str, tool: str, arguments: Mapping[str, Any], now: datetime, *, warn: bool
 ) -> EvidenceFindings:
@@ -136,13 +133,13 @@ def examine(
         gone,
         gone_plainly,
         weak,
-        _warnings(tier, redaction, status) if warn else _WARNING_FREE,
+        _warnings(tier, redaction, status) if warn else (),
     )
 
 
 def _claims(kind: str, tier: str, text: str) -> tuple[int, int]:
-    """The state that a reference of this kind may support by itself (docs/spec/3-aana.md), and what the documented
-    SDK reads from it, which takes words of any kind of evidence.
+    """The state that this kind may support by itself (docs/spec/3-aana.md), and the one that the documented SDK reads,
+    which takes words of any kind of evidence.
     """
     if kind == "approval":
         own = words.CONFIRMED
@@ -200,14 +197,12 @@ def _age(ref: dict[str, Any], times: dict[str, Any], status: str, now: datetime)
 
 
 def _warnings(tier: str, redaction: str, status: str) -> tuple[str, ...]:
-    found = []
-    if tier in ("unverified", "unknown"):
-        found.append("weak_trust_tier")
-    if redaction == "unknown":
-        found.append("unknown_redaction_status")
-    if status == "unknown":
-        found.append("unknown_freshness")
-    return tuple(found)
+    facts = (
+        (tier in ("unverified", "unknown"), "weak_trust_tier"),
+        (redaction == "unknown", "unknown_redaction_status"),
+        (status == "unknown", "unknown_freshness"),
+    )
+    return tuple(code for holds, code in facts if holds)
 
 
 # ---- whether it is about this call (D16)
@@ -320,18 +315,7 @@ def arguments_sha256(arguments: Mapping[str, Any]) -> str:
 # ---- whether it denies what its words seem to say (D4): "has NOT confirmed", "unconfirmed", "approval pending"
 
 _CLAIM: Final = ("claim", "confirm", "authent", "authoriz", "authoris", "validat", "verif")
-_LOGIN: Final = (
-    "authent",
-    "login",
-    "logged",
-    "session",
-    "identit",
-    "credential",
-    "verif",
-    "signed",
-    "authoriz",
-    "authoris",
-)
+_LOGIN: Final = tuple("authent login logged session identit credential verif signed authoriz authoris".split())
 _VALIDATION: Final = (*_LOGIN, "validat", "owner", "eligib", "allow", "permit")
 _CONFIRMATION: Final = (*_VALIDATION, "confirm", "approv", "consent", "agree", "sign", "permission")
 _STEMS: Final[tuple[tuple[str, ...], ...]] = ((), _CLAIM, _LOGIN, _VALIDATION, _CONFIRMATION)

@@ -60,9 +60,7 @@ _MASKS: Final = (
 )
 """Each pattern's only group is what must not be shown."""
 _QUICKSTART: Final = " Quickstart evidence reference supplied by the agent runtime. runtime_quickstart"
-"""What the documented SDK writes behind a reference that is only a string, and reads with it: ``token:`` leaks
-there.
-"""
+"""What the documented SDK writes behind a reference that is only a string, and reads with it."""
 _READ_FIELDS: Final = ("summary", "citation_url", "retrieval_url", "provenance")
 """What the plain rules read for leaks, besides a reference's source."""
 _OTHER_FIELDS: Final = ("user_intent", "request_id", "agent_id")
@@ -132,8 +130,7 @@ def _secret_parts(parts: list[str]) -> set[int]:
     everything = _BETWEEN.join(parts).encode("utf-8", "replace").decode()  # no lone surrogate, the same length
     starts = [found.start for found in find_secrets(everything)]
     if "sk-or-v1-" in everything:
-        legible = everything.encode("utf-8", "replace").decode()  # no lone surrogate, the same length
-        starts += [match.start(1) for match in re2.finditer(_ROUTER, legible)]
+        starts += [match.start(1) for match in re2.finditer(_ROUTER, everything)]
     if not starts:
         return set()
     ends = list(accumulate(len(part) + len(_BETWEEN) for part in parts))
