@@ -1,5 +1,4 @@
-"""Two plain facts about a request: whether all code that runs is on the screen (opacity), and what it can
-reach.
+"""Two plain facts about a request: whether all code that runs is on the screen (opacity), and what it can reach.
 
 Invariant: pure, and opaque unless a closed rule says transparent: the code of a monty request, a data tool
 with harmless options only, or an interpreter that runs one pinned script. A transparent request runs only the
