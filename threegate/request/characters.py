@@ -71,9 +71,7 @@ def hidden_places(text: str) -> Iterator[int]:
 
 
 def is_hidden(char: str) -> bool:
-    """Whether one character is refused by itself, whatever its neighbours; tab and newline are controls and count as
-    refused here.
-    """
+    """Whether one character is refused by itself, whatever its neighbours; here tab and newline are, too."""
     if " " <= char <= "~":
         return False
     return unicodedata.category(char) in _REFUSED_CATEGORIES or _PRINTABLE_BUT_HIDDEN.match(char) is not None

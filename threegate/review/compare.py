@@ -51,9 +51,7 @@ class Comparison:
 
 
 def compare(workspace: Workspace, first: str, second: str = "") -> Comparison:
-    """Compare two requests; given only one, compare the last finished one with the same slug against it.
-    Raises InvalidInput.
-    """
+    """Compare two requests, or one with the last finished one that has its slug. Raises InvalidInput."""
     after = _path(workspace, second or first)
     before = _path(workspace, first) if second else _last_finished(workspace, after)
     settings = workspace.load_settings().request
