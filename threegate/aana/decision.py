@@ -36,8 +36,8 @@ _ADVICE: Final = (
 )
 EVENT_TYPE: Final = "aana_decision/1"
 """What an audit-safe event calls itself."""
+# Those that a problem of form may name; whatever names none is D1.
 _FORM_DEVIATIONS: Final = ("D1", "D2", "D10", "D12", "D15")
-"""Those that a problem of form may name; whatever names none is D1."""
 
 
 @dataclass(slots=True)

@@ -20,16 +20,16 @@ Opacity = Literal["transparent", "opaque"]
 
 EXPOSURE_KEYS: Final = ("opacity", "opacity_reason", "scripts", "reach")
 """How reports, verdicts and `status --json` name the facts."""
+# Endings of inputs that no interpreter of the table loads as code by itself.
 _DATA: Final = frozenset(
     """csv tsv psv json jsonl ndjson geojson txt text md rst log ini cfg conf toml yaml yml xml html htm
     svg css diff patch png jpg jpeg gif webp tif tiff bmp pdf parquet feather arrow avro npy wav mp3 mp4
     dat bib srt ics vcf""".split()
 )
-"""Endings of inputs that no interpreter of the table loads as code by itself."""
+# Which secret the proxy adds to the run of a proposal for a tool.
 _SECRETS: Final[Mapping[str, str]] = {"github.issue_create_approved": "github"}
-"""Which secret the proxy adds to the run of a proposal for a tool."""
+# Endings of inputs that a script may load as code and that can be read on a screen.
 _SOURCE: Final = frozenset("py js mjs cjs pl pm rb awk sed jq".split())
-"""Endings of inputs that a script may load as code and that can be read on a screen."""
 
 
 class Input(Protocol):

@@ -18,11 +18,11 @@ _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
+# Names that are private, reserved (RFC 6761, 6762, 8375) or resolve to an address written in the name.
 _LOCAL_NAMES = frozenset(
     "localhost local localdomain internal intranet private lan home corp mail arpa invalid test onion localtest.me "
     "lvh.me vcap.me nip.io sslip.io xip.io".split()
 )
-"""Names that are private, reserved (RFC 6761, 6762, 8375) or resolve to an address written in the name."""
 _BELOW_LOCAL = tuple(f".{name}" for name in _LOCAL_NAMES)
 
 

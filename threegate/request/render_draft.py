@@ -19,10 +19,10 @@ from threegate.request.backend import BACKENDS
 from threegate.request.model import Request
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*(?: [A-Za-z0-9._-]+)*")
+# Words that some YAML reader takes for something else than text; quoted, they are text to every reader.
 _NO_STRINGS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-"""Words that some YAML reader takes for something else than text; quoted, they are text to every reader."""
+# The keys of an action that are not written as a `scalar`.
 _KEY_FORMS = {"server": "{}", "manifest_sha256": '"{}"'}
-"""The keys of an action that are not written as a `scalar`."""
 
 
 def render_request(request: Request) -> bytes:

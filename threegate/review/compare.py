@@ -27,8 +27,8 @@ from threegate.review.draft_sources import place_of
 from threegate.review.show import show_request
 
 _BYTES = frozenset(("data", "sha256", "file_name", "stage"))
+# Fields that differ between any two requests, and are not compared.
 _OWN = frozenset(("request_id", "created_utc", "approved_by", "approved_utc"))
-"""Fields that differ between any two requests, and are not compared."""
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
 
 

@@ -17,8 +17,8 @@ from threegate.review.show import Shown
 from threegate.review.status import Line, RequestEntry, folder_name, line_of
 
 _LOST_SECONDS = 5.0
+# How long a file that has ended is asked how: the daemon writes its verdict just after it has moved the file.
 _END_SECONDS = 2.0
-"""How long a file that has ended is asked how: the daemon writes its verdict just after it has moved the file."""
 
 
 def follow(workspace: Workspace, request: Shown, *, every: float = limits.LIVE_SECONDS) -> Iterator[Line]:

@@ -23,8 +23,8 @@ from threegate.review.input_copies import InputCopy
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
 
+# As a limit of lines: none is left out.
 _ALL: Final = 1 << 30
-"""As a limit of lines: none is left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from threegate.request.job import Job
 from threegate.request.model import Request, exposure_of
 from threegate.trail.payloads.payload import Owner
 
+# Fields of a request that do not affect its shape, or that are handled separately.
 _SAME: Final[dict[str, Any]] = {
     "file_name": "",
     "data": b"",
@@ -33,19 +34,16 @@ _SAME: Final[dict[str, Any]] = {
     "purpose": "",
     "justification": "",
 }
-"""Fields of a request that do not affect its shape, or that are handled separately."""
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+# Text that is not a path, host, address or markup: ASCII, and a dot only in a number or at the end of a word.
 _TEXT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ,_+%-]|\.(?![A-Za-z0-9])|(?<=[0-9])\.(?=[0-9]))*")
-"""Text that is not a path, host, address or markup: ASCII, and a dot only in a number or at the end of a
-word.
-"""
+# A name that cannot be read as a name and a value; Inputs have no other ones.
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
-"""A name that cannot be read as a name and a value; Inputs have no other ones."""
 _ADDRESS: Final = re.compile(r"[0-9]+(\.[0-9]+){2,}")
+# A value stands out if its deviation from the median is at least this many median deviations.
 _FAR: Final = 3.5
-"""A value stands out if its deviation from the median is at least this many median deviations."""
 
 
 @dataclass(frozen=True, slots=True)

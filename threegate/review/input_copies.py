@@ -82,8 +82,8 @@ def _check_digest(sha256: str, item: InputFile, shown: str) -> None:
         raise Refused("input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}")
 
 
+# Hashes for showing, by everything that changes when the bytes do: a page is requested again and again.
 _DIGESTS: OrderedDict[tuple[int, ...], str] = OrderedDict()
-"""Hashes for showing, by everything that changes when the bytes do: a page is requested again and again."""
 _DIGESTS_KEPT = 256
 
 

@@ -72,8 +72,8 @@ INSTALLING: Final[dict[str, frozenset[str]]] = {
 """Programs of which only some words install."""
 INSTALLING_WORDS: Final = frozenset(word for words in INSTALLING.values() for word in words)
 """Without one of these, no program of `INSTALLING` installs."""
+# Names that only a shell can start: no launcher finds such a program, so they are refused as the first word only.
 _BUILTINS: Final = names("exec eval command builtin source . alias coproc cmd")
-"""Names that only a shell can start: no launcher finds such a program, so they are refused as the first word only."""
 _SHELL_LINE: Final = re.compile(
     r"(?:(?:--?[A-Za-z][A-Za-z-]*=)?(?:[^\s=]*/)?(?:mk|tc|c|a|fi|rba)?|-[A-Za-z](?:/\S*/)?)(?:ba|da|z|k)?sh(?:\s|\Z)"
 )

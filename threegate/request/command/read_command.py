@@ -44,8 +44,8 @@ _KINDS: Final = {
     "TG315": "installs software; use what the sandbox has and send files as inputs",
     "TG316": "mounts or touches devices; none are there",
 }
+# The words are not all of the line.
 _CUT_SHORT: Final = "TG322"
-"""The words are not all of the line."""
 _PATH_RULES: Final = {
     "host-path": ("TG317", "is a path of the host; only /in, /out and /tmp are there"),
     "device": ("TG318", "is a device of the host; only /dev/null is there"),
@@ -105,8 +105,8 @@ def starts_refused(text: str) -> bool:
     return refusal(values[0]) is not None or bool(_started(words, values, " ".join(values)))
 
 
+# A rule, the offending word, the message.
 _Found = tuple[str, Word, str]
-"""A rule, the offending word, the message."""
 
 
 def _program(word: Word, programs: Collection[str]) -> tuple[()] | tuple[_Found]:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 MAKERS = {**front_matter_fixes.MAKERS, **body_fixes.MAKERS}
 """What makes the fixes of each rule that may have some."""
 _LEAK = "TG501"
+# At these the reader stops, so that fixing one may show the next of its kind, elsewhere.
 _STOPPING = frozenset({"TG105", "TG106", "TG108", "TG110", "TG112", "TG113", "TG114"})
-"""At these the reader stops, so that fixing one may show the next of its kind, elsewhere."""
 
 
 def propose_fixes(data: bytes, report: Report, *, settings: RequestSettings, now: datetime) -> tuple[Fix, ...]:
