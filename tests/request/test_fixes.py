@@ -17,7 +17,8 @@ from tests.request.examples import ERA, KEYS, MONTY, NAME, NOW, SETTINGS, era, i
 from threegate.core.record import schema_of
 from threegate.launch.results.verdict_schema import verdict_schema
 from threegate.request import fixes
-from threegate.request.fixes import MENDED_RULES, apply_fixes, propose_fixes
+from threegate.request.fixes import MAKERS, propose_fixes
+from threegate.request.fixes.edit import apply_fixes
 from threegate.request.reader import read_request
 from threegate.request.report import Fix, Report
 from threegate.request.rules import RULES
@@ -56,7 +57,7 @@ def monty_with(code: str, variables: str = MONTY["Inputs (JSON)"]) -> str:
 
 
 LISTED = {**KEYS, "inputs": f'\n  - name: data.csv\n    sha256: "{FOUND}"'}
-MENDED = {
+FIXED = {
     "era-spelling": era(backend="era"),
     "network-off": era(network="off"),
     "network-case": era(network='"None"'),
@@ -110,14 +111,14 @@ MENDED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", MENDED.values(), ids=MENDED)
+@pytest.mark.parametrize("text", FIXED.values(), ids=FIXED)
 def test_a_draft_passes_when_its_fixes_are_applied(text: str) -> None:
     assert not read(text.encode()).valid or read(text.encode()).findings
     fixed, report = fix(text)
     assert report.valid and ids(report) <= {"TG332"}, (report.findings, fixed)
 
 
-UNMENDED = {
+UNFIXED = {
     "meaning": era(network="full", purpose='""', risk_domain="cooking"),
     "version": era(schema_version="2", request_type="result"),
     "null": era(requested_by="null"),
@@ -147,7 +148,7 @@ UNMENDED = {
 }
 
 
-@pytest.mark.parametrize("text", UNMENDED.values(), ids=UNMENDED)
+@pytest.mark.parametrize("text", UNFIXED.values(), ids=UNFIXED)
 def test_what_has_no_mechanical_answer_gets_none(text: str) -> None:
     report = read(text.encode())
     assert not report.valid
@@ -172,13 +173,13 @@ def test_the_examples_of_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
             data, more = seen[-1]
             made = propose_fixes(data, report, settings=more["settings"], now=more["now"])
             answered.update(fix.rule for fix in made)
-            assert {fix.rule for fix in made} <= MENDED_RULES
+            assert {fix.rule for fix in made} <= MAKERS.keys()
             if made:
                 name = next((fix.text for fix in made if fix.op == "rename"), more["path"])
                 fixed = apply_fixes(data.decode(), made).encode()
                 again = read_request(fixed, **{**more, "path": name})
                 assert {(f.rule, f.line) for f in again.findings} != {(f.rule, f.line) for f in report.findings}
-    assert answered == MENDED_RULES - {"TG114", "TG120", "TG134", "TG159", "TG205"}, (
+    assert answered == MAKERS.keys() - {"TG114", "TG120", "TG134", "TG159", "TG205"}, (
         "their examples have no mechanical answer"
     )
 
@@ -232,7 +233,7 @@ def test_two_fixes_never_speak_of_one_line() -> None:
 @given(st.data())
 def test_any_mutation_of_a_draft_is_mended_or_left(data: st.DataObject) -> None:
     """No maker fails on anything that a draft may become, and what is offered can be applied."""
-    lines = data.draw(st.sampled_from([era(), monty(), *MENDED.values()])).split("\n")
+    lines = data.draw(st.sampled_from([era(), monty(), *FIXED.values()])).split("\n")
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(lines) - 1))
         change = data.draw(st.sampled_from(["drop", "double", "cut", "put"]))

@@ -88,8 +88,8 @@ def _guarded(function: Callable[..., Any], gate: Gate) -> Callable[..., Any]:
     return gated(function, require)
 
 
+# Annotations of what LangChain passes besides the tool's own arguments.
 _INJECTED = ("RunnableConfig", "CallbackManager", "Callbacks")
-"""Annotations of what LangChain passes besides the tool's own arguments."""
 
 
 def _object_of(text: str) -> dict[str, Any]:

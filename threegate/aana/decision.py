@@ -36,8 +36,8 @@ _ADVICE: Final = (
 )
 EVENT_TYPE: Final = "aana_decision/1"
 """What an audit-safe event calls itself."""
+# Those that a problem of form may name; whatever names none is D1.
 _FORM_DEVIATIONS: Final = ("D1", "D2", "D10", "D12", "D15")
-"""Those that a problem of form may name; whatever names none is D1."""
 
 
 @dataclass(slots=True)
@@ -69,10 +69,10 @@ class _Verdict:
 def check_tool_call(
     event: Any, *, now: datetime | None = None, evidence_mode: EvidenceMode = "quickstart"
 ) -> dict[str, Any]:
-    """Decide on a proposed tool call; never raises, whatever `event` is.
+    """Decide on a proposed tool call: the result envelope of docs/spec/3-aana.md. Never raises, whatever `event` is.
 
     `now` is the moment that evidence is aged at (default: the clock; naive means UTC). With `evidence_mode`
-    "production" evidence given as plain strings is refused (D12). Returns the result envelope of docs/spec/3-aana.md.
+    "production" evidence given as plain strings is refused (D12).
     """
     problems, lines, keys = check_event(event, evidence_mode)
     if problems:
@@ -122,9 +122,7 @@ def gate_action(
 
 
 def should_execute_tool(result: Any) -> bool:
-    """Whether a result envelope lets the tool run: every line of the contract's execution rule, any other value is
-    no.
-    """
+    """Whether a result envelope lets the tool run, by every line of the contract's execution rule."""
     if not isinstance(result, dict):
         return False
     aix, architecture = result.get("aix"), result.get("architecture_decision")
@@ -159,11 +157,8 @@ def _category(event: dict[str, Any], keys: list[str], lines: list[str], verdict:
         verdict.deviations.add("D7")
     elif not plain_key and _speaks_of_listing(event, lines):
         verdict.deviations.add("D14")
-    verdict.block(
-        words.ACCEPT,
-        "public_read_identity_bound_misclassified",
-        "public_read_reclassified_as_identity_bound_private_read",
-    )
+    blocker = "public_read_identity_bound_misclassified"
+    verdict.block(words.ACCEPT, blocker, "public_read_reclassified_as_identity_bound_private_read")
     return "private_read"
 
 
@@ -250,11 +245,8 @@ def _authorization(event: dict[str, Any], verdict: _Verdict) -> None:
     else:  # without any reference there is nothing to lower to: that defers anyway
         effective = plainly = declared
     if effective < declared:
-        verdict.block(
-            words.ACCEPT,
-            "authorization_state_not_supported_by_evidence",
-            "authorization_state_lowered_to_what_evidence_supports",
-        )
+        blocker = "authorization_state_not_supported_by_evidence"
+        verdict.block(words.ACCEPT, blocker, "authorization_state_lowered_to_what_evidence_supports")
     if effective < plainly:
         for index, found in enumerate(findings):
             if found.claimed > supported:
@@ -282,11 +274,8 @@ def _write(event: dict[str, Any], verdict: _Verdict) -> None:
     route = words.DEFER if state == words.NONE else words.ASK
     claimed = state in (words.USER_CLAIMED, words.AUTHENTICATED)
     if event["risk_domain"] in words.HIGH_RISK_DOMAINS or _read_name(event["tool_name"]).high_risk:
-        verdict.block(
-            route,
-            "high_risk_write_missing_explicit_confirmation",
-            "high_risk_write_requires_explicit_confirmation",
-        )
+        blocker = "high_risk_write_missing_explicit_confirmation"
+        verdict.block(route, blocker, "high_risk_write_requires_explicit_confirmation")
         verdict.blockers.append("write_missing_explicit_confirmation")
         if claimed:
             verdict.blockers.append("write_missing_validation_or_confirmation")

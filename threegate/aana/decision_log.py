@@ -95,9 +95,7 @@ class DecisionLog:
         now: datetime,
         latency_us: int = 0,
     ) -> dict[str, Any]:
-        """Append another gate's decision on `value`: `names` masked, its codes, a fingerprint. Raises OSError
-        like `record`.
-        """
+        """Append another gate's decision on `value`: masked `names`, codes, a fingerprint. Raises OSError."""
         line = {
             "type": kind,
             **dict(zip(names, masked_names(list(names.values())), strict=True)),

@@ -9,7 +9,7 @@ evidence reference mean the weakest: kind other, tier unknown, redaction unknown
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from threegate.aana import vocabulary as words
@@ -37,8 +37,8 @@ _REF_ENUMERATIONS: Final = (
     ("trust_tier", frozenset(words.TIERS)),
     ("redaction_status", frozenset(words.REDACTIONS)),
 )
-_STATUSES: Final = frozenset(words.FRESHNESS)
-_SUBJECTS: Final = frozenset(words.SUBJECT_TYPES)
+_STATUSES: Final = (("status", frozenset(words.FRESHNESS)),)
+_SUBJECTS: Final = (("subject_type", frozenset(words.SUBJECT_TYPES)),)
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyz_")
 
 
@@ -62,9 +62,7 @@ def check_event(event: Any, mode: EvidenceMode) -> tuple[list[EventProblem], lis
         problems.append(_problem("schema_version", f"is not {words.CONTRACT_VERSION} (D2)"))
     if "tool_name" in event and not (isinstance(event["tool_name"], str) and event["tool_name"]):
         problems.append(_problem("tool_name", "is no non-empty string"))
-    for field, allowed in _ENUMERATIONS:
-        if field in event and not _one_of(event[field], allowed):
-            problems.append(_problem(field, _not_allowed(field, event[field])))
+    _check_values("", event, _ENUMERATIONS, (), problems)
     if not isinstance(event.get("proposed_arguments", {}), dict):
         problems.append(_problem("proposed_arguments", "is no object"))
     refs = event.get("evidence_refs", [])
@@ -81,7 +79,7 @@ def check_event(event: Any, mode: EvidenceMode) -> tuple[list[EventProblem], lis
 
 
 def validate_event(event: Any, *, evidence_mode: EvidenceMode = "quickstart") -> list[EventProblem]:
-    """What is wrong with the form of an event, as ``{path, message}``; an empty list for a well-formed one."""
+    """What is wrong with the form of an event, as ``{path, message}``."""
     return check_event(event, evidence_mode)[0]
 
 
@@ -142,12 +140,7 @@ def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[EventPro
     source = ref.get("source_id")
     if not isinstance(source, str) or not source or source.isspace():
         problems.append(_problem(f"{path}.source_id", "is required and must not be blank"))
-    for field, allowed in _REF_ENUMERATIONS:
-        if field in ref and not _one_of(ref[field], allowed):
-            problems.append(_problem(f"{path}.{field}", "is none of the contract's values"))
-    for field in words.REF_STRINGS:
-        if field in ref and not isinstance(ref[field], str):
-            problems.append(_problem(f"{path}.{field}", "is no string"))
+    _check_values(f"{path}.", ref, _REF_ENUMERATIONS, words.REF_STRINGS, problems)
     if ref.get("provenance") == "":
         problems.append(_problem(f"{path}.provenance", "must not be empty"))
     for field in ("supports", "contradicts"):
@@ -160,11 +153,7 @@ def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[EventPro
         return
     if not _FRESHNESS_FIELDS.issuperset(freshness):
         problems += _unknown(path, freshness, _FRESHNESS_FIELDS)
-    if "status" in freshness and not _one_of(freshness["status"], _STATUSES):
-        problems.append(_problem(f"{path}.status", "is none of the contract's values"))
-    for field in ("checked_at", "source"):
-        if field in freshness and not isinstance(freshness[field], str):
-            problems.append(_problem(f"{path}.{field}", "is no string"))
+    _check_values(f"{path}.", freshness, _STATUSES, ("checked_at", "source"), problems)
     for field in ("max_age_hours", "age_hours"):
         value = freshness.get(field, 0)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -172,9 +161,7 @@ def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[EventPro
 
 
 def _check_optional(event: dict[str, Any], problems: list[EventProblem]) -> None:
-    for field in ("request_id", "agent_id", "user_intent"):
-        if field in event and not isinstance(event[field], str):
-            problems.append(_problem(field, "is no string"))
+    _check_values("", event, (), ("request_id", "agent_id", "user_intent"), problems)
     if "authorization_subject" not in event:
         return
     subject = event["authorization_subject"]
@@ -182,10 +169,7 @@ def _check_optional(event: dict[str, Any], problems: list[EventProblem]) -> None
         problems.append(_problem("authorization_subject", "is no object"))
         return
     problems += _unknown("authorization_subject", subject, frozenset({"subject_type", "subject_ref"}))
-    if "subject_type" in subject and not _one_of(subject["subject_type"], _SUBJECTS):
-        problems.append(_problem("authorization_subject.subject_type", "is none of the contract's values"))
-    if not isinstance(subject.get("subject_ref", ""), str):
-        problems.append(_problem("authorization_subject.subject_ref", "is no string"))
+    _check_values("authorization_subject.", subject, _SUBJECTS, ("subject_ref",), problems)
 
 
 def _check_conditions(event: dict[str, Any], problems: list[EventProblem]) -> None:
@@ -202,15 +186,27 @@ def _check_conditions(event: dict[str, Any], problems: list[EventProblem]) -> No
         )
 
 
-def _one_of(value: Any, allowed: frozenset[str]) -> bool:
-    return isinstance(value, str) and value in allowed
-
-
-def _not_allowed(field: str, value: Any) -> str:
-    """What is wrong with a value that the contract does not list; the two routes of the broader envelope are named."""
-    if field == "recommended_route" and isinstance(value, str) and value in words.BROADER_ROUTES:
-        return f"{value} is a route for answers and workflows, not for a tool call: {words.BROADER_ROUTES[value]}"
-    return "is none of the contract's values"
+def _check_values(
+    prefix: str,
+    value: Mapping[str, Any],
+    enumerations: Iterable[tuple[str, frozenset[str]]],
+    strings: Iterable[str],
+    problems: list[EventProblem],
+) -> None:
+    """The fields that are there: a value that the contract lists, or any string."""
+    for field, allowed in enumerations:
+        given = value.get(field)
+        if field not in value or (isinstance(given, str) and given in allowed):
+            continue
+        message = "is none of the contract's values"
+        if field == "recommended_route" and isinstance(given, str) and given in words.BROADER_ROUTES:
+            message = (
+                f"{given} is a route for answers and workflows, not for a tool call: {words.BROADER_ROUTES[given]}"
+            )
+        problems.append(_problem(f"{prefix}{field}", message))
+    for field in strings:
+        if field in value and not isinstance(value[field], str):
+            problems.append(_problem(f"{prefix}{field}", "is no string"))
 
 
 def _unknown(path: str, value: Mapping[str, Any], known: frozenset[str]) -> list[EventProblem]:
@@ -259,7 +255,7 @@ def tool_evidence_ref(
         "supports": None if supports is None else list(supports),
         "contradicts": None if contradicts is None else list(contradicts),
     }
-    ref.update({field: value for field, value in optional.items() if value is not None})
+    ref |= {field: value for field, value in optional.items() if value is not None}
     problems: list[EventProblem] = []
     _check_ref(ref, 0, "production", problems)
     if problems:
@@ -299,7 +295,7 @@ def tool_precheck_event(
         "user_intent": user_intent,
         "authorization_subject": None if authorization_subject is None else dict(authorization_subject),
     }
-    event.update({field: value for field, value in optional.items() if value is not None})
+    event |= {field: value for field, value in optional.items() if value is not None}
     problems = validate_event(event)
     if problems:
         raise ValueError(f"{problems[0]['path'] or 'event'}: {problems[0]['message']}")

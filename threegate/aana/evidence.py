@@ -27,6 +27,7 @@ _QUICKSTART: Final = ("other", "runtime", "redacted", "fresh")
 _MISSING: Final[dict[str, Any]] = {}
 _VALIDATING: Final = {"tool_result": words.RESULT_VALIDATION_WORDS, "policy": words.POLICY_VALIDATION_WORDS}
 _AUTHORIZATION: Final = r"auth(?:ori[sz]ation)?"
+# Authorization that is missing or was taken away, in words or in an identifier: `[^a-z]+` takes `_` and `.` too.
 _GONE: Final = re2.compile(
     (
         r"(?:^|[^a-z])(?:missing|lacks|lacking|removes|removed|revokes|revoked|withdraws|withdrawn)"
@@ -37,7 +38,6 @@ _GONE: Final = re2.compile(
         r"(?:available|found|given|granted|present)"
     ).encode()
 )
-"""Authorization that is missing or was taken away, in words or in an identifier: `[^a-z]+` takes `_` and `.` too."""
 
 
 class EvidenceFindings(NamedTuple):
@@ -62,9 +62,6 @@ class EvidenceFindings(NamedTuple):
     weak: tuple[str, ...]
     """The fields that let it support at most user_claimed, each with why (D5)."""
     warnings: tuple[str, ...]
-
-
-_WARNING_FREE: Final[tuple[str, ...]] = ()
 
 
 def examine(
@@ -136,13 +133,13 @@ def examine(
         gone,
         gone_plainly,
         weak,
-        _warnings(tier, redaction, status) if warn else _WARNING_FREE,
+        _warnings(tier, redaction, status) if warn else (),
     )
 
 
 def _claims(kind: str, tier: str, text: str) -> tuple[int, int]:
-    """The state that a reference of this kind may support by itself (docs/spec/3-aana.md), and what the documented
-    SDK reads from it, which takes words of any kind of evidence.
+    """The state that this kind may support by itself (docs/spec/3-aana.md), and the one that the documented SDK reads,
+    which takes words of any kind of evidence.
     """
     if kind == "approval":
         own = words.CONFIRMED
@@ -200,14 +197,12 @@ def _age(ref: dict[str, Any], times: dict[str, Any], status: str, now: datetime)
 
 
 def _warnings(tier: str, redaction: str, status: str) -> tuple[str, ...]:
-    found = []
-    if tier in ("unverified", "unknown"):
-        found.append("weak_trust_tier")
-    if redaction == "unknown":
-        found.append("unknown_redaction_status")
-    if status == "unknown":
-        found.append("unknown_freshness")
-    return tuple(found)
+    facts = (
+        (tier in ("unverified", "unknown"), "weak_trust_tier"),
+        (redaction == "unknown", "unknown_redaction_status"),
+        (status == "unknown", "unknown_freshness"),
+    )
+    return tuple(code for holds, code in facts if holds)
 
 
 # ---- whether it is about this call (D16)
@@ -230,15 +225,15 @@ _IRREGULAR: Final = {
     "subscription": "subscribe", "ran": "run", "bought": "buy", "sold": "sell",
 }  # fmt: skip
 _FILLING: Final = words.split_words("a an the of for to in on by with and or all my new api tool mcp v1 v2 v3")
+# Besides those of D6: verbs that are hardly anything else in a text.
 _CLEAR_ACTS: Final = words.split_words(
     "ban clone create disable enable execute install merge migrate rename restart restore submit subscribe unsubscribe"
 )
-"""Besides those of D6: verbs that are hardly anything else in a text."""
+# Verbs of a tool's name, that are often something else in a text.
 _OTHER_ACTS: Final = words.split_words(
     "add archive assign buy copy download edit forward invite modify move post push reply rotate run schedule sell "
     "share start stop update upload wire"
 )
-"""Verbs of a tool's name, that are often something else in a text."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -320,24 +315,14 @@ def arguments_sha256(arguments: Mapping[str, Any]) -> str:
 # ---- whether it denies what its words seem to say (D4): "has NOT confirmed", "unconfirmed", "approval pending"
 
 _CLAIM: Final = ("claim", "confirm", "authent", "authoriz", "authoris", "validat", "verif")
-_LOGIN: Final = (
-    "authent",
-    "login",
-    "logged",
-    "session",
-    "identit",
-    "credential",
-    "verif",
-    "signed",
-    "authoriz",
-    "authoris",
-)
+_LOGIN: Final = tuple("authent login logged session identit credential verif signed authoriz authoris".split())
 _VALIDATION: Final = (*_LOGIN, "validat", "owner", "eligib", "allow", "permit")
 _CONFIRMATION: Final = (*_VALIDATION, "confirm", "approv", "consent", "agree", "sign", "permission")
+# The requirements of a claim of each rank; a higher claim includes the lower ones.
 _STEMS: Final[tuple[tuple[str, ...], ...]] = ((), _CLAIM, _LOGIN, _VALIDATION, _CONFIRMATION)
-"""The requirements of a claim of each rank; a higher claim includes the lower ones."""
 _SHORTEST_CLAIM: Final = min(map(len, _CONFIRMATION))
 
+# Words that deny, doubt or only demand what comes after them in the same clause.
 _BEFORE: Final = words.split_words(
     "not no never none nobody nothing neither nor without cannot cant couldnt didnt doesnt dont hasnt havent isnt "
     "wasnt werent wont wouldnt lack lacks lacking lacked absent missing fail fails failed failing failure unable "
@@ -346,32 +331,32 @@ _BEFORE: Final = words.split_words(
     "require requiring would could might may unlikely doubtful yet un non false falsely allegedly alleged "
     "supposedly claims zero will shall wants intends plans promises promised hopes expects expected"
 )
-"""Words that deny, doubt or only demand what comes after them in the same clause."""
 
+# Words that deny what precedes them in the same clause.
 _AFTER: Final = words.split_words(
     "not never no none false nothing nobody denied rejected refused declined missing pending revoked withdrawn "
     "withheld expired failed absent lacking outstanding required requested needed awaited sought unavailable "
     "impossible invalid incomplete unanswered ignored retracted rescinded overturned postponed deferred aborted "
     "abandoned suspended cancelled canceled disputed denies void 0 later soon"
 )
-"""Words that deny what precedes them in the same clause."""
 
+# Words that deny evidence whose kind alone makes the claim, when nothing in its summary affirms.
 _REFUSED: Final = words.split_words(
     "denied deny rejected reject refused declined revoked withdrawn withdrew withheld cancelled canceled expired "
     "pending awaiting failed unsigned unanswered ignored retracted rescinded overturned postponed deferred aborted "
     "abandoned suspended void invalid disputed objected opposed not no never none false missing cannot ?"
 )
-"""Words that deny evidence whose kind alone makes the claim, when nothing in its summary affirms."""
 
+# What is still to be done after "to".
 _TO_DO: Final = words.split_words(
     "confirm approve authenticate validate verify authorize authorise consent agree sign permit allow"
 )
-"""What is still to be done after "to"."""
 
 _PREFIXES: Final = ("un", "non", "in", "dis", "mis", "il")
+# How many words after a claim a denial is looked for.
 _WINDOW: Final = 5
-"""How many words after a claim a denial is looked for."""
 
+# Finds every text that holds one of the words above; anything else is not negated.
 _HINT: Final = re2.compile(
     (
         r"\?|n't\b|\bto\b|\b(?:un|non|in|dis|mis|il)[a-z]|\b(?:"
@@ -379,9 +364,9 @@ _HINT: Final = re2.compile(
         + r")\b"
     ).encode()
 )
-"""Finds every text that holds one of the words above; anything else is not negated."""
 
 _MORE: Final = r"(?:further|additional|more|other|extra|second|repeated) (?:[a-z-]+ ){0,2}[a-z-]+"
+# That nothing more is asked for denies nothing: "no further confirmation needed".
 _SETTLED: Final = re2.compile(
     (
         rf"\b(?:no {_MORE} (?:(?:is|are|was|were) )?(?:needed|required|necessary|outstanding|pending)"
@@ -389,7 +374,6 @@ _SETTLED: Final = re2.compile(
         rf"|{_MORE} (?:(?:is|are|was|were) (?:not|no longer)|isn't|aren't) (?:needed|required|necessary))\b"
     ).encode()
 )
-"""That nothing more is asked for denies nothing: "no further confirmation needed"."""
 
 _SPACES: Final = str.maketrans(dict.fromkeys('._:-/()[]{}"=|_#@<>*+&', " ") | {"’": "'", ",": " , "})
 

@@ -171,9 +171,7 @@ def guard(
 
 
 def gated(function: Function, blocked: Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any] | None]) -> Function:
-    """The function, sync or async, called only if `blocked` returns None for the call's arguments; otherwise
-    that result is returned.
-    """
+    """The function, sync or async, called only if `blocked` returns None for its arguments; that result otherwise."""
     if _is_async(function):
 
         @functools.wraps(function)

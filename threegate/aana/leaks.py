@@ -41,14 +41,15 @@ def _compiled(*patterns: str) -> Any:
     return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns).encode())
 
 
+# Secrets that the documented SDK knows in a reference; `secretscan` knows many more (D7).
 _PLAIN: Final = (_KEY, _CLOUD_KEY, _ASSIGNED, _SOCIAL, _CARD)
-"""Secrets that the documented SDK knows in a reference; `secretscan` knows many more (D7)."""
 _PERSONAL: Final = (_EMAIL, _PHONE)
 _LEAKS: Final = (*_PLAIN, *_PERSONAL)
+# A router's key of any length, in every text.
 _ROUTER: Final = r"(?:^|[^A-Za-z0-9_])(sk-or-v1-[A-Za-z0-9]{20,})"
-"""A router's key of any length, in every text."""
+# Stands between texts that are looked through at once: no value can begin in one and be named in another.
 _BETWEEN: Final = "\n\0\n"
-"""Stands between texts that are looked through at once: no value can begin in one and be named in another."""
+# Each pattern's only group is what must not be shown.
 _MASKS: Final = (
     (_KEY, b"[key]"),
     (_CLOUD_KEY, b"[key]"),
@@ -58,16 +59,13 @@ _MASKS: Final = (
     (_EMAIL, b"[email]"),
     (_PHONE, b"[phone]"),
 )
-"""Each pattern's only group is what must not be shown."""
+# What the documented SDK writes behind a reference that is only a string, and reads with it.
 _QUICKSTART: Final = " Quickstart evidence reference supplied by the agent runtime. runtime_quickstart"
-"""What the documented SDK writes behind a reference that is only a string, and reads with it: ``token:`` leaks
-there.
-"""
+# What the plain rules read for leaks, besides a reference's source.
 _READ_FIELDS: Final = ("summary", "citation_url", "retrieval_url", "provenance")
-"""What the plain rules read for leaks, besides a reference's source."""
 _OTHER_FIELDS: Final = ("user_intent", "request_id", "agent_id")
+# Neighbours share the character between them, so that one pass finds every other one.
 _MASK_PASSES: Final = 2
-"""Neighbours share the character between them, so that one pass finds every other one."""
 
 
 class Leaks(NamedTuple):
@@ -132,8 +130,7 @@ def _secret_parts(parts: list[str]) -> set[int]:
     everything = _BETWEEN.join(parts).encode("utf-8", "replace").decode()  # no lone surrogate, the same length
     starts = [found.start for found in find_secrets(everything)]
     if "sk-or-v1-" in everything:
-        legible = everything.encode("utf-8", "replace").decode()  # no lone surrogate, the same length
-        starts += [match.start(1) for match in re2.finditer(_ROUTER, legible)]
+        starts += [match.start(1) for match in re2.finditer(_ROUTER, everything)]
     if not starts:
         return set()
     ends = list(accumulate(len(part) + len(_BETWEEN) for part in parts))

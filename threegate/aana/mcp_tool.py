@@ -36,9 +36,7 @@ def handle_aana_pre_tool_check(
     log: DecisionLog | None = None,
     surface: Surface = "api",
 ) -> dict[str, Any]:
-    """What ``tools/call`` answers: `structuredContent` is the envelope, `content` the same as JSON text. Never
-    raises.
-    """
+    """The answer of ``tools/call``: the envelope as `structuredContent`, and as JSON text. Never raises."""
     try:
         result = checked(arguments, now=now, evidence_mode=evidence_mode, log=log, surface=surface)
     except OSError:

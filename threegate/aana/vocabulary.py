@@ -28,13 +28,7 @@ REQUIRED_FIELDS: Final = (
     "proposed_arguments",
     "recommended_route",
 )
-OPTIONAL_FIELDS: Final = (
-    "schema_version",
-    "request_id",
-    "agent_id",
-    "user_intent",
-    "authorization_subject",
-)
+OPTIONAL_FIELDS: Final = ("schema_version", "request_id", "agent_id", "user_intent", "authorization_subject")
 Category = Literal["public_read", "private_read", "write", "unknown"]
 CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
 State = Literal["none", "user_claimed", "authenticated", "validated", "confirmed"]
@@ -110,35 +104,13 @@ IDENTITY_KEYS: Final = split_words(
     "order_id patient_id payment_id payroll_id phone profile_id student_id subscription_id ticket_id "
     "transaction_id user_id"
 )
-IDENTITY_NAMES: Final = (
-    "account",
-    "booking",
-    "cart",
-    "client",
-    "customer",
-    "invoice",
-    "order",
-    "profile",
-    "reservation",
-    "subscription",
-    "ticket",
-    "transaction",
-    "user",
+IDENTITY_NAMES: Final = split_words(
+    "account booking cart client customer invoice order profile reservation subscription ticket transaction user"
 )
 """Parts of a tool name that make a read identity-bound."""
 EXEMPT_WORDS: Final = split_words("search list")
 """Whole words of a tool name that say: a public listing, whatever it lists."""
-HIGH_RISK_NAMES: Final = (
-    "delete",
-    "deploy",
-    "grant",
-    "pay",
-    "purchase",
-    "reset",
-    "revoke",
-    "send",
-    "transfer",
-)
+HIGH_RISK_NAMES: Final = split_words("delete deploy grant pay purchase reset revoke send transfer")
 """Parts of a tool name that make a write high-risk."""
 
 MISSING_WORDS: Final = (
@@ -152,21 +124,8 @@ MISSING_WORDS: Final = (
     "insufficient",
     "no evidence",
 )
-CONTRADICTION_WORDS: Final = (
-    "contradict",
-    "conflict",
-    "inconsistent",
-    "does not match",
-    "disputes",
-    "opposes",
-)
-RESULT_VALIDATION_WORDS: Final = (
-    "validated",
-    "ownership",
-    "eligible",
-    "policy validation",
-    "verified target",
-)
+CONTRADICTION_WORDS: Final = ("contradict", "conflict", "inconsistent", "does not match", "disputes", "opposes")
+RESULT_VALIDATION_WORDS: Final = ("validated", "ownership", "eligible", "policy validation", "verified target")
 """What a tool_result must speak of to support `validated`."""
 POLICY_VALIDATION_WORDS: Final = ("validated", "allowed", "eligible")
 """What a policy must speak of to support `validated`."""
@@ -182,17 +141,7 @@ DESTRUCTIVE_WORDS: Final = split_words(
     "withdraw write"
 )
 """Verbs, as whole words of a tool name, that no public read does (D6)."""
-DESTRUCTIVE_PARTS: Final = (
-    "delete",
-    "destroy",
-    "overwrite",
-    "purge",
-    "revoke",
-    "terminate",
-    "transfer",
-    "truncate",
-    "uninstall",
-)
+DESTRUCTIVE_PARTS: Final = tuple("delete destroy overwrite purge revoke terminate transfer truncate uninstall".split())
 """Verbs that give a tool away even where its name is written together (D6)."""
 READ_VERBS: Final = split_words(
     "check count describe fetch find get inspect list lookup query read retrieve search show view watch"

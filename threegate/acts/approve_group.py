@@ -24,7 +24,7 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 from threegate.launch.context import Context
 from threegate.request.job import RISKS
-from threegate.review.draft_group import Group, why_alone
+from threegate.review.group_screen import Group, why_alone
 from threegate.review.group_shape import shape_of
 from threegate.review.reviewed_draft import (
     Draft,

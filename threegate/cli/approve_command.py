@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from threegate.acts.signing_key import Acting
     from threegate.approval.shown.time_read import Reader, Reading
     from threegate.launch.context import Context
-    from threegate.review.draft_group import Group
     from threegate.review.draft_sources import PlacedDraft
+    from threegate.review.group_screen import Group
     from threegate.review.reviewed_draft import Draft, ReviewedDraft
 
 app = typer.Typer()

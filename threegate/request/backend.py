@@ -141,9 +141,7 @@ class Backend(ABC):
     """The rule and its words against output files, if it leaves none."""
 
     def check(self, values: Mapping[str, Any], written: Container[str], wrong: Callable[[str, str, str], None]) -> None:
-        """Rules between keys: `values` are the accepted ones of those that are `written`; `wrong` takes a rule, the key
-        and words.
-        """
+        """Rules between keys: `values` are those `written` that were accepted; `wrong` takes rule, key and words."""
         return None
 
     @abstractmethod
@@ -163,8 +161,7 @@ class Backend(ABC):
         return {}
 
     def problem(self, workspace: Workspace, index: Any, action: Action) -> tuple[str, str] | None:
-        """The rule and words of what keeps a draft from running here; `index` is the
-        `threegate.trail.TrailIndex` of the locked trail."""
+        """What keeps a draft from running here, as rule and words; `index` is the locked trail's `TrailIndex`."""
         return None
 
     def keeps_state(self, workspace: Workspace, action: Action) -> bool:

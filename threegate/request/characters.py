@@ -15,29 +15,29 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
+# Default_Ignorable_Code_Point outside the categories that are refused whole, and the blank Braille pattern.
 _PRINTABLE_BUT_HIDDEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-"""Default_Ignorable_Code_Point outside the categories that are refused whole, and the blank Braille pattern."""
 
 _REFUSED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 _ZWNJ, _ZWJ = "\u200c", "\u200d"
+# Text and emoji presentation of the character before.
 _SELECTORS = "\ufe0e\ufe0f"
-"""Text and emoji presentation of the character before."""
 JOINING = {ord(char): None for char in (_ZWNJ, _ZWJ, *_SELECTORS)}
 """For `str.translate`: a text without what `hidden_places` may pass."""
+# The canonical combining class of the marks that join Indic consonants.
 _VIRAMA = 9
-"""The canonical combining class of the marks that join Indic consonants."""
+# Scripts whose letters change form with their neighbours, as names of characters begin.
 _CURSIVE = frozenset({"ADLAM", "ARABIC", "MANDAIC", "MONGOLIAN", "NKO", "SYRIAC"})
-"""Scripts whose letters change form with their neighbours, as names of characters begin."""
+# Vowel marks between a letter and a joiner.
 _MARKS_BETWEEN = 4
-"""Vowel marks between a letter and a joiner."""
+# What may be an emoji, without the halves of flags.
 _EMOJI = re.compile(
     "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u24c2\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff"
     "\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001faff]"
 )
-"""What may be an emoji, without the halves of flags."""
 _SKIN = re.compile("[\U0001f3fb-\U0001f3ff]")
 
 _CONTROL_NAMES = {
@@ -71,9 +71,7 @@ def hidden_places(text: str) -> Iterator[int]:
 
 
 def is_hidden(char: str) -> bool:
-    """Whether one character is refused by itself, whatever its neighbours; tab and newline are controls and count as
-    refused here.
-    """
+    """Whether one character is refused by itself, whatever its neighbours; here tab and newline are, too."""
     if " " <= char <= "~":
         return False
     return unicodedata.category(char) in _REFUSED_CATEGORIES or _PRINTABLE_BUT_HIDDEN.match(char) is not None

@@ -14,7 +14,7 @@ from typing import Final
 from threegate.core import limits
 from threegate.core.secretscan.scan import Found, PatternSet, find_secrets
 from threegate.request.command.paths import find_installs, find_places
-from threegate.request.problem import Problem
+from threegate.request.problem import Problem, placed
 
 _READ_ELSEWHERE: Final = ("## Command", "## Code", "## Inputs (JSON)")
 _DENIAL: Final = re.compile(
@@ -67,9 +67,7 @@ def check_content(text: str, *, secrets: Sequence[Found] | None = None) -> tuple
     prose = _prose(text)
     found += _installs(prose)
     found += _places(prose)
-    if not found:
-        return ()
-    return tuple(_placed(text, sorted(set(found))))
+    return tuple(placed(rule, text, offset, message) for offset, rule, message in sorted(set(found)))
 
 
 def _prose(text: str) -> str:
@@ -133,15 +131,3 @@ _DENIED_AFTER: Final = re.compile(
     r"(?:not|never|refused|forbidden|unavailable|untouched|neither)\b|\b(?:isn't|aren't) \w|\b(?:stays?|remains?|left) "
     r"(?:untouched|alone|unread)\b|\bnot needed\b"
 )
-
-
-def _placed(text: str, found: Sequence[tuple[int, str, str]]) -> Iterator[Problem]:
-    """Offsets as lines and columns, in one pass."""
-    line, line_start, seen = 1, 0, 0
-    for offset, rule, message in found:
-        breaks = text.count("\n", seen, offset)
-        if breaks:
-            line += breaks
-            line_start = text.rfind("\n", 0, offset) + 1
-        seen = offset
-        yield Problem(rule, line, offset - line_start + 1, message)

@@ -1,5 +1,4 @@
-"""Two plain facts about a request: whether all code that runs is on the screen (opacity), and what it can
-reach.
+"""Two plain facts about a request: whether all code that runs is on the screen (opacity), and what it can reach.
 
 Invariant: pure, and opaque unless a closed rule says transparent: the code of a monty request, a data tool
 with harmless options only, or an interpreter that runs one pinned script. A transparent request runs only the
@@ -21,16 +20,16 @@ Opacity = Literal["transparent", "opaque"]
 
 EXPOSURE_KEYS: Final = ("opacity", "opacity_reason", "scripts", "reach")
 """How reports, verdicts and `status --json` name the facts."""
+# Endings of inputs that no interpreter of the table loads as code by itself.
 _DATA: Final = frozenset(
     """csv tsv psv json jsonl ndjson geojson txt text md rst log ini cfg conf toml yaml yml xml html htm
     svg css diff patch png jpg jpeg gif webp tif tiff bmp pdf parquet feather arrow avro npy wav mp3 mp4
     dat bib srt ics vcf""".split()
 )
-"""Endings of inputs that no interpreter of the table loads as code by itself."""
+# Which secret the proxy adds to the run of a proposal for a tool.
 _SECRETS: Final[Mapping[str, str]] = {"github.issue_create_approved": "github"}
-"""Which secret the proxy adds to the run of a proposal for a tool."""
+# Endings of inputs that a script may load as code and that can be read on a screen.
 _SOURCE: Final = frozenset("py js mjs cjs pl pm rb awk sed jq".split())
-"""Endings of inputs that a script may load as code and that can be read on a screen."""
 
 
 class Input(Protocol):

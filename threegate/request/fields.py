@@ -96,9 +96,7 @@ def read_time(node: YamlNode, rule: str) -> datetime:
 
 
 def check_file_name(name: str) -> str | None:
-    """None for a bare file name that may be an input, else what is wrong with it (docs/spec/1-tool-request.md,
-    `inputs`).
-    """
+    """What is wrong with an input's file name (docs/spec/1-tool-request.md, `inputs`); None if it is a good one."""
     if not FILE_NAME.fullmatch(name):
         return f"must be a bare file name of A-Z a-z 0-9 . _ - (at most {limits.FILE_NAME_CHARS}), without folders"
     if name in (".", ".."):

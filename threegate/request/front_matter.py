@@ -30,8 +30,8 @@ TOOL_TO_CALL: Final = "for mcp the tool to call, by its name at the server"
 """What the key `tool` is besides, in version 2."""
 SHELLS: Final = frozenset("shell sh bash zsh dash ksh fish csh tcsh powershell pwsh cmd batch rbash ash mksh".split())
 _APPROVAL_RULES: Final = {"approved_by": "TG143", "approved_utc": "TG144"}
+# The key that only an approval writes, where the person chose.
 _CHOICE: Final = "deliver"
-"""The key that only an approval writes, where the person chose."""
 _LANGUAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+#_/-]{0,63}")
 
 

@@ -18,33 +18,12 @@ _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
-_LOCAL_ENDINGS = (
-    "localhost",
-    "local",
-    "localdomain",
-    "internal",
-    "intranet",
-    "private",
-    "lan",
-    "home",
-    "corp",
-    "mail",
-    "arpa",
-    "invalid",
-    "test",
-    "onion",
-    "localtest.me",
-    "lvh.me",
-    "vcap.me",
-    "nip.io",
-    "sslip.io",
-    "xip.io",
+# Names that are private, reserved (RFC 6761, 6762, 8375) or resolve to an address written in the name.
+_LOCAL_NAMES = frozenset(
+    "localhost local localdomain internal intranet private lan home corp mail arpa invalid test onion localtest.me "
+    "lvh.me vcap.me nip.io sslip.io xip.io".split()
 )
-"""Names that are private, reserved (RFC 6761, 6762, 8375) or resolve to an address written in the name."""
-
-
-_LOCAL_NAMES = frozenset(_LOCAL_ENDINGS)
-_BELOW_LOCAL = tuple("." + ending for ending in _LOCAL_ENDINGS)
+_BELOW_LOCAL = tuple(f".{name}" for name in _LOCAL_NAMES)
 
 
 class HostError(ValueError):
@@ -84,7 +63,7 @@ def read_host(text: str) -> str:
 
 
 def is_local_name(text: str) -> bool:
-    """Whether a lower-case name without a final dot is local, reserved, or bears an address (room H reads it too)."""
+    """Whether a lower-case name without a final dot is local, reserved, or bears an address."""
     return "." not in text or text in _LOCAL_NAMES or text.endswith(_BELOW_LOCAL)
 
 

@@ -147,9 +147,7 @@ def effective_risk(request: Request, exposure: Exposure) -> Risk:
 
 
 def risk_reasons(request: Request, exposure: Exposure) -> list[tuple[Risk, str]]:
-    """Everything that raises a request's risk above low, whatever it declares: the level, and the reasons in
-    our words.
-    """
+    """What raises a request's risk above low, whatever it declares: the level, and why, in our words."""
     reasons: tuple[tuple[Risk, bool, str], ...] = (
         ("high", bool(exposure.opaque and exposure.reach), "code that is not on the screen can reach out"),
         ("high", request.unusual_program, "nobody here vouches for the program"),

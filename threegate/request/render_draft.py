@@ -16,13 +16,13 @@ from typing import Any
 from threegate.core import limits
 from threegate.request.action import Action
 from threegate.request.backend import BACKENDS
-from threegate.request.model import NetworkTarget, Request
+from threegate.request.model import Request
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*(?: [A-Za-z0-9._-]+)*")
+# Words that some YAML reader takes for something else than text; quoted, they are text to every reader.
 _NO_STRINGS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-"""Words that some YAML reader takes for no text; quoted, they are text to every reader."""
+# The keys of an action that are not written as a `scalar`.
 _KEY_FORMS = {"server": "{}", "manifest_sha256": '"{}"'}
-"""The keys of an action that are not written as a `scalar`."""
 
 
 def render_request(request: Request) -> bytes:
@@ -107,7 +107,7 @@ def _front_matter(request: Request) -> Iterator[str]:
     if request.workdir != "/in":
         yield f"workdir: {request.workdir}"
     yield from _list("outputs_expected", [_output(item) for item in request.outputs])
-    yield from _list("network_allowlist", [[scalar(_target(item))] for item in request.network_allowlist])
+    yield from _list("network_allowlist", [[scalar(f"{item.host}:{item.port}")] for item in request.network_allowlist])
     yield from _list("constraints", [[scalar(item)] for item in request.constraints])
     yield from _optional("session_id", request.session_id)
     yield from _optional("tool", request.action.tool_key(request.tool))
@@ -130,10 +130,6 @@ def _input(item: Any) -> list[str]:
 def _output(item: Any) -> list[str]:
     lines = [f"path: {scalar(item.path)}"]
     return [*lines, f"description: {scalar(item.description)}"] if item.description else lines
-
-
-def _target(item: NetworkTarget) -> str:
-    return f"{item.host}:{item.port}"
 
 
 def _optional(name: str, value: str | None) -> Iterator[str]:

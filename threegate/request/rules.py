@@ -58,11 +58,12 @@ def _read(table: str) -> Iterator[Rule]:
             example = example.replace(f"{{{name}}}", text)
         return _REPEATED.sub(lambda match: match[1] * int(match[2]), example)
 
-    for rule_id, said in data.items():
+    for rule_id, named in data.items():
+        ((name, said),) = named.items()
         item = common | said
         for kind in ("accepted", "refused"):
             item[kind] = tuple(map(written_out, item[kind]))
-        yield Rule(rule_id, **item)
+        yield Rule(rule_id, name, **item)
 
 
 _ALL: Final = {

@@ -36,6 +36,7 @@ def request_schema() -> dict[str, Any]:
 def request_schema_2() -> dict[str, Any]:
     """The front matter of a tool request of version 2: one branch for each backend that has it."""
     newer = {name: rules for name, rules in BACKENDS.items() if rules.version == "2"}
+    newer_keys = [key.name for key in KEYS.values() if key.versions == "2"]
     required = [key.name for key in _keys("2") if key.required]
     schema = {
         "type": "object",
@@ -53,7 +54,8 @@ def request_schema_2() -> dict[str, Any]:
                     "backend": {"const": name},
                     **({} if rules.network else {"network": {"const": "none"}}),
                     **rules.lists,
-                    **_keys_of_others(name),
+                    # What only another backend has.
+                    **{key: False for key in newer_keys if key not in (*rules.keys, *rules.optional)},
                 },
                 "required": [*rules.keys, *(name for name, item in rules.lists.items() if item.get("minItems"))],
             }
@@ -61,12 +63,6 @@ def request_schema_2() -> dict[str, Any]:
         ],
     }
     return published("tool-request-2", "ThreeGate tool request of version 2, front matter", schema)
-
-
-def _keys_of_others(name: str) -> dict[str, Any]:
-    """The keys of version 2 that another backend needs: none of them is in a request of this one."""
-    own = (*BACKENDS[name].keys, *BACKENDS[name].optional)
-    return {key.name: False for key in KEYS.values() if key.versions == "2" and key.name not in own}
 
 
 def _keys(version: str) -> list[Key]:

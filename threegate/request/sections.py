@@ -199,24 +199,24 @@ def _check_blocks(
 
 _BACKQUOTED = re.compile(r"`([^`]+)`(?:[ \t]+(.*))?", re.DOTALL)
 _HASH = re.compile(r"\bsha[-_]?256(?![0-9A-Za-z])", re.IGNORECASE)
+# A hash and its name, however people write it: `sha256:…`, `(sha256: …)`, `SHA-256 = `…` `.
 _HASH_VALUE = re.compile(r"\bsha[-_]?256[ \t:=`'\"*()]{1,8}([0-9a-f]{64})(?![0-9A-Za-z])", re.IGNORECASE)
-"""A hash and its name, however people write it: ``sha256:…``, ``(sha256: …)``, ``SHA-256 = `…` ``."""
+# A label however it is dressed up (bullet, number, quote, bold): two of a kind are an error in any dress.
 _LABEL = re.compile(
     r"[^A-Za-z]{0,40}(risk level|justification|data sensitivity|network rationale)"
     r"[ \t*_`]{0,8}:[ \t]*(?:\*\*|__)?[ \t]*(.*)",
     re.IGNORECASE,
 )
-"""A label however it is dressed up (bullet, number, quote, bold): two of a kind are an error in any dress."""
 _WORDS = {
     "risk level": ("low", "medium", "high"),
     "data sensitivity": ("public", "internal", "confidential"),
 }
+# Words that give no reason, however they are put together: "none needed", "n/a", "the network is required".
 _SAYS_NOTHING = frozenset(
     "a access an and any applicable be here is it its known n na necessary need needed needs network nil no none not "
     "nothing null of ok reason required requires so that the there this to tbd tbc todo unknown unspecified use used "
     "uses yes".split()
 )
-"""Words that give no reason, however they are put together: "none needed", "n/a", "the network is required"."""
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -238,6 +238,7 @@ class ListedFile:
     line: int
 
 
+# What is no plain text, as a message names it.
 _BLOCKS = {
     "fence": "a code fence",
     "code_block": "an indented block",
@@ -246,13 +247,12 @@ _BLOCKS = {
     "blockquote_open": "a quote",
     "html_block": "HTML",
 }
-"""What is no plain text, as a message names it."""
+# The blocks of a list of one level, with how deep they are. In an item may be one paragraph.
 _PLAIN_LIST = {
     (f"{block}_{end}", level)
     for level, block in enumerate(("bullet_list", "list_item", "paragraph"))
     for end in ("open", "close")
 } | {("inline", 3)}
-"""The blocks of a list of one level, with how deep they are. In an item may be one paragraph."""
 
 
 def read_command_line(section: BodySection, findings: Findings) -> Piece | None:

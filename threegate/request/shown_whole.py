@@ -23,15 +23,15 @@ from threegate.request.tar_reader import TarEntry, TarError, read_tar
 OpenInput = Callable[[InputFile], BinaryIO]
 """Gives our copy of an input, open for reading. Raises OSError."""
 
+# The record that ends a zip archive. Interpreters run the zip, whatever precedes it.
 _ZIP_END: Final = b"PK\x05\x06"
-"""The record that ends a zip archive. Interpreters run the zip, whatever precedes it."""
+# It and the longest comment that may follow it, in bytes.
 _ZIP_TAIL: Final = 65_557
-"""It and the longest comment that may follow it, in bytes."""
 _TEXT_HEAD: Final = 512
+# The bytes that a name in the list of a tar takes besides itself.
 _ROW: Final = 16
-"""The bytes that a name in the list of a tar takes besides itself."""
+# A line that makes Python read a file in another encoding (PEP 263): then it means something else than is shown.
 _CODING: Final = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-"""A line that makes Python read a file in another encoding (PEP 263): then it means something else than is shown."""
 _ENCODINGS: Final = ("utf-8", "utf8", "ascii", "us-ascii")
 
 

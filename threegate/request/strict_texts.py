@@ -17,16 +17,16 @@ from threegate.core import limits
 from threegate.core.json_operators import BUILDERS, BadPattern, Test, compile_pattern
 from threegate.request.characters import has_hidden
 
+# The part of an e-mail address before the @. Quotes, comments and routes (`%`, `!`) are read differently.
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9_+=-]+(?:\.[A-Za-z0-9_+=-]+)*")
-"""The part of an e-mail address before the @. Quotes, comments and routes (``%``, ``!``) are read differently."""
 _LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NUMERIC: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
 _PORT_MAX: Final = 65535
 _SCHEME_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _URL: Final = re.compile(r"(https?|wss?)://([^/?#]+)(?:[/?#].*)?", re.IGNORECASE | re.ASCII)
+# Parts of a path that some readers take for something else than characters of a name.
 _UNJUDGED: Final = ("\\", "%", "//", "$")
-"""Parts of a path that some readers take for something else than characters of a name."""
 _WILDCARDS: Final = re.compile(r"(\*\*|\*|\?)")
 _WILDCARD_PATTERNS: Final = {"**": ".+", "*": "[^/]+", "?": "[^/]"}
 

@@ -1,5 +1,4 @@
-"""The one reader of tar archives: for what the screens list, what an approval refuses, what is unpacked for a
-run, and what an engine delivers from one.
+"""The one reader of tar archives: for screens, approvals, what is unpacked for a run, and what an engine delivers.
 
 Invariant: an entry returned by `read_tar` is a regular file or a folder with a relative path of ordinary
 segments, each path once and never both a file and a folder; its bytes are inside the archive and count
@@ -62,8 +61,7 @@ class TarHeader:
 
 
 def read_headers(source: BinaryIO, most: int) -> Iterator[TarHeader]:
-    """Every entry of an archive, links and special files included, for a caller that judges each entry
-    itself.
+    """Every entry of an archive, links and special files included, for a caller that judges each one itself.
 
     Raises TarError for the malformed archives that `read_tar` refuses: checksums, sizes, attributes, a cut, a
     missing end. `most` limits the headers.
@@ -110,11 +108,15 @@ class _Reader:
             if header.kind == _LINK and self._change_set:
                 self._link(header)
                 continue
-            if header.kind != FOLDER and header.kind not in FILES:
+            folder = header.kind == FOLDER
+            if not folder and header.kind not in FILES:
                 raise self._wrong(
                     "is a link, a device, sparse or another special file; only files and folders are unpacked"
                 )
-            self._entry(header)
+            if folder and header.size:
+                raise self._wrong("is a folder with a size")
+            if path := self._path(self._text(header.name), folder):
+                self._take(TarEntry(path, folder, header.size, 0 if folder else header.offset, header.mode))
         return tuple(self._taken.values())
 
     def headers(self, most: int) -> Iterator[TarHeader]:
@@ -219,20 +221,12 @@ class _Reader:
                 name = above + b"/" + name
         return name
 
-    def _entry(self, header: TarHeader) -> None:
-        folder = header.kind == FOLDER
-        if folder and header.size:
-            raise self._wrong("is a folder with a size")
-        path = self._path(self._text(header.name), folder)
-        if path:
-            self._take(TarEntry(path, folder, header.size, 0 if folder else header.offset, header.mode))
-
     def _link(self, header: TarHeader) -> None:
         target = self._text(header.link)
         path = self._path(self._text(header.name), False)
         if header.size or not target or len(header.link) > limits.TAR_PATH_BYTES:
             raise self._wrong(f"is a link with a size, or without a target of at most {limits.TAR_PATH_BYTES} bytes")
-        if has_hidden(target) or "\n" in target or "\t" in target or "\\" in target:
+        if _is_odd(target):
             raise self._wrong("is a link to a name with hidden characters or backslashes")
         self._take(TarEntry(path, False, mode=header.mode, link=target))
 
@@ -260,7 +254,7 @@ class _Reader:
             raise self._wrong(
                 f"has a path of more than {limits.TAR_PATH_BYTES} bytes, or a name of more than {limits.TAR_NAME_BYTES}"
             )
-        if has_hidden(name) or "\n" in name or "\t" in name or "\\" in name:
+        if _is_odd(name):
             raise self._wrong("has a name with hidden characters or backslashes")
         return name
 
@@ -278,6 +272,10 @@ class _Reader:
         self._bytes += entry.size
         if self._bytes > limits.TAR_BYTES or len(taken) > limits.TAR_ENTRIES:
             raise TarError(f"unpacks to more than {limits.TAR_BYTES} bytes or {limits.TAR_ENTRIES} entries")
+
+
+def _is_odd(name: str) -> bool:
+    return has_hidden(name) or "\n" in name or "\t" in name or "\\" in name
 
 
 def _octal(field: bytes) -> int | None:

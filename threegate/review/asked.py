@@ -113,9 +113,7 @@ class AskedReader:
         )
 
     def _settings_now(self) -> Settings:
-        """The settings, read again when their file changes; that also discards facts read under the old
-        settings. Raises InvalidInput, OSError.
-        """
+        """The settings; facts that were read under older ones are forgotten. Raises InvalidInput, OSError."""
         identity = _identity(self._workspace.settings_file.lstat())
         if (known := self._settings)[0] == identity and known[1] is not None:
             return known[1]

@@ -380,9 +380,7 @@ WORDS: Final[dict[str, str]] = {
 
 
 def description(code: str) -> str:
-    """The sentence for a code or a route, or an empty string. If a code has several meanings, a reason comes
-    before a state.
-    """
+    """The sentence for a code or a route, a reason before a state; empty if there is none."""
     for table in (APPROVAL, REASONS, AANA, OTHERS, WORKER, PROPOSALS, ROUTES, STATUSES, STATES):
         if code in table:
             return _sentence(table[code])

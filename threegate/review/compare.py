@@ -27,8 +27,8 @@ from threegate.review.draft_sources import place_of
 from threegate.review.show import show_request
 
 _BYTES = frozenset(("data", "sha256", "file_name", "stage"))
+# Fields that differ between any two requests, and are not compared.
 _OWN = frozenset(("request_id", "created_utc", "approved_by", "approved_utc"))
-"""Fields that differ between any two requests, and are not compared."""
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
 
 
@@ -51,9 +51,7 @@ class Comparison:
 
 
 def compare(workspace: Workspace, first: str, second: str = "") -> Comparison:
-    """Compare two requests; given only one, compare the last finished one with the same slug against it.
-    Raises InvalidInput.
-    """
+    """Compare two requests, or one with the last finished one that has its slug. Raises InvalidInput."""
     after = _path(workspace, second or first)
     before = _path(workspace, first) if second else _last_finished(workspace, after)
     settings = workspace.load_settings().request
@@ -62,9 +60,7 @@ def compare(workspace: Workspace, first: str, second: str = "") -> Comparison:
 
 
 def compare_with_last(workspace: Workspace, path: Path, request: Request) -> Comparison | None:
-    """Compare a request, read from `path`, with the last approved one of its shape, ignoring what always
-    differs.
-
+    """Compare a request, read from `path`, with the last approved one of its shape, ignoring what always differs.
     None if there was none.
     """
     last = _last_of_shape(workspace, request)
@@ -75,17 +71,13 @@ def compare_with_last(workspace: Workspace, path: Path, request: Request) -> Com
 
 
 def _compare(workspace: Workspace, before: Path, old: Request, after: Path, new: Request) -> Comparison:
-    found = [
-        RequestDifference(name, _text(_values(old).get(name)), _text(_values(new).get(name)))
-        for name in _differing(old, new)
-    ]
+    was, becomes = _values(old), _values(new)
+    found = [RequestDifference(name, _text(was.get(name)), _text(becomes.get(name))) for name in _differing(old, new)]
     return Comparison(before, after, (*found, *_inputs(workspace, before, old, after, new)))
 
 
 def differs_from_last(workspace: Workspace, request: Request) -> str | None:
-    """The differences from the last approved request of the same shape, in one line; None if there was
-    none.
-    """
+    """The differences from the last approved request of the same shape, in one line; None if there was none."""
     last = _last_of_shape(workspace, request)
     if last is None:
         return None
@@ -95,10 +87,8 @@ def differs_from_last(workspace: Workspace, request: Request) -> str | None:
 
 
 def _last_of_shape(workspace: Workspace, request: Request) -> tuple[Path, Request] | None:
-    """The last approved request of the same shape, and its file; None if there was none.
-
-    Requests have the same shape if requester, backend, tool and program are the same. The newest
-    COMPARED_REQUESTS are searched.
+    """The last approved request with the same requester, backend, tool and program, and its file; None if there is
+    none among the newest COMPARED_REQUESTS.
     """
     settings = workspace.load_settings().request
     there: list[tuple[int, Path]] = []
@@ -145,16 +135,16 @@ def _path(workspace: Workspace, which: str) -> Path:
 
 
 def _last_finished(workspace: Workspace, path: Path) -> Path:
-    match = _SLUG.fullmatch(path.name)
-    slug = match[1] if match else ""
-    same = [
-        candidate
-        for candidate in workspace.finished.glob("TR-*.md")
-        if candidate != path and (found := _SLUG.fullmatch(candidate.name)) and found[1] == slug
-    ]
+    slug = _slug(path)
+    same = [other for other in workspace.finished.glob("TR-*.md") if other != path and slug and _slug(other) == slug]
     if not same:
         raise InvalidInput(f"{path.name}: no finished request has its slug; name the one to compare with")
-    return max(same, key=lambda candidate: candidate.name)
+    return max(same, key=lambda other: other.name)
+
+
+def _slug(path: Path) -> str:
+    match = _SLUG.fullmatch(path.name)
+    return match[1] if match else ""
 
 
 def _read(settings: RequestSettings, path: Path) -> Request:
@@ -184,12 +174,10 @@ def _inputs(workspace: Workspace, before: Path, old: Request, after: Path, new: 
         earlier = digests.get(item.name)
         if earlier is None or earlier == item.sha256:
             continue
-        sides = (
-            _content(workspace, before, item.name, earlier),
-            _content(workspace, after, item.name, item.sha256),
-        )
-        if sides[0] is not None and sides[1] is not None:
-            yield RequestDifference(f"content of {item.name}", sides[0], sides[1])
+        was = _content(workspace, before, item.name, earlier)
+        becomes = _content(workspace, after, item.name, item.sha256)
+        if was is not None and becomes is not None:
+            yield RequestDifference(f"content of {item.name}", was, becomes)
 
 
 def _content(workspace: Workspace, request: Path, name: str, sha256: str) -> str | None:

@@ -26,7 +26,7 @@ from threegate.launch.approved_file import Approved, Unrunnable, facts_of_approv
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import batch_place
 from threegate.review.compare import differs_from_last
-from threegate.review.draft_group import Group, why_alone
+from threegate.review.group_screen import Group, why_alone
 from threegate.review.input_copies import InputCopy
 from threegate.review.reviewed_draft import Draft, ReviewedDraft, assess_on_trial, refuse_bad_clock
 from threegate.trail import moves, payloads
@@ -79,11 +79,10 @@ def verify_approval(context: Context, path: Path) -> list[Check]:
 
 @contextmanager
 def open_waiting(context: Context, path: Path) -> Iterator[tuple[Approved, ReviewedDraft]]:
-    """A waiting request with everything known about it, for the screen that its first approver saw. Raises
-    InvalidInput, Refused.
+    """A waiting request with everything known about it, for the screen that its first approver saw.
 
-    Nothing is copied, because the pinned inputs are copies. They are hashed here, and again when they are
-    staged.
+    Raises InvalidInput, Refused. Nothing is copied, because the pinned inputs are copies. They are hashed here, and
+    again when they are staged.
     """
     approved = read_waiting(context, path)
     if approved.path.parent != context.workspace.approved:
@@ -96,8 +95,7 @@ def open_waiting(context: Context, path: Path) -> Iterator[tuple[Approved, Revie
 
 
 def waiting_group(context: Context, path: Path, name: str) -> tuple[list[Approved], Group]:
-    """The waiting requests of the same batch as `path`, which comes first, for `name` to sign, and for the
-    screen of a group.
+    """The waiting requests of the batch of `path`, which comes first, for `name` to sign, and for a group's screen.
 
     Raises InvalidInput if there is no other one, whatever `open_waiting` raises for the first, TrailError.
     """
@@ -137,11 +135,7 @@ def waiting_group(context: Context, path: Path, name: str) -> tuple[list[Approve
 
 
 def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
-    """What is known about a waiting request; its pinned inputs are identified by their digests and not hashed
-    here.
-
-    `approved` was returned by `read_waiting`.
-    """
+    """What is known about a waiting request that `read_waiting` read. Its pinned inputs are not hashed here."""
     request, job = approved.request, approved.job
     copies = tuple(
         InputCopy(item.name, item.sha256, item.size, context.workspace.inputs / item.sha256) for item in job.inputs
@@ -172,26 +166,17 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
 def countersign(
     context: Context, approved: Approved, name: str, key: Path, *, reading: Reading | None = None
 ) -> Countersigned:
-    """Sign the approval as a further operator and store the signature next to it.
-
-    Raises Refused with a reason code if the approval or this signature would not count, InvalidInput,
-    TrailError.
+    """Sign the approval as a further operator and store the signature next to it. Raises Refused if the approval or
+    this signature would not count, InvalidInput, TrailError.
     """
     (done,) = countersign_all(context, [approved], name, key, reading=reading)
     return done
 
 
 def countersign_all(
-    context: Context,
-    waiting: Sequence[Approved],
-    name: str,
-    key: Path,
-    *,
-    reading: Reading | None = None,
+    context: Context, waiting: Sequence[Approved], name: str, key: Path, *, reading: Reading | None = None
 ) -> Iterator[Countersigned]:
-    """Sign all these approvals with one signature and store it next to each in turn. Raises the same as
-    `countersign`.
-    """
+    """Sign all these approvals with one signature, and store it next to each in turn. Raises as `countersign`."""
     approvals = [_approval(context, approved, name) for approved in waiting]
     first, *others = (approval.approval_sha256 for approval in approvals)
     now = max(_now(context, approval) for approval in approvals)
@@ -203,9 +188,7 @@ def countersign_all(
 
 
 def _approval(context: Context, approved: Approved, name: str) -> SignedApproval:
-    """The approval that `name` is about to countersign. Raises Refused if it is not valid or they have
-    already signed.
-    """
+    """The approval that `name` is about to countersign. Raises Refused if it is not valid, or `name` signed already."""
     if approved.signature is None:
         raise Refused("signature_missing", f"{approved.path.name}: no approval to countersign")
     for check in launch_checks(facts_now(context, approved)):
@@ -214,10 +197,8 @@ def _approval(context: Context, approved: Approved, name: str) -> SignedApproval
     try:
         approval = SignedApproval.parse(approved.signature, approved.request_id)
     except MalformedError:
-        raise Refused(
-            "signature_missing",
-            f"{approved.path.name}: runs under a grant; there is no approval to countersign",
-        ) from None
+        message = f"{approved.path.name}: runs under a grant; there is no approval to countersign"
+        raise Refused("signature_missing", message) from None
     if name == approval.statement.approved_by or name in approved.countersignatures:
         raise Refused("replayed", f"{name} has already signed; another operator must sign")
     return approval
@@ -231,9 +212,7 @@ def _add(
     signed: bytes,
     reading: Reading | None,
 ) -> Countersigned:
-    """Check the signature under the trail's lock, record it in the trail, and store it next to the
-    approval.
-    """
+    """Check the signature under the trail's lock, record it in the trail, and store it next to the approval."""
     name = word.countersigned_by
     with context.trail.locked() as held:
         refuse_bad_clock(held)

@@ -132,9 +132,7 @@ SOURCES: Final = Place[DraftSource]("source")
 def placed_drafts(
     workspace: Workspace, wanted: Callable[[PlacedDraft], bool] = lambda draft: True
 ) -> list[PlacedDraft]:
-    """The wanted ones of the plugins that are on. Nothing is imported of a plugin that keeps nothing in this
-    workspace.
-    """
+    """The wanted drafts of plugins that are on. What keeps nothing in this workspace is not imported."""
     found = [
         (plugin.name, draft)
         for plugin in SOURCES.plugins()

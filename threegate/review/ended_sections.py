@@ -7,7 +7,7 @@ headings and notes are ours, as in review_sections.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from threegate.approval.shown.request_sections import action_texts, exposure_items, read_all
 from threegate.approval.statement import format_utc
@@ -20,26 +20,22 @@ from threegate.trail.payloads import Approved, Cleared, Countersigned, End, unde
 
 
 def ended_sections(report: Report, history: RequestHistory | None, facts: ResultFacts | None) -> Iterator[Section]:
-    """The sections that are not empty. `history` and `facts` are None if the trail has nothing about this
-    file.
-    """
-    for title, items in _parts(report, history, facts):
-        if items:
-            yield Section(title, tuple(items))
-
-
-def _parts(
-    report: Report, history: RequestHistory | None, facts: ResultFacts | None
-) -> Iterator[tuple[str, list[Item]]]:
+    """The sections that are not empty. `history` and `facts` are None if the trail has nothing about this file."""
     request = report.request
-    yield "REQUEST", [Field("file", report.path)]
-    yield "HOW IT ENDED", list(_end(history, facts))
-    yield "WHO APPROVED", list(_approval(history))
-    yield "WHAT THE JUDGEMENT SAID", list(_judgement(history))
-    yield "WHAT WAS ASKED FOR", [*_exposed(report), *_asked(request)] if request else []
-    yield "WHAT THE SANDBOX ENFORCED", list(_enforced(facts)) if facts else []
-    yield "WHAT CAME OUT", list(_outputs(facts)) if facts else []
-    yield "WHAT THE REQUEST SAYS ABOUT ITSELF", list(_own_words(request)) if request else []
+    exposed = exposure_items(report.exposure) if report.exposure is not None else ()
+    parts: tuple[tuple[str, Iterable[Item]], ...] = (
+        ("REQUEST", [Field("file", report.path)]),
+        ("HOW IT ENDED", _end(history, facts)),
+        ("WHO APPROVED", _approval(history)),
+        ("WHAT THE JUDGEMENT SAID", _judgement(history)),
+        ("WHAT WAS ASKED FOR", (*exposed, *_asked(request)) if request else ()),
+        ("WHAT THE SANDBOX ENFORCED", _enforced(facts) if facts else ()),
+        ("WHAT CAME OUT", _outputs(facts) if facts else ()),
+        ("WHAT THE REQUEST SAYS ABOUT ITSELF", _own_words(request) if request else ()),
+    )
+    for title, items in parts:
+        if shown := tuple(items):
+            yield Section(title, shown)
 
 
 def _own_words(request: Request) -> Iterator[Item]:
@@ -118,11 +114,6 @@ def _judgement(history: RequestHistory | None) -> Iterator[Item]:
                 yield Field("at", reason.path)
 
 
-def _exposed(report: Report) -> Iterator[Item]:
-    if report.exposure is not None:
-        yield from exposure_items(report.exposure)
-
-
 def _asked(request: Request) -> Iterator[Item]:
     yield Fact("backend", request.backend)
     yield from action_texts(request.action, LIMIT)
@@ -134,10 +125,7 @@ def _asked(request: Request) -> Iterator[Item]:
     if request.signature_needed:
         yield Fact("limits", f"{request.time_limit_sec} s")
         return
-    yield Fact(
-        "limits",
-        f"{request.cpu_limit} cores, {request.memory_limit_mb} MiB, {request.time_limit_sec} s",
-    )
+    yield Fact("limits", f"{request.cpu_limit} cores, {request.memory_limit_mb} MiB, {request.time_limit_sec} s")
 
 
 def _enforced(facts: ResultFacts) -> Iterator[Item]:

@@ -17,8 +17,8 @@ from threegate.review.show import Shown
 from threegate.review.status import Line, RequestEntry, folder_name, line_of
 
 _LOST_SECONDS = 5.0
+# How long a file that has ended is asked how: the daemon writes its verdict just after it has moved the file.
 _END_SECONDS = 2.0
-"""How long a file that has ended is asked how: the daemon writes its verdict just after it has moved the file."""
 
 
 def follow(workspace: Workspace, request: Shown, *, every: float = limits.LIVE_SECONDS) -> Iterator[Line]:
@@ -52,9 +52,7 @@ def follow(workspace: Workspace, request: Shown, *, every: float = limits.LIVE_S
 
 
 def _line(workspace: Workspace, name: str, draft: Path) -> Line | None:
-    """Its line, or None while it is between two folders. Later folders are tried first, since a request never
-    moves back.
-    """
+    """Its line, or None while it is between two folders: the last folders first, since it never moves back."""
     for folder in (*map(workspace.state_folder, reversed(STATES)), draft):
         try:
             return line_of(workspace, RequestEntry.of(folder_name(workspace, folder), folder / name))

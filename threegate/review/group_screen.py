@@ -1,13 +1,14 @@
-"""The screen of a group: one full draft, and a table of the differences between it and the others, outliers
-first.
+"""Requests that are decided on together, and their screen: one in full, and a table of what differs in the others.
 
-Invariant: the table shows every differing value in full, for each draft, in the short form of the screen too;
-whatever is not in the table is the same as in the full draft (group_shape.py), except for digests of what is.
+Invariant: opened requests are compared, never listings, and one whose difference the table cannot show is left out. The
+table shows every differing value in full, for each draft, in the short form of the screen too; whatever is not in it
+is the same as in the full draft (group_shape.py), except for digests of what is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from threegate.approval.shown.escaped_lines import WIDTH, render_sections
@@ -17,13 +18,54 @@ from threegate.core import limits
 from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section
 from threegate.core.settings import Settings
 from threegate.request.shown_whole import why_not_plain
-from threegate.review.group_shape import VaryingValue, differing, outliers_first, values_of
+from threegate.review.group_shape import VaryingValue, differing, job_shape, outliers_first, shape_of, values_of
 from threegate.review.input_copies import InputCopy
 from threegate.review.review_sections import review_sections
-from threegate.review.reviewed_draft import ReviewedDraft
+from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
 
+# As a limit of lines: none is left out.
 _ALL: Final = 1 << 30
-"""As a limit of lines: none is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Requests of one shape; the first is shown in full."""
+
+    members: tuple[ReviewedDraft, ...]
+    left_out: tuple[tuple[str, str], ...]
+    """File name and reason for each request that must be decided on alone."""
+
+
+def why_alone(first: ReviewedDraft, member: ReviewedDraft) -> str:
+    """Why a request cannot be decided on together with the first one, in our words; empty if it can.
+
+    Raises Refused if it could not run, OSError.
+    """
+    refuse_judged(member)
+    if member.job.action.stateful:
+        return "its server is stateful, so each call is signed with the calls before it"
+    same = (
+        shape_of(member.request, member.owner) == shape_of(first.request, first.owner)
+        and member.run == first.run
+        and job_shape(member.job) == job_shape(first.job)
+    )
+    if not same:
+        return "it means something else in a part that may not differ"
+    if _told_beside(member) != _told_beside(first):
+        return "its screen has warnings or a judgement of its own"
+    by_name = {copy.name: copy for copy in first.inputs}
+    for copy in member.inputs:
+        before = by_name[copy.name]
+        if copy.sha256 != before.sha256 and not (in_table(before) and in_table(copy)):
+            return f"an input that differs is no plain text of at most {size_text(limits.GROUP_INPUT_BYTES)}"
+    return ""
+
+
+def _told_beside(member: ReviewedDraft) -> tuple[object, ...]:
+    """What its screen shows beside the signed text, except inputs and the comparison with the last of its shape."""
+    warnings = {(item.rule, item.message) for item in member.report.findings if item.severity == "warning"}
+    assessment = member.assessment
+    return warnings, member.image_has_program, assessment.to_json(), assessment.aana_reasons
 
 
 def render_group(

@@ -24,6 +24,7 @@ from threegate.request.job import Job
 from threegate.request.model import Request, exposure_of
 from threegate.trail.payloads.payload import Owner
 
+# Fields of a request that do not affect its shape, or that are handled separately.
 _SAME: Final[dict[str, Any]] = {
     "file_name": "",
     "data": b"",
@@ -33,19 +34,16 @@ _SAME: Final[dict[str, Any]] = {
     "purpose": "",
     "justification": "",
 }
-"""Fields of a request that do not affect its shape, or that are handled separately."""
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+# Text that is not a path, host, address or markup: ASCII, and a dot only in a number or at the end of a word.
 _TEXT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ,_+%-]|\.(?![A-Za-z0-9])|(?<=[0-9])\.(?=[0-9]))*")
-"""Text that is not a path, host, address or markup: ASCII, and a dot only in a number or at the end of a
-word.
-"""
+# A name that cannot be read as a name and a value; Inputs have no other ones.
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
-"""A name that cannot be read as a name and a value; Inputs have no other ones."""
 _ADDRESS: Final = re.compile(r"[0-9]+(\.[0-9]+){2,}")
+# A value stands out if its deviation from the median is at least this many median deviations.
 _FAR: Final = 3.5
-"""A value stands out if its deviation from the median is at least this many median deviations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +57,10 @@ class VaryingValue:
 
 
 def shape_of(request: Request, owner: Owner | None) -> str | None:
-    """The shape of a draft in 64 hex digits; None for a draft that can be in no group. `owner` is the draft's
-    owner.
-    """
+    """The shape of a draft of this owner, in 64 hex digits; None for a draft that can be in no group."""
     if not request.action.grouped:
         return None
-    template = [*_argument_kinds(request), *_variable_kinds(request)]
+    template = [*_argument_kinds(request), *((path, kind) for path, _, kind in _variables(request))]
     same = replace(
         request,
         **_SAME,
@@ -78,9 +74,7 @@ def shape_of(request: Request, owner: Owner | None) -> str | None:
 
 
 def job_shape(job: Job) -> Job:
-    """A job without the parts that may differ between drafts of a shape; it is the same for the whole
-    group.
-    """
+    """A job without the parts that may differ between drafts of a shape; it is the same for the whole group."""
     inputs = job.inputs
     if BACKENDS[job.backend].data_inputs:
         inputs = tuple(replace(item, sha256="", size=0) for item in inputs)
@@ -88,9 +82,7 @@ def job_shape(job: Job) -> Job:
 
 
 def values_of(request: Request) -> list[VaryingValue]:
-    """Everything that may differ from another draft of the shape, except id, name, time and input files, in a
-    fixed order.
-    """
+    """Everything that may differ from another draft of the shape, but id, name, time and input files, in order."""
     found = [
         VaryingValue("purpose", request.purpose),
         # Tools that write drafts for an agent repeat the purpose here, and it is never empty.
@@ -175,15 +167,9 @@ def _argument_kinds(request: Request) -> list[_Kind]:
     return kinds
 
 
-def _variable_kinds(request: Request) -> list[tuple[_Path, _Kind]]:
-    return [(path, kind) for path, _, kind in _variables(request)]
-
-
 def _variables(request: Request) -> Iterator[tuple[_Path, Any, _Kind]]:
-    """Each entry of Inputs (JSON), or each leaf of a call's arguments, and what it is: a literal, a declared
-    output, or a plain value of some kind.
-
-    The paths of all leaves are the structure: an empty object or list is a leaf.
+    """Each entry of Inputs (JSON), or each leaf of a call's arguments, and what it is: a literal, a declared output, or
+    a plain value of some kind. The paths of all leaves are the structure: an empty object or list is a leaf.
     """
     outputs = [item.path for item in request.outputs]
     for path, item in request.action.values():

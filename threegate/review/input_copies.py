@@ -49,10 +49,8 @@ class InputCopy:
 def copied_inputs(
     workspace: Workspace, places: Mapping[str, Path], inputs: Sequence[InputFile]
 ) -> Iterator[tuple[InputCopy, ...]]:
-    """Copies of all inputs, in order; copies that were not pinned are removed when the block ends.
-
-    `places` maps each name to its file. Raises Refused (input_missing, input_changed), Unavailable if the
-    disk is full.
+    """Copies of all inputs, in order; copies that were not pinned are removed when the block ends. `places` maps each
+    name to its file. Raises Refused (input_missing, input_changed), Unavailable if the disk is full.
     """
     with ExitStack() as kept:
         yield tuple(_copy(workspace, places[item.name], item, kept) for item in inputs)
@@ -62,33 +60,30 @@ def copied_inputs(
 def seen_inputs(
     workspace: Workspace, places: Mapping[str, Path], inputs: Sequence[InputFile]
 ) -> Iterator[tuple[InputCopy, ...]]:
-    """The inputs, hashed in place and not copied: to be shown, never to be signed.
-
-    Nothing is written. Raises Refused (input_missing, input_changed).
+    """The inputs, hashed in place and not copied: to be shown, never to be signed. Nothing is written. Raises Refused
+    (input_missing, input_changed).
     """
-    descriptors: list[int] = []
-    seen: list[InputCopy] = []
-    try:
+    with ExitStack() as kept:
+        seen = []
         for item in inputs:
-            descriptor, shown = _open(workspace, places[item.name], item.name)
-            descriptors.append(descriptor)
             place = places[item.name]
+            descriptor, shown = _open(workspace, place, item.name)
+            kept.callback(os.close, descriptor)
             ours = place.is_relative_to(workspace.tool_exec)  # only our account can replace this file
             path = place if ours else Path(f"/proc/self/fd/{descriptor}")
             sha256, size = _digest_of(descriptor, path), os.fstat(descriptor).st_size
-            if sha256 != item.sha256:
-                raise Refused("input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}")
+            _check_digest(sha256, item, shown)
             seen.append(InputCopy(item.name, sha256, size, path))
         yield tuple(seen)
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
+def _check_digest(sha256: str, item: InputFile, shown: str) -> None:
+    if sha256 != item.sha256:
+        raise Refused("input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}")
+
+
+# Hashes for showing, by everything that changes when the bytes do: a page is requested again and again.
 _DIGESTS: OrderedDict[tuple[int, ...], str] = OrderedDict()
-"""Hashes computed for showing, keyed by everything that changes when the bytes do, because a page is
-requested repeatedly.
-"""
 _DIGESTS_KEPT = 256
 
 
@@ -126,8 +121,7 @@ def _copy(workspace: Workspace, place: Path, item: InputFile, kept: ExitStack) -
         raise Unavailable(f"{temporary}: cannot be written ({error.strerror}); nothing was approved") from None
     finally:
         os.close(source)
-    if sha256 != item.sha256:
-        raise Refused("input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}")
+    _check_digest(sha256, item, shown)
     return InputCopy(item.name, sha256, size, temporary)
 
 

@@ -22,11 +22,11 @@ from threegate.core import limits
 
 CONTEXT: Final = 3
 """Equal lines that a hunk shows before and behind what differs."""
+# Anchors are runs of up to 2**5 lines.
 _DOUBLINGS: Final = 5
-"""Anchors are runs of up to 2**5 lines."""
 
+# Places of two equal lines, the first one's text first.
 _Pair = tuple[int, int]
-"""Places of two equal lines, the first one's text first."""
 
 
 class Piece(NamedTuple):

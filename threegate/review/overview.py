@@ -32,9 +32,7 @@ def entries(workspace: Workspace, group: str) -> list[RequestEntry]:
 
 
 def find_entry(workspace: Workspace, folder: str, key: str) -> RequestEntry | None:
-    """The file of a folder with this key, or None. The key is only compared with existing names; no path is
-    made from `key`.
-    """
+    """The file of a folder with this key, or None. Keys are compared; no path is made from `key`."""
     if not any(folder in _folders(workspace, group) for group in GROUPS):
         return None
     return next((entry for entry in files_in(workspace, folder) if entry.key == key), None)

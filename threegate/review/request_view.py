@@ -67,8 +67,7 @@ def view_request(
     operator: str = SOMEBODY,
     seen: Callable[[ReviewedDraft], None] | None = None,
 ) -> RequestView:
-    """Everything that can be shown of a request file. Raises TrailError; InvalidInput if the file is gone or
-    unreadable.
+    """Everything that can be shown of a request file. Raises TrailError, InvalidInput if the file cannot be read.
 
     `operator` is who would sign. `seen` is called with the very draft that is shown, if it could be approved.
     """
@@ -92,11 +91,7 @@ def _no_request(context: Context, entry: RequestEntry) -> str:
 
 
 def _draft(
-    context: Context,
-    entry: RequestEntry,
-    line: Line,
-    operator: str,
-    seen: Callable[[ReviewedDraft], None] | None,
+    context: Context, entry: RequestEntry, line: Line, operator: str, seen: Callable[[ReviewedDraft], None] | None
 ) -> RequestView:
     draft = read_draft(context.workspace, entry.path)
     try:
@@ -104,12 +99,8 @@ def _draft(
             sections = tuple(review_sections(reviewed, context.policy.settings, operator=operator))
             if seen is not None:
                 seen(reviewed)
-            findings = reviewed.report.findings
-            return RequestView(
-                replace(line, request_id=reviewed.request.request_id, for_whom=WHOM["draft"]),
-                sections,
-                findings,
-            )
+            line = replace(line, request_id=reviewed.request.request_id, for_whom=WHOM["draft"])
+            return RequestView(line, sections, reviewed.report.findings)
     except InvalidDraft as error:
         return RequestView(
             replace(line, request_id=error.report.request_id, state="invalid", for_whom=WHOM["invalid"]),
@@ -146,9 +137,7 @@ def _waiting(context: Context, entry: RequestEntry, line: Line) -> RequestView:
 
 
 def _claimed(context: Context, entry: RequestEntry, line: Line) -> RequestView:
-    """A request that was claimed or stopped: its own words, and what the trail and the record say about
-    it.
-    """
+    """A request that was claimed or stopped: its own words, and what the trail and the record say about it."""
     try:
         data = durable.read_regular(entry.path, max_bytes=limits.REQUEST_BYTES)
     except OSError as error:

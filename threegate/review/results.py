@@ -82,6 +82,5 @@ def list_results(
 
 
 def _short_values(front: str) -> dict[str, str]:
-    """What a row shows, from the lines that we write: a folder has thousands of results, and YAML takes a hundred times
-    as long."""
+    """What a row shows. YAML would take a hundred times as long, and a folder has thousands of results."""
     return {match[1]: match[2] if match[2] is not None else match[3] for match in _LINE.finditer(front)}

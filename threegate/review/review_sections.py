@@ -18,8 +18,8 @@ from threegate.request.backend import BACKENDS
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
 
+# Lines of an input that is not code, on the short screen.
 _PREVIEW: Final = 10
-"""Lines of an input that is not code, on the short screen."""
 
 
 def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: str) -> list[Section]:

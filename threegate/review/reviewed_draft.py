@@ -387,9 +387,7 @@ def missing_program_text(program: str) -> str:
 
 
 def refuse_used(held: LockedTrail, request: Request) -> None:
-    """An id and a file name can be used only once, and nobody approves what nobody here can read. Raises Refused
-    (replayed, unknown_event).
-    """
+    """An id and a file name are used once, in a history that can be read. Raises Refused (replayed, unknown_event)."""
     refuse_unknown_event(held.index.history(request.request_id))
     if held.index.id_used(request.request_id):
         history = held.index.history(request.request_id)

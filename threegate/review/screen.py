@@ -10,8 +10,8 @@ from threegate.review.preview import Preview
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import InvalidDraft, ReviewedDraft
 
+# Lines of one difference that the short form shows.
 _DIFFERENCE = 200
-"""Lines of one difference that the short form shows."""
 
 
 def render_reviewed_draft(

@@ -5,6 +5,7 @@ Invariant: the history comes from the trail, never from the file's own words.
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,9 +54,7 @@ class Shown:
             "purpose": request.purpose if request else None,
             "backend": request.backend if request else None,
             "network": request.network if request else None,
-            "network_allowlist": [f"{target.host}:{target.port}" for target in request.network_allowlist]
-            if request
-            else [],
+            "network_allowlist": [f"{item.host}:{item.port}" for item in request.network_allowlist] if request else [],
             "argv": list(request.action.words) or None if request else None,
             "code": request.action.source if request else None,
             "inputs": [{"name": item.name, "sha256": item.sha256} for item in request.inputs] if request else [],
@@ -97,13 +96,12 @@ def show_request(workspace: Workspace, which: str) -> Shown:
 
 def results_of(workspace: Workspace, request_id: str) -> tuple[Path, ...]:
     """The result files of a request."""
-    return tuple(sorted(workspace.results.glob(f"TS-*-{_literal(request_id)}*.md")))
+    return tuple(sorted(workspace.results.glob(f"TS-*-{glob.escape(request_id)}*.md")))
 
 
 @contextmanager
 def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[InputFile, InputCopy]]:
-    """An input with the digest that the request declares: the pinned file, or before the approval a temporary
-    copy of ours.
+    """An input with the digest that the request declares: the pinned file, or before the approval a temporary copy.
 
     Raises InvalidInput if the request has no such input, Refused (input_missing, input_changed), Unavailable.
     """
@@ -111,25 +109,18 @@ def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[
     item = next((item for item in request.inputs if item.name == name), None) if request else None
     if shown.path is None or item is None:
         raise InvalidInput(f"{shown.request_id}: has no input {name!r}; threegate show lists its inputs")
-    if placed_at(workspace, shown.path) is not None:
-        with seen_inputs(workspace, {name: workspace.inputs / item.sha256}, [item]) as (copy,):
-            yield item, copy
-        return
     here = os.path.realpath(shown.path.parent)
-    for folder in workspace.draft_folders():
-        if here == os.path.realpath(folder):
-            places = {name: workspace.input_place(folder, name, item.sha256)}
-            with copied_inputs(workspace, places, [item]) as (copy,):
-                yield item, copy
-            return
-    with seen_inputs(workspace, {name: workspace.inputs / item.sha256}, [item]) as (copy,):
+    folder = next((folder for folder in workspace.draft_folders() if os.path.realpath(folder) == here), None)
+    if folder is None or placed_at(workspace, shown.path) is not None:
+        opened = seen_inputs(workspace, {name: workspace.inputs / item.sha256}, [item])
+    else:
+        opened = copied_inputs(workspace, {name: workspace.input_place(folder, name, item.sha256)}, [item])
+    with opened as (copy,):
         yield item, copy
 
 
 def as_approved(workspace: Workspace, which: str) -> bytes:
-    """The stored text that the approval of a request covers. Raises InvalidInput if there is none (any
-    more).
-    """
+    """The stored text that the approval of a request covers. Raises InvalidInput if there is none any more."""
     with Trail(workspace).locked() as held:
         index = held.index
     # The id in the trail comes first, because a draft with that name can claim to be any request.
@@ -147,10 +138,6 @@ def as_approved(workspace: Workspace, which: str) -> bytes:
     return text
 
 
-def _literal(text: str) -> str:
-    return "".join(f"[{char}]" if char in "*?[" else char for char in text)
-
-
 def _read(workspace: Workspace, path: Path) -> Report:
     try:
         data = durable.read_regular(place_of(workspace, path), max_bytes=limits.REQUEST_BYTES)
@@ -165,10 +152,6 @@ def _read(workspace: Workspace, path: Path) -> Report:
     )
 
 
-def _folders(workspace: Workspace) -> list[Path]:
-    return [*workspace.draft_folders(), *(workspace.state_folder(state) for state in STATES)]
-
-
 def _find_path(workspace: Workspace, which: str) -> Path | None:
     given = Path(which)
     if given.is_file() and not given.is_symlink():
@@ -181,7 +164,7 @@ def _find_path(workspace: Workspace, which: str) -> Path | None:
     name = given.name if given.name.endswith(".md") else f"{given.name}.md"
     if name != given.name and not is_request_name(name):
         return None  # an id: anyone may put an ID.md into the inbox
-    for folder in reversed(_folders(workspace)):
+    for folder in reversed((*workspace.draft_folders(), *map(workspace.state_folder, STATES))):
         if (folder / name).is_file() and not (folder / name).is_symlink():
             return folder / name
     return None

@@ -32,7 +32,7 @@ from threegate.daemon.recovery import recover
 from threegate.launch.approved_file import Ended, Unrunnable, Waiting, read_approved
 from threegate.launch.context import Context
 from threegate.launch.pipeline import launch
-from threegate.review import draft_group
+from threegate.review import group_screen
 from threegate.review.countersign import verify_approval
 from threegate.review.reviewed_draft import Draft, ReviewedDraft, open_reviewed_draft, read_draft
 
@@ -295,12 +295,12 @@ def test_an_input_that_differs_is_in_the_table_whole_or_its_draft_is_left_out(
 
 def test_a_member_with_a_screen_of_its_own_is_left_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = drafts(bench)
-    real = draft_group._told_beside
+    real = group_screen._told_beside
 
     def told(member: ReviewedDraft) -> tuple[object, ...]:
         return (*real(member), member.request.request_id == "req-b")
 
-    monkeypatch.setattr(draft_group, "_told_beside", told)
+    monkeypatch.setattr(group_screen, "_told_beside", told)
     with open_group(bench.context, read_draft(bench.workspace, paths[0])) as group:
         assert [member.request.request_id for member in group.members] == ["req-a", "req-c"]
         assert [name for name, _ in group.left_out] == [paths[1].name]

@@ -47,16 +47,18 @@ class DataTool:
         return True
 
 
+# `head -5`, `tail -n -2`: a count; no tool of the table takes digits for anything that starts code.
 _NUMBER: Final = re.compile(r"-[0-9]+(?:\.[0-9]+)?[bkKMGT]?")
-"""``head -5``, ``tail -n -2``: a count; no tool of the table takes digits for anything that starts code."""
+# What may precede the name of a data tool.
 _FOLDERS: Final = ("", "/usr/bin/", "/usr/local/bin/")
-"""What may precede the name of a data tool."""
+# What a jq filter loads from other files; else it computes: it starts no program and writes no file.
 _MODULES: Final = re.compile(r"\b(?:import|include|modulemeta)\b")
-"""What a jq filter loads from other files; else it computes: it starts no program and writes no file."""
+# tar takes `host:file` for an archive on another machine and starts rsh for it.
 _ARCHIVE_HOST: Final = ":"
-"""tar takes ``host:file`` for an archive on another machine and starts rsh for it."""
 
 
+# A row: names (with * where their words may be text), short options without a value, those with one, then the long ones
+# and the words that are options as a whole. `any`: every word is text or a harmless switch. A row may go on.
 _TABLE: Final = """\
 # text
 cat AbeEnstTuv - show-all number-nonblank show-ends number squeeze-blank show-tabs show-nonprinting
@@ -153,9 +155,6 @@ date* uR dIrf date utc universal iso-8601 rfc-3339 rfc-email reference file
 seq w fs format separator equal-width
 expr,true,false,sleep,pwd,uname,nproc,printenv any -
 test* any -
-"""
-"""A row: names (with * where their words may be text), short options without a value, those with one, then the long
-ones and the words that are options as a whole. `any`: every word is text or a harmless switch. A row may go on.
 """
 
 

@@ -108,19 +108,19 @@ _URL: Final = re.compile(r"(?i)\b(?!file\b|unix\b|npipe\b|fd\b)[a-z][a-z0-9+.-]{
 _HOME: Final = re.compile(r"~[A-Za-z0-9_-]*(?:/|\Z)|(?:-{1,2}[A-Za-z][\w-]*|of|if)=~[A-Za-z0-9_-]*(?:/|\Z)")
 _BEGINS: Final = r"(?:^|[=,;@\"'\s(\[{<>|])"
 WINDOWS: Final = HostPath("host-path", 0, "a path of Windows")
+# Places of a host that no slash begins, whether something reads them or not: no shell expands a variable here.
 _ELSEWHERE: Final = (
     (re.compile(_BEGINS + r"(?:[A-Za-z]:\\|\\\\[\w.?$-]+\\)"), WINDOWS.shown),
     (re.compile(r"(?:^|[=:,;@\"'\s(\[{<>|])\$[A-Za-z_]\w*/"), "a folder that a variable names"),
 )
-"""Places of a host that no slash begins, whether something reads them or not: no shell expands a variable here."""
 _BEFORE_PATH: Final = re.compile(
     r"(?:^|(?<=[=:,@\"'\s(\[{<>|;])|(?<=\A-[A-Za-z])|(?<=\A-[A-Za-z]{2}))/[^\s\"',;:@()<>|]*"
 )
 _PARENT: Final = re.compile(r"(?:^|[/=:,@\"'\s])\.\.(?=[/\"':,\s]|\Z)|(?:^-[A-Za-z])\.\.(?=/)")
 _ALLOWED: Final = re.compile(r"/(?:in|out|tmp)(?:/.*)?|/dev/null")
 _SLASHES: Final = re.compile(r"/(?:\.?/)+")
+# What most paths of honest requests look like.
 _PLAIN: Final = re.compile(r"(?:--?[A-Za-z][A-Za-z-]*+=)?/(?:in|out|tmp)(?>(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*+)*)/?")
-"""What most paths of honest requests look like."""
 _DELIMITER: Final = re.compile(r"-[A-Za-z]?/|--[a-z-]*(?:delim|separator|sep|ifs|split)[a-z-]*=/|/")
 
 

@@ -72,8 +72,8 @@ INSTALLING: Final[dict[str, frozenset[str]]] = {
 """Programs of which only some words install."""
 INSTALLING_WORDS: Final = frozenset(word for words in INSTALLING.values() for word in words)
 """Without one of these, no program of `INSTALLING` installs."""
+# Names that only a shell can start: no launcher finds such a program, so they are refused as the first word only.
 _BUILTINS: Final = names("exec eval command builtin source . alias coproc cmd")
-"""Names that only a shell can start: no launcher finds such a program, so they are refused as the first word only."""
 _SHELL_LINE: Final = re.compile(
     r"(?:(?:--?[A-Za-z][A-Za-z-]*=)?(?:[^\s=]*/)?(?:mk|tc|c|a|fi|rba)?|-[A-Za-z](?:/\S*/)?)(?:ba|da|z|k)?sh(?:\s|\Z)"
 )
@@ -86,30 +86,17 @@ DEVICES: Final = names(
     ntfs-3g rclone-mount i2cset i2cget flashrom dmidecode usbip mtools udevadm udisksctl gio-mount devlink"""
 )
 
-_PREFIXES: Final[tuple[tuple[str, str], ...]] = (
-    ("ld-linux", "TG312"),
-    ("ld-musl", "TG312"),
-    ("ld.so", "TG312"),
-    ("ld64.so", "TG312"),
-    ("docker-", "TG314"),
-    ("podman-", "TG314"),
-    ("qemu-", "TG314"),
-    ("containerd-", "TG314"),
-    ("kata-", "TG314"),
-    ("lxc-", "TG314"),
-    ("virt-", "TG314"),
-    ("vbox", "TG314"),
-    ("kubectl-", "TG314"),
-    ("apt-", "TG315"),
-    ("mkfs.", "TG316"),
-    ("fsck.", "TG316"),
-    ("mount.", "TG316"),
-    ("umount.", "TG316"),
-    ("mkfs-", "TG316"),
-    ("fusermount", "TG316"),
-)
-_ALL_PREFIXES: Final = ("ld-", *(prefix for prefix, _ in _PREFIXES))
-"""With that of `_LOADER`."""
+_PREFIXES: Final = {
+    prefix: rule
+    for rule, prefixes in {
+        "TG312": "ld-linux ld-musl ld.so ld64.so",
+        "TG314": "docker- podman- qemu- containerd- kata- lxc- virt- vbox kubectl-",
+        "TG315": "apt-",
+        "TG316": "mkfs. fsck. mount. umount. mkfs- fusermount",
+    }.items()
+    for prefix in prefixes.split()
+}
+_ANY_PREFIX: Final = ("ld-", *_PREFIXES)
 _NAME_CHARS: Final = 255  # no file name is longer
 _TABLES: Final[tuple[tuple[frozenset[str], str], ...]] = (
     (SHELLS, "TG312"),
@@ -121,8 +108,6 @@ _TABLES: Final[tuple[tuple[frozenset[str], str], ...]] = (
 _BY_NAME: Final = {name: rule for table, rule in _TABLES for name in table}
 _SUFFIX: Final = re.compile(r"(?:[-_.](?:static|real|distrib|orig|bin|exe|wrapper|dbg)|[-_.]?v?[0-9][0-9.]*[a-z]?)\Z")
 _LOADER: Final = re.compile(r"ld-[0-9.]+\.so")
-_Name = tuple[tuple[str, ...], str | None]
-"""The spellings of a name, and the rule that refuses it."""
 
 
 def base_name(program: str) -> str:
@@ -132,46 +117,35 @@ def base_name(program: str) -> str:
 
 def spellings(program: str) -> tuple[str, ...]:
     """The base name, then the name without suffixes such as versions: ``pip3.11`` gives pip3.11 and pip."""
-    return _read_name(program)[0]
-
-
-def refusal(program: str) -> str | None:
-    """The rule that refuses a program by its name alone, or None."""
-    return _read_name(program)[1]
-
-
-def _read_name(program: str) -> _Name:
-    if len(program) <= _NAME_CHARS:  # what is kept for the next call has a bound
-        return _keep_name(program)
     name = base_name(program)
-    return _keep_name(name) if len(name) <= _NAME_CHARS else ((name,), _refusal((name,)))
+    return _spellings(name) if len(name) <= _NAME_CHARS else (name,)
 
 
-@functools.lru_cache(maxsize=4096)
-def _keep_name(program: str) -> _Name:
-    name = base_name(program)
+@functools.lru_cache(maxsize=4096)  # the words of a line are looked up several times, each with up to three suffixes
+def _spellings(name: str) -> tuple[str, ...]:
     found = [name]
     while (shorter := _SUFFIX.sub("", name)) not in ("", name):
         name = shorter
         found.append(name)
-    return tuple(found), _refusal(tuple(found))
+    return tuple(found)
 
 
-def _refusal(found: tuple[str, ...]) -> str | None:
+def refusal(program: str) -> str | None:
+    """The rule that refuses a program by its name alone, or None."""
+    found = spellings(program)
     for name in found:
         if (rule := _BY_NAME.get(name)) is not None:
             return rule
     name = found[0]
-    if not name.startswith(_ALL_PREFIXES):
+    if not name.startswith(_ANY_PREFIX):  # nearly always
         return None
-    rule = "TG312" if _LOADER.match(name) else None
-    return next((rule for prefix, rule in _PREFIXES if name.startswith(prefix)), rule)
+    loader = "TG312" if _LOADER.match(name) else None
+    return next((rule for prefix, rule in _PREFIXES.items() if name.startswith(prefix)), loader)
 
 
 def started(word: str) -> str | None:
     """The rule that refuses a word as a program that a launcher may start, or None."""
-    found, rule = _read_name(word)
-    return None if found[0] in _BUILTINS else rule
+    return None if base_name(word) in _BUILTINS else refusal(word)
 
 
 def names_shell(word: str) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 from threegate.core.secretscan.scan import mask_secrets
@@ -45,8 +44,8 @@ _KINDS: Final = {
     "TG315": "installs software; use what the sandbox has and send files as inputs",
     "TG316": "mounts or touches devices; none are there",
 }
+# The words are not all of the line.
 _CUT_SHORT: Final = "TG322"
-"""The words are not all of the line."""
 _PATH_RULES: Final = {
     "host-path": ("TG317", "is a path of the host; only /in, /out and /tmp are there"),
     "device": ("TG318", "is a device of the host; only /dev/null is there"),
@@ -76,44 +75,38 @@ def read_argv(argv: Sequence[str], *, programs: Collection[str]) -> ReadCommand:
     return _read(*quoted_words(argv), programs)
 
 
+def _read(words: tuple[Word, ...], problems: tuple[Problem, ...], programs: Collection[str]) -> ReadCommand:
+    if not words or not words[0].value:
+        missing = Problem("TG301", 1, 1, "there is no command; write one line, program and words")
+        return ReadCommand(None, (*problems, missing))
+    found = {problem.rule: problem for problem in problems}
+    if _CUT_SHORT in found:
+        return ReadCommand(None, problems)
+    values = tuple(word.value for word in words)
+    line = " ".join(values)
+    may_name_paths = path_like(line) or MARK.search(line) or any(word.windows for word in words)
+    for rule, word, message in (
+        *_program(words[0], programs),
+        *_started(words, values, line),
+        *(_arguments(words, values) if may_name_paths else ()),
+    ):
+        if rule not in found:
+            found[rule] = Problem(rule, 1, word.column, mask_secrets(message))
+    ordered = tuple(sorted(found.values(), key=lambda problem: (problem.column, problem.rule)))
+    return ReadCommand(values if found.keys() <= WARNINGS else None, ordered, "TG330" in found)
+
+
 def starts_refused(text: str) -> bool:
     """Whether a command line starts what nothing may start (TG312 to TG316)."""
     words, problems = split_words(text)
     if not words or not words[0].value or any(problem.rule == _CUT_SHORT for problem in problems):
         return False
-    values = tuple(map(_VALUE, words))
+    values = tuple(word.value for word in words)
     return refusal(values[0]) is not None or bool(_started(words, values, " ".join(values)))
 
 
-def _read(words: Sequence[Word], problems: tuple[Problem, ...], programs: Collection[str]) -> ReadCommand:
-    if not words or not words[0].value:
-        missing = Problem("TG301", 1, 1, "there is no command; write one line, program and words")
-        return ReadCommand(None, (*problems, missing))
-    found: dict[str, Problem] = {}
-    for problem in problems:
-        found[problem.rule] = problem
-    if _CUT_SHORT in found:
-        return ReadCommand(None, problems)
-    values = tuple(map(_VALUE, words))
-    line = " ".join(values)
-    for rule, word, message in (
-        *_program(words[0], programs),
-        *_started(words, values, line),
-        *(_arguments(words, values) if path_like(line) or MARK.search(line) or any(map(_WINDOWS, words)) else ()),
-    ):
-        if rule not in found:
-            found[rule] = Problem(rule, 1, word.column, mask_secrets(message))
-    if not found:
-        return ReadCommand(values, ())
-    ordered = tuple(sorted(found.values(), key=_BY_PLACE))
-    return ReadCommand(values if found.keys() <= WARNINGS else None, ordered, "TG330" in found)
-
-
-_VALUE: Final = attrgetter("value")
-_WINDOWS: Final = attrgetter("windows")
-_BY_PLACE: Final = attrgetter("column", "rule")
+# A rule, the offending word, the message.
 _Found = tuple[str, Word, str]
-"""A rule, the offending word, the message."""
 
 
 def _program(word: Word, programs: Collection[str]) -> tuple[()] | tuple[_Found]:

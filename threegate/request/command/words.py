@@ -30,8 +30,8 @@ _LINE_END: Final = re.compile(r"[\n\r\0]")
 _DOUBLE_ESCAPE: Final = re.compile(r'\\([$`"\\])')
 _VARIABLE: Final = re.compile(r"\$[A-Za-z_0-9@#?!$]")
 _SUBSTITUTION: Final = re.compile(r"`|\$[({]")
+# Pieces (blanks, quoted parts, single marks) that are read: about what the longest honest line has.
 _TOKENS: Final = 5 * limits.COMMAND_WORDS
-"""Pieces (blanks, quoted parts, single marks) that are read: about what the longest honest line has."""
 _NEEDS_QUOTES: Final = re.compile(r"[^A-Za-z0-9_@%+=:,./-]")
 _REFUSED_IN_QUOTES: Final = re.compile(r"[\n\r\0`]|\$[({]")
 _SHARE: Final = re.compile(r"\\\\[\w.$-]+\\\w")

@@ -21,15 +21,11 @@ from threegate.request.report import Finding, Fix, Report
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings
 
-__all__ = ["MENDED_RULES", "apply_fixes", "propose_fixes"]
-
 MAKERS = {**front_matter_fixes.MAKERS, **body_fixes.MAKERS}
-"""What makes the fixes of each rule."""
-MENDED_RULES = frozenset(MAKERS)
-"""The rules whose findings may have a fix."""
+"""What makes the fixes of each rule that may have some."""
 _LEAK = "TG501"
+# At these the reader stops, so that fixing one may show the next of its kind, elsewhere.
 _STOPPING = frozenset({"TG105", "TG106", "TG108", "TG110", "TG112", "TG113", "TG114"})
-"""At these the reader stops, so that fixing one may show the next of its kind, elsewhere."""
 
 
 def propose_fixes(data: bytes, report: Report, *, settings: RequestSettings, now: datetime) -> tuple[Fix, ...]:
@@ -38,7 +34,7 @@ def propose_fixes(data: bytes, report: Report, *, settings: RequestSettings, now
     Costs a second reading of the file, but nothing if no finding has a fix.
     """
     rules = {finding.rule for finding in report.findings}
-    if not rules & MENDED_RULES or _LEAK in rules:
+    if rules.isdisjoint(MAKERS) or _LEAK in rules:
         return ()
     try:
         return _proposed(data.decode("utf-8"), report, settings, now)
@@ -71,9 +67,7 @@ def _solved(
     settings: RequestSettings,
     now: datetime,
 ) -> frozenset[str]:
-    """The rules whose fixed findings are gone when the file with all fixes is read. None if a secret
-    appeared.
-    """
+    """The rules whose fixed findings are gone when the file with all fixes is read. None if a secret appeared."""
     name = next((fix.text for fix in fixes if fix.op == "rename"), report.path)
     data = apply_fixes(text, fixes).encode("utf-8")
     again = read_request(data, path=name, settings=settings, now=now, stage=report.stage)
@@ -85,11 +79,11 @@ def _solved(
     solved = set()
     for rule, count in Counter(finding.rule for finding in fixed).items():
         if rule in _STOPPING:
-            places = [(rule, _moved(finding.line, fixes)) for finding in fixed if finding.rule == rule]
-            good = left.isdisjoint(places)
+            good = left.isdisjoint((rule, _moved(finding.line, fixes)) for finding in fixed if finding.rule == rule)
         else:
             good = after[rule] <= before[rule] - count
-        solved.update([rule] if good else [])
+        if good:
+            solved.add(rule)
     return frozenset(solved)
 
 

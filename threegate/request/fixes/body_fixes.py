@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from threegate.request.backend import BACKENDS
 from threegate.request.fields import FILE_NAME
 from threegate.request.fixes.edit import Draft
+from threegate.request.fixes.front_matter_fixes import left_out
 from threegate.request.report import Finding, Fix
 
 _LIST_ITEM = re.compile(r"(?:[-*+][ ]+|[0-9]+[.)][ ]+)?`?([^` ]+)`?([ ].*)?")
@@ -45,11 +46,6 @@ def missing_section(draft: Draft, finding: Finding) -> Iterator[Fix]:
     ]
     place = next((at for at, line in enumerate(draft.lines, start=1) if line.rstrip() in later), len(draft.lines) + 1)
     yield Fix(finding.rule, "insert", place, f"## {name}\n\nnone\n")
-
-
-def left_out(draft: Draft, finding: Finding) -> Iterator[Fix]:
-    """A line that only decorates goes."""
-    yield Fix(finding.rule, "delete", finding.line)
 
 
 def command(draft: Draft, finding: Finding) -> Iterator[Fix]:

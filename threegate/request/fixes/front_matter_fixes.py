@@ -25,11 +25,7 @@ _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_ -]*")
 _NAME_TIME = re.compile(r"TR-([0-9]{8})-([0-9]{6})Z-(.*)\.md")
 _HASH = re.compile(r"(.*\bsha256:[ ]*)[\"']?([0-9A-Fa-f]{64})[\"']?([ },].*)?")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
-_WORDS = {
-    "backend": tuple(BACKENDS),
-    "network": ("none", "allowlist"),
-    "risk_domain": RISK_DOMAINS,
-}
+_WORDS = {"backend": tuple(BACKENDS), "network": ("none", "allowlist"), "risk_domain": RISK_DOMAINS}
 _NO_NETWORK = frozenset({"false", "no", "off", "disabled", "deny", "denied", "null", "~", "0"})
 _FENCE = re.compile(r"\ufeff?-{2,}[ \t]*|\.\.\.[ \t]*")
 
@@ -54,17 +50,12 @@ def fenced(draft: Draft, finding: Finding) -> Iterator[Fix]:
     first = next((number for number, line in enumerate(draft.lines, start=1) if line.strip()), 1)
     yield from (Fix(finding.rule, "delete", number) for number in range(1, first))
     marks = [number for number in range(first, len(draft.lines) + 1) if _FENCE.fullmatch(draft.line(number))]
-    if marks[:1] != [first]:
+    begins = marks[:1] == [first]
+    if not begins:
         yield Fix(finding.rule, "insert", first, "---")
-    else:
-        yield from _exact(draft, finding, marks[0])
-    for number in marks[1:2] if marks[:1] == [first] else marks[:1]:
-        yield from _exact(draft, finding, number)
-
-
-def _exact(draft: Draft, finding: Finding, number: int) -> Iterator[Fix]:
-    if draft.line(number) != "---":
-        yield Fix(finding.rule, "replace", number, "---")
+    for number in marks[: 2 if begins else 1]:
+        if draft.line(number) != "---":
+            yield Fix(finding.rule, "replace", number, "---")
 
 
 def quoted(draft: Draft, finding: Finding) -> Iterator[Fix]:
