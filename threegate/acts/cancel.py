@@ -108,28 +108,21 @@ def _end_waiting(
     approved = Approved.of(history.approved) or Approved()
     target = moves.free_name(context.workspace.refused / source.name)
     reserve_result(context.workspace, history.request_id)
-    end = moves.announce(
-        held,
-        with_result(
-            held,
-            history.request_id,
-            payloads.Cancelled(
-                request_sha256=approved.request_sha256,
-                approval_sha256=approved.approval_sha256,
-                nonce=approved.nonce,
-                policy_sha256=approved.policy_sha256,
-                approved_by=approved.approved_by,
-                inputs=approved.inputs or {},
-                reason="cancelled",
-                message=reason or "cancelled by the operator before it ran",
-                state=target.parent.name,
-                file=target.name,
-                signed=signed,
-            ),
-        ),
-        request_id=history.request_id,
-        actor=actor,
+    cancelled = payloads.Cancelled(
+        request_sha256=approved.request_sha256,
+        approval_sha256=approved.approval_sha256,
+        nonce=approved.nonce,
+        policy_sha256=approved.policy_sha256,
+        approved_by=approved.approved_by,
+        inputs=approved.inputs or {},
+        reason="cancelled",
+        message=reason or "cancelled by the operator before it ran",
+        state=target.parent.name,
+        file=target.name,
+        signed=signed,
     )
+    cancelled = with_result(held, history.request_id, cancelled)
+    end = moves.announce(held, cancelled, request_id=history.request_id, actor=actor)
     history.add(end)
     close_from_trail(context, held, history, end)
 

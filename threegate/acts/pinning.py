@@ -40,7 +40,7 @@ def to_be_pinned(copies: Sequence[InputCopy]) -> dict[str, PinnedFile]:
 
 @contextmanager
 def texts_to_pin(workspace: Workspace, *texts: bytes) -> Iterator[list[InputCopy]]:
-    """Texts of ours as copies that `pin` accepts; removed when the block ends, unless they were pinned.
+    """Texts as copies that `pin` accepts; removed when the block ends, unless they were pinned.
     Raises OSError.
     """
     copies: list[InputCopy] = []

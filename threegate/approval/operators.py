@@ -39,7 +39,7 @@ _OPTIONS: Final = re.compile(
     rf"(?:(cert-authority,)?{re.escape(NAMESPACES)}|({re.escape(PASSKEY_NAMESPACES)}))(?:,valid-after={_DAY})?(?:,valid-before={_DAY})?"
 )
 _DATE_FORMS: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
-_KRL_MAGIC: Final = b"SSHKRL\n\x00"
+KRL_MAGIC: Final = b"SSHKRL\n\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +141,12 @@ def parse_operators(data: bytes, pins: Mapping[str, Passkey]) -> tuple[Operator,
         except MalformedError as error:
             raise MalformedError(f"operators:{number}: {error}") from None
         if (earlier := keys.setdefault(entry.key.blob, number)) != number:
-            raise MalformedError(f"operators:{number}: has the key of line {earlier}; a key stands once")
+            raise MalformedError(f"operators:{number}: has the key of line {earlier}; a key may occur only once")
         entries.append(entry)
     if not entries:
         raise MalformedError("operators: names nobody")
     if astray := pins.keys() - {entry.key.fingerprint for entry in entries if entry.passkey is not None}:
-        raise MalformedError(f"operators.passkeys: pins {min(astray)}, which is no passkey of operators")
+        raise MalformedError(f"operators.passkeys: pins {min(astray)}, which is not a passkey of operators")
     return tuple(entries)
 
 
@@ -203,7 +203,7 @@ def _moment(text: str | None) -> datetime | None:
 
 def _read_revoked(data: bytes) -> frozenset[bytes] | None:
     """None for a KRL, else the blobs of a list in which every line is a plain public key."""
-    if data.startswith(_KRL_MAGIC) and len(data) <= limits.OPERATORS_FILE_BYTES:
+    if data.startswith(KRL_MAGIC) and len(data) <= limits.OPERATORS_FILE_BYTES:
         return None
     blobs = set()
     for number, text in _lines(data, "operators.revoked"):

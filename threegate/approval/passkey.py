@@ -75,7 +75,7 @@ def parse_pin(text: str) -> tuple[str, Passkey]:
 def check_credential(text: str) -> str:
     """A credential's id in its only accepted spelling. Raises MalformedError."""
     if not 1 <= len(decode_base64url(text)) <= limits.CREDENTIAL_ID_BYTES:
-        raise MalformedError(f"has a credential id that has not 1 to {limits.CREDENTIAL_ID_BYTES} bytes")
+        raise MalformedError(f"does not have a credential id of 1 to {limits.CREDENTIAL_ID_BYTES} bytes")
     return text
 
 
@@ -84,7 +84,7 @@ def decode_base64url(text: str) -> bytes:
     try:
         data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
-        raise MalformedError("has something that is no base64url") from None
+        raise MalformedError("has something that is not base64url") from None
     if encode_base64url(data) != text:
         raise MalformedError("has base64url in an unusual spelling")
     return data
@@ -103,7 +103,7 @@ def check_client_data(assertion: Assertion, challenge: bytes) -> None:
     try:
         value = canonical.loads_strict(data, max_bytes=limits.CLIENT_DATA_BYTES, max_depth=4)
     except canonical.StrictJSONError as error:
-        raise MalformedError(f"has client data that is no strict JSON: {error}") from None
+        raise MalformedError(f"has client data that is not strict JSON: {error}") from None
     wanted = {"type": "webauthn.get", "challenge": encode_base64url(challenge), "origin": assertion.origin}
     # Browsers write it in exactly this way; ssh-keygen compares these bytes and parses no JSON.
     begins = ",".join(f'"{name}":"{text}"' for name, text in wanted.items())
@@ -151,7 +151,7 @@ def passkey_signature(
     try:
         pair = decode_dss_signature(signature)
     except ValueError:
-        raise MalformedError("is no ECDSA signature") from None
+        raise MalformedError("is not an ECDSA signature") from None
     inner = (
         string(WEBAUTHN.encode())
         + string(b"".join(string(number.to_bytes(number.bit_length() // 8 + 1, "big")) for number in pair))

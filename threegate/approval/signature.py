@@ -46,7 +46,7 @@ def sign_statement(data: bytes, key: Path, namespace: str, *, ask: bool = True) 
     answer in time, InvalidInput if it does not sign or its output is not in our canonical form.
     """
     if not key.is_file():
-        raise InvalidInput(f"{key}: there is no such key file; name yours with --key")
+        raise InvalidInput(f"{key}: the key file does not exist; name yours with --key")
     keeps = _SIGN_KEEPS if ask else _QUIET_KEEPS
     environment = {name: os.environ[name] for name in keeps if name in os.environ}
     try:
@@ -64,7 +64,7 @@ def sign_statement(data: bytes, key: Path, namespace: str, *, ask: bool = True) 
         raise Unavailable(f"{SSH_KEYGEN}: could not sign ({_why(error)}); nothing was approved") from None
     if done.returncode != 0:
         said = (done.stderr or b"").decode("utf-8", "replace").strip().splitlines()
-        reason = said[-1] if said else "it said why above, or nothing"
+        reason = said[-1] if said else "see its message above, if there is one"
         raise InvalidInput(f"{key}: ssh-keygen did not sign: {reason}")
     try:
         parse_armor(done.stdout)

@@ -191,7 +191,7 @@ def decode_base64(text: str) -> bytes:
     try:
         data = base64.b64decode(text.encode("ascii"), validate=True)
     except ValueError:
-        raise MalformedError("is no base64") from None
+        raise MalformedError("is not base64") from None
     if base64.b64encode(data).decode() != text:
         raise MalformedError("is base64 in an unusual spelling")
     return data
@@ -208,11 +208,11 @@ def _skip_key(reader: WireReader, name: str) -> int:
             raise MalformedError("names another curve than its type")
         point = reader.string()
         if len(point) != 1 + 2 * _CURVES[curve] or point[0] != 4:
-            raise MalformedError("has no uncompressed point of its curve")
+            raise MalformedError("does not have an uncompressed point of its curve")
         bits = int(curve.removeprefix("nistp"))
     else:
         if len(reader.string()) != 32:
-            raise MalformedError("has no 32 bytes of Ed25519 key")
+            raise MalformedError("does not have the 32 bytes of an Ed25519 key")
         bits = 256
     if name in _SK:
         reader.text()
@@ -345,7 +345,7 @@ def render_blob(key: bytes, namespace: str, inner: bytes) -> bytes:
 def _parse_blob(blob: bytes, armor: bytes) -> SshSignature:
     reader = WireReader(blob)
     if reader.take(len(_MAGIC)) != _MAGIC or reader.uint32() != _VERSION:
-        raise MalformedError("is no SSH signature of version 1")
+        raise MalformedError("is not an SSH signature of version 1")
     key = parse_key(reader.string())
     namespace = reader.text()
     if reader.string():

@@ -440,7 +440,7 @@ class Inbox:
         return _Owed(path, facts, verdict, report.request, asker, held.index.run(asker))
 
     def _deliver(self, owed: _Owed) -> bool:
-        """Write a verdict and tell whom it concerns; False if the disk is full: then it is owed. Raises OSError."""
+        """Write a verdict and notify the plugins; False if the disk is full: then it is owed. Raises OSError."""
         folders = self.workspace.requester_folders(owed.asker)
         try:
             write_verdict(folders, owed.verdict)

@@ -54,7 +54,7 @@ class FolderWatch:
             def on_any_event(self, event: events.FileSystemEvent) -> None:
                 wake.set()
 
-        # Read-only access is no hint. The kernel filters it out: our own reading would wake the watching
+        # Read-only access is not a hint. The kernel filters it out: our own reading would wake the watching
         # threads.
         self._changes = [
             events.FileCreatedEvent,

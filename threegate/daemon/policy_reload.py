@@ -51,7 +51,7 @@ class PolicyReload:
         change could not be recorded; then the old policy stays.
         """
         seen = _touched(self._workspace)
-        if not at_once and self._lies_not_still(seen):
+        if not at_once and self._changed_just_now(seen):
             return None
         if seen == self._seen and not at_once and self.problem is None:
             return None
@@ -72,7 +72,7 @@ class PolicyReload:
         self._seen, self.policy, self.problem = seen, policy, None
         return changed or None
 
-    def _lies_not_still(self, seen: list[tuple[str, int, int, int]]) -> bool:
+    def _changed_just_now(self, seen: list[tuple[str, int, int, int]]) -> bool:
         now = time.monotonic()
         if seen != self._latest:
             self._latest, self._touched_at, self.is_changing = seen, now, True

@@ -87,7 +87,7 @@ def peek_backend(path: Path) -> str | None:
 
 
 def named_backend(path: Path) -> str | None:
-    """The word in a file where the name of its backend stands, whether or not there is such a backend here."""
+    """What a file says in the place of its backend's name, whether or not that backend exists here."""
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
     except OSError:

@@ -1,8 +1,9 @@
 """Parts as lines of a terminal. Untrusted text is escaped, wrapped, counted, and never where our own words are.
 
-Invariant: every line with foreign text begins with our gutter and no line of ours has one, so neither can look like the
-other; all lines contain only printable characters and are at most `width` cells wide; left-out lines are counted in a
-line of ours. The first lines of the short screen name what it leaves out, and the full screen leaves out nothing.
+Invariant: every line with foreign text begins with a gutter and no line in our own words has one, so neither can look
+like the other; all lines contain only printable characters and are at most `width` cells wide; left-out lines are
+counted in a line of their own. The first lines of the short screen name what it leaves out, and the full
+screen leaves out nothing.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class CodeLine(str):
 
 
 class Title(str):
-    """A heading of ours."""
+    """A heading."""
 
 
 class Cut(str):
-    """A line of ours that counts the lines left out; `left` is their number."""
+    """A line that counts the lines left out; `left` is their number."""
 
     left: int
 

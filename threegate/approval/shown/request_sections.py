@@ -29,7 +29,7 @@ from threegate.trail.index import KnownRun
 from threegate.trail.payloads.payload import Owner
 
 Warning_ = tuple[Item, ...]
-"""Something to see first: a line of ours, and foreign words below it."""
+"""Something to see first: a line in our own words, and foreign words below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ def _ours(label: str, text: str | None) -> list[Item]:
 
 
 def action_texts(action: Action, most: int | None = None) -> Iterator[Item]:
-    """The code or command, whole; `most` as in `Quote` is for what is no code."""
+    """The code or command, whole; `most` as in `Quote` is for what is not code."""
     for item in action.texts():
         if item.listing and item.head:
             yield Listing(item.head, item.text, item.name)

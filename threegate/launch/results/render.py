@@ -30,7 +30,7 @@ UNTRUSTED: Final = (
 _json = json.JSONEncoder(ensure_ascii=False).encode
 _KEY = re.compile(r"[^A-Za-z0-9_.-]")
 _BARE = frozenset(("result_type", "executor", "status", "runtime_sec"))
-"""Keys whose values are words or numbers of ours, without quotes."""
+"""Keys whose values are this program's words or numbers, without quotes."""
 _YAML_WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "y", "n", "null"))
 _SUMMARIES: Final[Mapping[str, str]] = {
     "succeeded": "The request ran to its end.",

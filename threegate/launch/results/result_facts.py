@@ -175,7 +175,7 @@ def read_record(run_folder: Path, *, created_utc: datetime, trail_seq: int, sha2
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
     except (canonical.StrictJSONError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"{path}: is no record of a run ({type(error).__name__})") from None
+        raise InvalidInput(f"{path}: is not the record of a run ({type(error).__name__})") from None
     return facts
 
 
@@ -191,7 +191,7 @@ def check_record(facts: ResultFacts) -> None:
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"the facts have no record ({type(error).__name__})") from None
     if not same:
-        raise InvalidInput("the facts do not come back from their record")
+        raise InvalidInput("the facts cannot be read back from their record")
 
 
 def _facts(
@@ -234,13 +234,13 @@ def _files(files: tuple[Artifact, ...]) -> list[dict[str, Any]]:
 
 def _seconds(value: Any) -> int | None:
     if value is not None and (type(value) is not int or value < 0):
-        raise TypeError("retry_after_sec is no number of seconds")
+        raise TypeError("retry_after_sec is not a number of seconds")
     return value
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("a name is no text")
+        raise TypeError("a name is not a string")
     return value
 
 
