@@ -212,11 +212,10 @@ def known_operators(context: Context) -> Operators:
 
 
 def read_signature(path: Path) -> tuple[Statement, bytes]:
-    """A signature made elsewhere: a complete signature file, or plain armor next to the statement that it
-    signs.
+    """A signature made elsewhere: a complete signature file, or plain armor next to the statement that it signs.
 
-    ``statement.json.sig`` as ssh-keygen writes it needs ``statement.json`` next to it. Returns the statement
-    and the complete signature file. Raises InvalidInput.
+    ``statement.json.sig`` as ssh-keygen writes it needs ``statement.json`` next to it. Returns the statement and the
+    complete signature file. Raises InvalidInput.
     """
     try:
         data = durable.read_regular(path, max_bytes=limits.SIGNATURE_FILE_BYTES)

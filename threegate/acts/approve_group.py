@@ -145,9 +145,7 @@ def deliver_group(
 
 
 def _shape(context: Context, draft: Draft) -> str | None:
-    """The draft's shape; None if it is not valid, was made from a proposal, or is not eligible for a
-    group.
-    """
+    """The draft's shape; None if it is not valid, was made from a proposal, or is not eligible for a group."""
     if draft.path.parent == context.workspace.drafts:
         return None
     report = context.read(draft.data, draft.path.name, "draft")

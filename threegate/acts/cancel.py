@@ -1,8 +1,7 @@
 """Cancel a request in whatever state it is.
 
-Invariant: a waiting request is cancelled here, under the trail's lock, so no daemon can claim it afterwards;
-for a claimed one, the daemon is asked to stop it, and only the daemon writes `cancelled`, once the process is
-really gone.
+Invariant: a waiting request is cancelled here, under the trail's lock, so no daemon can claim it afterwards; for a
+claimed one, the daemon is asked to stop it, and only the daemon writes `cancelled`, once the process is really gone.
 """
 
 from __future__ import annotations
@@ -33,9 +32,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """`cancelled`: it will not run, or its process is gone. `requested`: the daemon was asked and has not
-    answered yet.
-    """
+    """`cancelled`: it will not run, or its process is gone. `requested`: the daemon was asked and has not answered."""
 
     request_id: str
     outcome: Literal["cancelled", "requested", "ended"]

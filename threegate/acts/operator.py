@@ -31,9 +31,7 @@ _FILE_MODE = 0o644
 
 @dataclass(frozen=True, slots=True)
 class OperatorLine:
-    """One key of one operator, for a list. `revoked` is None if it is unknown, because only ssh-keygen can
-    read a KRL.
-    """
+    """One key of one operator, for a list. `revoked` is None if unknown: only ssh-keygen can read a KRL."""
 
     name: str
     fingerprint: str

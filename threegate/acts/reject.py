@@ -1,8 +1,7 @@
-"""Reject a draft for good, because the operator refused it or it was left undecided too long, and send CORE
-the reason.
+"""Reject a draft for good, because the operator refused it or it was left undecided too long, and send CORE the reason.
 
-Invariant: the trail's `rejected` is on disk before our copy appears in refused/; a draft that merely claims
-the id of another request cannot end that one.
+Invariant: the trail's `rejected` is on disk before our copy appears in refused/; a draft that merely claims the id of
+another request cannot end that one.
 """
 
 from __future__ import annotations
@@ -73,12 +72,11 @@ def reject_draft(
 
 
 def expire_draft(context: Context, draft: Draft) -> Rejected | None:
-    """Refuse a draft that no operator decided on within `approval.draft_ttl`. None if it has not waited that
-    long, if there is nothing to decide (gate 1 refuses it, its id is another's), or if it has just been
-    decided.
+    """Refuse a draft that no operator decided on within `approval.draft_ttl`. None if it has not waited that long, if
+    there is nothing to decide (gate 1 refuses it, its id is another's), or if it has just been decided.
 
-    Like an approval, the decision is made under the trail's lock: one of the two comes first, and the other
-    is refused. Raises TrailError, Unavailable, OSError.
+    Like an approval, the decision is made under the trail's lock: one of the two comes first, and the other is refused.
+    Raises TrailError, Unavailable, OSError.
     """
     ttl = context.policy.settings.approval.draft_ttl
     with context.trail.locked() as held:

@@ -43,9 +43,7 @@ class EndedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The result of a replay: its folder, its status, and one line for each difference (none if
-    identical).
-    """
+    """The result of a replay: its folder, its status, and one line for each difference (none if identical)."""
 
     folder: Path
     status: str
@@ -53,9 +51,7 @@ class Replayed:
 
 
 def ended_request(context: Context, request_id: str) -> EndedRequest:
-    """What would be run again. Raises InvalidInput if it never ran, Refused if it means something else
-    today.
-    """
+    """What would be run again. Raises InvalidInput if it never ran, Refused if it means something else today."""
     with context.trail.locked() as held:
         history = held.index.history(request_id)
     then = Claimed.of(history.claimed) if history else None

@@ -44,9 +44,7 @@ KRL_MAGIC: Final = b"SSHKRL\n\x00"
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One line: a name, its key (or the CA whose certificates are valid for the name), and its validity
-    period.
-    """
+    """One line: a name, its key (or the CA whose certificates are valid for the name), and its validity period."""
 
     name: str
     key: PublicKey
@@ -60,9 +58,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Operators:
-    """The operators file and its companion files, read once. If there is a `problem`, nothing can be
-    approved.
-    """
+    """The operators file and its companion files, read once. If there is a `problem`, nothing can be approved."""
 
     data: bytes
     revoked: bytes | None
@@ -130,9 +126,7 @@ def _lines(data: bytes, what: str) -> list[tuple[int, str]]:
 
 
 def parse_operators(data: bytes, pins: Mapping[str, Passkey]) -> tuple[Operator, ...]:
-    """The lines of an operators file; `pins`: of its passkeys, by fingerprint, each used once. Raises
-    MalformedError.
-    """
+    """An operators file's lines; `pins`: of its passkeys, by fingerprint, each used once. Raises MalformedError."""
     entries: list[Operator] = []
     keys: dict[bytes, int] = {}
     for number, text in _lines(data, "operators"):

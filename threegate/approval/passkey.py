@@ -1,10 +1,8 @@
-"""Passkeys: what is pinned about one, the browser data around its signature, and that signature in OpenSSH's
-format.
+"""Passkeys: what is pinned about one, the browser data around its signature, and that signature in OpenSSH's format.
 
-Invariant: a passkey is valid for one origin. ssh-keygen checks neither the origin nor whether the user was
-verified, so `check_client_data` checks everything that the browser signed: one spelling of type, challenge
-and origin, no duplicate key, no embedded page. Source: WebAuthn level 3 sections 5.8.1 and 6.1, OpenSSH
-PROTOCOL.u2f.
+Invariant: a passkey is valid for one origin. ssh-keygen checks neither the origin nor whether the user was verified, so
+`check_client_data` checks everything that the browser signed: one spelling of type, challenge and origin, no duplicate
+key, no embedded page. Source: WebAuthn level 3 sections 5.8.1 and 6.1, OpenSSH PROTOCOL.u2f.
 """
 
 from __future__ import annotations
@@ -96,9 +94,7 @@ def encode_base64url(data: bytes) -> str:
 
 
 def check_client_data(assertion: Assertion, challenge: bytes) -> None:
-    """Check what the browser signed. `challenge` is what we asked the passkey to sign. Raises
-    MalformedError.
-    """
+    """Check what the browser signed. `challenge` is what we asked the passkey to sign. Raises MalformedError."""
     data = assertion.client_data
     try:
         value = canonical.loads_strict(data, max_bytes=limits.CLIENT_DATA_BYTES, max_depth=4)

@@ -1,9 +1,8 @@
-"""Sign and verify with the operator's own ssh-keygen: the only module of this gate that uses the operating
-system.
+"""Sign and verify with the operator's own ssh-keygen: the only module of this gate that uses the operating system.
 
-Invariant: ssh-keygen is started by its absolute path with our environment (TZ=UTC, no locale), and reads only
-snapshots of bytes that were checked before; the signing key's is the only file name passed to it that another
-account could change.
+Invariant: ssh-keygen is started by its absolute path with our environment (TZ=UTC, no locale), and reads only snapshots
+of bytes that were checked before; the signing key's is the only file name passed to it that another account could
+change.
 """
 
 from __future__ import annotations
@@ -38,12 +37,11 @@ def sign_command(key: Path, namespace: str) -> list[str]:
 
 
 def sign_statement(data: bytes, key: Path, namespace: str, *, ask: bool = True) -> bytes:
-    """The armored signature of `data` by `key` (a private key, or a public key whose other half is in an
-    agent).
+    """The armored signature of `data` by `key` (a private key, or a public key whose other half is in an agent).
 
-    ssh-keygen may ask for a passphrase or a touch on the terminal, unless `ask` is false: then it has no
-    terminal, and a key that needs an answer does not sign. Raises Unavailable if it cannot be run or does not
-    answer in time, InvalidInput if it does not sign or its output is not in our canonical form.
+    ssh-keygen may ask for a passphrase or a touch on the terminal, unless `ask` is false: then it has no terminal, and
+    a key that needs an answer does not sign. Raises Unavailable if it cannot be run or does not answer in time,
+    InvalidInput if it does not sign or its output is not in our canonical form.
     """
     if not key.is_file():
         raise InvalidInput(f"{key}: the key file does not exist; name yours with --key")

@@ -259,8 +259,7 @@ _FLAGS: Final = 0x05
 """User present and user verified are the only flags that OpenSSH sets."""
 _VERIFIED: Final = 0x04
 _PASSKEY_FLAGS: Final = 0x1D
-"""Besides these two: whether the passkey can be and is backed up (WebAuthn 6.1); never extensions or a new
-credential.
+"""Besides these two: whether the passkey can be and is backed up (WebAuthn 6.1); never extensions or a new credential.
 """
 WEBAUTHN: Final = "webauthn-sk-ecdsa-sha2-nistp256@openssh.com"
 """The algorithm of a passkey's signature (OpenSSH PROTOCOL.u2f, "WebAuthn signatures")."""
@@ -288,9 +287,7 @@ class SshSignature:
     algorithm: str
     """The key's type, for RSA one of rsa-sha2-256 and rsa-sha2-512, or for a passkey WEBAUTHN."""
     value: bytes
-    """The raw signature: 64 bytes of Ed25519, a number as long as an RSA modulus, or r and s of ECDSA as two
-    mpints.
-    """
+    """The raw signature: 64 bytes of Ed25519, a number as long as an RSA modulus, or r and s of ECDSA as two mpints."""
     flags: int | None
     counter: int | None
     assertion: Assertion | None = None

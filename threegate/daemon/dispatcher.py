@@ -37,9 +37,7 @@ from threegate.runners.machine import Budget, Lease, Round
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0
 LASTING_SECONDS = 0.25
-"""A run longer than this gets the `running` status; a shorter one has finished before anyone could have read
-it.
-"""
+"""A run longer than this gets the `running` status; a shorter one has finished before anyone could have read it."""
 LONG_QUEUE = 32
 """From this many files on, a queue is listed only now and then."""
 _LONG_SECONDS = 0.25
@@ -146,8 +144,7 @@ class Dispatcher:
     """Starts requests, and tracks those that run."""
 
     context: Context
-    """The context for the next request. The daemon replaces it when the policy changes; running requests keep
-    theirs.
+    """The context for the next request. The daemon replaces it when the policy changes; running requests keep theirs.
     """
     budget: Budget
     log: Log

@@ -1,8 +1,7 @@
 """The inbox: every file in it is checked once until it changes, and gets a verdict.
 
-Invariant: nothing in the inbox is followed, waited for or run; whatever is there, the scan returns to the
-loop in time, reports it in one line, and continues. An error with a file is that file's finding. Nothing here
-changes the inbox.
+Invariant: nothing in the inbox is followed, waited for or run; whatever is there, the scan returns to the loop in time,
+reports it in one line, and continues. An error with a file is that file's finding. Nothing here changes the inbox.
 """
 
 from __future__ import annotations
@@ -110,9 +109,7 @@ class Inbox:
     wake: Callable[[], None] = lambda: None
     """Called when an input's digest is known."""
     once: bool = False
-    """Bounded waiting: a file that keeps changing gets its finding after ONCE_HASHES hashes and ONCE_LOOKS
-    checks.
-    """
+    """Bounded waiting: a file that keeps changing gets its finding after ONCE_HASHES hashes and ONCE_LOOKS checks."""
     valid: set[Path] = field(default_factory=set)
     """The valid drafts in inboxes."""
     _seen: dict[str, _Seen] = field(default_factory=dict)
@@ -156,9 +153,7 @@ class Inbox:
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is more to do without any change: the scan continues, or a draft waits for its
-        inputs' hashes.
-        """
+        """Whether there is more to do without a change: the scan continues, or a draft waits for hashes."""
         return self.in_between or bool(self._awaited)
 
     def scan(self, policy: Policy, seconds: float = limits.INBOX_SLICE_SECONDS) -> int:
@@ -470,9 +465,7 @@ class Inbox:
                 return
 
     def _left_alone(self, held: LockedTrail, path: Path, report: Report, owner: Owner) -> None:
-        """A copy of a drill by someone else: an event without its id, and no verdict, so that no agent learns
-        about it.
-        """
+        """Someone's copy of a drill: an event without its id, and no verdict, so that no agent learns about it."""
         if self._budget.take(owner):
             seen = Validated(
                 file=path.name,
@@ -506,9 +499,7 @@ def _owner(run: KnownRun | None, facts: os.stat_result) -> Owner:
 
 
 def _unreadable(name: str, facts: os.stat_result, unlike: tuple[str, ...] | None) -> str | None:
-    """Why a file is not read. `unlike`: what its name would have to be besides a request's; None if it has such a
-    name.
-    """
+    """Why a file is not read. `unlike`: what its name would have to be besides a request's; None if it has one."""
     if not _PLAIN_NAME.fullmatch(name):
         return "its name has characters other than A-Z a-z 0-9 . _ -"
     if not stat.S_ISREG(facts.st_mode):

@@ -1,8 +1,7 @@
 """The daemon's log: one line per fact, on stderr, with ids and without payload.
 
-Invariant: a line names what happened, to which file or request, and for which reason; never a word of a
-request, an input or a result. Names and reasons may contain foreign text, so anything that looks like a
-secret is masked in them.
+Invariant: a line names what happened, to which file or request, and for which reason; never a word of a request, an
+input or a result. Names and reasons may contain foreign text, so anything that looks like a secret is masked in them.
 """
 
 from __future__ import annotations

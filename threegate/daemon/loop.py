@@ -71,8 +71,7 @@ class Daemon:
     """Set to have settings and contracts reloaded whether or not their files were touched."""
     supervisor: Supervisor = field(default_factory=Supervisor)
     abandon: Callable[[int], None] = lambda code: None
-    """Exits the process if a request's thread does not end: the workspace stays locked until the whole
-    process is gone.
+    """Exits the process if a request's thread does not end: the workspace stays locked until the whole process is gone.
     """
     _reported_checkpoint: bool = False
     _looked_for_trail_checkpoint: float = 0.0
@@ -312,9 +311,7 @@ class Daemon:
         return problem or self._policy_reload.problem
 
     def _look_at_settings(self) -> int:
-        """Apply changed settings and contracts, completely or not at all; the runners are replaced when
-        nothing runs.
-        """
+        """Apply changed settings and contracts, completely or not at all; runners are replaced when nothing runs."""
         at_once = self.reload.is_set()
         if at_once:
             self.reload.clear()
@@ -390,11 +387,9 @@ class Daemon:
             work.draft_seen(path)
 
     def _sign_trail_checkpoint(self) -> int:
-        """Sign the trail's tree every `audit.checkpoint_every` events; if the key is missing, report that
-        once.
+        """Sign the trail's tree every `audit.checkpoint_every` events; if the key is missing, report that once.
 
-        While requests run, this is checked only now and then, because the check takes the lock that they
-        need.
+        While requests run, this is checked only now and then, because the check takes the lock that they need.
         """
         now = time.monotonic()
         if now - self._looked_for_trail_checkpoint < _TRAIL_CHECKPOINT_LOOK_SECONDS and self._dispatcher.running:

@@ -103,9 +103,7 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True)
 class NotCleared:
-    """A gate said no: `wait` for now, `refuse` for good. With approval and assessment, if the gates got that
-    far.
-    """
+    """A gate said no: `wait` for now, `refuse` for good. With approval and assessment, if the gates got that far."""
 
     verdict: Literal["wait", "refuse"]
     code: str
@@ -131,9 +129,7 @@ def backend_tool(job: Job) -> str:
 
 
 def call_arguments(job: Job) -> dict[str, Any]:
-    """The arguments of a request as contracts and AANA see them (docs/spec/4-contracts.md, "Arguments of a
-    request").
-    """
+    """A request's arguments as contracts and AANA see them (docs/spec/4-contracts.md, "Arguments of a request")."""
     return job.action.gate_arguments(job.workdir, _shared(job))
 
 

@@ -117,9 +117,7 @@ class Ended:
 def facts_of_approved(
     context: Context, held: LockedTrail, approved: Approved, more: Mapping[str, bytes] | None = None
 ) -> LaunchFacts:
-    """The current facts of its launch, with `more` countersignatures by operator. Raises TrailError,
-    OSError.
-    """
+    """The current facts of its launch, with `more` countersignatures by operator. Raises TrailError, OSError."""
     return facts_for_launch(
         context.workspace,
         held,
@@ -242,9 +240,7 @@ def _unrunnable(
 
 
 def refuse_other_project(request: Request, run: KnownRun | None) -> None:
-    """An agent's run may request changes only to the project that it has a copy of. Raises Refused
-    (project_unknown).
-    """
+    """An agent's run may change only the project that it has a copy of. Raises Refused (project_unknown)."""
     if run is not None and not request.action.may_change(run.project):
         raise Refused(
             "project_unknown",

@@ -175,9 +175,7 @@ def refuse_unrunnable(context: Context, unrunnable: Unrunnable) -> Ended | Waiti
 
 
 def _put_aside(context: Context, held: LockedTrail, copy: Unrunnable) -> Ended:
-    """Event and move, and nothing that an agent could read: no result, no status, no id in the trail's
-    event.
-    """
+    """Event and move, and nothing that an agent could read: no result, no status, no id in the trail's event."""
     aside = payloads.Quarantined(
         reason=copy.code,
         message=copy.message,
@@ -334,9 +332,7 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
 
 
 def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory, event: Event) -> None:
-    """Complete an end that was recorded and interrupted by a crash: the result (the same bytes), then the
-    move.
-    """
+    """Complete an end that was recorded and interrupted by a crash: the result (the same bytes), then the move."""
     workspace, ended = context.workspace, payloads.End.of(event)
     requester_folders = _requester_folders(workspace, history)
     if ended is not None and ended.record_sha256 is not None:
@@ -367,8 +363,7 @@ def _requester_folders(workspace: Workspace, history: RequestHistory | None) -> 
 
 
 def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:
-    """Remove what an interrupted run left: no record vouches for it, so later additions could not be told
-    apart.
+    """Remove what an interrupted run left: no record vouches for it, so later additions could not be told apart.
 
     Before the result is written: while that is missing, the next start gets here again.
     """

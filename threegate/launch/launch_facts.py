@@ -98,9 +98,7 @@ def batch_place(approved: Approved | None) -> BatchPlace | None:
 
 
 def draft_owner(history: RequestHistory | None) -> Owner | None:
-    """Owner of the draft that was approved; a later draft that claims the same id must not change the
-    requester.
-    """
+    """Owner of the draft that was approved; a later draft that claims the same id must not change the requester."""
     if history is None:
         return None
     approved = Approved.of(history.approved)

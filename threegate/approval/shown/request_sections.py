@@ -1,11 +1,10 @@
-"""What an operator sees of a request, part by part: the card, what runs, its limits, and the request's own
-words.
+"""What an operator sees of a request, part by part: the card, what runs, its limits, and the request's own words.
 
-Invariant: `request_sections` without `Beside` is a pure function of what the signature binds (request, Job,
-policy, operator, requester): it is the text whose digest is signed (`shown_sha256`),
-so a launch recreates it and refuses any difference. That text has logical lines: no width, no color, no elapsed time;
-it identifies every input by size and digest, and their bytes are shown next to it. `Beside` only inserts lines, so
-everything that is signed is on the screen. Every field of the Job has its place (a test fails if one has none).
+Invariant: `request_sections` without `Beside` is a pure function of what the signature binds (request, Job, policy,
+operator, requester): it is the text whose digest is signed (`shown_sha256`), so a launch recreates it and refuses any
+difference. That text has logical lines: no width, no color, no elapsed time; it identifies every input by size and
+digest, and their bytes are shown next to it. `Beside` only inserts lines, so everything that is signed is on the
+screen. Every field of the Job has its place (a test fails if one has none).
 """
 
 from __future__ import annotations
@@ -51,9 +50,7 @@ class ShownRequest:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What the screen adds to the signed text: current facts, and bytes that the text identifies by
-    digest.
-    """
+    """What the screen adds to the signed text: current facts, and bytes that the text identifies by digest."""
 
     card: tuple[Item, ...] = ()
     warnings: tuple[Warning_, ...] = ()
@@ -188,9 +185,7 @@ def _warnings(view: ShownRequest) -> Iterator[Warning_]:
 
 
 def size_text(size: int) -> str:
-    """Bytes for people: whole MiB, else KiB with one digit, else bytes; with the number of bytes if that is
-    exact.
-    """
+    """Bytes for people: whole MiB, else KiB with one digit, else bytes; with the number of bytes if that is exact."""
     if size and size % limits.MIB == 0:
         return f"{size // limits.MIB} MiB"
     if size >= limits.MIB:
@@ -298,9 +293,7 @@ _NO_WIDTH: Final = 1 << 30
 
 
 def requesters(settings: Settings, run: KnownRun | None) -> Mapping[str, str]:
-    """Names by uid, and the name of the requesting run: a run is named by its registration, never by its
-    file.
-    """
+    """Names by uid, and the name of the requesting run: a run is named by its registration, never by its file."""
     return settings.requesters if run is None else {**settings.requesters, run.run: run.requester}
 
 
@@ -313,9 +306,7 @@ def shown_request(
     owner: Owner | None,
     run: KnownRun | None = None,
 ) -> ShownRequest:
-    """What the text is made from. `owner` is the draft's owner, None if unknown; `run` is the agent run, if
-    it is one.
-    """
+    """What the text is made from. `owner` is the draft's owner, None if unknown; `run` is the agent run, if any."""
     names = requesters(settings, run)
     return ShownRequest(
         request=request,

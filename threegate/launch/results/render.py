@@ -299,9 +299,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 500) -> str:
-    """A foreign text for a line of prose: masked, visible, no tabs, at most `limit` characters, no Markdown that
-    acts.
-    """
+    """A foreign text for a line of prose: masked, visible, no tabs, at most `limit` characters, no active Markdown."""
     shown = visible(mask_secrets(text)).replace("\t", " ")
     shown = shown if len(shown) <= limit else shown[: limit - 3] + "..."
     return shown.replace("<", "\\x3c").replace("`", "'")
