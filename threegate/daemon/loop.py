@@ -367,7 +367,7 @@ class Daemon:
         if (why := failed or problem or self._full or dispatcher.held_up) is not None:
             self.supervisor.status(f"nothing is started: {why}")
         else:
-            self.supervisor.status(f"{dispatcher.running} running, {dispatcher.waiting} waiting")
+            self.supervisor.status(f"{len(dispatcher.running)} running, {len(dispatcher.waits)} waiting")
 
     def _working(self) -> list[Work]:
         """The work of plugins that are not off."""
