@@ -143,7 +143,7 @@ def passkey_signature(
 
     reader = WireReader(authenticator_data)
     reader.take(hashlib.sha256().digest_size)  # of the rpId: the key names it, and the signature covers it
-    flags, counter, extensions = reader.byte(), reader.uint32(), authenticator_data[reader.position :]
+    flags, counter, extensions = reader.number(1), reader.number(), authenticator_data[reader.position :]
     try:
         pair = decode_dss_signature(signature)
     except ValueError:

@@ -39,23 +39,13 @@ class WireReader:
         self.position = end
         return taken
 
-    def byte(self) -> int:
-        """One byte as a number."""
-        return self.take(1)[0]
-
-    def uint32(self) -> int:
-        """A 32-bit number, most significant byte first."""
-        value: int = struct.unpack(">I", self.take(4))[0]
-        return value
-
-    def uint64(self) -> int:
-        """A 64-bit number, most significant byte first."""
-        value: int = struct.unpack(">Q", self.take(8))[0]
-        return value
+    def number(self, size: int = 4) -> int:
+        """A number of `size` bytes, most significant byte first."""
+        return int.from_bytes(self.take(size), "big")
 
     def string(self) -> bytes:
         """A length and that many bytes."""
-        return self.take(self.uint32())
+        return self.take(self.number())
 
     def text(self) -> str:
         """A string of printable ASCII."""
@@ -224,14 +214,14 @@ def _certificate(reader: WireReader, plain: str) -> PublicKey:
     start = reader.position
     bits = _skip_key(reader, plain)
     blob = string(plain.encode()) + reader.since(start)
-    serial = reader.uint64()
-    kind = reader.uint32()
+    serial = reader.number(8)
+    kind = reader.number()
     key_id = reader.text()
     names = WireReader(reader.string())
     principals = []
     while names.position < len(names.data):
         principals.append(names.text())
-    valid_after, valid_before = reader.uint64(), reader.uint64()
+    valid_after, valid_before = reader.number(8), reader.number(8)
     critical = bool(reader.string())
     reader.string()  # extensions: permissions of a login, irrelevant here
     reader.string()  # reserved
@@ -317,7 +307,34 @@ def parse_armor(armor: bytes) -> SshSignature:
     blob = decode_base64(text[len(_BEGIN) : -len(_END)].replace("\n", ""))
     if render_armor(blob) != armor:
         raise MalformedError("is not spelled as ssh-keygen spells it (70 columns, one final newline)")
-    return _parse_blob(blob, armor)
+    reader = WireReader(blob)
+    if reader.take(len(_MAGIC)) != _MAGIC or reader.number() != _VERSION:
+        raise MalformedError("is not an SSH signature of version 1")
+    key = parse_key(reader.string())
+    namespace = reader.text()
+    if reader.string():
+        raise MalformedError("has something in its reserved field")
+    message_hash = reader.text()
+    if message_hash not in ("sha256", "sha512"):
+        raise MalformedError("names a hash other than sha256 and sha512")
+    inner = WireReader(reader.string())
+    reader.end()
+    algorithm = inner.text()
+    of_key = _RSA if key.type == "ssh-rsa" else (key.type, WEBAUTHN) if key.type == SK_ECDSA else (key.type,)
+    if algorithm not in of_key:
+        raise MalformedError("is made with an algorithm that is not its key's")
+    value = inner.string()
+    flags = counter = assertion = None
+    if key.hardware:
+        flags, counter = inner.number(1), inner.number()
+        if flags & ~(_PASSKEY_FLAGS if algorithm == WEBAUTHN else _FLAGS):
+            raise MalformedError("has flags of a FIDO key that are not expected of a signature")
+    if algorithm == WEBAUTHN:
+        assertion = Assertion(inner.text(), inner.string())
+        if inner.string():
+            raise MalformedError("has extensions of a passkey, of which none was asked for")
+    inner.end()
+    return SshSignature(armor, key, namespace, message_hash, algorithm, value, flags, counter, assertion)
 
 
 def message_to_sign(data: bytes, namespace: str, message_hash: str = "sha512") -> bytes:
@@ -337,34 +354,3 @@ def render_blob(key: bytes, namespace: str, inner: bytes) -> bytes:
     """The armor of a signature with SHA-512; `inner` begins with its algorithm."""
     parts = (key, namespace.encode(), b"", b"sha512", inner)
     return render_armor(_MAGIC + struct.pack(">I", _VERSION) + b"".join(map(string, parts)))
-
-
-def _parse_blob(blob: bytes, armor: bytes) -> SshSignature:
-    reader = WireReader(blob)
-    if reader.take(len(_MAGIC)) != _MAGIC or reader.uint32() != _VERSION:
-        raise MalformedError("is not an SSH signature of version 1")
-    key = parse_key(reader.string())
-    namespace = reader.text()
-    if reader.string():
-        raise MalformedError("has something in its reserved field")
-    message_hash = reader.text()
-    if message_hash not in ("sha256", "sha512"):
-        raise MalformedError("names a hash other than sha256 and sha512")
-    inner = WireReader(reader.string())
-    reader.end()
-    algorithm = inner.text()
-    of_key = _RSA if key.type == "ssh-rsa" else (key.type, WEBAUTHN) if key.type == SK_ECDSA else (key.type,)
-    if algorithm not in of_key:
-        raise MalformedError("is made with an algorithm that is not its key's")
-    value = inner.string()
-    flags = counter = assertion = None
-    if key.hardware:
-        flags, counter = inner.byte(), inner.uint32()
-        if flags & ~(_PASSKEY_FLAGS if algorithm == WEBAUTHN else _FLAGS):
-            raise MalformedError("has flags of a FIDO key that are not expected of a signature")
-    if algorithm == WEBAUTHN:
-        assertion = Assertion(inner.text(), inner.string())
-        if inner.string():
-            raise MalformedError("has extensions of a passkey, of which none was asked for")
-    inner.end()
-    return SshSignature(armor, key, namespace, message_hash, algorithm, value, flags, counter, assertion)

@@ -15,7 +15,6 @@ from typing import BinaryIO
 from threegate.approval.facts import NO_SIGNATURE, LaunchFacts
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
-from threegate.core.workspace import RequesterFolders, Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, facts_for_launch
@@ -57,10 +56,6 @@ class Approved:
     def request_id(self) -> str:
         """The request's id."""
         return self.request.request_id
-
-    def requester_folders(self, workspace: Workspace) -> RequesterFolders:
-        """The folders for answers to the requester."""
-        return workspace.requester_folders(self.owner)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,23 +84,12 @@ class ContractSessions:
         now: datetime,
         *,
         owner: Owner | None = None,
-    ) -> Decision:
-        """The decision of contracts and session on this call now. Changes no session.
+    ) -> tuple[Decision, Call | None]:
+        """The decision of contracts and session on this call now, and the call, where there are contracts. Changes no
+        session.
 
         `owner` is the draft's owner, if the trail does not know it yet (during approval).
         """
-        decision, _ = self._decide(held, policy, request, job, now, owner)
-        return decision
-
-    def _decide(
-        self,
-        held: LockedTrail,
-        policy: Policy,
-        request: Request,
-        job: Job,
-        now: datetime,
-        owner: Owner | None,
-    ) -> tuple[Decision, Call | None]:
         compiled = policy.contracts
         if not compiled.ok:
             return block(0, "contracts_do_not_compile", "run threegate contracts check"), None
@@ -175,7 +164,7 @@ class ContractSessions:
         """Decide once more, under the lock of the claim; return the call's data for `claimed`. A Refused
         means: judge again.
         """
-        decision, call = self._decide(held, policy, request, job, held.now, None)
+        decision, call = self.decide(held, policy, request, job, held.now)
         allowed = decision.verdict == "allow"
         if not allowed and policy.settings.contracts.mode != "shadow":
             return Refused(decision.code or "contract_blocked", "the contract gate does not allow it now")
@@ -243,7 +232,7 @@ class ContractSessions:
         self, held: LockedTrail, policy: Policy, request: Request, job: Job
     ) -> tuple[Decision, str, Call] | None:
         """For `checkpoint list`: the current decision, the call's digest, the call; None without contracts."""
-        decision, call = self._decide(held, policy, request, job, held.now, None)
+        decision, call = self.decide(held, policy, request, job, held.now)
         return None if call is None else (decision, call_sha256(call), call)
 
 

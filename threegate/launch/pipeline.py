@@ -39,7 +39,7 @@ def judge_now(context: Context, approved: Approved) -> tuple[Judgement, datetime
     request, job = approved.request, approved.job
     with context.trail.locked() as held:  # one read of the trail: everything that judging needs
         facts = facts_of_approved(context, held, approved)
-        decision = context.contracts.decide(held, context.policy, request, job, facts.now)
+        decision, _ = context.contracts.decide(held, context.policy, request, job, facts.now)
     judgement = judge(
         facts,
         request,

@@ -313,7 +313,7 @@ def _reviewed(
             draft = replace(draft, owner=history.owner)
         run = held.index.run(draft.owner)
         refuse_other_project(request, run)
-        decision = contracts.decide(held, context.policy, request, job, now, owner=draft.owner)
+        decision, _ = contracts.decide(held, context.policy, request, job, now, owner=draft.owner)
     assessment = assess(
         request,
         job,

@@ -132,22 +132,20 @@ def _card(view: ShownRequest) -> Iterator[Item]:
     yield from view.job.action.card()
     if view.request.deliver is not None:
         yield Fact("chosen", f"{_CHOSEN[view.request.deliver]} (deliver: {view.request.deliver})")
-    yield Fact("risk", _risk(view, exposure))
+    declared, effective = view.request.risk_level, view.job.effective_risk
+    if declared == effective:
+        risk = f"{effective}, as declared"
+    else:
+        does = replace(view.request, action=view.job.action)
+        why = [why for level, why in risk_reasons(does, exposure) if level == effective]
+        risk = f"{effective}, declared {declared}: {' and '.join(why) or 'its tool changes things outside'}"
+    yield Fact("risk", risk)
     if view.named_by_text:
         yield Field("asked by", f"{view.requester} (as the file says)")
     else:
         yield Fact("asked by", f"{view.requester}, {view.run}" if view.run else view.requester)
     signed = "1 signature is" if view.signatures == 1 else f"{view.signatures} signatures are"
     yield Fact("you sign as", f"{view.operator}; {signed} needed")
-
-
-def _risk(view: ShownRequest, exposure: Exposure) -> str:
-    declared, effective = view.request.risk_level, view.job.effective_risk
-    if declared == effective:
-        return f"{effective}, as declared"
-    does = replace(view.request, action=view.job.action)
-    why = [why for risk, why in risk_reasons(does, exposure) if risk == effective]
-    return f"{effective}, declared {declared}: {' and '.join(why) or 'its tool changes things outside'}"
 
 
 def _own_words(view: ShownRequest) -> Iterator[Item]:
