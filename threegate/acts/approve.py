@@ -90,6 +90,7 @@ def seal(
     data = insert_approval(reviewed.draft.data, approved_by, moment, reviewed.request.deliver)
     with context.trail.locked() as held:
         epoch = held.index.epoch
+    # Read with the same reader as the draft: front matter that the insertion misread shows up as a difference.
     report = context.read(data, reviewed.draft.path.name, "approved", max(reviewed.now, moment))
     request = report.request
     if request is None or _as_draft(request, reviewed.request) != reviewed.request:
@@ -157,6 +158,7 @@ def promote(
     batch. Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
     name = reviewed.draft.path.name
+    # Before the lock is taken, because it reads whole files.
     check_pinned(context.workspace, reviewed.inputs)
     # The texts are written under the lock too, because a daemon that starts removes temporary files under it.
     with (
@@ -166,6 +168,7 @@ def promote(
         check_pinned(context.workspace, texts)
         copies = (*reviewed.inputs, *texts)
         refuse_bad_clock(held)
+        # The second of a check before the review: two operators may approve one draft at once.
         refuse_used(held, sealed.request)
         BACKENDS[sealed.job.backend].refuse_other_state(context.workspace, reviewed.owner, sealed.job.action)
         facts = facts_of_draft(context, held, reviewed, sealed, signature, batch)

@@ -87,6 +87,8 @@ def open_group(context: Context, lead: Draft) -> Iterator[Group]:
                     if why:
                         left_out.append((path.name, why))
                         continue
+                    # The copies of a member that is left out are removed at once, those of the others when the group
+                    # is.
                     held.enter_context(own.pop_all())
                     members.append(member)
                     room -= _size(member)

@@ -78,6 +78,7 @@ def cancel_request(
             raise refuse_unknown(request_id)
         if history.end is not None:
             raise Refused("already_ended", f"{request_id}: has already ended ({history.end.type}); nothing to cancel")
+        # Under the lock that a claim needs: no daemon can start the request between this check and its end.
         if history.claimed is None:
             waited = None if history.approved is None else (held.now - history.approved.when).total_seconds()
             _end_waiting(context, held, history, by, reason)

@@ -67,6 +67,7 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     """
     moment = now.astimezone(UTC).replace(microsecond=0)
     slug = options.slug or slug_of(options.purpose)
+    # The slug becomes part of a file name and of the id.
     if slug != slug_of(slug):
         raise InvalidInput(f"--slug must be 1 to 64 of a-z, 0-9 and single dashes, such as {slug_of(slug)}")
     name = file_name(moment, slug)

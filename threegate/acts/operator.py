@@ -102,6 +102,7 @@ def append_operator(
         **_digests(changed),
     )
     moves.announce(held, added, actor=actor)
+    # The pin before the line: a line of a passkey without its pin makes the whole file invalid.
     if pins is not None and pins != current.passkeys:
         durable.overwrite(workspace.passkeys_file, pins, _FILE_MODE)
     durable.overwrite(workspace.operators_file, data, _FILE_MODE)

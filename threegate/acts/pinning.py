@@ -58,6 +58,7 @@ def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
     A name that appeared meanwhile comes from another approval, which hashed its own copy; a launch hashes again.
     """
     for copy in copies:
+        # Never replaced: the name is the digest, and another approval may rely on the file.
         with suppress(FileExistsError):
             durable.rename(copy.path, workspace.inputs / copy.sha256)
     if copies:

@@ -80,6 +80,7 @@ def expire_draft(context: Context, draft: Draft) -> Rejected | None:
     """
     ttl = context.policy.settings.approval.draft_ttl
     with context.trail.locked() as held:
+        # The second of the daemon's check of the file's time: by the trail's clock, under its lock.
         if not ttl or held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS or held.now < draft.expires_utc(ttl):
             return None
         report = context.read(draft.data, draft.path.name, "draft", held.now)

@@ -59,6 +59,7 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
     fresh = request.drafted_again(name, request_id, moment)
     data = render_request(fresh)
     report = context.read(data, name, "draft", moment)
+    # Read again: the draft must be the request that was asked for, and not what rendering made of it.
     if report.request is None or replace(report.request, data=fresh.data, sha256=fresh.sha256) != fresh:
         raise InvalidInput(f"{source}: cannot be drafted again as the same request; write a new draft")
     restored = tuple(

@@ -112,6 +112,7 @@ def checked_act(
         now=held.now,
         max_age_sec=limits.APPLY_SECONDS,
     )
+    # The whole content is compared: a signature over more or less than was shown is about something else.
     if dict(act.about) != dict(about):
         raise Refused("statement_mismatch", "the signature is about something else")
     digest = canonical.sha256_hex(act.to_bytes())

@@ -117,6 +117,7 @@ def _lines(data: bytes, what: str) -> list[tuple[int, str]]:
         raise MalformedError(f"{what}: is empty or does not end with a newline")
     numbered = []
     for number, raw in enumerate(data[:-1].split(b"\n"), start=1):
+        # Latin-1 decodes any bytes, and the next line refuses all that is not printable ASCII.
         text = raw.decode("latin-1")
         if not text.isascii() or not (text.isprintable() or not text):
             raise MalformedError(f"{what}:{number}: has a character that is not printable ASCII")
@@ -134,6 +135,7 @@ def parse_operators(data: bytes, pins: Mapping[str, Passkey]) -> tuple[Operator,
             entry = _parse_line(text, pins)
         except MalformedError as error:
             raise MalformedError(f"operators:{number}: {error}") from None
+        # One key under two names would count as two signers.
         if (earlier := keys.setdefault(entry.key.blob, number)) != number:
             raise MalformedError(f"operators:{number}: has the key of line {earlier}; a key may occur only once")
         entries.append(entry)

@@ -83,6 +83,7 @@ def decode_base64url(text: str) -> bytes:
         data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
         raise MalformedError("has something that is not base64url") from None
+    # Unused bits of the last character would give one credential several spellings.
     if encode_base64url(data) != text:
         raise MalformedError("has base64url in an unusual spelling")
     return data

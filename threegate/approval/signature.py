@@ -55,6 +55,7 @@ def sign_statement(data: bytes, key: Path, namespace: str, *, ask: bool = True) 
             stderr=None if ask and os.isatty(2) else subprocess.PIPE,  # on a terminal: "touch your key", and its errors
             env={**_VERIFY_ENVIRONMENT, **environment},
             timeout=limits.SIGN_SECONDS if ask else limits.QUIET_SIGN_SECONDS,
+            # Without a terminal ssh-keygen cannot ask, and fails instead.
             start_new_session=not ask,
             check=False,
         )
@@ -103,6 +104,7 @@ def genuine(
         paths = [f"/proc/self/fd/{descriptor}" for descriptor in descriptors]
         try:
             for moment in at:
+                # Opened for each process: they would share one offset, and the second one would read nothing.
                 with open(f"/proc/self/fd/{statement}", "rb") as own_reading:
                     processes.append(
                         subprocess.Popen(

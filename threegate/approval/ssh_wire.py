@@ -305,6 +305,7 @@ def parse_armor(armor: bytes) -> SshSignature:
     if not text.startswith(_BEGIN) or not text.endswith(_END):
         raise MalformedError("is not one armored SSH signature")
     blob = decode_base64(text[len(_BEGIN) : -len(_END)].replace("\n", ""))
+    # Base64 has several spellings, and so would a signature file: one changed byte must be a refusal.
     if render_armor(blob) != armor:
         raise MalformedError("is not spelled as ssh-keygen spells it (70 columns, one final newline)")
     reader = WireReader(blob)
@@ -327,6 +328,7 @@ def parse_armor(armor: bytes) -> SshSignature:
     flags = counter = assertion = None
     if key.hardware:
         flags, counter = inner.number(1), inner.number()
+        # An unknown flag announces data that would follow, which nothing here checks.
         if flags & ~(_PASSKEY_FLAGS if algorithm == WEBAUTHN else _FLAGS):
             raise MalformedError("has flags of a FIDO key that are not expected of a signature")
     if algorithm == WEBAUTHN:

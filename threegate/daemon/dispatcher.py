@@ -211,8 +211,10 @@ class Dispatcher:
         turn = self.budget.round()
         room = turn.room()
         for queued in self._queue.waiting:
+            # Twice as many threads as runs: while one request is recorded, the next one runs.
             if len(self.running) >= 2 * self.threads or room.isdisjoint(self._queue.backends):
                 break
+            # `backend` is a hint from the file's text; `read_approved` reads the file properly.
             if queued.backend not in room or queued.name in self.running or self._still_waits(queued):
                 continue
             try:
@@ -250,6 +252,7 @@ class Dispatcher:
         for entry in self.running.values():
             self.log.say("interrupting", request=entry.approved.request_id)
             entry.control.interrupted.set()
+        # A runner that hangs must not keep the service from stopping.
         _, left = wait_for([entry.future for entry in self.running.values()], limits.STOP_RECORD_SECONDS)
         self._pool.shutdown(wait=not left, cancel_futures=True)
         self._collect()

@@ -203,6 +203,7 @@ class Inbox:
                 with self.workspace.hold(folder) as held:
                     most = limits.INBOX_ENTRIES if run is None else limits.AGENT_INBOX_ENTRIES
                     with held.entries() as entries:
+                        # At most so many: one folder with a million names must not keep the others from their turn.
                         names = sorted(islice(filter(_may_be_read, (entry.name for entry in entries)), most))
                     self._readable(folder, "")
                     if run is not None and run.ended and not names:
@@ -244,6 +245,7 @@ class Inbox:
         try:
             return self._look(folder, run, name, facts, policy)
         except Exception as error:
+            # A requester can fill the disk, so that is never a reason to stop.
             if is_disk_full(error):
                 self._later(key, error)
                 return None
@@ -370,6 +372,7 @@ class Inbox:
         again.
         """
         owed: list[_Owed] = []
+        # One lock and one sync for a batch: a sync for each draft takes longer than reading it.
         with self.trail.locked() as held:
             for item in looked:
                 try:
@@ -395,6 +398,7 @@ class Inbox:
         history = held.index.history(report.request_id) if isinstance(report.request_id, str) else None
         owner = _owner(run, facts) if from_inbox else None
         if report.request is not None:
+            # An operator may have decided between the reading and this lock.
             if held.index.id_used(report.request.request_id) and not _is_there(path, facts):
                 return None  # decided since it was read: its status is the decision's
             findings += workspace_findings(

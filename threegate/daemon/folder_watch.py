@@ -67,6 +67,7 @@ class FolderWatch:
         self._hint = Hint()
         for folder in folders:
             observer.schedule(self._hint, str(folder), event_filter=self._changes)
+        # The process may end while it blocks in the kernel.
         observer.daemon = True
         observer.start()
         self._observer = observer

@@ -88,6 +88,8 @@ class InputHashes:
                 self._waiting.setdefault((place.parent, facts.st_uid), deque()).append(job)
                 self._start()
                 self._lock.notify()
+        # A file that is queued keeps its descriptor: what is hashed is the file that was declared, even if it is
+        # renamed.
         if not new:
             os.close(descriptor)
         if pending:

@@ -117,6 +117,7 @@ def _is_journal(stream: str) -> bool:
 def _masked(value: str | int) -> str | int:
     if isinstance(value, int):
         return value
+    # Masked before it is cut: half a secret is not recognised as one.
     return mask_secrets(value[:_READ_CHARS])[:_TEXT_CHARS]
 
 

@@ -187,6 +187,7 @@ class Daemon:
             stopped = self._dispatcher.stop(limits.STOP_GRACE_SECONDS)
             self._close_works()
             if not stopped:
+                # The thread may still write into the workspace, so the lock is given up only with the process.
                 self.abandon(EXIT_FAILED)
         self.log.say("ended")
         dispatcher = self._dispatcher
@@ -257,6 +258,7 @@ class Daemon:
         """Turn after turn; return why launches had to stop, or None."""
         reserve_at = time.monotonic()
         while not self.stop.is_set():
+            # Before the folders are read: what changes during the turn sets it again.
             self.wake.clear()
             self.supervisor.turned()
             now = time.monotonic()
@@ -288,10 +290,12 @@ class Daemon:
                     for name, work in self._works.items():
                         did += self._unless_full(partial(work.turn, context, off=name in off))
                 self._controls()
+            # What blocked the start is gone: recovery, which has not run yet, comes before the first launch.
             if problem is not None and context.begin() is None:
                 problem = self._begin()
             elif problem is None and dispatcher.unsettled and not dispatcher.running:
                 self._unless_full(self._settle)
+            # Nothing starts under a policy other than the one on disk, or with runners of other settings.
             starts = problem is None and unsettled is None and not changing and not self._outdated and applied
             did += self._unless_full(dispatcher.schedule if starts else dispatcher.collect)
             if dispatcher.full is not None:
@@ -302,6 +306,7 @@ class Daemon:
                 self._report(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
                 break
+            # With `once`, a turn in which nothing happened is the last one.
             idle = looked and not did and not dispatcher.running and not changing
             if self.once and idle and (self._full is not None or not inbox.unfinished):
                 break
@@ -450,6 +455,7 @@ def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:
         supervisor=Supervisor.of(os.environ),
         abandon=os._exit,
     )
+    # SIGHUP means two things: reload, for a service; stop, for a program whose terminal was closed.
     from_terminal = os.isatty(0)
 
     def react(number: signal.Signals) -> None:

@@ -57,6 +57,7 @@ class PolicyReload:
             return None
         try:
             policy = load_policy(self._workspace, facts=policy_facts())
+            # Another id is another workspace: its trail, its key and its approvals are not these.
             if policy.settings.workspace != self.policy.settings.workspace:
                 raise InvalidInput(
                     f"{self._workspace.settings_file}: workspace.id is no longer {self.policy.settings.workspace.id}; "
@@ -166,6 +167,7 @@ def _touched(workspace: Workspace) -> list[tuple[str, int, int, int]]:
         # A folder that cannot be listed contributes no names: reading it reports the error.
         with suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
+                # Written by the program itself.
                 if entry.name == ".state":
                     continue
                 with suppress(FileNotFoundError):

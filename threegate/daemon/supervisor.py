@@ -50,6 +50,7 @@ class Supervisor:
     @classmethod
     def of(cls, environment: MutableMapping[str, str]) -> Supervisor:
         """The one that the environment names. Removes the variables, so that no child can send messages for us."""
+        # Systemd sets WATCHDOG_PID so that a child that inherits the variables does not ping.
         address, microseconds, pid = (environment.pop(name, "") for name in _VARIABLES)
         ours = pid in ("", str(os.getpid()))
         usable = microseconds.isascii() and microseconds.isdigit() and ours

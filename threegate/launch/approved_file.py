@@ -149,6 +149,7 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         owner = draft_owner(history)
         run = held.index.run(owner)
         drill = isinstance(report.request_id, str) and held.index.is_spent(report.request_id)
+    # A copy of a drill, put here by someone else: refused without an answer that an agent could read.
     if drill:
         said = "its request_id was used before"
         return Unrunnable(path, identity, path.stem, "replayed", said, digests, drill=True)
@@ -163,6 +164,7 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         return inputs[item.sha256].open("rb")
 
     try:
+        # The second of a check of `approve`: the file could have been put here without it.
         refuse_other_project(request, run)
         bound = Binding(context.workspace, policy.settings, context.trail, request, pinned, owner).bound()
         if bound.unfit is not None:

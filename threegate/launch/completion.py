@@ -321,6 +321,7 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
         )
         interrupted = with_result(held, history.request_id, interrupted)
         event = moves.announce(held, interrupted, request_id=history.request_id, actor="daemon")
+        # Before the result: while that is missing, the next start gets here again.
         _remove_unrecorded(workspace, history.request_id)
         requester_folders = _requester_folders(workspace, history)
         deliver_result(workspace, _refusal_facts(event), requester_folders=requester_folders)
@@ -340,6 +341,7 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=ended.record_sha256)
         if ended.released_sha256 is not None and not released_there(requester_folders, history.request_id):
             staged = stage_released(workspace, folder, history.request_id, facts.artifacts)
+            # The run's folder may have been changed since: only what the event names is given back.
             if staged is not None and staged.sha256 == ended.released_sha256:
                 durable.sync_together(staged.files, {path.parent for path in staged.files})
                 deliver_released(requester_folders, folder, history.request_id)
@@ -351,6 +353,7 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
     source = moves.find_file(workspace, history)
     if source is not None and history.state and history.file:
         target = workspace.state_folder(history.state) / history.file
+        # Nothing is ever replaced.
         if source != target and not target.exists():
             moves.relocate(source, target)
     said = ended.told if isinstance(ended, payloads.Rejected) else facts.status

@@ -100,6 +100,7 @@ class ContractSessions:
         except Unavailable as error:
             return block(0, "session_state_lost", str(error)), None
         call = self._call(held, policy, table, request, job, owner)
+        # A session of someone else would have that one's limits, and its place in a workflow.
         wrong = _place(table, call, job)
         return (wrong, call) if wrong is not None else (table.decide(call, now), call)
 
@@ -195,6 +196,7 @@ class ContractSessions:
         outcome = outcome_of(facts, run_folder, policy.settings.contracts.cost_per_second)
         if outcome is None:
             return lost
+        # On a copy: the event that this returns is what moves the session.
         trial = SessionTable.from_json(policy.contracts, table.to_json())
         effect = trial.commit(call, replace(outcome, status=status), held.now)
         return replace(

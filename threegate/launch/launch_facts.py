@@ -53,6 +53,7 @@ def facts_for_launch(
     owner = draft.owner if draft is not None else draft_owner(history)
     operator = request.approved_by or ""
 
+    # An agent's run is named by its registration, never by what its file says.
     run = index.run(owner)
 
     def shown() -> str:

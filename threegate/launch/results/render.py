@@ -308,6 +308,7 @@ def one_line(text: str, limit: int = 500) -> str:
 def show_stream(data: bytes) -> ShownText:
     """Bytes of stdout or stderr as safe lines: secrets masked first, then cut, then made visible."""
     text = data.decode("utf-8", "backslashreplace")
+    # Masked before it is cut: half a secret is not recognised as one.
     masked = len(find_secrets(text))
     if masked:
         text = mask_secrets(text)
@@ -317,6 +318,7 @@ def show_stream(data: bytes) -> ShownText:
     shown = []
     for line in lines[: limits.RESULT_STDOUT_LINES]:
         line = visible(line.removesuffix("\r"))
+        # Again: an escape that `visible` wrote can complete a pattern.
         again = len(find_secrets(line))
         if again:
             masked += again

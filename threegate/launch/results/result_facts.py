@@ -170,6 +170,7 @@ def read_record(run_folder: Path, *, created_utc: datetime, trail_seq: int, sha2
         if sha256 is not None and canonical.sha256_hex(data) != sha256:
             raise InvalidInput(f"{path}: is not the record that the trail names; it was changed")
         facts = _facts(value, created_utc, trail_seq, lambda name, told: _read_stream(told, run_folder / name))
+        # The second lock beside the digest, for records that no event names yet: one spelling for each value.
         if render_record(facts) != data:
             raise InvalidInput(f"{path}: is not in its canonical form; it was changed")
     except OSError as error:
